@@ -1,0 +1,1 @@
+"""Stand-ins on loopback for the systems outside, so that Cormorant can be tried without an account. Never a part of a real service."""

@@ -1,0 +1,80 @@
+"""What every test may ask for: a PostgreSQL database, a clock that jumps; and what is asked of every test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+from trio.testing import MockClock
+
+from tests.postgres import DatabaseServer, PostgresMissing, PostgresServer, open_server
+
+SLOW_S = 0.25
+
+# No deadline: how long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("desk", deadline=None)
+# The same examples in every build: a build that fails by chance teaches people to press the button again.
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+unmarked: list[pytest.TestReport] = []
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[DatabaseServer]:
+    """The server shared by all tests. It is not to be stopped; `private_postgres` is."""
+    try:
+        server = open_server()
+    except PostgresMissing as missing:
+        pytest.fail(str(missing), pytrace=False)
+    with server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: DatabaseServer) -> Iterator[str]:
+    """An empty database for one test."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def private_postgres() -> Iterator[PostgresServer]:
+    """A server for one test that stops and starts it. Takes a second: mark the test slow."""
+    try:
+        server = PostgresServer()
+    except PostgresMissing as missing:
+        pytest.fail(str(missing), pytrace=False)
+    with server:
+        yield server
+
+
+@pytest.fixture
+def clock() -> MockClock:
+    """A clock that jumps to the next deadline whenever all tasks wait. It works only as an argument of the test itself."""
+    return MockClock(autojump_threshold=0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A slow test says why."""
+    for item in items:
+        mark = item.get_closest_marker("slow")
+        if mark is not None and not (mark.args or mark.kwargs.get("reason")):
+            raise pytest.UsageError(f'{item.nodeid}: say why it is slow: @pytest.mark.slow("…")')
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember what was slow without saying so."""
+    if report.when == "call" and report.duration > SLOW_S and "slow" not in report.keywords:
+        unmarked.append(report)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name them. Not a failure: a busy machine would fail at random."""
+    if unmarked:
+        terminalreporter.section(f"slower than {SLOW_S} s and not marked slow")
+        for report in unmarked:
+            terminalreporter.line(f"{report.duration:.2f} s  {report.nodeid}")

@@ -1,0 +1,170 @@
+"""The map of the design holds: who may know whom, what a rule may touch, how big a thing may get."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.map_check import (
+    CHECKS,
+    FILE_LINES_MAX,
+    FUNCTION_LINES_MAX,
+    Check,
+    Module,
+    long_functions,
+    silenced_without_reason,
+)
+
+ROOT = Path(__file__).parent.parent
+PRODUCT = ("actors", "cormorant", "storage", "supervisors")
+AROUND = ("bench", "examples", "tests")
+
+# What the checks say and we accept, each with its reason.
+ALLOWED = {
+    "actors.actor.Served.__call__ catches BaseException": "notes how an incarnation ended and raises it again",
+    "cormorant.telemetry.LogWriter._line catches Exception": "calls the __str__ of foreign errors; the log must go on",
+}
+
+
+@cache
+def modules(*folders: str) -> list[Module]:
+    return [read(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def read(path: Path) -> Module:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    is_package = parts[-1] == "__init__"
+    return Module(".".join(parts[:-1] if is_package else parts), path.read_text(), is_package=is_package)
+
+
+@cache
+def complaints(check: Check, folders: tuple[str, ...]) -> list[str]:
+    return [complaint for module in modules(*folders) for complaint in check(module)]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_product_has_no(check: Check) -> None:
+    found = [complaint for complaint in complaints(check, PRODUCT) if complaint not in ALLOWED]
+
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("check", [long_functions, silenced_without_reason], ids=lambda check: check.__name__)
+def test_what_stands_around_the_product_has_no(check: Check) -> None:
+    found = complaints(check, AROUND)
+
+    assert not found, "\n".join(found)
+
+
+def test_nothing_is_accepted_that_is_no_longer_there() -> None:
+    found = {complaint for check in CHECKS for complaint in complaints(check, PRODUCT)}
+
+    assert set(ALLOWED) <= found
+
+
+def test_every_folder_of_the_product_is_a_package() -> None:
+    folders = {path.parent for name in PRODUCT for path in (ROOT / name).rglob("*.py")}
+
+    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_no_top_level_name_shadows_the_standard_library() -> None:
+    names = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))}
+
+    assert names & sys.stdlib_module_names == set()
+
+
+def module(name: str, *lines: str) -> Module:
+    return Module(name, "\n".join(lines))
+
+
+def package(name: str, *lines: str) -> Module:
+    return Module(name, "\n".join(lines), is_package=True)
+
+
+WRONG = {
+    "a module outside the map": module("cormorant.helpers", "x = 1"),
+    "a rule knows storage": module("cormorant.rules.jobs", "import storage"),
+    "storage knows a client": module("storage.jobs", "from cormorant.clients import torznab"),
+    "a client knows storage": module("cormorant.clients.feeds", "from storage.database import Database"),
+    "an actor knows its supervisor": module("actors.dispatcher", "from supervisors import Supervisor"),
+    "an actor knows the web": module("actors.dispatcher", "from cormorant import web"),
+    "the web knows the supervisors": module("cormorant.web.pages", "import supervisors.tree"),
+    "a supervisor knows the settings' reader": module("supervisors.service", "from cormorant.settings import load"),
+    "a client knows the log": module("cormorant.clients.feeds", "from cormorant import telemetry"),
+    "inside a function": module("storage.jobs", "def claim():", "    import actors.dispatcher"),
+    "for type checkers": module("storage.jobs", "if TYPE_CHECKING:", "    from actors.dispatcher import Dispatcher"),
+    "relative": module("cormorant.rules.jobs", "from ..clients import feeds"),
+    "relative, from a package": package("cormorant.rules", '"""Rules."""', "from .. import web"),
+    "by name": module("storage.jobs", "importlib.import_module('actors.dispatcher')"),
+    "the product knows the tests": module("cormorant.testing", "from tests.postgres import PostgresServer"),
+    "a rule imports trio": module("cormorant.rules.jobs", "import trio"),
+    "a rule imports from trio": module("cormorant.rules.jobs", "from trio.testing import MockClock"),
+    "a rule imports sqlalchemy": module("cormorant.rules.jobs", "from sqlalchemy import text"),
+    "a rule imports time": module("cormorant.rules.jobs", "from time import monotonic"),
+    "a rule imports random": module("cormorant.rules.jobs", "import random as dice"),
+    "a rule imports os": module("cormorant.rules.jobs", "import os.path"),
+    "a rule imports pathlib": module("cormorant.rules.jobs", "from pathlib import Path"),
+    "a rule imports socket": module("cormorant.rules.jobs", "import socket"),
+    "a rule imports logging": module("cormorant.rules.jobs", "import logging.config"),
+    "a rule imports httpx2": module("cormorant.rules.jobs", "import httpx2"),
+    "a rule imports structlog": module("cormorant.rules.jobs", "import structlog"),
+    "a rule reads the clock": module("cormorant.rules.jobs", "from datetime import datetime", "datetime.now(UTC)"),
+    "a rule reads the calendar": module("cormorant.rules.jobs", "import datetime", "datetime.date.today()"),
+    "a rule opens a file": module("cormorant.rules.jobs", "open('x')"),
+    "except Exception": module("storage.jobs", "try: f()", "except Exception: pass"),
+    "except BaseException": module("actors.jobs", "try: f()", "except BaseException as error: print(error)"),
+    "except, bare": module("cormorant.cli.run", "try: f()", "except: pass"),
+    "except, in a tuple": module("storage.jobs", "try: f()", "except (OSError, Exception): pass"),
+    "except, of a group": module("storage.jobs", "try: f()", "except* Exception: pass"),
+    "except, by its full name": module("storage.jobs", "try: f()", "except builtins.Exception: pass"),
+    "suppress": module("storage.jobs", "with contextlib.suppress(Exception): f()"),
+    "a long file": module("storage.jobs", *["x = 1"] * (FILE_LINES_MAX + 1)),
+    "a long function": module("storage.jobs", "def f():", *["    x = 1"] * FUNCTION_LINES_MAX),
+    "a long method": module("storage.jobs", "class A:", "  async def f():", *["    x = 1"] * FUNCTION_LINES_MAX),
+    "a package without a word": package("storage", "x = 1"),
+    "a first import in cormorant": package("cormorant", '"""Doc."""', "__version__ = '1'", "import cormorant.rules"),
+    "a name in cormorant": package("cormorant", '"""Doc."""', "__version__ = '1'", "debug = True"),
+    "noqa without a code": module("storage.jobs", "x = 1  # noqa"),
+    "noqa without a reason": module("storage.jobs", "x = 1  # noqa: S608"),
+    "ignore without a reason": module("storage.jobs", "x = 1  # type: ignore[arg-type]"),
+    "a whole file silenced": module("storage.jobs", "# ruff: noqa: S608 - the names are ours"),
+}
+
+RIGHT = {
+    "the tree may know every room below": module(
+        "supervisors.service",
+        "from cormorant.web import serve",
+        "from actors.dispatcher import Dispatcher",
+        "from storage.database import Database",
+        "from cormorant.clients import torznab",
+        "from cormorant.rules import Event",
+    ),
+    "the web may ask actors": module("cormorant.web.pages", "from actors.dispatcher import Submit"),
+    "rooms on top may know each other": module("cormorant.cli.run", "from cormorant import settings, telemetry"),
+    "anyone may read the version": module("supervisors.service", "from cormorant import __version__"),
+    "a room may know itself": module("storage.jobs", "from .database import Database"),
+    "a rule may calculate with times": module("cormorant.rules.jobs", "from datetime import datetime", "now + pause"),
+    "a rule may define a clock": module("cormorant.rules.ports", "class Clock:", "  def now(self): ..."),
+    "a supervisor may catch all": module("supervisors.child", "try: f()", "except BaseException: pass"),
+    "anyone may catch by name": module("storage.jobs", "try: f()", "except (OSError, ValueError): pass"),
+    "as long as allowed": module("storage.jobs", *["x = 1"] * FILE_LINES_MAX),
+    "a function as long as allowed": module("storage.jobs", "def f():", *["    x = 1"] * (FUNCTION_LINES_MAX - 1)),
+    "the version": package("cormorant", '"""Doc."""', "__version__ = '1'"),
+    "noqa with a reason": module("storage.jobs", "x = 1  # noqa: S608, E501 - the names are ours"),
+    "ignore with a reason": module("storage.jobs", "x = 1  # type: ignore[arg-type]  # the driver's stubs are older"),
+    "a string that looks like it": module("storage.jobs", "x = '# noqa'"),
+}
+
+
+@pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in WRONG.items()])
+def test_a_violation_is_found(source: Module) -> None:
+    assert len([complaint for check in CHECKS for complaint in check(source)]) == 1
+
+
+@pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in RIGHT.items()])
+def test_what_is_right_is_left_alone(source: Module) -> None:
+    assert [complaint for check in CHECKS for complaint in check(source)] == []
