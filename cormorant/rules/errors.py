@@ -1,0 +1,170 @@
+"""What can go wrong, by name. The class is the decision, the fields are the facts, the message says the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CormorantError(Exception):
+    """Any error that Cormorant raises by name."""
+
+
+class ActorError(CormorantError):
+    """An actor could not take or answer a message."""
+
+    def __init__(self, actor: str, message: str) -> None:
+        super().__init__(message)
+        self.actor = actor
+
+
+class ActorCrashed(ActorError):
+    """The actor crashed, or was restarted, with this question in hand. It may have been half done; asking again may work."""
+
+    def __init__(self, actor: str) -> None:
+        super().__init__(actor, f"{actor} crashed before it answered; it is being restarted, ask again")
+
+
+class ActorGone(ActorError):
+    """The actor has ended for good. Asking again will not help."""
+
+    def __init__(self, actor: str) -> None:
+        super().__init__(actor, f"{actor} has ended and takes no more messages")
+
+
+class AskTimedOut(ActorError):
+    """The actor did not answer within the asker's time. A question it had not read yet was withdrawn."""
+
+    def __init__(self, actor: str, timeout_s: float) -> None:
+        super().__init__(actor, f"{actor} did not answer within {timeout_s:g} s")
+        self.timeout_s = timeout_s
+
+
+class MailboxFull(ActorError):
+    """The mailbox has no room now. Wait with `tell`, or send less."""
+
+    def __init__(self, actor: str, capacity: int) -> None:
+        super().__init__(actor, f"the mailbox of {actor} is full ({capacity} messages)")
+        self.capacity = capacity
+
+
+class WaitForbidden(ActorError):
+    """An actor tried to wait for one that may wait for it: the two could stop for ever."""
+
+    def __init__(self, actor: str, target: str) -> None:
+        super().__init__(
+            actor,
+            f"{actor} may not wait for {target}: waiting goes only towards what was started earlier; "
+            "use tell_nowait, or let the other side ask",
+        )
+        self.target = target
+
+
+class SupervisionError(CormorantError):
+    """A supervisor could not keep its children running."""
+
+    def __init__(self, child: str, message: str) -> None:
+        super().__init__(message)
+        self.child = child
+
+
+class StartFailed(SupervisionError):
+    """A child did not come up the first time. Its cause is `__cause__`."""
+
+    def __init__(self, child: str, why: str) -> None:
+        super().__init__(child, f"{child} did not start: {why}")
+
+
+class RestartsExhausted(SupervisionError):
+    """A child crashed more often than its supervisor allows. The last crash is `__cause__`."""
+
+    def __init__(self, child: str, *, intensity: int, period_s: float) -> None:
+        super().__init__(child, f"{child} crashed more than {intensity} times within {period_s:g} s of running")
+        self.intensity = intensity
+        self.period_s = period_s
+
+
+class StorageError(CormorantError):
+    """The database could not do what was asked."""
+
+
+class StorageUnavailable(StorageError):
+    """The call surely changed nothing: the database was away, busy or full until the deadline. Asking again may work."""
+
+
+class StatementTooSlow(StorageUnavailable):
+    """A call was ended because it ran longer than its time-out. It changed nothing; ask for less at once."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(
+            f"a call ran longer than {limit_s:g} s and was ended: ask for less at once, or allow more time"
+        )
+        self.limit_s = limit_s
+
+
+class TransactionMisused(StorageError):
+    """A storage function did to its transaction what only the gateway may do. A mistake in that function."""
+
+
+class TextRefused(StorageError):
+    """A text holds what not every database can store. Clean it where it comes in."""
+
+
+class CommitUnknown(StorageError):
+    """The connection was lost at COMMIT: the call may have happened. Look before repeating it."""
+
+
+class StorageMisconfigured(StorageError):
+    """The database cannot be used as it is configured. Waiting will not help; the message names the remedy."""
+
+
+class DatabaseNeedsNewerCode(StorageMisconfigured):
+    """The database was migrated by a newer Cormorant that this one cannot work beside."""
+
+    def __init__(self, *, needs: int, have: int) -> None:
+        super().__init__(
+            f"the database needs code of schema version {needs}, this Cormorant has {have}: "
+            "upgrade Cormorant, or restore the backup that was made before the migration"
+        )
+        self.needs = needs
+        self.have = have
+
+
+class MigrationFailed(StorageMisconfigured):
+    """A migration did not go through. The database is as it was before."""
+
+    def __init__(self, *, version: int, name: str, why: str) -> None:
+        super().__init__(f"migration {version} ({name}) failed and changed nothing: {why}")
+        self.version = version
+
+
+class JobError(CormorantError):
+    """A job could not be taken in, or changed, as asked."""
+
+
+class IllegalChange(JobError):
+    """The job is in a state in which this cannot be done to it."""
+
+    def __init__(self, *, verb: str, state: str) -> None:
+        super().__init__(f"a job that is {state} cannot be changed by {verb}")
+        self.verb = verb
+        self.state = state
+
+
+class ServiceError(CormorantError):
+    """The service cannot serve."""
+
+
+class ServiceFailed(ServiceError):
+    """The tree could not be kept running and has stopped. The reason is `__cause__`."""
+
+
+class ServiceStopped(ServiceError):
+    """The service has stopped and takes no more calls."""
+
+
+class SettingsError(CormorantError):
+    """Something in the settings is wrong. All that is wrong is listed, each with its key, value and remedy."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)

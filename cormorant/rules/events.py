@@ -1,0 +1,216 @@
+"""What happened: every event the service tells about, defined once. Names are stable; logs, metrics and traces use them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+import attrs
+from attrs import frozen
+
+__all__ = ["Event", "Stamped", "fields_of"]
+
+
+@frozen(kw_only=True)
+class Event:
+    """A fact, past tense. `name` is how logs, metrics and documentation call it."""
+
+    name: ClassVar[str]
+    level: ClassVar[str] = "info"
+
+
+@frozen
+class Stamped:
+    """An event with its place in the stream and the wall time it was emitted at."""
+
+    sequence: int
+    at: datetime
+    event: Event
+
+
+def fields_of(event: Event) -> dict[str, Any]:
+    """The facts of an event as plain values; an error becomes its type and its text.
+
+    >>> fields_of(ChildExited(supervisor="root", child="web", how="returned", ran_s=2.5))
+    {'supervisor': 'root', 'child': 'web', 'how': 'returned', 'ran_s': 2.5}
+    """
+    return {field.name: _plain(getattr(event, field.name)) for field in attrs.fields(type(event))}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseExceptionGroup):
+        return "; ".join(str(_plain(error)) for error in value.exceptions)
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value
+
+
+# Supervision
+
+
+@frozen(kw_only=True)
+class ChildStarted(Event):
+    """A child acknowledged its start. `restarts` is 0 the first time."""
+
+    name: ClassVar[str] = "child.started"
+
+    supervisor: str
+    child: str
+    restarts: int
+
+
+@frozen(kw_only=True)
+class ChildExited(Event):
+    """A child ended without an error: it returned, or its supervisor stopped or cancelled it."""
+
+    name: ClassVar[str] = "child.exited"
+
+    supervisor: str
+    child: str
+    how: str
+    ran_s: float
+
+
+@frozen(kw_only=True)
+class ChildCrashed(Event):
+    """A child ended with an error. `restart_in_s` is None when it is not started again."""
+
+    name: ClassVar[str] = "child.crashed"
+    level: ClassVar[str] = "error"
+
+    supervisor: str
+    child: str
+    error: BaseException
+    ran_s: float
+    restart_in_s: float | None
+
+
+@frozen(kw_only=True)
+class ChildOverran(Event):
+    """A child was asked to stop, used up its grace and was cancelled."""
+
+    name: ClassVar[str] = "child.overran"
+    level: ClassVar[str] = "warning"
+
+    supervisor: str
+    child: str
+    grace_s: float
+
+
+@frozen(kw_only=True)
+class ChildSetAside(Event):
+    """A child used up its restarts and stays stopped; the rest goes on."""
+
+    name: ClassVar[str] = "child.set_aside"
+    level: ClassVar[str] = "error"
+
+    supervisor: str
+    child: str
+    error: BaseException
+
+
+@frozen(kw_only=True)
+class SupervisorStopped(Event):
+    """All children of a supervisor have ended. `forced` names those that had to be cancelled or crashed while stopping."""
+
+    name: ClassVar[str] = "supervisor.stopped"
+
+    supervisor: str
+    took_s: float
+    forced: tuple[str, ...]
+
+
+# Actors
+
+
+@frozen(kw_only=True)
+class MessageLost(Event):
+    """A message that nobody waits for was not handled, or only in part: its actor crashed, was restarted or is gone."""
+
+    name: ClassVar[str] = "actor.message_lost"
+    level: ClassVar[str] = "warning"
+
+    actor: str
+    message: str
+    why: str
+
+
+# Storage
+
+
+@frozen(kw_only=True)
+class StorageLost(Event):
+    """The database went away; calls that did not run are held."""
+
+    name: ClassVar[str] = "storage.lost"
+    level: ClassVar[str] = "error"
+
+    error: str
+
+
+@frozen(kw_only=True)
+class StorageBack(Event):
+    """The database answers again; held calls go on."""
+
+    name: ClassVar[str] = "storage.back"
+
+    away_s: float
+
+
+@frozen(kw_only=True)
+class SchemaMigrated(Event):
+    """The database was brought to a newer schema. `backup` is the file made before, if there was anything to save."""
+
+    name: ClassVar[str] = "storage.migrated"
+
+    from_version: int
+    to_version: int
+    backup: str | None
+
+
+# The stream itself
+
+
+@frozen(kw_only=True)
+class EventsLost(Event):
+    """A reader of the stream was too slow; the oldest events were dropped for it."""
+
+    name: ClassVar[str] = "events.lost"
+    level: ClassVar[str] = "warning"
+
+    count: int
+
+
+@frozen(kw_only=True)
+class ListenerFailed(Event):
+    """A listener raised and is not called again."""
+
+    name: ClassVar[str] = "events.listener_failed"
+    level: ClassVar[str] = "error"
+
+    listener: str
+    error: BaseException
+
+
+# The service
+
+
+@frozen(kw_only=True)
+class ServiceReady(Event):
+    """Every child of the tree has acknowledged its start."""
+
+    name: ClassVar[str] = "service.ready"
+
+    version: str
+    took_s: float
+
+
+@frozen(kw_only=True)
+class ServiceStopping(Event):
+    """The service was told to stop, or has failed, and stops its children in reverse order."""
+
+    name: ClassVar[str] = "service.stopping"
+
+    why: str

@@ -1,0 +1,260 @@
+"""How is one setting described? What it means, how it is written, what is allowed, which other names it has.
+
+Each function at the end makes an attrs field: `hold_s: float = duration(30.0, "How long …", low_s=0, high_s=3600)`.
+A table is a field of its class: `field(factory=StorageSettings)`; tables under names of the user's choice are `named(...)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import attrs
+from attrs import frozen
+
+from cormorant.rules.quantities import (
+    as_written,
+    format_duration,
+    format_share,
+    format_size,
+    parse_duration,
+    parse_share,
+    parse_size,
+)
+from cormorant.rules.secrets import Secret
+
+__all__ = [
+    "Alias",
+    "Kind",
+    "Setting",
+    "choice",
+    "database",
+    "duration",
+    "flag",
+    "named",
+    "number",
+    "path",
+    "secret",
+    "share",
+    "size",
+    "text",
+    "zone",
+]
+
+_TEXT_MAX = 1000
+_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+@frozen
+class Alias:
+    """An environment variable of an older document that also sets this. Its bare numbers count in `unit`.
+
+    >>> Alias("WATCHLIST_TICK_BUDGET_MS", "ms").written("8000"), Alias("WATCHLIST_JITTER_PCT", "%", 100).written("0.2")
+    ('8000ms', '20%')
+    """
+
+    name: str
+    unit: str = ""
+    factor: int = 1
+
+    def written(self, value: str) -> str:
+        """The value as our own settings write it; what is no bare number stays as it is."""
+        if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", value.strip()):
+            return value
+        scaled = float(value) * self.factor
+        return f"{scaled:g}{self.unit}" if self.factor != 1 else f"{value.strip()}{self.unit}"
+
+
+@frozen(kw_only=True)
+class Kind:
+    """A way to write a value. `suffix` is the unit that the attribute's name has and the written key has not."""
+
+    name: str
+    parse: Callable[[object], Any]
+    write: Callable[[Any], str] = as_written
+    suffix: str = ""
+    from_environment: Callable[[str], object] = str
+
+
+@frozen(kw_only=True)
+class Setting:
+    """All that is known of one setting besides its name and its default."""
+
+    KEY: ClassVar[str] = "setting"
+    """Where it stands in the metadata of an attrs field."""
+
+    ITEM: ClassVar[str] = "item"
+    """Where the class of named tables stands there."""
+
+    kind: Kind
+    meaning: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    aliases: tuple[Alias, ...] = ()
+
+    def parse(self, value: object) -> Any:
+        """The value of what was written, or a ValueError that says what is allowed."""
+        try:
+            parsed = self.kind.parse(value)
+        except ValueError as error:
+            limited = self.choices or self.low is not None or self.high is not None
+            raise ValueError(f"{error}; allowed: {self.allowed()}" if limited else str(error)) from None
+        self.check(parsed)
+        return parsed
+
+    def check(self, value: Any) -> None:
+        """Raise a ValueError when a value is outside what is allowed."""
+        too_low = self.low is not None and value < self.low
+        too_high = self.high is not None and value > self.high
+        if too_low or too_high:
+            raise ValueError(f"{self.kind.write(value)} is out of range; allowed: {self.allowed()}")
+        if self.choices and value not in self.choices:
+            raise ValueError(f"{as_written(value)} is not one of the choices; allowed: {self.allowed()}")
+
+    def allowed(self) -> str:
+        """What may be written, in words."""
+        if self.choices:
+            return ", ".join(self.choices)
+        low = None if self.low is None else self.kind.write(self.low)
+        high = None if self.high is None else self.kind.write(self.high)
+        if low and high:
+            return f"{low} to {high}"
+        return f"at least {low}" if low else f"at most {high}" if high else self.kind.name
+
+    def key(self, attribute: str) -> str:
+        """The name in the settings file: there the value carries the unit."""
+        return attribute.removesuffix(self.kind.suffix)
+
+
+def _refusal(value: object, why: str) -> ValueError:
+    return ValueError(f"{as_written(value)} {why}")
+
+
+def _parse_number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _refusal(value, "is not a whole number")
+    return value
+
+
+def _parse_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _refusal(value, "is neither true nor false")
+    return value
+
+
+def _parse_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _refusal(value, "is not text; put it in quotes")
+    if len(value) > _TEXT_MAX or not value.isprintable():
+        raise _refusal(value, f"is not one line of at most {_TEXT_MAX} characters")
+    return value
+
+
+def _parse_path(value: object) -> str:
+    text = _parse_text(value)
+    if not text:
+        raise _refusal(value, "is not a path")
+    return text
+
+
+def _parse_secret(value: object) -> Secret:
+    # Invariant: no message here holds the value.
+    if isinstance(value, str) and len(value) <= _TEXT_MAX and value.isprintable():
+        return Secret(value)
+    raise ValueError(
+        f'it is not a secret; write one line of at most {_TEXT_MAX} characters, {{ env = "NAME" }} or {{ file = "PATH" }}'
+    )
+
+
+def _int_or_text(text: str) -> object:
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()) else text
+
+
+def _bool_or_text(text: str) -> object:
+    return _WORDS.get(text.strip().lower(), text)
+
+
+NUMBER = Kind(name="whole number", parse=_parse_number, from_environment=_int_or_text)
+FLAG = Kind(name="true or false", parse=_parse_flag, from_environment=_bool_or_text)
+TEXT = Kind(name="text", parse=_parse_text)
+PATH = Kind(name="path", parse=_parse_path)
+ZONE = Kind(name="time zone", parse=_parse_text)
+SECRET = Kind(name="secret", parse=_parse_secret, write=lambda secret: as_written(str(secret)))
+DATABASE = Kind(name="address of a database", parse=_parse_secret, write=SECRET.write)
+DURATION = Kind(name="duration", parse=parse_duration, write=format_duration, suffix="_s")
+SIZE = Kind(name="size", parse=parse_size, write=format_size, suffix="_bytes")
+SHARE = Kind(name="share", parse=parse_share, write=format_share)
+
+
+def _field(default: object, setting: Setting) -> Any:
+    def check(_instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        try:
+            setting.check(value)
+        except ValueError as error:
+            raise ValueError(f"{attribute.name}: {error}") from None
+
+    return attrs.field(default=default, validator=check, metadata={Setting.KEY: setting})
+
+
+def number(default: int, meaning: str, *, low: int, high: int, aliases: tuple[Alias, ...] = ()) -> Any:
+    """A whole number."""
+    return _field(default, Setting(kind=NUMBER, meaning=meaning, low=low, high=high, aliases=aliases))
+
+
+def duration(
+    default_s: float, meaning: str, *, low_s: float, high_s: float | None = None, aliases: tuple[Alias, ...] = ()
+) -> Any:
+    """Seconds, written like "10s" or "1h 30m". The attribute's name ends in `_s`, the key does not."""
+    return _field(default_s, Setting(kind=DURATION, meaning=meaning, low=low_s, high=high_s, aliases=aliases))
+
+
+def size(default_bytes: int, meaning: str, *, low_bytes: int, high_bytes: int, aliases: tuple[Alias, ...] = ()) -> Any:
+    """Bytes, written like "100 MB". The attribute's name ends in `_bytes`, the key does not."""
+    return _field(default_bytes, Setting(kind=SIZE, meaning=meaning, low=low_bytes, high=high_bytes, aliases=aliases))
+
+
+def share(default: float, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
+    """A part of a whole, written like "25%"."""
+    return _field(default, Setting(kind=SHARE, meaning=meaning, low=0, high=1, aliases=aliases))
+
+
+def flag(default: bool, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:  # noqa: FBT001  # its default
+    """Yes or no."""
+    return _field(default, Setting(kind=FLAG, meaning=meaning, aliases=aliases))
+
+
+def choice(default: str, meaning: str, *, choices: tuple[str, ...], aliases: tuple[Alias, ...] = ()) -> Any:
+    """One of a few words."""
+    return _field(default, Setting(kind=TEXT, meaning=meaning, choices=choices, aliases=aliases))
+
+
+def text(default: str, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
+    """One line of text."""
+    return _field(default, Setting(kind=TEXT, meaning=meaning, aliases=aliases))
+
+
+def path(default: str, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
+    """A file or folder. A relative one is taken from the folder of the settings file."""
+    return _field(default, Setting(kind=PATH, meaning=meaning, aliases=aliases))
+
+
+def zone(default: str, meaning: str) -> Any:
+    """A time zone by its name in the tz database."""
+    return _field(default, Setting(kind=ZONE, meaning=meaning))
+
+
+def secret(meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
+    """A secret; empty unless set."""
+    return _field(Secret(""), Setting(kind=SECRET, meaning=meaning, aliases=aliases))
+
+
+def database(meaning: str) -> Any:
+    """The address of a database, a secret because it may hold a password. A relative SQLite file is a relative path."""
+    return _field(Secret(""), Setting(kind=DATABASE, meaning=meaning))
+
+
+def named(item: type) -> Any:
+    """Tables of one class under names of the user's choice. The attribute is a `Mapping[str, TheClass]`."""
+    return attrs.field(factory=dict, metadata={Setting.ITEM: item})

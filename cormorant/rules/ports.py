@@ -1,0 +1,46 @@
+"""What the tree takes from outside and gets passed in: time, chance, threads, and an ear for what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from cormorant.rules.events import Event
+
+T = TypeVar("T")
+
+Emit = Callable[[Event], None]
+"""Tells of a fact. Synchronous, never waits, never raises."""
+
+
+class Clock(Protocol):
+    """Wall time. Waiting is trio's: delays are monotonic, due times are wall time."""
+
+    def now(self) -> datetime:
+        """The time in UTC. It may jump either way."""
+        ...
+
+
+class Chance(Protocol):
+    """The one source of randomness. `random.Random` is one."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+    def getrandbits(self, k: int, /) -> int:
+        """A number of `k` random bits."""
+        ...
+
+
+class Offload(Protocol):
+    """Runs blocking work away from the loop, to its end; in line in simulation."""
+
+    async def __call__(self, function: Callable[..., T], /, *args: Any) -> T:
+        """Call `function(*args)` and return what it returns."""
+        ...
+
+
+def ignore(event: Event) -> None:
+    """An `Emit` for those who do not listen."""

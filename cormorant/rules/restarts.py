@@ -1,0 +1,106 @@
+"""Is a child started again, when, who goes with it, and when is enough enough? OTP's answers, with OTP's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+
+class Restart(Enum):
+    """Which endings a child is started again after."""
+
+    PERMANENT = "permanent"
+    """Always."""
+    TRANSIENT = "transient"
+    """Only after a crash."""
+    TEMPORARY = "temporary"
+    """Never."""
+
+
+class Strategy(Enum):
+    """Who is restarted with a child that must be restarted."""
+
+    ONE_FOR_ONE = "one_for_one"
+    ONE_FOR_ALL = "one_for_all"
+    REST_FOR_ONE = "rest_for_one"
+
+
+class OnExhausted(Enum):
+    """What happens to a child that used up its restarts."""
+
+    ESCALATE = "escalate"
+    """The supervisor gives up, stops everything and raises `RestartsExhausted`."""
+    SET_ASIDE = "set_aside"
+    """The child stays stopped and is shown; the rest goes on."""
+
+
+class Ending(Enum):
+    """How a child ended."""
+
+    RETURNED = "returned"
+    """By itself."""
+    STOPPED = "stopped"
+    """Asked by its supervisor, within its grace."""
+    CANCELLED = "cancelled"
+    """By its supervisor, having no `stop()` of its own."""
+    OVERRAN = "overran"
+    """By its supervisor, having used up its grace or the supervisor's budget."""
+    CRASHED = "crashed"
+
+
+def is_restarted(restart: Restart, ending: Ending) -> bool:
+    """Whether a child that ended like this is started again.
+
+    >>> [is_restarted(restart, Ending.RETURNED) for restart in Restart]
+    [True, False, False]
+    >>> [is_restarted(restart, Ending.CRASHED) for restart in Restart]
+    [True, True, False]
+    """
+    if restart is Restart.TEMPORARY:
+        return False
+    if ending is Ending.CRASHED:
+        return True
+    return restart is Restart.PERMANENT and ending is Ending.RETURNED
+
+
+def restarted_with(strategy: Strategy, names: Sequence[str], crashed: str) -> list[str]:
+    """The siblings that are stopped and started together with `crashed`, in starting order, itself included.
+
+    >>> restarted_with(Strategy.REST_FOR_ONE, ["a", "b", "c"], "b")
+    ['b', 'c']
+    """
+    match strategy:
+        case Strategy.ONE_FOR_ONE:
+            return [crashed]
+        case Strategy.ONE_FOR_ALL:
+            return list(names)
+        case Strategy.REST_FOR_ONE:
+            return list(names[names.index(crashed) :])
+
+
+def add_restart(restarts: Sequence[float], *, now: float, period_s: float) -> tuple[float, ...]:
+    """The restarts within the last `period_s`, this one included.
+
+    `now` is time spent running: a clock that stands still while a child waits out its back-off. On the wall clock,
+    back-off would spread the restarts so far apart that nothing ever escalates.
+
+    >>> add_restart((0.0, 4.0, 5.0), now=9.0, period_s=5.0)
+    (4.0, 5.0, 9.0)
+    """
+    return (*(at for at in restarts if now - at <= period_s), now)
+
+
+BACKOFF_BASE_S = 0.1
+BACKOFF_CAP_S = 30.0
+_DOUBLINGS_MAX = 16  # past the cap by far; a larger exponent would overflow one day
+
+
+def delay_before_restart(*, crashes_in_a_row: int, jitter: float) -> float:
+    """Seconds to wait before a child is started again, between half and the whole of 0.1 s doubling to 30 s.
+
+    >>> [delay_before_restart(crashes_in_a_row=n, jitter=1.0) for n in (1, 2, 3, 40)]
+    [0.1, 0.2, 0.4, 30.0]
+    """
+    doublings = min(crashes_in_a_row - 1, _DOUBLINGS_MAX)
+    whole_s: float = min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2**doublings)
+    return whole_s * (0.5 + jitter / 2)

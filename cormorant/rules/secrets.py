@@ -1,0 +1,75 @@
+"""What must never be seen? Secrets, and text that may hold them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from typing_extensions import override
+
+__all__ = ["Secret", "hide_passwords", "hide_secrets"]
+
+# Hiding "a" wherever it stands would leave nothing to read, and whoever has such a secret has none.
+_SHORTEST_HIDDEN = 4
+
+_URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s/]*@")
+_NAMED_PASSWORD = re.compile(r"(?i)\b((?:password|passwd|apikey|api_key|token|secret)=)[^\s&;,'\")]+")
+
+
+class Secret:
+    """Text that shows itself as `***` wherever it is printed, logged or formatted."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for the one place that needs it."""
+        return self._text
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    @override
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    @override
+    def __repr__(self) -> str:
+        return "***" if self._text else "''"
+
+    @override
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    @override
+    def __str__(self) -> str:
+        return "***" if self._text else ""
+
+
+def hide_passwords(text: str) -> str:
+    """The same text, with what looks like a password in an address or a connection string hidden.
+
+    >>> hide_passwords("cannot reach postgresql://me:hunter2@db/cormorant?sslpassword=x")
+    'cannot reach postgresql://me:***@db/cormorant?sslpassword=x'
+    >>> hide_passwords("host=db password=hunter2 user=me")
+    'host=db password=*** user=me'
+    """
+    return _NAMED_PASSWORD.sub(r"\1***", _URL_PASSWORD.sub(r"\1:***@", text))
+
+
+def hide_secrets(text: str, secrets: Iterable[Secret]) -> str:
+    """The same text, with these secrets and anything that looks like a password hidden.
+
+    >>> hide_secrets("GET /api?key=hunter2 refused", [Secret("hunter2")])
+    'GET /api?key=*** refused'
+    """
+    for secret in secrets:
+        if len(secret.reveal()) >= _SHORTEST_HIDDEN:
+            text = text.replace(secret.reveal(), "***")
+    return hide_passwords(text)
