@@ -1,0 +1,37 @@
+"""Who owns whom, who is restarted, in which order all stops; and `open_service`. No role's work is done here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cormorant.rules.restarts import Ending, OnExhausted, Restart, Strategy
+from supervisors.child import ChildSpec, ChildState, ChildView
+from supervisors.report import ChildReport, ShutdownReport
+from supervisors.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from supervisors.service import Service, open_service
+
+__all__ = [
+    "ChildReport",
+    "ChildSpec",
+    "ChildState",
+    "ChildView",
+    "Ending",
+    "OnExhausted",
+    "Restart",
+    "Service",
+    "ShutdownReport",
+    "Strategy",
+    "Supervisor",
+    "open_service",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the service only for those who use it: the kit alone needs no database."""
+    if name in {"Service", "open_service"}:
+        from supervisors import service  # noqa: PLC0415 - loaded late on purpose
+
+        return getattr(service, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,229 @@
+"""What is a child, and what does its supervisor know about it?"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any, Protocol
+
+import trio
+from attrs import define, field, frozen
+
+from cormorant.rules.errors import StartFailed
+from cormorant.rules.restarts import Ending, OnExhausted, Restart
+from supervisors.report import ChildReport
+
+GRACE_S = 5.0
+START_TIMEOUT_S = 30.0
+
+
+class Runnable(Protocol):
+    """What a child runs: it calls `task_status.started()` once it is up, and goes on until it is done.
+
+    It may have two more methods, both plain: `stop()` asks it to end within its grace; `gone()` tells it that it will
+    not be started again.
+    """
+
+    def __call__(self, *, task_status: trio.TaskStatus[Any]) -> Awaitable[Any]:
+        """Run one incarnation."""
+        ...
+
+
+@frozen
+class ChildSpec:
+    """How to run, restart and stop one child."""
+
+    name: str
+    run: Runnable
+    restart: Restart = field(default=Restart.PERMANENT, kw_only=True)
+    grace_s: float = field(kw_only=True)
+    start_timeout_s: float = field(default=START_TIMEOUT_S, kw_only=True)
+    on_exhausted: OnExhausted = field(default=OnExhausted.ESCALATE, kw_only=True)
+
+    @grace_s.default
+    def _room_for_all_below(self) -> float:
+        return float(getattr(self.run, "stop_total_s", GRACE_S))
+
+    def __attrs_post_init__(self) -> None:
+        if self.grace_s < 0 or self.start_timeout_s <= 0:
+            raise ValueError(f"{self.name}: grace_s must be at least 0 and start_timeout_s more than 0")
+        below_s = getattr(self.run, "stop_total_s", 0.0)
+        if self.grace_s < below_s:
+            raise ValueError(
+                f"{self.name}: grace_s={self.grace_s:g} is less than the stop_total_s={below_s:g} it must cover"
+            )
+        if inspect.iscoroutinefunction(getattr(self.run, "stop", None)):
+            raise TypeError(f"{self.name}: stop() must be a plain function that asks and returns at once")
+
+
+class ChildState(Enum):
+    """Where a child is in its life."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    BACKING_OFF = "backing_off"
+    STOPPING = "stopping"
+    ENDED = "ended"
+    SET_ASIDE = "set_aside"
+
+
+@frozen
+class ChildView:
+    """What the supervisor shows of a child."""
+
+    name: str
+    state: ChildState
+    restarts: int
+    last_crash: BaseException | None
+    children: tuple[ChildView, ...] = ()
+
+
+def split(error: BaseException) -> tuple[Exception | None, BaseException | None]:
+    """The part of an error that is a crash, and the part that is not ours to keep (cancellation, Ctrl-C).
+
+    A child that raises while it is cancelled leaves a group of both, which `except Exception` would miss.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(Exception)
+    return (error, None) if isinstance(error, Exception) else (None, error)
+
+
+@define(eq=False)
+class Child:
+    """One row of a supervisor's table, written only by the supervisor's loop and by the child's own host."""
+
+    spec: ChildSpec
+    dynamic: bool = False
+    state: ChildState = ChildState.ENDED
+    alive: bool = False
+    launches: int = 0
+    launched_at: float = 0.0
+    ended_at: float = 0.0
+    ran_before_s: float = 0.0
+    ending: Ending = Ending.RETURNED
+    """How its last incarnation ended."""
+    crash: Exception | None = None
+    last_crash: Exception | None = None
+    crashes_in_a_row: int = 0
+    restart_times: tuple[float, ...] = ()
+    leader: Child | None = None
+    """The sibling whose restart will bring this one back too."""
+    revive_at: float | None = None
+    scope: trio.CancelScope = field(factory=trio.CancelScope)
+    asked_to_stop: bool = False
+    stop_began_at: float = 0.0
+    cancel_at: float = math.inf
+
+    @property
+    def name(self) -> str:
+        """The name its supervisor knows it by."""
+        return self.spec.name
+
+    @property
+    def ran_s(self) -> float:
+        """How long its last incarnation ran."""
+        return self.ended_at - self.launched_at
+
+    def launch(
+        self, nursery: trio.Nursery, acknowledge: Callable[[Child], None], ended: Callable[[Child], None]
+    ) -> None:
+        """Begin a new incarnation in a scope of its own, which only the supervisor cancels."""
+        self.scope = trio.CancelScope(shield=True)
+        self.state = ChildState.STARTING
+        self.alive = True
+        self.launches += 1
+        self.launched_at = trio.current_time()
+        self.crash = self.leader = self.revive_at = None
+        self.asked_to_stop = False
+        self.cancel_at = math.inf
+        nursery.start_soon(self._host, acknowledge, ended, name=self.name)
+
+    async def _host(self, acknowledge: Callable[[Child], None], ended: Callable[[Child], None]) -> None:
+        try:
+            with self.scope:
+                try:
+                    await self.spec.run(task_status=_Status(self, acknowledge))
+                except BaseException as error:
+                    crash, rest = split(error)
+                    self.crash = self.crash or crash
+                    if rest is not None:
+                        raise rest from None
+        finally:
+            ended(self)
+
+    def take_down_end(self) -> None:
+        """Note that the incarnation is over."""
+        self.alive = False
+        self.ended_at = trio.current_time()
+        self.ran_before_s += self.ran_s
+        if self.state is ChildState.STARTING and self.crash is None:
+            why = (
+                f"it was not up within {self.spec.start_timeout_s:g} s"
+                if self.scope.cancel_called
+                else "it returned first"
+            )
+            self.crash = StartFailed(self.name, f"{why}, without calling task_status.started()")
+        self.last_crash = self.crash or self.last_crash
+        self.ending = self._how_it_ended()
+
+    def _how_it_ended(self) -> Ending:
+        if self.crash is not None:
+            return Ending.CRASHED
+        if self.scope.cancelled_caught:
+            return Ending.OVERRAN if self.asked_to_stop else Ending.CANCELLED
+        return Ending.STOPPED if self.state is ChildState.STOPPING else Ending.RETURNED
+
+    def begin_stop(self) -> None:
+        """Ask it to stop if it can be asked, else cancel it. One that is not up yet has nothing to finish."""
+        if self.state is ChildState.STOPPING:  # asked before, by a restart that this stop has interrupted
+            return
+        stop = getattr(self.spec.run, "stop", None)
+        is_up = self.state is ChildState.RUNNING
+        self.state = ChildState.STOPPING
+        self.stop_began_at = trio.current_time()
+        if stop is None or not is_up:
+            self.scope.cancel()
+            return
+        self.asked_to_stop = True
+        self.cancel_at = self.stop_began_at + self.spec.grace_s
+        try:
+            stop()
+        except Exception as error:
+            self.crash = error
+            self.scope.cancel()
+
+    def tell_gone(self) -> None:
+        """Let it know that there will be no other incarnation, so that nobody waits for one."""
+        gone = getattr(self.spec.run, "gone", None)
+        if gone is not None:
+            gone()
+
+    def view(self) -> ChildView:
+        """What is shown of it."""
+        below = getattr(self.spec.run, "children", None)
+        restarts = max(0, self.launches - 1)
+        return ChildView(self.name, self.state, restarts, self.last_crash, below() if below is not None else ())
+
+    def report(self) -> ChildReport:
+        """How it stopped."""
+        below = getattr(self.spec.run, "report", None)
+        return ChildReport(
+            name=self.name,
+            ending=self.ending,
+            took_s=self.ended_at - self.stop_began_at,
+            error=self.crash,
+            children=() if below is None else below.children,
+        )
+
+
+class _Status:
+    """The `task_status` of one incarnation."""
+
+    def __init__(self, child: Child, acknowledge: Callable[[Child], None]) -> None:
+        self._child = child
+        self._acknowledge = acknowledge
+
+    def started(self, value: object = None) -> None:  # noqa: ARG002 - trio's signature; nobody reads the value here
+        self._acknowledge(self._child)

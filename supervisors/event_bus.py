@@ -1,0 +1,118 @@
+"""Who hears what happens? Listeners in line, and readers that may be slow without holding anybody up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Self
+
+import trio
+
+from cormorant.rules.events import Event, EventsLost, ListenerFailed, Stamped
+from cormorant.rules.ports import Clock
+
+Listener = Callable[[Stamped], None]
+STREAM_SIZE = 1_000
+
+
+class EventBus:
+    """Stamps events and passes them on, synchronously and in order."""
+
+    def __init__(self, clock: Clock, listeners: Iterable[Listener] = ()) -> None:
+        self._clock = clock
+        self._listeners = list(listeners)
+        self._streams: list[EventStream] = []
+        self._sequence = 0
+        self._closed = False
+
+    def emit(self, event: Event) -> None:
+        """Tell everyone. Never waits, never raises."""
+        self._sequence += 1
+        stamped = Stamped(self._sequence, self._clock.now(), event)
+        for listener in tuple(self._listeners):
+            try:
+                listener(stamped)
+            except Exception as error:  # foreign code: it must not bring down whoever emits
+                self._listeners.remove(listener)
+                self.emit(ListenerFailed(listener=repr(listener), error=error))
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` with every event from now on, in line. One that raises is not called again."""
+        self._listeners.append(listener)
+
+    def stream(self, size: int = STREAM_SIZE) -> EventStream:
+        """A reader with a ring of its own."""
+        stream = EventStream(size, self._left)
+        if self._closed:
+            stream.end()
+        else:
+            self._streams.append(stream)
+            self._listeners.append(stream.put)
+        return stream
+
+    def close(self) -> None:
+        """No more events: readers see what they have not read yet, and then the end."""
+        self._closed = True
+        for stream in tuple(self._streams):
+            stream.end()
+
+    def readers(self) -> int:
+        """How many streams are open."""
+        return len(self._streams)
+
+    def _left(self, stream: EventStream) -> None:
+        if stream in self._streams:
+            self._streams.remove(stream)
+            self._listeners.remove(stream.put)
+
+
+class EventStream:
+    """An object to iterate over. A slow reader loses the oldest events and is told how many by `EventsLost`."""
+
+    def __init__(self, size: int, left: Callable[[EventStream], None]) -> None:
+        self._send, self._receive = trio.open_memory_channel[Stamped](size)
+        self._left = left
+        self._lost = 0
+        self._held: Stamped | None = None
+
+    def put(self, stamped: Stamped) -> None:
+        """Take in one event, dropping the oldest when the ring is full."""
+        try:
+            self._send.send_nowait(stamped)
+        except trio.WouldBlock:
+            self._receive.receive_nowait()
+            self._lost += 1
+            self._send.send_nowait(stamped)
+
+    def end(self) -> None:
+        """There will be no more."""
+        self._left(self)
+        self._send.close()
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        self._left(self)
+        self._receive.close()
+        await trio.lowlevel.checkpoint()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Stamped:
+        if self._held is not None:
+            stamped, self._held = self._held, None
+            return stamped
+        try:
+            stamped = await self._receive.receive()
+        except (trio.EndOfChannel, trio.ClosedResourceError):
+            raise StopAsyncIteration from None
+        if self._lost:
+            self._held = stamped
+            stamped = Stamped(stamped.sequence - 1, stamped.at, EventsLost(count=self._lost))
+            self._lost = 0
+        return stamped

@@ -1,0 +1,247 @@
+"""How does a program hold a set of children? A `Supervisor` is entered, or is itself a child of another one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from actors.reply import Reply
+from cormorant.rules.errors import StartFailed, SupervisionError
+from cormorant.rules.ports import Chance, Emit, ignore
+from cormorant.rules.restarts import Restart, Strategy
+from supervisors.child import GRACE_S, Child, ChildSpec, ChildView
+from supervisors.keeper import Keeper, Policy, StartChild, StopChild
+from supervisors.report import ChildReport, ShutdownReport
+
+
+class Supervisor:
+    """Starts its children in order, restarts them as OTP would, and stops them in reverse order, whatever happens.
+
+    `async with Supervisor([...])` runs it around a body; given to a `ChildSpec` it is a child of another supervisor.
+    Cancellation from outside becomes an ordered stop within `stop_total_s`; left out, that is the sum of the graces,
+    and 5 s for children that are added later.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but the children have a default and are named
+        self,
+        children: Sequence[ChildSpec] = (),
+        *,
+        name: str = "supervisor",
+        strategy: Strategy = Strategy.ONE_FOR_ONE,
+        intensity: int = 3,
+        period_s: float = 5.0,
+        stop_total_s: float | None = None,
+        emit: Emit = ignore,
+        chance: Chance | None = None,
+    ) -> None:
+        self.graces_s = sum(spec.grace_s for spec in children)
+        self.stop_total_s = self.graces_s + GRACE_S if stop_total_s is None else stop_total_s
+        self._policy = Policy(
+            name=name,
+            strategy=strategy,
+            intensity=intensity,
+            period_s=period_s,
+            stop_total_s=self.stop_total_s,
+            emit=emit,
+            chance=chance or random.Random(),  # noqa: S311 - spreads restarts, guards nothing
+        )
+        self._check(children)
+        self._table = {spec.name: Child(spec) for spec in children}
+        self._keeper: Keeper | None = None
+        self._over = trio.Event()
+        self._owner = _Owner(self)
+        self.report: ShutdownReport | None = None
+        """How the last run ended; None while it runs."""
+
+    def _check(self, children: Sequence[ChildSpec]) -> None:
+        policy = self._policy
+        names = [spec.name for spec in children]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"{policy.name}: two children are called {', '.join(twice)}")
+        if policy.intensity < 0 or policy.period_s <= 0:
+            raise ValueError(f"{policy.name}: intensity must be at least 0 and period_s more than 0")
+        if self.graces_s > self.stop_total_s:
+            raise ValueError(
+                f"{policy.name}: the graces of its children add up to {self.graces_s:g} s, "
+                f"more than its stop_total_s={self.stop_total_s:g}"
+            )
+
+    def children(self) -> tuple[ChildView, ...]:
+        """Every child with its state, restarts and last crash, in starting order."""
+        return tuple(child.view() for child in self._table.values())
+
+    async def start_child(self, spec: ChildSpec) -> None:
+        """Add a child and wait until it is up. Raises `StartFailed`, and forgets it, when it does not come up."""
+        if self.graces_s + spec.grace_s > self.stop_total_s:
+            room_s = self.stop_total_s - self.graces_s
+            raise ValueError(
+                f"{spec.name}: grace_s={spec.grace_s:g} is more than the {room_s:g} s left of stop_total_s"
+            )
+        reply: Reply[None] = Reply()
+        self._running(spec.name).command(StartChild(spec, reply))
+        await reply.wait()
+
+    async def stop_child(self, name: str) -> ChildReport:
+        """Stop a child, forget it, and say how it ended."""
+        reply: Reply[ChildReport] = Reply()
+        self._running(name).command(StopChild(name, reply))
+        return await reply.wait()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the tree around a body, if it did not end by being stopped."""
+        return self._owner.failure
+
+    def stop(self) -> Stopping:
+        """Ask for an ordered stop at once; await what this returns for the report."""
+        self._ask_to_stop()
+        return Stopping(self)
+
+    def _ask_to_stop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.ask_to_stop()
+
+    def gone(self) -> None:
+        """There will be no other run: tell all below, so that nobody waits for them."""
+        for child in self._table.values():
+            child.tell_gone()
+
+    def _running(self, child: str) -> Keeper:
+        if self._keeper is None:
+            raise StartFailed(child, f"{self._policy.name} is not running")
+        return self._keeper
+
+    async def __call__(self, *, task_status: trio.TaskStatus[Supervisor] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run once, until stopped, cancelled or out of restarts."""
+        self._prepare()
+        failure: SupervisionError | None = None
+        async with trio.open_nursery() as nursery:
+            keeper = self._keeper = Keeper(self._policy, self._table, nursery)
+            try:
+                await keeper.start_all()
+                task_status.started(self)
+                await keeper.serve()
+            except SupervisionError as error:
+                failure = error
+            finally:
+                # Invariant: however the loop ends, the children are stopped in order. Bounded: `stop_all` cancels what
+                # is left after stop_total_s.
+                with trio.CancelScope(shield=True):
+                    try:
+                        self.report = await keeper.stop_all()
+                    finally:
+                        keeper.cancel_all()
+                        self._keeper = None
+                        self._over.set()
+        if failure is not None:
+            raise failure
+
+    def _prepare(self) -> None:
+        """A fresh table, as the first time, with the children that were added since and are to last."""
+        self._over = trio.Event()
+        self.report = None
+        lasting = [c for c in self._table.values() if not (c.dynamic and c.spec.restart is Restart.TEMPORARY)]
+        self._table = {child.name: Child(child.spec, dynamic=child.dynamic) for child in lasting}
+
+    async def __aenter__(self) -> Self:
+        await self._owner.enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return await self._owner.leave(error)
+
+
+class Stopping:
+    """A stop that has been asked for. Awaiting it waits for the end and gives the report."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def __await__(self) -> Generator[Any, Any, ShutdownReport]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> ShutdownReport:
+        if self._supervisor._keeper is not None:
+            await self._supervisor._over.wait()
+        return self._supervisor.report or ShutdownReport(took_s=0.0)
+
+
+class _Owner:
+    """Runs a supervisor around the body of an `async with`.
+
+    Not an async generator: leaving one early breaks scopes and nurseries.
+    """
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._up = trio.Event()
+        self._down = trio.Event()
+        self._leaving = False
+        self.failure: BaseException | None = None
+
+    async def enter(self) -> None:
+        self._manager = trio.open_nursery()
+        nursery = await self._manager.__aenter__()
+        self._body = trio.CancelScope()
+        nursery.start_soon(self._run, name=self._supervisor._policy.name)
+        try:
+            await self._up.wait()
+        except trio.Cancelled:
+            await self._end()
+            raise
+        if self.failure is not None:
+            await self._end()
+            raise self.failure
+        self._body.__enter__()
+
+    def started(self, value: object = None) -> None:  # noqa: ARG002 - trio's signature for a task status
+        self._up.set()
+
+    async def _run(self) -> None:
+        # The tree outlives the body and ends when the body has: `_end` asks it to stop, bounded by stop_total_s.
+        with trio.CancelScope(shield=True):
+            try:
+                if not self._leaving:  # cancelled before the first step: there is nothing to end
+                    await self._supervisor(task_status=self)
+            except BaseException as failure:  # out of restarts, or Ctrl-C inside a child; raised again by `leave`
+                self.failure = failure
+                self._body.cancel()
+            finally:
+                self._up.set()
+                self._down.set()
+
+    async def _end(self) -> None:
+        self._leaving = True
+        self._supervisor._ask_to_stop()
+        with trio.CancelScope(shield=True):  # bounded by stop_total_s
+            await self._down.wait()
+        await self._manager.__aexit__(None, None, None)
+        self._supervisor.gone()
+
+    async def leave(self, error: BaseException | None) -> bool:
+        """End the tree. The body's error leaves as it is; so does the tree's; both make a group."""
+        remains = self._leave_body(error)
+        await self._end()
+        errors = [each for each in (remains, self.failure) if each is not None]
+        if len(errors) > 1:
+            raise BaseExceptionGroup("the body and its supervisor failed", errors)
+        if errors and errors[0] is not error:
+            raise errors[0]
+        return not errors
+
+    def _leave_body(self, error: BaseException | None) -> BaseException | None:
+        """What is left of the body's error when our own cancellation of the body is taken out."""
+        try:
+            swallowed = self._body.__exit__(
+                type(error) if error else None, error, error.__traceback__ if error else None
+            )
+        except BaseException as rest:
+            return rest
+        return None if swallowed else error

@@ -1,0 +1,1 @@
+"""Tests of the supervisor kit and of the service built with it."""
