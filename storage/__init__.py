@@ -1,0 +1,1 @@
+"""Tables, the statements over them, migrations and the gateway. No decisions, no waiting, no outside systems but the database."""

@@ -1,0 +1,161 @@
+"""Who waits for the database, in which order, and who may still go away? Shared by the loop and the worker threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+from outcome import Outcome
+from sqlalchemy import Connection
+from trio import current_time
+from trio.lowlevel import current_task
+
+T = TypeVar("T")
+
+
+class Away(Exception):
+    """The database cannot be reached or is locked. What was asked and has no outcome yet surely did not happen."""
+
+    def __init__(self, why: str, *, is_stale: bool = False) -> None:
+        super().__init__(why)
+        self.is_stale = is_stale
+        """Perhaps only this connection is dead, and a new one would do."""
+
+
+class Call(Generic[T]):
+    """One function that somebody waits for."""
+
+    __slots__ = (
+        "arrived_at",
+        "held_since",
+        "is_taken",
+        "losses",
+        "outcome",
+        "raise_cancel",
+        "reads_only",
+        "task",
+        "work",
+    )
+
+    def __init__(self, work: Callable[[Connection], T], *, reads_only: bool) -> None:
+        self.work = work
+        self.reads_only = reads_only
+        self.task = current_task()
+        self.arrived_at = current_time()
+        self.is_taken = False
+        self.outcome: Outcome[T] | None = None
+        self.held_since: float | None = None
+        self.losses = 0
+        # Set when the caller was cancelled while the call was taken: it goes as soon as the call is given back.
+        self.raise_cancel: Callable[[], NoReturn] | None = None
+
+
+class Session(Protocol):
+    """An open connection that serves calls, in one thread at a time."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether more calls may be served; otherwise it is to be closed and another one opened."""
+        ...
+
+    def serve(self, calls: Sequence[Call[Any]]) -> None:
+        """Give each call its outcome. `Away`: those without one surely did not happen."""
+        ...
+
+    def cut(self) -> None:
+        """End what runs, from another thread, because it takes too long."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+class Line:
+    """Calls in the order they came, until a worker takes them.
+
+    Invariant: a call is in a line, or taken, or has been answered; `_lock` guards the passage between the first two,
+    so that a call is either withdrawn by its caller or run by a worker, never both.
+    """
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[Call[Any], None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._sleepers = 0
+        self._is_paused = False
+        self._is_closed = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether workers take nothing because the database is away."""
+        return self._is_paused
+
+    def put(self, call: Call[Any]) -> None:
+        """Join at the end."""
+        with self._lock:
+            self._calls[call] = None
+            if self._sleepers:
+                self._changed.notify()
+
+    def take(self, most: int) -> list[Call[Any]]:
+        """Wait for calls and take up to `most`. None: the line is closed and done with."""
+        with self._lock:
+            while (self._is_paused or not self._calls) and not self._is_closed:
+                self._sleepers += 1
+                self._changed.wait()
+                self._sleepers -= 1
+            return [] if self._is_paused else self._take(most)
+
+    def take_now(self) -> list[Call[Any]]:
+        """Take all that wait."""
+        with self._lock:
+            return self._take(len(self._calls))
+
+    def _take(self, most: int) -> list[Call[Any]]:
+        taken = [self._calls.popitem(last=False)[0] for _ in range(min(most, len(self._calls)))]
+        for call in taken:
+            call.is_taken = True
+        return taken
+
+    def put_back(self, calls: Iterable[Call[Any]]) -> None:
+        """Return calls that did not run to their old places, and pause: they would only fail again."""
+        with self._lock:
+            for call in (returned := list(calls)):
+                call.is_taken = False
+            # Two workers may give back in the wrong order; of calls that came at the same time the returned were first.
+            places = sorted([*returned, *self._calls], key=lambda call: call.arrived_at)
+            self._calls = OrderedDict.fromkeys(places)
+            self._is_paused = True
+
+    def withdraw(self, call: Call[Any]) -> bool:
+        """Leave the line. False: too late, a worker has the call."""
+        with self._lock:
+            if call.is_taken or call not in self._calls:
+                return False
+            del self._calls[call]
+            return True
+
+    def waiting(self) -> list[Call[Any]]:
+        """Those in line, first come first."""
+        with self._lock:
+            return list(self._calls)
+
+    def pause(self) -> None:
+        """Let workers take nothing."""
+        with self._lock:
+            self._is_paused = True
+
+    def resume(self) -> None:
+        """Let workers take again."""
+        with self._lock:
+            self._is_paused = False
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let workers finish what is in line and end; when paused, end at once."""
+        with self._lock:
+            self._is_closed = True
+            self._changed.notify_all()

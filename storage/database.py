@@ -1,0 +1,137 @@
+"""How does everyone else reach the database? `await database.run(function, …)`: one function, one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Concatenate, ParamSpec, TypeVar
+
+import trio
+from sqlalchemy import Connection
+
+from cormorant.rules.errors import StorageMisconfigured, StorageUnavailable
+from cormorant.rules.ports import Chance, Clock, Emit
+from storage.dialect import Dialect, dialect_for
+from storage.gateway import STOPPED, Gateway, Parts
+from storage.inline import Inline
+from storage.migrations import MIGRATIONS, SCHEMA_VERSION
+from storage.migrations.runner import Migration
+from storage.options import Mode, StorageOptions
+from storage.schema import SchemaState
+from storage.threaded import Threaded
+
+__all__ = ["SCHEMA_VERSION", "Database", "Mode", "SchemaState", "StorageOptions", "inspect"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SystemClock:
+    """The machine's own wall time."""
+
+    def now(self) -> datetime:
+        """The time in UTC."""
+        return datetime.now(UTC)
+
+
+class Database:
+    """The gateway: a supervised child. Call it to serve, `stop()` it to end; afterwards it can be started again."""
+
+    def __init__(
+        self,
+        options: StorageOptions,
+        *,
+        mode: Mode,
+        emit: Emit,
+        chance: Chance,
+        clock: Clock | None = None,
+        migrations: Sequence[Migration] = MIGRATIONS,
+    ) -> None:
+        self._options = options
+        self._mode = mode
+        self._emit = emit
+        self._chance = chance
+        self._clock = clock or SystemClock()
+        self._migrations = migrations
+        self._dialect: Dialect | None = None
+        self._gateway: Gateway | None = None
+        self._is_away = False
+
+    async def __call__(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Open, migrate, acknowledge, and serve until stopped.
+
+        A database that is away is waited for; `StorageMisconfigured` is for what waiting does not cure.
+        """
+        gateway = self._new_gateway()
+        self._gateway = gateway
+        try:
+            await gateway.serve(task_status.started)
+        finally:
+            self._gateway = None
+
+    def adopt(self, *, emit: Emit, chance: Chance, clock: Clock) -> None:
+        """Belong to a service from now on: its events, its chance, its time. For a gateway that was made before it."""
+        self._emit, self._chance, self._clock = emit, chance, clock
+
+    def stop(self) -> None:
+        """Take no more calls, finish those taken and those in line, then end."""
+        if self._gateway is not None:
+            self._gateway.stop()
+
+    async def run(self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function(connection, …)` in one write transaction and return what it returns, once that is durable.
+
+        The function may be called more than once, so it changes nothing but the database. What it raises undoes its own
+        changes and nobody else's. Besides that: `StorageUnavailable` (surely did not happen) and `CommitUnknown`.
+        """
+        return await self._running().submit(lambda connection: function(connection, *args, **kwargs), reads_only=False)
+
+    async def read(self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, for functions that change nothing. Does not wait behind writes, and sees all that was acknowledged."""
+        return await self._running().submit(lambda connection: function(connection, *args, **kwargs), reads_only=True)
+
+    def go_away(self) -> None:
+        """Play an outage, in line only: calls are held as if the database could not be reached."""
+        self._play(is_away=True)
+
+    def come_back(self) -> None:
+        """End a played outage. As with a real one, it is noticed at the next probe."""
+        self._play(is_away=False)
+
+    def dispose(self) -> None:
+        """Forget what is kept between two starts: a database in memory."""
+        dialect, self._dialect = self._dialect, None
+        if dialect is not None:
+            dialect.dispose()
+
+    def _play(self, *, is_away: bool) -> None:
+        if self._mode is not Mode.INLINE:
+            raise ValueError("an outage can be played only in line: stop the real database instead")
+        self._is_away = is_away
+
+    def _running(self) -> Gateway:
+        if self._gateway is None or self._gateway.is_stopping:
+            raise StorageUnavailable(STOPPED)
+        return self._gateway
+
+    def _new_gateway(self) -> Gateway:
+        self._dialect = self._dialect or dialect_for(self._options)
+        parts = Parts(
+            dialect=self._dialect,
+            options=self._options,
+            migrations=self._migrations,
+            clock=self._clock,
+            emit=self._emit,
+            chance=self._chance,
+        )
+        if self._mode is Mode.INLINE:
+            return Inline(parts, is_away=lambda: self._is_away)
+        return Threaded(parts)
+
+
+def inspect(url: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> SchemaState:
+    """Look at a database without creating or changing anything. Blocks; for `cormorant doctor`."""
+    try:
+        return dialect_for(StorageOptions(url=url)).inspect(migrations)
+    except StorageMisconfigured as error:
+        return SchemaState(is_reachable=False, problem=str(error))

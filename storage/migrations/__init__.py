@@ -1,0 +1,16 @@
+"""The steps from an empty database to the tables of today, in order. A step is never changed once it was released.
+
+Expand first, contract a release later: `MIN_CODE_VERSION` is the oldest schema version whose code still works with the
+database after the step, so that old and new processes can share it during an upgrade.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from storage.migrations import v0001_flags
+from storage.migrations.runner import Migration
+
+MIGRATIONS: Final[Sequence[Migration]] = (v0001_flags,)
+SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

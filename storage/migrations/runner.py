@@ -1,0 +1,68 @@
+"""How is a database brought to the schema of this code? The order and the record of steps; locks are the dialect's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import frozen
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from cormorant.rules.errors import MigrationFailed
+from storage.schema import MIGRATIONS_TABLE
+
+if TYPE_CHECKING:
+    from alembic.operations import Operations
+
+
+class Migration(Protocol):
+    """A step: a module with these names."""
+
+    @property
+    def VERSION(self) -> int:  # noqa: N802 - a constant of the module
+        """Its place in the order, from 1."""
+        ...
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of the module
+        """What it brings, in a word or two."""
+        ...
+
+    @property
+    def MIN_CODE_VERSION(self) -> int:  # noqa: N802 - a constant of the module
+        """The oldest code, by its schema version, that works with the database afterwards."""
+        ...
+
+    def upgrade(self, op: Operations) -> None:
+        """Do it, in the transaction that is open."""
+        ...
+
+
+@frozen(kw_only=True)
+class Migrated:
+    """What a run of the migrations did."""
+
+    from_version: int
+    to_version: int
+    backup: str | None = None
+
+
+def apply(connection: Connection, pending: Sequence[Migration], *, now: datetime) -> None:
+    """Run the steps in the open transaction. Whoever opened it holds the lock and commits."""
+    # Loaded here because most starts have nothing to migrate, and Alembic takes longer to load than all else at a start.
+    from alembic.operations import Operations  # noqa: PLC0415 - see above
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 - see above
+
+    MIGRATIONS_TABLE.create(connection, checkfirst=True)
+    operations = Operations(MigrationContext.configure(connection))
+    for step in pending:
+        try:
+            step.upgrade(operations)
+        except SQLAlchemyError as error:
+            if isinstance(error, DBAPIError) and error.connection_invalidated:
+                raise
+            raise MigrationFailed(version=step.VERSION, name=step.NAME, why=str(error)) from error
+        row = {"version": step.VERSION, "name": step.NAME, "min_code_version": step.MIN_CODE_VERSION}
+        connection.execute(MIGRATIONS_TABLE.insert(), row | {"applied_at": now})
