@@ -1,0 +1,57 @@
+"""The command line: parses words, prints answers, returns exit codes. What it does is done by the rooms below."""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+
+import click
+from typing_extensions import override
+
+from cormorant import __version__
+from cormorant.rules.catalogue import nearest
+
+__all__ = ["STARTED_AT", "main"]
+
+STARTED_AT = time.perf_counter()
+"""When the program began, for "ready in …"."""
+
+_COMMANDS = {"run": "cormorant.cli.run", "doctor": "cormorant.cli.doctor"}
+
+
+class Commands(click.Group):
+    """Loads a command when it is asked for: nobody waits for the imports of the others."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
+        return command
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        meant = nearest(args[0], _COMMANDS)
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(_COMMANDS)}"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Settings are in config.toml; docs/settings.md lists them all.",
+)
+@click.version_option(__version__, message="cormorant %(version)s")
+def main() -> None:
+    """One gate between your apps and the sites that can ban them.
+
+    New here? `cormorant doctor` looks whether everything is in order, `cormorant run` starts the service.
+    """

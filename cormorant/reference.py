@@ -1,0 +1,84 @@
+"""What can be set and what can be seen? The pages docs/settings.md and docs/events.md, made from the code itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+
+import attrs
+
+from cormorant.rules import events
+from cormorant.rules.catalogue import Known, known_settings
+from cormorant.rules.events import Event
+from cormorant.rules.settings import Settings
+
+__all__ = ["all_events", "events_reference", "settings_reference"]
+
+_SETTINGS_INTRODUCTION = """\
+# Every setting
+
+*Made by `python -m cormorant.settings > docs/settings.md`; a test compares.*
+
+Settings stand in `config.toml`; the environment wins over the file. `key = …` under `[table]` is written here as
+`table.key`. In the environment a setting is called `CORMORANT_` and its key in capitals with `__` for each dot; an empty
+variable counts as not set. Some settings have an older name besides; our own wins, and bare numbers in an older one count
+in the unit shown.
+
+- Durations are numbers with units (`ms`, `s`, `m`, `h`, `d`, `w`): `"10s"`, `"1h 30m"`.
+- Sizes: `"100 MB"` (thousands) or `"64 MiB"` (1024s). Shares: `"25%"`.
+- A secret is text, `{ env = "NAME" }` for a variable of the environment, or `{ file = "PATH" }`. It is never shown or logged.
+- A relative path counts from the folder of the settings file, wherever the path is written.
+
+What is wrong is told all at once at the start, and nothing is changed. Unknown keys are refused.
+"""
+
+_EVENTS_INTRODUCTION = """\
+# Every event
+
+*Made by `python -m cormorant.telemetry > docs/events.md`; a test compares.*
+
+The log, `service.events()` and the metrics use these names. In a log line `ts`, `level` and `event` come first, then the
+fields in this order.
+"""
+
+
+def settings_reference() -> str:
+    """The page of all settings."""
+    rows = [_setting_row(known) for known in known_settings(Settings())]
+    return f"{_SETTINGS_INTRODUCTION}\n{_table(('key', 'environment', 'default', 'allowed', 'meaning'), rows)}"
+
+
+def events_reference() -> str:
+    """The page of all events."""
+    rows = [_event_row(event) for event in all_events()]
+    return f"{_EVENTS_INTRODUCTION}\n{_table(('event', 'level', 'fields', 'meaning'), rows)}"
+
+
+def all_events() -> list[type[Event]]:
+    """Every kind of event that Cormorant itself tells about, by name."""
+    # Not __subclasses__: it also holds what attrs replaced and the collector has not taken away yet.
+    classes = [each for each in vars(events).values() if isinstance(each, type) and issubclass(each, Event)]
+    return sorted((each for each in classes if each is not Event), key=lambda event: event.name)
+
+
+def _setting_row(known: Known) -> tuple[str, ...]:
+    older = [f"`{alias.name}`{f' ({alias.unit})' if alias.unit else ''}" for alias in known.setting.aliases]
+    variables = ([f"`{known.variable}`"] if known.variable else []) + older
+    default = known.setting.kind.write(known.default)
+    allowed, meaning = known.setting.allowed(), known.setting.meaning
+    return (f"`{known.key}`", ", ".join(variables), f"`{default}`", allowed, meaning)
+
+
+def _event_row(event: type[Event]) -> tuple[str, ...]:
+    fields = ", ".join(field.name for field in attrs.fields(event))
+    return (f"`{event.name}`", event.level, fields, _first_sentence(inspect.getdoc(event) or ""))
+
+
+def _first_sentence(text: str) -> str:
+    first = " ".join(text.partition("\n\n")[0].split())
+    return first.partition(". ")[0].rstrip(".") + "."
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

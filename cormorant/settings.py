@@ -1,0 +1,297 @@
+"""Where do settings come from? From `config.toml`, then from the environment, which wins. All mistakes are told at once.
+
+Every setting has a name in the environment: `CORMORANT_`, then its key in capitals with `__` for each dot, so that
+`storage.statement_timeout` is `CORMORANT_STORAGE__STATEMENT_TIMEOUT`. Some have an older name besides. An empty variable
+counts as not set. A relative path counts from the folder of the file, wherever it is written. Nothing is created.
+
+`python -m cormorant.settings > docs/settings.md` writes the reference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import cattrs
+from attrs import frozen
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError
+from cattrs.gen import make_dict_structure_fn, override
+
+from cormorant.rules.catalogue import Known, key_of, known_settings, strange_variables, suggestion
+from cormorant.rules.errors import SettingsError
+from cormorant.rules.fields import DATABASE, PATH, SECRET, ZONE, Setting
+from cormorant.rules.quantities import as_written
+from cormorant.rules.secrets import Secret
+from cormorant.rules.settings import Settings
+
+__all__ = ["CONFIG_VARIABLE", "Settings", "load", "load_settings"]
+
+CONFIG_VARIABLE = "CORMORANT_CONFIG"
+"""Names the settings file for the command line; it is no setting."""
+
+_FILE_BYTES_MAX = 1_000_000
+_SECRET_BYTES_MAX = 10_000
+
+T = TypeVar("T")
+
+
+def load_settings(file: str | Path = "config.toml", environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of a file and the environment, or one SettingsError that lists everything wrong in them."""
+    return load(Settings, file, os.environ if environ is None else environ)
+
+
+def load(cls: type[T], file: str | Path, environ: Mapping[str, str]) -> T:
+    """The same for any attrs class of settings whose defaults are complete."""
+    known = list(known_settings(cls()))
+    written, problems = _read(Path(file))
+    problems += _strange(known, environ, _referenced(written))
+    given = _from_environment(known, environ)
+    for key, variable in given.items():
+        _overlay(written, key, variable.value)
+    try:
+        settings = _build(cls, written, _Border(Path(file).absolute().parent, environ))
+    except _MistakesFound as found:
+        for mistake in found.mistakes:
+            where = given[mistake.key].name if mistake.key in given else f"{file}: {mistake.key}"
+            problems.append(f"{where}: {mistake.text}")
+        raise SettingsError(problems) from None
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """What the file says, and what is wrong with it as a file."""
+    try:
+        return tomllib.loads(_read_text(path, bytes_max=_FILE_BYTES_MAX)), []
+    except FileNotFoundError:
+        remedy = "go to its folder or name it with --config (an empty file will do: everything has a default)"
+        return {}, [f"{path}: there is no such file; {remedy}"]
+    except OSError as error:
+        return {}, [f"{path}: cannot be read: {error.strerror}"]
+    except tomllib.TOMLDecodeError as error:
+        found = re.fullmatch(r"(.*) \(at (.*)\)", str(error), re.DOTALL)
+        what, where = found.groups() if found else (str(error), "somewhere")
+        return {}, [f"{path}, {where}: not valid TOML: {what}"]
+    except (ValueError, RecursionError) as error:
+        return {}, [f"{path}: not valid TOML: {error}"]
+
+
+@frozen
+class _Variable:
+    """A variable of the environment that sets something, and its value as the file would have it."""
+
+    name: str
+    value: object
+
+
+def _from_environment(known: list[Known], environ: Mapping[str, str]) -> dict[str, _Variable]:
+    """The variables that set something, by key. Our own name wins over an older one."""
+    given = {}
+    for each in known:
+        kind = each.setting.kind
+        for alias in each.setting.aliases:
+            if environ.get(alias.name):
+                value = kind.from_environment(alias.written(environ[alias.name]))
+                given[each.key] = _Variable(alias.name, value)
+        if each.variable and environ.get(each.variable):
+            given[each.key] = _Variable(each.variable, kind.from_environment(environ[each.variable]))
+    return given
+
+
+def _strange(known: list[Known], environ: Mapping[str, str], referenced: set[str]) -> Iterator[str]:
+    names = [each.variable for each in known if each.variable]
+    for strange in strange_variables(environ, {*names, *referenced, CONFIG_VARIABLE}):
+        yield f"{strange}: there is no such setting{suggestion(strange, names)}"
+
+
+def _referenced(written: object) -> set[str]:
+    """The variables that the file itself names: `{ env = "NAME" }`."""
+    if not isinstance(written, dict):
+        return set()
+    below = [_referenced(value) for value in written.values()]
+    return {name for key, name in written.items() if key == "env" and isinstance(name, str)}.union(*below)
+
+
+def _overlay(written: dict[str, Any], key: str, value: object) -> None:
+    *tables, last = key.split(".")
+    table: Any = written
+    for name in tables:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            return  # the file has something else where a table belongs, and is told so
+    table[last] = value
+
+
+@frozen
+class _Mistake:
+    """What is wrong at a key."""
+
+    key: str
+    text: str
+
+
+class _MistakesFound(Exception):
+    """The tables hold no usable settings. Everything that is wrong in them is listed."""
+
+    def __init__(self, mistakes: Sequence[_Mistake]) -> None:
+        super().__init__("\n".join(f"{mistake.key}: {mistake.text}" for mistake in mistakes))
+        self.mistakes = tuple(mistakes)
+
+
+@frozen
+class _Border:
+    """What a value may need from outside: other files, other variables."""
+
+    folder: Path
+    environ: Mapping[str, str]
+
+    def convert(self, setting: Setting, value: object) -> object:
+        """The value of what was written, or a ValueError."""
+        if setting.kind in {SECRET, DATABASE} and isinstance(value, dict):
+            value = self._fetch(value)
+        parsed = setting.parse(value)
+        if setting.kind is ZONE:
+            _check_zone(parsed)
+        return parsed
+
+    def absolute(self, path: str) -> str:
+        """A path counted from the folder of the file."""
+        # Not Path.expanduser: it raises where there is no such home.
+        return os.path.normpath(self.folder / os.path.expanduser(path))  # noqa: PTH111 - see above
+
+    def _fetch(self, reference: dict[str, object]) -> object:
+        match reference:
+            case {"env": str(name), **rest} if not rest:
+                if not self.environ.get(name):
+                    raise ValueError(f"the environment variable {name} is not set; set it to the secret")
+                return self.environ[name]
+            case {"file": str(name), **rest} if not rest:
+                return _secret_in(Path(self.absolute(name)))
+        return reference
+
+
+def _read_text(path: Path, *, bytes_max: int) -> str:
+    """The text of a file that is not too long. Raises OSError or ValueError."""
+    with path.open("rb") as file:
+        content = file.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise ValueError(f"it has more than {bytes_max} bytes")
+    return content.decode()
+
+
+def _secret_in(path: Path) -> str:
+    try:
+        content = _read_text(path, bytes_max=_SECRET_BYTES_MAX).strip()
+    except OSError as error:
+        raise ValueError(f"the file {path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise ValueError(f"the file {path} is not text of at most {_SECRET_BYTES_MAX} bytes") from None
+    if not content:
+        raise ValueError(f"the file {path} is empty")
+    return content
+
+
+def _check_zone(name: str) -> None:
+    if name == "UTC":
+        return  # also where the system has no tz database
+    from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415  # few need it, all would wait for it
+
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, KeyError):
+        meant = suggestion(name, available_timezones()) or '; write one like "Europe/Berlin" or "UTC"'
+        raise ValueError(f"{as_written(name)} is not a time zone{meant}") from None
+
+
+def _build(cls: type[T], written: dict[str, Any], border: _Border) -> T:
+    """Settings from what was written, or `_MistakesFound`."""
+    try:
+        settings = _converter(border).structure(written, cls)
+    except ClassValidationError as error:
+        keys = [known.key for known in known_settings(cls())]
+        raise _MistakesFound(list(_mistakes(error, (), keys))) from None
+    return _anchored(settings, border)
+
+
+def _converter(border: _Border) -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+
+    def hook(setting: Setting) -> Callable[[object, object], object]:
+        return lambda value, _: border.convert(setting, value)
+
+    def of_class(cls: type) -> Callable[[object, object], object]:
+        settings = [(field.name, field.metadata.get(Setting.KEY)) for field in attrs.fields(cls)]
+        changed: dict[str, Any] = {
+            name: override(rename=each.key(name), struct_hook=hook(each)) for name, each in settings if each
+        }
+        structure: Callable[[Any, Any], Any] = make_dict_structure_fn(cls, converter, **changed)
+
+        def of_table(value: object, _: object) -> object:
+            if not isinstance(value, dict):
+                raise _NotTable(f"{as_written(value)} is not a table of settings")
+            return structure(value, cls)
+
+        return of_table
+
+    converter.register_structure_hook_factory(attrs.has, of_class)
+    return converter
+
+
+class _NotTable(ValueError):
+    """Something else stands where a table belongs."""
+
+
+def _mistakes(error: Exception, at: tuple[str, ...], keys: list[str]) -> Iterator[_Mistake]:
+    """Each single mistake, with the key that leads to it."""
+    if isinstance(error, ClassValidationError):
+        noted, bare = error.group_exceptions()
+        for cause, note in noted:
+            yield from _mistakes(cause, (*at, key_of(error.cl, note.name)), keys)
+        for cause in bare:
+            yield from _mistakes(cause, at, keys)
+    elif isinstance(error, IterableValidationError):
+        for cause, index in error.group_exceptions()[0]:
+            yield from _mistakes(cause, (*at, str(index.index)), keys)
+    elif isinstance(error, ForbiddenExtraKeysError):
+        beside = [".".join((*at, key_of(error.cl, field.name))) for field in attrs.fields(error.cl)]
+        for key in sorted(".".join((*at, extra)) for extra in error.extra_fields):
+            yield _Mistake(key, f"there is no such setting{suggestion(key, beside + keys)}")
+    else:
+        key = ".".join(at)
+        hint = f"; write [{key}] and its settings below" if isinstance(error, _NotTable) else ""
+        yield _Mistake(key, f"{error}{hint}")
+
+
+def _anchored(settings: T, border: _Border) -> T:
+    """The same settings with every path absolute, defaults included."""
+    changed: dict[str, Any] = {}
+    for field in attrs.fields(type(settings)):  # type: ignore[arg-type]  # attrs all the way down
+        value = getattr(settings, field.name)
+        if Setting.ITEM in field.metadata:
+            changed[field.name] = {name: _anchored(table, border) for name, table in value.items()}
+        elif attrs.has(type(value)):
+            changed[field.name] = _anchored(value, border)
+        elif field.metadata[Setting.KEY].kind is PATH:
+            changed[field.name] = border.absolute(value)
+        elif field.metadata[Setting.KEY].kind is DATABASE:
+            changed[field.name] = _with_absolute_file(value, border)
+    return attrs.evolve(settings, **changed)  # type: ignore[misc]  # as above
+
+
+def _with_absolute_file(address: Secret, border: _Border) -> Secret:
+    kind, mark, file = address.reveal().partition(":///")
+    if not kind.startswith("sqlite") or file in {"", ":memory:"}:
+        return address
+    return Secret(f"{kind}{mark}{border.absolute(file)}")
+
+
+if __name__ == "__main__":
+    from cormorant.reference import settings_reference
+
+    print(settings_reference(), end="")  # noqa: T201  # printing is what this is for

@@ -1,0 +1,126 @@
+"""What do tests of programs built on Cormorant need? A run in which time and chance are theirs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import attrs
+import trio
+from attrs import define, field
+from trio._core import _run as _trio_scheduler
+from trio.testing import MockClock
+
+from cormorant.rules.events import Event, Stamped, fields_of
+from cormorant.rules.ports import ignore
+from cormorant.rules.settings import Settings
+from storage.database import Database, Mode, StorageOptions
+from supervisors.event_bus import Listener
+from supervisors.service import Service, open_service
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Event)
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""The wall time at which every simulation begins."""
+
+
+@define
+class SimulatedClock:
+    """A wall clock that follows trio's, which in a simulation is the mock clock. `jump` sets it off like a bad NTP server."""
+
+    start: datetime = START
+    _offset_s: float = field(init=False, default=0.0)
+
+    def now(self) -> datetime:
+        """The simulated time in UTC."""
+        return self.start + timedelta(seconds=trio.current_time() + self._offset_s)
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forward, or back; waiting is not affected."""
+        self._offset_s += seconds
+
+
+async def in_line(function: Callable[..., T], /, *args: Any) -> T:
+    """An `Offload` without threads: nothing overtakes, and the same seed gives the same run."""
+    await trio.lowlevel.checkpoint()
+    return function(*args)
+
+
+def settings(**overrides: Any) -> Settings:
+    """Settings built in code: the defaults, with parts replaced."""
+    return attrs.evolve(Settings(), **overrides)
+
+
+@contextmanager
+def memory_gateway(*, hold_s: float = 30.0) -> Iterator[Database]:
+    """A database in memory, without threads. It keeps its content when it is handed to a second service: a restart.
+
+    `go_away()` and `come_back()` play an outage; calls wait it out for `hold_s`. Forgotten at the end of the `with`.
+    """
+    options = StorageOptions(url="sqlite://", hold_s=hold_s)
+    chance = random.Random(0)  # noqa: S311 - the service that it is given to brings its own
+    database = Database(options, mode=Mode.INLINE, emit=ignore, chance=chance)
+    try:
+        yield database
+    finally:
+        database.dispose()
+
+
+class Recorder:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.heard: list[Stamped] = []
+
+    def __call__(self, stamped: Stamped) -> None:
+        """Hear one event."""
+        self.heard.append(stamped)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of one kind, in order."""
+        return [stamped.event for stamped in self.heard if isinstance(stamped.event, kind)]
+
+    def lines(self) -> list[str]:
+        """One line for each event: when it was, what it was, its facts. The trace of a run."""
+        return [f"{each.at.isoformat()} {each.event.name} {fields_of(each.event)}" for each in self.heard]
+
+
+class Simulation:
+    """One run on the mock clock, the same every time for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)  # noqa: S311 - chance that can be repeated is the point
+        self.clock = SimulatedClock()
+
+    def open_service(self, settings: Settings, *, gateway: Database, listeners: Iterable[Listener] = ()) -> Service:
+        """The whole service on this simulation's clock and chance, without threads."""
+        return open_service(
+            settings, clock=self.clock, chance=self.chance, offload=in_line, gateway=gateway, listeners=listeners
+        )
+
+    def run(self, main: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Run `main(*args)` to its end. Hours of waiting pass at once."""
+        with _seeded_scheduler(self.seed):
+            return trio.run(main, *args, clock=MockClock(autojump_threshold=0))
+
+
+@contextmanager
+def _seeded_scheduler(seed: int) -> Iterator[None]:
+    """Let trio take the tasks of a batch in an order that follows the seed. The names are private: trio is pinned."""
+    before = _trio_scheduler._ALLOW_DETERMINISTIC_SCHEDULING
+    vars(_trio_scheduler)["_ALLOW_DETERMINISTIC_SCHEDULING"] = True
+    _trio_scheduler._r.seed(seed)
+    try:
+        yield
+    finally:
+        vars(_trio_scheduler)["_ALLOW_DETERMINISTIC_SCHEDULING"] = before
+
+
+def simulated(seed: int) -> Simulation:
+    """A trio run in which time and chance are yours."""
+    return Simulation(seed)

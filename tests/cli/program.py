@@ -1,0 +1,102 @@
+"""The real program in a process of its own: started, read line by line, signalled, waited for; every wait is bounded."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from attrs import frozen
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 30.0
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment without settings of whoever runs the tests, and with buffers as users have them."""
+    left_out = ("CORMORANT_", "PYTHONUNBUFFERED", "WORKER_ID")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    return kept | {"PYTHONPATH": str(ROOT)} | more
+
+
+@frozen
+class Ended:
+    """How a program ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def cormorant(*words: str, cwd: Path, **more: str) -> Ended:
+    """Run `cormorant …` to its end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cormorant", *words],
+        cwd=cwd,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+class Program:
+    """A program that goes on until it is told to stop."""
+
+    def __init__(self, *command: str, cwd: Path, reads_log: bool = True, **more: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=cwd,
+            env=environment(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: dict[str, list[str]] = {"out": [], "err": []}
+        self._news: queue.Queue[str] = queue.Queue()
+        streams = [("out", self._process.stdout)] + ([("err", self._process.stderr)] if reads_log else [])
+        self._readers = [threading.Thread(target=self._read, args=stream, daemon=True) for stream in streams]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, name: str, stream: object) -> None:
+        for line in stream:  # type: ignore[attr-defined]  # a text stream
+            self._lines[name].append(line)
+            self._news.put(line)
+
+    def line_with(self, text: str) -> str:
+        """The next line, of either stream, that holds the text."""
+        while text not in (line := self._news.get(timeout=WAIT_S)):
+            pass
+        return line
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def end(self) -> Ended:
+        """Wait for its end."""
+        code = self._process.wait(WAIT_S)
+        for reader in self._readers:
+            reader.join(WAIT_S)
+        return Ended(code, "".join(self._lines["out"]), "".join(self._lines["err"]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self.end()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream:
+                stream.close()

@@ -1,0 +1,91 @@
+"""`cormorant doctor`: what it finds, what it advises, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cormorant.cli.checks import Status, clock_check, disk_check
+from tests.cli.program import cormorant
+
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "status"),
+    [(10**9, Status.OK), (10**9 - 1, Status.WARN), (10**8, Status.WARN), (10**8 - 1, Status.FAIL), (0, Status.FAIL)],
+)
+def test_little_room_is_a_warning_and_no_room_a_failure(free_bytes: int, status: Status) -> None:
+    check = disk_check(free_bytes)
+
+    assert check.status is status
+    assert bool(check.remedy) is (status is not Status.OK)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("apart_s", "status"),
+    [(0, Status.OK), (2, Status.OK), (2.1, Status.WARN), (60, Status.WARN), (60.1, Status.FAIL)],
+)
+def test_clocks_apart_are_a_warning_and_then_a_failure(apart_s: float, status: Status, sign: int) -> None:
+    check = clock_check(NOW + sign * timedelta(seconds=apart_s), NOW, NOW)
+
+    assert check.status is status
+
+
+def test_a_slow_answer_is_no_skew() -> None:
+    asked_at, answered_at = NOW, NOW + timedelta(seconds=30)
+
+    assert clock_check(NOW + timedelta(seconds=29), asked_at, answered_at).status is Status.OK
+
+
+@pytest.mark.slow("starts the program, which loads everything")
+def test_all_is_well_in_a_fresh_folder_and_nothing_is_made(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("")
+
+    ended = cormorant("doctor", cwd=tmp_path)
+
+    assert ended.code == 0, ended.out + ended.err
+    names = [line.split()[1] for line in ended.out.splitlines() if not line.startswith(" ")]
+    assert names == ["settings", "data", "disk", "database", "versions"]
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+@pytest.mark.slow("starts the program, which loads everything")
+def test_what_is_wrong_is_told_with_code_1(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        'data = "config.toml"\n[storage]\nurl = "postgresql://me:hunter2@127.0.0.1:1/x"'
+    )
+
+    ended = cormorant("doctor", cwd=tmp_path)
+
+    assert ended.code == 1, ended.out
+    assert ended.out.count("FAIL") == 2
+    assert "move it away, or set data to another path" in ended.out
+    assert "hunter2" not in ended.out
+
+
+@pytest.mark.slow("starts the program, which loads everything")
+def test_unusable_settings_are_all_told_with_code_2(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('data = ""\n[log]\nlevel = "loud"')
+
+    ended = cormorant("doctor", cwd=tmp_path)
+
+    assert ended.code == 2
+    assert ended.out.count("FAIL  settings") == 2
+
+
+@pytest.mark.slow("starts the program, which loads everything")
+def test_programs_get_the_same_as_json(tmp_path: Path, postgres_url: str) -> None:
+    (tmp_path / "config.toml").write_text("")
+
+    ended = cormorant("doctor", "--json", cwd=tmp_path, CORMORANT_STORAGE__URL=postgres_url)
+
+    answer = json.loads(ended.out)
+    assert answer["ok"] is True
+    assert {check["name"]: check["status"] for check in answer["checks"]} == dict.fromkeys(
+        ["settings", "data", "disk", "database", "schema", "clock", "versions"], "ok"
+    )
