@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 import trio
 from sqlalchemy import Connection
@@ -16,6 +17,7 @@ from storage.gateway import STOPPED, Gateway, Parts
 from storage.inline import Inline
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
 from storage.migrations.runner import Migration
+from storage.notices import listen
 from storage.options import Mode, StorageOptions
 from storage.schema import SchemaState
 from storage.threaded import Threaded
@@ -32,6 +34,10 @@ class SystemClock:
     def now(self) -> datetime:
         """The time in UTC."""
         return datetime.now(UTC)
+
+    def stopwatch(self) -> float:
+        """Seconds of real time."""
+        return time.perf_counter()
 
 
 class Database:
@@ -84,11 +90,20 @@ class Database:
         The function may be called more than once, so it changes nothing but the database. What it raises undoes its own
         changes and nobody else's. Besides that: `StorageUnavailable` (surely did not happen) and `CommitUnknown`.
         """
-        return await self._running().submit(lambda connection: function(connection, *args, **kwargs), reads_only=False)
+        gateway = self._gateway or await self._not_running()
+        return await gateway.submit(lambda connection: function(connection, *args, **kwargs), reads_only=False)
 
     async def read(self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """As `run`, for functions that change nothing. Does not wait behind writes, and sees all that was acknowledged."""
-        return await self._running().submit(lambda connection: function(connection, *args, **kwargs), reads_only=True)
+        gateway = self._gateway or await self._not_running()
+        return await gateway.submit(lambda connection: function(connection, *args, **kwargs), reads_only=True)
+
+    async def listen(self, channel: str, heard: Callable[[], None]) -> None:
+        """Call `heard` whenever another process may have written, for ever. In line there are no others."""
+        if self._mode is Mode.INLINE:
+            await trio.sleep_forever()
+        dialect = self._dialect = self._dialect or dialect_for(self._options)
+        await listen(lambda: dialect.open_ear(channel), heard, chance=self._chance)
 
     def go_away(self) -> None:
         """Play an outage, in line only: calls are held as if the database could not be reached."""
@@ -109,10 +124,10 @@ class Database:
             raise ValueError("an outage can be played only in line: stop the real database instead")
         self._is_away = is_away
 
-    def _running(self) -> Gateway:
-        if self._gateway is None or self._gateway.is_stopping:
-            raise StorageUnavailable(STOPPED)
-        return self._gateway
+    async def _not_running(self) -> NoReturn:
+        # Whoever is cancelled hears of that first: storage and its callers are often cancelled together.
+        await trio.lowlevel.checkpoint()
+        raise StorageUnavailable(STOPPED)
 
     def _new_gateway(self) -> Gateway:
         self._dialect = self._dialect or dialect_for(self._options)

@@ -12,6 +12,7 @@ from sqlalchemy.exc import ArgumentError
 from cormorant.rules.errors import StorageMisconfigured
 from storage.calls import Session
 from storage.migrations.runner import Migrated, Migration
+from storage.notices import Ear
 from storage.options import StorageOptions
 from storage.schema import SchemaState
 
@@ -51,6 +52,10 @@ class Dialect(Protocol):
 
     def open_session(self) -> Session:
         """Open a connection. Raises `Away`."""
+        ...
+
+    def open_ear(self, channel: str) -> Ear | None:
+        """Listen to what other processes write. None: there are no others. Raises `Away`."""
         ...
 
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:

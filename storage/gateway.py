@@ -61,11 +61,6 @@ class Gateway(ABC):
         self._stopping = trio.Event()
         self._failure: StorageMisconfigured | None = None
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether no more calls are taken."""
-        return self._stopping.is_set()
-
     @abstractmethod
     async def submit(self, work: Callable[[Connection], T], *, reads_only: bool) -> T:
         """Run `work` in a transaction of its own and return what it returns."""
@@ -90,9 +85,9 @@ class Gateway(ABC):
         """Take no more calls, finish those in line, end. During an outage nothing can be finished."""
         self._stopping.set()
 
-    async def _wait_outside(self, call: Call[Any]) -> None:
-        """Wait for a seat, unless there is no point any more when it is had."""
-        await self._room.wait_outside()
+    async def _enter(self, call: Call[Any]) -> None:
+        """Take a seat for the call, or wait for one; unless there is no point any more when it is had."""
+        await self._room.enter()
         if self._stopping.is_set() or self._outage.is_too_late(call):
             self._room.leave()
             raise StorageUnavailable(STOPPED if self._stopping.is_set() else self._outage.refusal)

@@ -30,8 +30,7 @@ class Inline(Gateway):
     async def submit(self, work: Callable[[Connection], T], *, reads_only: bool) -> T:
         await checkpoint()
         call = Call(work, reads_only=reads_only)
-        if not self._room.try_to_enter():
-            await self._wait_outside(call)
+        await self._enter(call)
         if self._outage.is_on:
             self._line.put(call)
         else:

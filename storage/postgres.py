@@ -16,6 +16,7 @@ from cormorant.rules.secrets import hide_passwords
 from storage.calls import Away
 from storage.migrations.runner import Migrated, Migration, apply
 from storage.options import StorageOptions
+from storage.postgres_ear import PostgresEar
 from storage.postgres_errors import cause_of, is_refusal
 from storage.postgres_session import GuardedDriver, PostgresSession
 from storage.schema import SchemaState, check_compatible, describe, pending_after, read_applied
@@ -72,6 +73,13 @@ class Postgres:
         try:
             return PostgresSession(self._engine.connect(), self._options)
         except DBAPIError as error:
+            raise Away(_words_of(error)) from error
+
+    def open_ear(self, channel: str) -> PostgresEar:
+        """Listen to a channel."""
+        try:
+            return PostgresEar(self._connect(), channel)
+        except psycopg.Error as error:
             raise Away(_words_of(error)) from error
 
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:

@@ -15,9 +15,10 @@ import outcome
 import psycopg
 from outcome import Outcome
 from psycopg import errors
-from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from sqlalchemy import Connection, RootTransaction
+from sqlalchemy.exc import DBAPIError
 from typing_extensions import override
 
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
@@ -36,6 +37,8 @@ class GuardedDriver(psycopg.Connection[Any]):
     """A driver's connection that a storage function cannot commit, roll back or close."""
 
     is_guarded = False
+    misuse: TransactionMisused | None = None
+    """What the function did wrong, even if it caught the refusal."""
 
     @override
     def commit(self) -> None:
@@ -44,18 +47,33 @@ class GuardedDriver(psycopg.Connection[Any]):
 
     @override
     def rollback(self) -> None:
-        self._refuse_if_guarded()
-        super().rollback()
+        if self.misuse is None:
+            self._refuse_if_guarded()
+            super().rollback()
 
     @override
     def close(self) -> None:
-        self._refuse_if_guarded()
+        # The first time it is refused. SQLAlchemy comes again, to clean up after the refusal, and must find peace.
+        if self.misuse is None:
+            self._refuse_if_guarded()
         super().close()
+
+    def guard(self) -> None:
+        """A function begins."""
+        self.misuse = None
+        self.is_guarded = True
+
+    def unguard(self) -> TransactionMisused | None:
+        """A function ended; what it did wrong."""
+        self.is_guarded = False
+        misuse, self.misuse = self.misuse, None
+        return misuse
 
     def _refuse_if_guarded(self) -> None:
         # A broken connection may be closed by whoever notices: SQLAlchemy does, inside the function.
         if self.is_guarded and self.pgconn.status == ConnStatus.OK:
-            raise TransactionMisused(ENDED)
+            self.misuse = TransactionMisused(ENDED)
+            raise self.misuse
 
 
 class PostgresSession:
@@ -107,10 +125,11 @@ class PostgresSession:
 
     def _attempt(self, call: Call[Any]) -> Outcome[Any]:
         transaction = self._begin(reads_only=call.reads_only)
-        self._driver.is_guarded = True
+        self._driver.guard()
         # The one place where a caller's function runs: whatever it raises is the caller's, not the gateway's.
         result = outcome.capture(call.work, self._connection)
-        self._driver.is_guarded = False
+        if (misuse := self._driver.unguard()) is not None:
+            return self._undo(outcome.Error(misuse))
         if not self._is_connected:
             return self._after_loss(result)
         if isinstance(result, outcome.Value) and self._is_intact(transaction):
@@ -153,18 +172,21 @@ class PostgresSession:
     def _undo(self, result: Outcome[Any]) -> Outcome[Any]:
         status = self._pgconn.transaction_status
         # Not the driver's rollback(): it forgets every prepared statement.
-        self._tell(b"ROLLBACK")
-        self._connection.rollback()
+        if self._tell(b"ROLLBACK") is None and _is_of_the_database(result):
+            return self._after_loss(result)
+        if self.is_usable:
+            self._connection.rollback()
         if isinstance(result, outcome.Error):
             if is_outdated_plan(result.error):
                 raise Away(str(cause_of(result.error)), is_stale=True)
-            if status != TransactionStatus.IDLE:
+            if status != TransactionStatus.IDLE or isinstance(result.error, TransactionMisused):
                 return result
         return outcome.Error(TransactionMisused(SWALLOWED if status == TransactionStatus.INERROR else ENDED))
 
     def _commit(self, transaction: RootTransaction, result: Outcome[Any], *, reads_only: bool) -> Outcome[Any]:
         answer = self._tell(b"COMMIT")
-        if answer is None:
+        # A server that says farewell is as good as gone, and may have committed before.
+        if answer is None or answer.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in {b"FATAL", b"PANIC"}:
             unknown = CommitUnknown(
                 f"the connection was lost at COMMIT ({self._last_words()}): it may have happened, look before repeating"
             )
@@ -172,6 +194,13 @@ class PostgresSession:
         if answer.status == ExecStatus.COMMAND_OK:
             transaction.commit()
             return result
-        # The server said no and is still there: it did not happen.
+        # The server said no and is still there: it did not happen. Told as any other error of a statement.
         self._connection.rollback()
-        return outcome.Error(errors.error_from_result(answer))
+        error = errors.error_from_result(answer)
+        return outcome.Error(
+            DBAPIError.instance("COMMIT", None, error, psycopg.Error, dialect=self._connection.dialect)
+        )
+
+
+def _is_of_the_database(result: Outcome[Any]) -> bool:
+    return isinstance(result, outcome.Error) and isinstance(cause_of(result.error), psycopg.Error)

@@ -18,8 +18,10 @@ from storage.migrations.runner import Migrated, Migration, apply
 from storage.options import StorageOptions
 from storage.schema import Applied, SchemaState, check_compatible, describe, pending_after, read_applied
 from storage.sqlite_backup import back_up
+from storage.sqlite_driver import GuardedDriver, note_destroyers
+from storage.sqlite_ear import SqliteEar
 from storage.sqlite_errors import BUSY, code_of, remedy_for
-from storage.sqlite_session import GuardedDriver, SqliteSession, note_destroyers
+from storage.sqlite_session import SqliteSession
 from storage.turns import FileTurn, NoTurn, Turn
 
 TURN_PATIENCE_S = 1.0
@@ -94,6 +96,15 @@ class Sqlite:
         except DBAPIError as error:
             raise Away(remedy_for(error)) from error
         return SqliteSession(connection, turn=self._turn(), options=self._options)
+
+    def open_ear(self, channel: str) -> SqliteEar | None:  # noqa: ARG002 - a file has no channels
+        """Notice what other processes write."""
+        if self._path is None:
+            return None
+        try:
+            return SqliteEar(self._connect())
+        except sqlite3.Error as error:
+            raise Away(remedy_for(error)) from error
 
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:
         """Look at the file, which is neither created nor changed."""

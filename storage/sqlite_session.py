@@ -1,7 +1,9 @@
 """How do many calls share one COMMIT on SQLite without sharing each other's mistakes?
 
-Nobody is answered before COMMIT returned. A call that fails is undone alone, by its savepoint. Some errors destroy the
-whole transaction; then the innocent, who ran or were about to, run again in a fresh one, and the guilty gets its error.
+Nobody is answered before COMMIT returned. A call that fails is undone alone, by its savepoint. Savepoints cost a fifth of
+the throughput, so a group is first run without; when one of it fails, all is undone and run again with a savepoint each.
+Some errors destroy the whole transaction; then the innocent, who ran or were about to, run again in a fresh one, and the
+guilty gets its error.
 """
 
 from __future__ import annotations
@@ -15,62 +17,25 @@ from typing import Any
 
 import outcome
 from outcome import Outcome
-from sqlalchemy import Connection, Engine, RootTransaction, event
-from sqlalchemy.engine import ExceptionContext
-from typing_extensions import override
+from sqlalchemy import Connection, RootTransaction
+from sqlalchemy.exc import DBAPIError
 
-from cormorant.rules.errors import CommitUnknown, TransactionMisused
+from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
 from storage.calls import Away, Call
 from storage.options import StorageOptions
+from storage.sqlite_driver import ENDED, GuardedDriver
 from storage.sqlite_errors import BUSY, code_of, remedy_for, translate
 from storage.turns import Turn
 
 DESTROYED_MAX = 3
 """After so many destroyed transactions the rest of a group runs one by one: each could destroy another."""
+CAREFUL_GROUPS = 32
+"""For so many groups after a failure savepoints are set from the start: failures come in swarms."""
 LOOK_EVERY = 200_000
 """Steps of SQLite's machine between two looks at the time: some milliseconds. Each look needs the interpreter's lock."""
 COMMIT_NAP_S = 0.005
 
-ENDED = "a storage function ended its transaction or connection itself: leave that to the gateway, use begin_nested()"
-
 Run = tuple[Call[Any], Outcome[Any]]
-
-
-class GuardedDriver(sqlite3.Connection):
-    """A driver's connection that a storage function cannot commit, roll back or close."""
-
-    is_guarded = False
-    destroyer: BaseException | None = None
-    """The error that ended the transaction as a whole, even if the function caught it."""
-
-    @override
-    def commit(self) -> None:
-        self._check()
-        super().commit()
-
-    @override
-    def rollback(self) -> None:
-        self._check()
-        super().rollback()
-
-    @override
-    def close(self) -> None:
-        self._check()
-        super().close()
-
-    def _check(self) -> None:
-        if self.is_guarded:
-            raise TransactionMisused(ENDED)
-
-
-def note_destroyers(engine: Engine) -> None:
-    """Remember errors that destroy a transaction. Of all events of SQLAlchemy, this one costs nothing per statement."""
-
-    @event.listens_for(engine, "handle_error")
-    def note(context: ExceptionContext) -> None:
-        driver = context.connection and context.connection.connection.driver_connection
-        if isinstance(driver, GuardedDriver) and driver.is_guarded and not driver.in_transaction:
-            driver.destroyer = driver.destroyer or context.original_exception
 
 
 class SqliteSession:
@@ -89,6 +54,7 @@ class SqliteSession:
         self._is_read_only = False
         self._is_usable = True
         self._destroyed = 0
+        self._careful = 0
         driver.set_progress_handler(self._is_overdue, LOOK_EVERY)
 
     @property
@@ -111,9 +77,10 @@ class SqliteSession:
 
     def close(self) -> None:
         """Let go of connection and locks."""
-        self._set_read_only(to=False)
-        self._driver.set_progress_handler(None, 0)
-        self._connection.close()
+        if not self._connection.closed:
+            self._set_read_only(to=False)
+            self._driver.set_progress_handler(None, 0)
+            self._connection.close()
         self._turn.close()
 
     def _set_read_only(self, *, to: bool) -> None:
@@ -152,23 +119,40 @@ class SqliteSession:
                 raise Away("the connection broke", is_stale=True)
 
     def _run_group(self, calls: list[Call[Any]]) -> list[Call[Any]]:
-        """Run calls in one transaction. Returns those that must run again because it was destroyed."""
+        """Run calls in one transaction. Returns those that must run again."""
+        is_careful = len(calls) > 1 and self._careful > 0
+        self._careful -= is_careful
+        run = self._run_in_savepoint if is_careful else self._run
         with self._turn:
             transaction = self._begin("BEGIN IMMEDIATE")
             done: list[Run] = []
             for index, call in enumerate(calls):
-                result = self._run(call) if len(calls) == 1 else self._run_in_savepoint(call)
+                result = run(call)
                 if not self._is_intact(transaction):
                     return self._after_destruction(done, (call, result)) + calls[index + 1 :]
+                if isinstance(result, outcome.Error) and len(calls) > 1 and not is_careful:
+                    return self._again_with_savepoints(calls, (call, result))
                 done.append((call, result))
             return self._finish(transaction, done)
+
+    def _again_with_savepoints(
+        self, calls: list[Call[Any]], failed: tuple[Call[Any], outcome.Error]
+    ) -> list[Call[Any]]:
+        self._undo()
+        self._careful = CAREFUL_GROUPS
+        call, result = failed
+        if not isinstance(result.error, StatementTooSlow):
+            return calls
+        # It has had its time. The others need not wait for it twice.
+        call.outcome = result
+        return [other for other in calls if other is not call]
 
     def _run_in_savepoint(self, call: Call[Any]) -> Outcome[Any]:
         # SQLAlchemy's begin_nested() does the same and costs more than most statements.
         execute = self._cursor.execute
         execute("SAVEPOINT gateway_call")
         result = self._run(call)
-        if self._driver.in_transaction:
+        if self._driver.destroyer is None and self._driver.in_transaction:
             if isinstance(result, outcome.Error):
                 execute("ROLLBACK TO gateway_call")
             execute("RELEASE gateway_call")
@@ -190,7 +174,8 @@ class SqliteSession:
 
     def _is_intact(self, transaction: RootTransaction) -> bool:
         return (
-            self._driver.in_transaction
+            self._driver.destroyer is None
+            and self._driver.in_transaction
             and transaction.is_active
             and self._connection.get_transaction() is transaction
             and self._connection.get_nested_transaction() is None
@@ -200,7 +185,7 @@ class SqliteSession:
         """What the one is told whose function destroyed the transaction."""
         if self._driver.destroyer is not None:
             return self._told(call, self._driver.destroyer)
-        if isinstance(result, outcome.Error) and (self._driver.in_transaction or code_of(result.error) is not None):
+        if isinstance(result, outcome.Error) and code_of(result.error) is not None:
             return result.error
         return TransactionMisused(ENDED)
 
@@ -208,7 +193,8 @@ class SqliteSession:
         """The guilty is told; the innocent run again, unless the guilty may have committed what they did."""
         call, result = last
         verdict = self._verdict(call, result)
-        is_undone = self._driver.in_transaction or not isinstance(verdict, TransactionMisused)
+        # Otherwise the function said COMMIT or ROLLBACK in its own words, and which of them is not known.
+        is_undone = self._driver.destroyer is not None or self._driver.in_transaction
         self._undo()
         self._destroyed += 1
         call.outcome = outcome.Error(verdict)
@@ -218,8 +204,9 @@ class SqliteSession:
         return []
 
     def _undo(self) -> None:
-        self._connection.rollback()
-        self._driver.rollback()
+        if not self._connection.closed:
+            self._connection.rollback()
+            self._driver.rollback()
 
     def _finish(self, transaction: RootTransaction, done: list[Run]) -> list[Call[Any]]:
         """Make it last, then answer. Errors too: what a call met may be the work of another that is not yet certain."""
@@ -259,7 +246,9 @@ class SqliteSession:
         if len(done) > 1:
             self._destroyed = DESTROYED_MAX
             return [call for call, _ in done]
-        done[0][0].outcome = outcome.Error(self._told(done[0][0], error))
+        call, _ = done[0]
+        wrapped = DBAPIError.instance("COMMIT", None, error, sqlite3.Error, dialect=self._connection.dialect)
+        call.outcome = outcome.Error(self._told(call, wrapped))
         return []
 
 

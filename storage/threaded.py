@@ -38,8 +38,7 @@ class Threaded(Gateway):
     async def submit(self, work: Callable[[Connection], T], *, reads_only: bool) -> T:
         await checkpoint_if_cancelled()
         call = Call(work, reads_only=reads_only)
-        if not self._room.try_to_enter():
-            await self._wait_outside(call)
+        await self._enter(call)
         line = self._reads if reads_only else self._writes
         line.put(call)
         return await self._room.wait(call, line)

@@ -62,7 +62,9 @@ class FileTurn:
     def __enter__(self) -> None:
         # Alone, both locks are had at once; this is the path that must cost nothing.
         queued = _try_lock(self._queue)
-        if not (queued and _try_lock(self._write)):
+        if queued and _try_lock(self._write):
+            self._is_patient = True
+        else:
             self._wait(queued=queued)
         fcntl.flock(self._queue, fcntl.LOCK_UN)
 

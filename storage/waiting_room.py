@@ -22,16 +22,12 @@ class WaitingRoom:
         self._free = seats
         self._outside = ParkingLot()
 
-    def try_to_enter(self) -> bool:
-        """Take a seat, if one is free."""
-        if not self._free:
-            return False
-        self._free -= 1
-        return True
-
-    async def wait_outside(self) -> None:
-        """Wait until a seat is free, and take it."""
-        await self._outside.park()
+    async def enter(self) -> None:
+        """Take a seat, or wait for one."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._outside.park()
 
     def leave(self) -> None:
         """Give a seat back."""

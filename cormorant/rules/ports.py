@@ -21,6 +21,10 @@ class Clock(Protocol):
         """The time in UTC. It may jump either way."""
         ...
 
+    def stopwatch(self) -> float:
+        """Seconds of real time, to measure how long work keeps the processor. Stands still in a simulation."""
+        ...
+
 
 class Chance(Protocol):
     """The one source of randomness. `random.Random` is one."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from attrs import asdict, field, frozen
+from attrs import asdict, frozen
 
 Sign = Literal[">=", "<="]
 _HOLDS: Final[Mapping[Sign, Callable[[float, float], bool]]] = {">=": operator.ge, "<=": operator.le}
@@ -22,7 +22,7 @@ class Row:
 
     name: str
     unit: str
-    samples: tuple[float, ...] = field(converter=tuple)
+    samples: Sequence[float]
 
     @property
     def median(self) -> float:
