@@ -41,8 +41,20 @@ class Actor(Generic[M]):
     Tasks that belong to the actor go into `nursery`; when one of them crashes, the actor does.
     """
 
-    wake_at: float = math.inf
     nursery: trio.Nursery
+    _wake_at: float = math.inf
+    _idle: trio.CancelScope | None = None
+
+    @property
+    def wake_at(self) -> float:
+        """When `wake` is called next. It may be set by the actor's tasks, too."""
+        return self._wake_at
+
+    @wake_at.setter
+    def wake_at(self, time: float) -> None:
+        self._wake_at = time
+        if self._idle is not None:
+            self._idle.deadline = time
 
     async def begin(self) -> None:
         """Prepare. The start is acknowledged when this returns."""
@@ -135,8 +147,9 @@ class Address(Generic[M]):
         self._gone = False
 
     def _reopen(self) -> None:
-        """A restarted supervisor starts children anew that had been given up before."""
-        if self._gone:
+        """A new incarnation begins: it knows nothing of the promises of the one before."""
+        self._break_promises(ActorCrashed, None)
+        if self._gone:  # given up before, and started anew with its supervisor
             self._open()
 
     def _take(self, envelope: _Envelope[M]) -> bool:
@@ -153,18 +166,25 @@ class Address(Generic[M]):
         self._unanswered.pop(id(reply), None)
 
     def _ended(self, in_hand: _Envelope[M] | None, error: BaseException | None) -> None:
-        """Tell everyone who still waits for the incarnation that has just ended."""
+        """Tell everyone who waits for the incarnation that has just ended.
+
+        After an orderly end it shows later whether another follows, or the actor is gone.
+        """
         if in_hand is not None and in_hand.reply is None:
-            self._lose(
-                in_hand.message, "its actor crashed" if isinstance(error, Exception) else "its actor was cancelled"
-            )
+            why = "its actor crashed" if isinstance(error, Exception) else "its actor was cancelled"
+            self._lose(in_hand.message, why)
+        if error is not None:
+            self._break_promises(ActorCrashed, error)
+
+    def _break_promises(self, refusal: type[ActorCrashed | ActorGone], cause: BaseException | None) -> None:
         for reply in list(self._unanswered.values()):
-            crash = ActorCrashed(self.name)
-            crash.__cause__ = error
-            reply.refuse(crash)
+            error = refusal(self.name)
+            error.__cause__ = cause
+            reply.refuse(error)
 
     def _close(self) -> None:
         """The actor is gone for good: nobody may wait for it."""
+        self._break_promises(ActorGone, None)
         while not self._gone:
             try:
                 envelope = self._receive.receive_nowait()
@@ -233,13 +253,14 @@ class Served(Generic[M]):
                 await actor.wake()
                 await trio.lowlevel.checkpoint()
                 continue
-            envelope = await self._next(actor.wake_at)
+            envelope = await self._next(actor)
             if envelope is not None and self._address._take(envelope):
                 self._in_hand = envelope
                 await actor.handle(envelope.message)
                 self._in_hand = None
 
-    async def _next(self, deadline: float) -> _Envelope[M] | None:
-        with trio.CancelScope(deadline=deadline) as self._idle:
+    async def _next(self, actor: Actor[M]) -> _Envelope[M] | None:
+        with trio.CancelScope(deadline=actor.wake_at) as self._idle:
+            actor._idle = self._idle
             return await self._address._receive.receive()
         return None

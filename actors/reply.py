@@ -50,8 +50,10 @@ class Reply(Generic[T]):
         try:
             await self._settled.wait()
         except trio.Cancelled:
-            self.abandoned = True
-            raise
+            # Settled in the same tick: who answered counts on its being heard. The cancellation comes at the next step.
+            if not self.settled:
+                self.abandoned = True
+                raise
         if self._error is not None:
             raise self._error
         return self._answer  # type: ignore[return-value]  # settled without an error: `answer` has set it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from attrs import define, field
 from trio._core import _run as _trio_scheduler
 from trio.testing import MockClock
 
+from actors.handlers import Handler, Run
 from cormorant.rules.events import Event, Stamped, fields_of
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings import Settings
@@ -38,6 +39,10 @@ class SimulatedClock:
     def now(self) -> datetime:
         """The simulated time in UTC."""
         return self.start + timedelta(seconds=trio.current_time() + self._offset_s)
+
+    def stopwatch(self) -> float:
+        """Computing takes no time here: a trace must not depend on the machine."""
+        return 0.0
 
     def jump(self, seconds: float) -> None:
         """Set the wall clock forward, or back; waiting is not affected."""
@@ -97,10 +102,23 @@ class Simulation:
         self.chance = random.Random(seed)  # noqa: S311 - chance that can be repeated is the point
         self.clock = SimulatedClock()
 
-    def open_service(self, settings: Settings, *, gateway: Database, listeners: Iterable[Listener] = ()) -> Service:
+    def open_service(
+        self,
+        settings: Settings,
+        *,
+        gateway: Database,
+        handlers: Mapping[str, Run | Handler] | None = None,
+        listeners: Iterable[Listener] = (),
+    ) -> Service:
         """The whole service on this simulation's clock and chance, without threads."""
         return open_service(
-            settings, clock=self.clock, chance=self.chance, offload=in_line, gateway=gateway, listeners=listeners
+            settings,
+            clock=self.clock,
+            chance=self.chance,
+            offload=in_line,
+            handlers=handlers,
+            gateway=gateway,
+            listeners=listeners,
         )
 
     def run(self, main: Callable[..., Awaitable[T]], *args: Any) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Protocol
@@ -12,8 +13,9 @@ import trio
 from attrs import define, field, frozen
 
 from cormorant.rules.errors import StartFailed
+from cormorant.rules.failures import split_crash
 from cormorant.rules.restarts import Ending, OnExhausted, Restart
-from supervisors.report import ChildReport
+from supervisors.report import ChildReport, ShutdownReport
 
 GRACE_S = 5.0
 START_TIMEOUT_S = 30.0
@@ -31,6 +33,17 @@ class Runnable(Protocol):
         ...
 
 
+class Nested(ABC):
+    """A child with children of its own: a supervisor."""
+
+    stop_total_s: float
+    report: ShutdownReport | None
+
+    @abstractmethod
+    def children(self) -> tuple[ChildView, ...]:
+        """Every child with its state, in starting order."""
+
+
 @frozen
 class ChildSpec:
     """How to run, restart and stop one child."""
@@ -44,12 +57,16 @@ class ChildSpec:
 
     @grace_s.default
     def _room_for_all_below(self) -> float:
-        return float(getattr(self.run, "stop_total_s", GRACE_S))
+        return self.run.stop_total_s if isinstance(self.run, Nested) else GRACE_S
 
     def __attrs_post_init__(self) -> None:
+        run: object = self.run  # for those who do not check their types
+        if not callable(run):
+            kind = type(run).__name__
+            raise TypeError(f"{self.name}: {kind} cannot be run; an actor is given as address.served_by({kind})")
         if self.grace_s < 0 or self.start_timeout_s <= 0:
             raise ValueError(f"{self.name}: grace_s must be at least 0 and start_timeout_s more than 0")
-        below_s = getattr(self.run, "stop_total_s", 0.0)
+        below_s = self.run.stop_total_s if isinstance(self.run, Nested) else 0.0
         if self.grace_s < below_s:
             raise ValueError(
                 f"{self.name}: grace_s={self.grace_s:g} is less than the stop_total_s={below_s:g} it must cover"
@@ -61,6 +78,7 @@ class ChildSpec:
 class ChildState(Enum):
     """Where a child is in its life."""
 
+    NEW = "new"
     STARTING = "starting"
     RUNNING = "running"
     BACKING_OFF = "backing_off"
@@ -80,24 +98,16 @@ class ChildView:
     children: tuple[ChildView, ...] = ()
 
 
-def split(error: BaseException) -> tuple[Exception | None, BaseException | None]:
-    """The part of an error that is a crash, and the part that is not ours to keep (cancellation, Ctrl-C).
-
-    A child that raises while it is cancelled leaves a group of both, which `except Exception` would miss.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(Exception)
-    return (error, None) if isinstance(error, Exception) else (None, error)
-
-
 @define(eq=False)
 class Child:
     """One row of a supervisor's table, written only by the supervisor's loop and by the child's own host."""
 
     spec: ChildSpec
     dynamic: bool = False
-    state: ChildState = ChildState.ENDED
+    state: ChildState = ChildState.NEW
     alive: bool = False
+    is_told: bool = True
+    """Whether the end of the last incarnation was told by an event."""
     launches: int = 0
     launched_at: float = 0.0
     ended_at: float = 0.0
@@ -133,6 +143,7 @@ class Child:
         self.scope = trio.CancelScope(shield=True)
         self.state = ChildState.STARTING
         self.alive = True
+        self.is_told = False
         self.launches += 1
         self.launched_at = trio.current_time()
         self.crash = self.leader = self.revive_at = None
@@ -146,7 +157,7 @@ class Child:
                 try:
                     await self.spec.run(task_status=_Status(self, acknowledge))
                 except BaseException as error:
-                    crash, rest = split(error)
+                    crash, rest = split_crash(error)
                     self.crash = self.crash or crash
                     if rest is not None:
                         raise rest from None
@@ -202,17 +213,16 @@ class Child:
 
     def view(self) -> ChildView:
         """What is shown of it."""
-        below = getattr(self.spec.run, "children", None)
-        restarts = max(0, self.launches - 1)
-        return ChildView(self.name, self.state, restarts, self.last_crash, below() if below is not None else ())
+        below = self.spec.run.children() if isinstance(self.spec.run, Nested) else ()
+        return ChildView(self.name, self.state, max(0, self.launches - 1), self.last_crash, below)
 
     def report(self) -> ChildReport:
         """How it stopped."""
-        below = getattr(self.spec.run, "report", None)
+        below = self.spec.run.report if isinstance(self.spec.run, Nested) else None
         return ChildReport(
             name=self.name,
             ending=self.ending,
-            took_s=self.ended_at - self.stop_began_at,
+            took_s=max(0.0, self.ended_at - self.stop_began_at),
             error=self.crash,
             children=() if below is None else below.children,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from random import SystemRandom
@@ -20,6 +21,10 @@ class SystemClock:
     def now(self) -> datetime:
         """The time in UTC."""
         return datetime.now(UTC)
+
+    def stopwatch(self) -> float:
+        """Seconds of real time."""
+        return time.perf_counter()
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Self
 
@@ -21,19 +22,35 @@ class EventBus:
         self._clock = clock
         self._listeners = list(listeners)
         self._streams: list[EventStream] = []
+        self._untold: deque[Stamped] = deque()
+        self._is_telling = False
         self._sequence = 0
         self._closed = False
 
     def emit(self, event: Event) -> None:
-        """Tell everyone. Never waits, never raises."""
+        """Tell everyone. Never waits, never raises. What a listener emits comes after what it listens to."""
         self._sequence += 1
-        stamped = Stamped(self._sequence, self._clock.now(), event)
+        self._untold.append(Stamped(self._sequence, self._clock.now(), event))
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while self._untold:
+                self._tell(self._untold.popleft())
+        finally:
+            self._is_telling = False
+
+    def _tell(self, stamped: Stamped) -> None:
         for listener in tuple(self._listeners):
             try:
                 listener(stamped)
             except Exception as error:  # foreign code: it must not bring down whoever emits
-                self._listeners.remove(listener)
+                self._leave_out(listener)
                 self.emit(ListenerFailed(listener=repr(listener), error=error))
+
+    def _leave_out(self, listener: Listener) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` with every event from now on, in line. One that raises is not called again."""
@@ -62,7 +79,7 @@ class EventBus:
     def _left(self, stream: EventStream) -> None:
         if stream in self._streams:
             self._streams.remove(stream)
-            self._listeners.remove(stream.put)
+            self._leave_out(stream.put)
 
 
 class EventStream:

@@ -10,7 +10,6 @@ from typing import Literal
 import trio
 from attrs import define, field, frozen
 
-from actors.reply import Reply
 from cormorant.rules.errors import RestartsExhausted, StartFailed
 from cormorant.rules.events import (
     ChildCrashed,
@@ -30,9 +29,12 @@ from cormorant.rules.restarts import (
     is_restarted,
     restarted_with,
 )
-from supervisors.child import Child, ChildSpec, ChildState
+from supervisors.child import Child, ChildState
+from supervisors.commands import StartChild, StopChild, start_failed, subject_of
 from supervisors.report import ChildReport, ShutdownReport
 from supervisors.revivals import Revivals
+
+OVER = frozenset({ChildState.ENDED, ChildState.SET_ASIDE})
 
 
 @frozen(kw_only=True)
@@ -46,22 +48,6 @@ class Policy:
     stop_total_s: float
     emit: Emit
     chance: Chance
-
-
-@frozen
-class StartChild:
-    """Command: add a child and start it. Answered when it is up."""
-
-    spec: ChildSpec
-    reply: Reply[None]
-
-
-@frozen
-class StopChild:
-    """Command: stop a child and forget it. Answered with how it ended."""
-
-    name: str
-    reply: Reply[ChildReport]
 
 
 @frozen
@@ -84,6 +70,7 @@ class Keeper:
     stop_asked: bool = False
     _exits: deque[Child] = field(init=False, factory=deque)
     _commands: deque[StartChild | StopChild] = field(init=False, factory=deque)
+    _obeying: list[StartChild | StopChild] = field(init=False, factory=list)
     _revivals: Revivals = field(init=False, factory=Revivals)
     _restart_times: tuple[float, ...] = field(init=False, default=())
     _stop_deadline: float = field(init=False, default=math.inf)
@@ -116,7 +103,14 @@ class Keeper:
         with trio.CancelScope(deadline=deadline):
             self._absorb(await self._inbox.receive())
             return True
-        return False
+        return self._absorb_one()  # what came in the same tick as the deadline came in time
+
+    def _absorb_one(self) -> bool:
+        try:
+            self._absorb(self._inbox.receive_nowait())
+        except trio.WouldBlock:
+            return False
+        return True
 
     def _absorb(self, what: _Fact | StartChild | StopChild | _Stop) -> None:
         match what:
@@ -132,7 +126,8 @@ class Keeper:
                 self._commands.append(command)
 
     def _note_started(self, child: Child) -> None:
-        if child.state is ChildState.STARTING:
+        # After a time-out it is too late: the scope is cancelled, and the end will be that of a failed start.
+        if child.state is ChildState.STARTING and not child.scope.cancel_called:
             child.state = ChildState.RUNNING
             restarts = child.launches - 1
             self.policy.emit(ChildStarted(supervisor=self.policy.name, child=child.name, restarts=restarts))
@@ -154,8 +149,8 @@ class Keeper:
                 continue
             if child.spec.on_exhausted is OnExhausted.ESCALATE:
                 self._tell_end(child, restart_in_s=None)
-                raise StartFailed(child.name, str(child.crash)) from child.crash
-            await self._judge(child)
+                raise start_failed(child)
+            await self._judge(child, with_siblings=False)  # those before it have just come up, the others are to come
 
     async def serve(self) -> None:
         """Keep the children running until asked to stop."""
@@ -179,13 +174,13 @@ class Keeper:
         reports = await self._stop_together([child for child in self.table.values() if child.dynamic])
         for child in reversed(self.table.values()):
             reports += await self._stop_together([child])
-        reports += [self._report_own_end(child) for child in self._exits]
+        reports += [self._report_own_end(child) for child in self.table.values() if not child.is_told]
         for child in self.table.values():
             if child.state is not ChildState.SET_ASIDE:
                 child.state = ChildState.ENDED
         self._take_in_what_waits()
-        for command in self._commands:
-            command.reply.refuse(StartFailed(_subject(command), "its supervisor is stopping"))
+        for command in [*self._obeying, *self._commands]:
+            command.reply.refuse(StartFailed(subject_of(command), "its supervisor is stopping"))
         report = ShutdownReport(took_s=trio.current_time() - began_at, children=tuple(reports))
         self.policy.emit(SupervisorStopped(supervisor=self.policy.name, took_s=report.took_s, forced=report.forced))
         return report
@@ -202,11 +197,8 @@ class Keeper:
         return child.report()
 
     def _take_in_what_waits(self) -> None:
-        while True:
-            try:
-                self._absorb(self._inbox.receive_nowait())
-            except trio.WouldBlock:
-                return
+        while self._absorb_one():
+            pass
 
     # Starting
 
@@ -223,14 +215,16 @@ class Keeper:
     async def _obey(self, command: StartChild | StopChild) -> None:
         if command.reply.abandoned:
             return
+        self._obeying = [command]  # refused by `stop_all` if this is cut short
         if isinstance(command, StartChild):
             await self._start_added(command)
         else:
             await self._stop_named(command)
+        self._obeying = []
 
     async def _start_added(self, command: StartChild) -> None:
         known = self.table.get(command.spec.name)
-        if known is not None and known.state not in {ChildState.ENDED, ChildState.SET_ASIDE}:
+        if known is not None and known.state not in OVER:
             command.reply.refuse(StartFailed(known.name, "a child of that name is there already"))
             return
         child = self.table[command.spec.name] = Child(command.spec, dynamic=True)
@@ -240,9 +234,7 @@ class Keeper:
         elif not child.alive and child.state is ChildState.STARTING:
             self._tell_end(child, restart_in_s=None)
             self._forget(child)
-            error = StartFailed(child.name, str(child.crash))
-            error.__cause__ = child.crash
-            command.reply.refuse(error)
+            command.reply.refuse(start_failed(child))
         elif command.reply.abandoned:  # the caller was cancelled: it shall not find a child it does not know of
             await self._stop_together([child])
             self._forget(child)
@@ -258,11 +250,12 @@ class Keeper:
         child.stop_began_at = trio.current_time()
         await self._stop_together([child])
         self._forget(child)
+        self._bring_back_the_rest(child)
         command.reply.answer(child.report())
 
     # Restarting
 
-    async def _judge(self, child: Child) -> None:
+    async def _judge(self, child: Child, *, with_siblings: bool = True) -> None:
         """Do what follows from a child's end."""
         if not is_restarted(child.spec.restart, child.ending):
             self._tell_end(child, restart_in_s=None)
@@ -275,7 +268,8 @@ class Keeper:
             jitter = self.policy.chance.random()
             delay_s = delay_before_restart(crashes_in_a_row=child.crashes_in_a_row, jitter=jitter)
             self._tell_end(child, restart_in_s=delay_s)
-            await self._stop_siblings(child)
+            if with_siblings:
+                await self._stop_siblings(child, delay_s)
             self._revivals.plan(child, delay_s)
 
     def _is_exhausted(self, child: Child) -> bool:
@@ -294,44 +288,47 @@ class Keeper:
         self._give_up(child, ChildState.SET_ASIDE)
         self.policy.emit(ChildSetAside(supervisor=self.policy.name, child=child.name, error=child.crash or error))
 
-    async def _stop_siblings(self, crashed: Child) -> None:
+    async def _stop_siblings(self, crashed: Child, delay_s: float) -> None:
         """Stop those that are restarted together with `crashed`; their ends are not counted."""
+        self._take_in_what_waits()  # who has just ended by itself is not to be stopped
         names = restarted_with(self.policy.strategy, list(self.table), crashed.name)
         for sibling in [self.table[name] for name in reversed(names) if name != crashed.name]:
-            comes_back = self._drain(sibling)
+            if sibling.state in OVER:
+                continue
+            comes_back = self._drain(sibling, restart_in_s=delay_s) and sibling.spec.restart is not Restart.TEMPORARY
             await self._stop_together([sibling])
-            if sibling.spec.restart is Restart.TEMPORARY:
-                self._give_up(sibling, ChildState.ENDED)
-            elif comes_back:
+            if comes_back:
                 sibling.state = ChildState.BACKING_OFF
                 sibling.leader = crashed
+            else:
+                self._give_up(sibling, ChildState.ENDED)
 
-    def _drain(self, child: Child) -> bool:
+    def _drain(self, child: Child, *, restart_in_s: float | None = None) -> bool:
         """Take back whatever was planned for a child. Whether it would have gone on, or come back."""
         self._revivals.forget(child)
-        if child in self._exits:
-            self._exits.remove(child)
-            self._tell_end(child, restart_in_s=None)
-            return is_restarted(child.spec.restart, child.ending)
-        return child.state not in {ChildState.ENDED, ChildState.SET_ASIDE}
+        if child not in self._exits:
+            return child.state not in OVER
+        self._exits.remove(child)
+        comes_back = is_restarted(child.spec.restart, child.ending)
+        self._tell_end(child, restart_in_s=restart_in_s if comes_back else None)
+        return comes_back
 
     async def _revive(self, leader: Child) -> None:
         """Start a child again, and those that were stopped with it, in order."""
-        group = [child for child in self.table.values() if child is leader or child.leader is leader]
-        for child in group:
-            if child is not leader and child.leader is not leader:
-                continue  # another crash has taken it over meanwhile
+        for child in [child for child in self.table.values() if child is leader or child.leader is leader]:
             await self._launch(child)
             if self.stop_asked:
                 return
             if not child.alive and child.state is ChildState.STARTING:
                 await self._judge(child)
                 break
-        self._bring_back_the_rest(group, leader)
+        self._bring_back_the_rest(leader)
 
-    def _bring_back_the_rest(self, group: list[Child], leader: Child) -> None:
-        """If one of the group was set aside in the middle, the others still come back."""
-        rest = [child for child in group if child.leader is leader and child.state is ChildState.BACKING_OFF]
+    def _bring_back_the_rest(self, leader: Child) -> None:
+        """Whoever waits for a sibling that will not lead them back comes back without it."""
+        if leader.state is ChildState.BACKING_OFF:
+            return
+        rest = [child for child in self.table.values() if child.leader is leader]
         for child in rest:
             child.leader = rest[0]
         if rest:
@@ -375,13 +372,10 @@ class Keeper:
         self.table.pop(child.name, None)
 
     def _tell_end(self, child: Child, *, restart_in_s: float | None) -> None:
+        child.is_told = True
         by, name, ran_s = self.policy.name, child.name, child.ran_s
         if child.crash is None:
             self.policy.emit(ChildExited(supervisor=by, child=name, how=child.ending.value, ran_s=ran_s))
         else:
             crashed = ChildCrashed(supervisor=by, child=name, error=child.crash, ran_s=ran_s, restart_in_s=restart_in_s)
             self.policy.emit(crashed)
-
-
-def _subject(command: StartChild | StopChild) -> str:
-    return command.spec.name if isinstance(command, StartChild) else command.name

@@ -9,6 +9,7 @@ from itertools import count
 import trio
 from attrs import define, field
 
+from cormorant.rules.restarts import OnExhausted
 from supervisors.child import Child, ChildState
 
 
@@ -25,9 +26,10 @@ class Revivals:
     def plan(self, child: Child, delay_s: float) -> None:
         """Start a child again after a delay."""
         now = trio.current_time()
-        if not self._waiting:
-            self._standing_since = now
-        self._waiting.add(child)
+        if child.spec.on_exhausted is OnExhausted.ESCALATE:  # those that are set aside are counted by themselves
+            if not self._waiting:
+                self._standing_since = now
+            self._waiting.add(child)
         child.state = ChildState.BACKING_OFF
         child.revive_at = now + delay_s
         heapq.heappush(self._due, (child.revive_at, next(self._order), child))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,12 +14,13 @@ from actors.reply import Reply
 from cormorant.rules.errors import StartFailed, SupervisionError
 from cormorant.rules.ports import Chance, Emit, ignore
 from cormorant.rules.restarts import Restart, Strategy
-from supervisors.child import GRACE_S, Child, ChildSpec, ChildView
-from supervisors.keeper import Keeper, Policy, StartChild, StopChild
+from supervisors.child import GRACE_S, Child, ChildSpec, ChildView, Nested
+from supervisors.commands import StartChild, StopChild
+from supervisors.keeper import Keeper, Policy
 from supervisors.report import ChildReport, ShutdownReport
 
 
-class Supervisor:
+class Supervisor(Nested):
     """Starts its children in order, restarts them as OTP would, and stops them in reverse order, whatever happens.
 
     `async with Supervisor([...])` runs it around a body; given to a `ChildSpec` it is a child of another supervisor.
@@ -97,6 +99,10 @@ class Supervisor:
         """What ended the tree around a body, if it did not end by being stopped."""
         return self._owner.failure
 
+    def on_failure(self, told: Callable[[BaseException], None]) -> None:
+        """Call `told` as soon as the tree around a body cannot be kept running, before it is stopped."""
+        self._owner.on_failure = told
+
     def stop(self) -> Stopping:
         """Ask for an ordered stop at once; await what this returns for the report."""
         self._ask_to_stop()
@@ -128,6 +134,7 @@ class Supervisor:
                 await keeper.serve()
             except SupervisionError as error:
                 failure = error
+                self._owner.fail(error)
             finally:
                 # Invariant: however the loop ends, the children are stopped in order. Bounded: `stop_all` cancels what
                 # is left after stop_total_s.
@@ -145,8 +152,10 @@ class Supervisor:
         """A fresh table, as the first time, with the children that were added since and are to last."""
         self._over = trio.Event()
         self.report = None
-        lasting = [c for c in self._table.values() if not (c.dynamic and c.spec.restart is Restart.TEMPORARY)]
-        self._table = {child.name: Child(child.spec, dynamic=child.dynamic) for child in lasting}
+        for child in list(self._table.values()):
+            if child.dynamic and child.spec.restart is Restart.TEMPORARY:
+                self._table.pop(child.name).tell_gone()
+        self._table = {child.name: Child(child.spec, dynamic=child.dynamic) for child in self._table.values()}
 
     async def __aenter__(self) -> Self:
         await self._owner.enter()
@@ -181,28 +190,38 @@ class _Owner:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+        self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
+        self._body = trio.CancelScope()
         self._up = trio.Event()
         self._down = trio.Event()
         self._leaving = False
         self.failure: BaseException | None = None
+        self.on_failure: Callable[[BaseException], None] = lambda error: None  # noqa: ARG005 - nobody listens
 
     async def enter(self) -> None:
+        if self._manager is not None:
+            raise RuntimeError("a supervisor is entered once: make another one")
         self._manager = trio.open_nursery()
         nursery = await self._manager.__aenter__()
-        self._body = trio.CancelScope()
         nursery.start_soon(self._run, name=self._supervisor._policy.name)
+        error: BaseException | None = None
         try:
             await self._up.wait()
-        except trio.Cancelled:
-            await self._end()
-            raise
-        if self.failure is not None:
-            await self._end()
-            raise self.failure
+        except BaseException as interruption:
+            error = interruption
+        if error is not None or self.failure is not None:
+            _raise_all([error, await self._end(), self.failure])
         self._body.__enter__()
 
     def started(self, value: object = None) -> None:  # noqa: ARG002 - trio's signature for a task status
         self._up.set()
+
+    def fail(self, failure: BaseException) -> None:
+        """The tree cannot be kept running: the body is cancelled while the tree stops."""
+        if self._manager is not None and self.failure is None:
+            self.failure = failure
+            self.on_failure(failure)
+            self._body.cancel()
 
     async def _run(self) -> None:
         # The tree outlives the body and ends when the body has: `_end` asks it to stop, bounded by stop_total_s.
@@ -211,30 +230,35 @@ class _Owner:
                 if not self._leaving:  # cancelled before the first step: there is nothing to end
                     await self._supervisor(task_status=self)
             except BaseException as failure:  # out of restarts, or Ctrl-C inside a child; raised again by `leave`
-                self.failure = failure
-                self._body.cancel()
+                self.fail(failure)
             finally:
+                self._supervisor.gone()
                 self._up.set()
                 self._down.set()
 
-    async def _end(self) -> None:
+    async def _end(self) -> BaseException | None:
+        """Stop the tree and wait for it, also through Ctrl-C, which is returned."""
+        assert self._manager is not None
+        interruption: BaseException | None = None
         self._leaving = True
         self._supervisor._ask_to_stop()
-        with trio.CancelScope(shield=True):  # bounded by stop_total_s
-            await self._down.wait()
+        while not self._down.is_set():
+            try:
+                with trio.CancelScope(shield=True):  # bounded by stop_total_s
+                    await self._down.wait()
+            except KeyboardInterrupt as pressed:
+                interruption = pressed
         await self._manager.__aexit__(None, None, None)
-        self._supervisor.gone()
+        return interruption
 
     async def leave(self, error: BaseException | None) -> bool:
         """End the tree. The body's error leaves as it is; so does the tree's; both make a group."""
         remains = self._leave_body(error)
-        await self._end()
-        errors = [each for each in (remains, self.failure) if each is not None]
-        if len(errors) > 1:
-            raise BaseExceptionGroup("the body and its supervisor failed", errors)
-        if errors and errors[0] is not error:
-            raise errors[0]
-        return not errors
+        interruption = await self._end()
+        if remains is error and interruption is None and self.failure is None:
+            return error is None
+        _raise_all([remains, interruption, self.failure])
+        return True
 
     def _leave_body(self, error: BaseException | None) -> BaseException | None:
         """What is left of the body's error when our own cancellation of the body is taken out."""
@@ -245,3 +269,19 @@ class _Owner:
         except BaseException as rest:
             return rest
         return None if swallowed else error
+
+
+def _raise_all(errors: Sequence[BaseException | None]) -> None:
+    """Raise one error as itself, several as a group. Beside an error, being cancelled is no news."""
+    found = [error for error in errors if error is not None]
+    telling = [error for error in found if not _is_cancellation(error)] or found[:1]
+    if len(telling) == 1:
+        raise telling[0]
+    if telling:
+        raise BaseExceptionGroup("the body and its supervisor failed", telling)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_cancellation(inner) for inner in error.exceptions)
+    return isinstance(error, trio.Cancelled)

@@ -414,3 +414,55 @@ async def test_an_actor_without_a_handler_says_so(clock: MockClock) -> None:
     with pytest.raises(TypeError, match="has no handle"):
         await Actor[str]().handle("x")
     assert address.waiting() == 0
+
+
+async def test_a_promise_outlives_an_orderly_stop_only_as_actor_gone(clock: MockClock) -> None:
+    bank = Bank()
+    refusals: list[type[BaseException]] = []
+
+    async def ask() -> None:
+        with pytest.raises(ActorGone) as caught:
+            await bank.address.ask(Promise)
+        refusals.append(caught.type)
+
+    async with trio.open_nursery() as nursery, Supervisor([bank.spec()]):
+        nursery.start_soon(ask)
+        await trio.sleep(1)
+
+    assert refusals == [ActorGone]
+
+
+async def test_after_the_tree_was_stopped_inside_the_body_asks_do_not_hang(clock: MockClock) -> None:
+    bank = Bank()
+
+    async with Supervisor([bank.spec()]) as supervisor:
+        await supervisor.stop()
+        with pytest.raises(ActorGone):
+            await bank.address.ask(Balance)
+
+
+async def test_a_task_of_the_actor_may_set_its_timer(clock: MockClock) -> None:
+    woken: list[float] = []
+
+    class Late(Actor[str]):
+        async def begin(self) -> None:
+            self.nursery.start_soon(self.set_timer)
+
+        async def set_timer(self) -> None:
+            await trio.sleep(1)
+            self.wake_at = 2.0
+
+        async def wake(self) -> None:
+            woken.append(trio.current_time())
+            self.wake_at = float("inf")
+
+    address: Address[str] = Address("late")
+    async with Supervisor([ChildSpec("late", address.served_by(Late))]):
+        await trio.sleep(10)
+
+    assert woken == [2.0]
+
+
+async def test_an_actor_given_without_its_address_is_refused_with_the_remedy() -> None:
+    with pytest.raises(TypeError, match=r"given as address.served_by\(Account\)"):
+        ChildSpec("account", Account([]))  # type: ignore[arg-type]  # being wrong is the point

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 import trio
 from attrs import define
 from trio.testing import MockClock
 
+from cormorant.rules.errors import StartFailed
+from cormorant.rules.events import ChildCrashed, ChildExited
 from supervisors import ChildSpec, Strategy, Supervisor
 from tests.supervisors.probes import Half, Journal, Probe, Script, StoppableProbe
 
@@ -14,17 +20,17 @@ CRASH_ONCE = (Script(start_s=0.5, run_s=1.0, crashes=True), Script(start_s=0.5))
 
 
 @define(eq=False)
-class CancelAtStep(trio.abc.Instrument):
-    """Cancels a scope just before the n-th step that any task takes."""
+class DoAtStep(trio.abc.Instrument):
+    """Does something just before the n-th step that any task takes."""
 
-    scope: trio.CancelScope
+    what: Callable[[], object]
     step: int
     taken: int = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self.taken += 1
         if self.taken == self.step:
-            self.scope.cancel()
+            self.what()
 
 
 def a_tree(journal: Journal) -> Supervisor:
@@ -59,36 +65,40 @@ async def use(supervisor: Supervisor) -> None:
         await trio.sleep(1)
 
 
-def run_cancelled_at(step: int) -> tuple[Journal, Supervisor, int]:
+def run_interrupted_at(step: int, how: str) -> tuple[Journal, Supervisor, int]:
     async def main() -> tuple[Journal, Supervisor, int]:
         journal = Journal()
         supervisor = a_tree(journal)
-        with trio.CancelScope() as scope:
-            instrument = CancelAtStep(scope, step)
+        with trio.CancelScope() as scope, suppress(StartFailed):
+            instrument = DoAtStep(scope.cancel if how == "cancelled" else supervisor.stop, step)
             trio.lowlevel.add_instrument(instrument)
             await use(supervisor)
-        taken = instrument.taken
-        return journal, supervisor, taken
+        return journal, supervisor, instrument.taken
 
     return trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
-def steps_in_a_whole_run() -> int:
-    return run_cancelled_at(-1)[2]
-
-
-@pytest.mark.slow("some hundred whole runs of a tree, one for each step that a cancellation can hit")
-def test_cancelled_at_every_step_a_tree_stops_in_order_and_reports() -> None:
-    whole = steps_in_a_whole_run()
+@pytest.mark.slow("two hundred whole runs of a tree, one for each step that a cancellation or a stop can hit")
+@pytest.mark.parametrize("how", ["cancelled", "stopped"])
+def test_interrupted_at_every_step_a_tree_stops_in_order_and_reports(how: str) -> None:
+    whole = run_interrupted_at(-1, how)[2]
     assert whole > 70
 
     for step in range(1, whole + 1):
-        journal, supervisor, _ = run_cancelled_at(step)
+        journal, supervisor, _ = run_interrupted_at(step, how)
 
-        assert journal.running() == [], f"cancelled at step {step}"
+        assert journal.running() == [], f"{how} at step {step}"
         if journal.entries:
-            assert supervisor.report is not None, f"cancelled at step {step}"
-            assert ends_in_reverse(journal), f"cancelled at step {step}: {journal.entries}"
+            assert supervisor.report is not None, f"{how} at step {step}"
+            assert ends_in_reverse(journal), f"{how} at step {step}: {journal.entries}"
+            assert every_end_is_told_once(journal), f"{how} at step {step}: {journal.events}"
+
+
+def every_end_is_told_once(journal: Journal) -> bool:
+    """Whether each incarnation that began has exactly one event for its end."""
+    ends = Counter(event.child for event in journal.events if isinstance(event, ChildCrashed | ChildExited))
+    begun = Counter(name for _, name, did in journal.entries if did == "begun")
+    return all(ends[name] == number for name, number in begun.items())
 
 
 def ends_in_reverse(journal: Journal) -> bool:

@@ -46,7 +46,26 @@ async def test_a_listener_that_raises_is_reported_and_left_out(clock: MockClock)
 
     assert calls == 1
     assert actors_of(heard) == ["actor 1", "actor 2"]
-    assert sum(isinstance(stamped.event, ListenerFailed) for stamped in heard) == 1
+    assert [stamped.sequence for stamped in heard] == [1, 2, 3]
+    assert isinstance(heard[1].event, ListenerFailed)
+
+
+async def test_what_a_listener_emits_comes_after_what_it_listens_to(clock: MockClock) -> None:
+    heard: list[Stamped] = []
+    bus = EventBus(SimulatedClock())
+
+    def echoing(stamped: Stamped) -> None:
+        if stamped.sequence == 1:
+            bus.emit(fact(2))
+            bus.close()
+            raise ValueError("and then it fails")
+
+    bus.listen(echoing)
+    bus.listen(heard.append)
+    bus.emit(fact(1))
+
+    assert actors_of(heard) == ["actor 1", "actor 2"]
+    assert [stamped.sequence for stamped in heard] == [1, 2, 3]
 
 
 async def test_a_stream_sees_the_events_from_its_beginning_to_the_end(clock: MockClock) -> None:

@@ -17,6 +17,7 @@ from cormorant.rules.events import Event, fields_of
 from cormorant.testing import simulated
 from supervisors import ChildSpec, OnExhausted, Restart, Strategy, Supervisor
 from tests.supervisors.probes import Journal, Probe, Script, StoppableProbe
+from tests.supervisors.test_cancellation import every_end_is_told_once
 
 short = st.sampled_from([0.0, 0.1, 0.5, 2.0, 7.0])
 scripts = st.builds(
@@ -86,8 +87,24 @@ def test_whatever_happens_everything_ends_in_time_and_is_reported(data: st.DataO
     if journal.entries:
         assert supervisor.report is not None
         assert supervisor.report.took_s <= supervisor.stop_total_s + 1e-6
-        assert journal.entries[-1][0] <= ended_at
-    assert all(view.state.value in {"ended", "set_aside"} for view in supervisor.children())
+        assert every_end_is_told_once(journal)
+        assert no_child_is_up_before_those_listed_before_it(journal)
+        assert ended_at - min(cancel_at_s, ended_at) <= supervisor.stop_total_s + 1e-6
+
+
+def no_child_is_up_before_those_listed_before_it(journal: Journal) -> bool:
+    """The first time, children come up in the order they are listed: their names were numbered in it.
+
+    One that did not come up at first may come later than those after it, if it may be set aside.
+    """
+    firsts: dict[str, list[str]] = {}
+    for _, name, did in journal.entries:
+        firsts.setdefault(name, []).append(did)
+    if any(did[1:2] != ["up"] for did in firsts.values()):
+        return True
+    order = [name for _, name, did in journal.entries if did == "begun" and name.startswith("child")]
+    numbers = [int(name.split()[1]) for name in dict.fromkeys(order)]
+    return numbers == sorted(numbers)
 
 
 async def crowd(emit: list[Event], chance: random.Random, size: int) -> None:
@@ -106,11 +123,11 @@ async def crowd(emit: list[Event], chance: random.Random, size: int) -> None:
 
 @pytest.mark.slow("a thousand children; the point is that it does not take much longer")
 def test_a_thousand_children_start_crash_restart_and_stop_in_five_seconds() -> None:
-    began = time.monotonic()
+    began = time.process_time()  # of this process: others may keep the machine busy
 
     trio.run(crowd, [], random.Random(1), 1_000, clock=MockClock(autojump_threshold=0))
 
-    assert time.monotonic() - began < 5.0
+    assert time.process_time() - began < 5.0
 
 
 def trace_of_a_hundred_crashes(seed: int) -> str:

@@ -217,3 +217,86 @@ async def test_a_child_that_returns_again_and_again_escalates_too(clock: MockClo
             await trio.sleep_forever()
 
     assert len(journal.times("a", "begun")) == 3
+
+
+async def test_a_leader_that_fails_to_come_back_is_waited_for_by_its_group(clock: MockClock) -> None:
+    journal = Journal()
+    specs = [
+        ChildSpec("a", Probe(journal, "a", CRASH, Script(run_s=0.0, crashes=True), STEADY)),
+        ChildSpec("b", Probe(journal, "b")),
+    ]
+
+    async with Supervisor(specs, strategy=Strategy.REST_FOR_ONE, intensity=5, chance=Half()):
+        await trio.sleep(10)
+
+    assert journal.times("a", "up") == pytest.approx([0.0, 1.225])
+    assert journal.times("b", "up") == pytest.approx([0.0, 1.225])
+    assert journal.order("up")[-2:] == ["a up", "b up"]
+
+
+async def test_those_who_wait_for_a_leader_come_back_when_it_is_stopped_for_good(clock: MockClock) -> None:
+    journal = Journal()
+    specs = [ChildSpec("a", Probe(journal, "a", CRASH)), *(ChildSpec(name, Probe(journal, name)) for name in "bc")]
+
+    async with Supervisor(specs, strategy=Strategy.ONE_FOR_ALL, chance=Half()) as supervisor:
+        await trio.sleep(1.01)
+        report = await supervisor.stop_child("a")
+        await trio.sleep(1)
+        states = {view.name: view.state for view in supervisor.children()}
+
+    assert report.took_s == 0.0
+    assert states == {"b": ChildState.RUNNING, "c": ChildState.RUNNING}
+
+
+@pytest.mark.parametrize("restart", Restart)
+async def test_a_sibling_that_ends_by_itself_during_a_group_restart_follows_its_own_type(
+    clock: MockClock, restart: Restart
+) -> None:
+    journal = Journal()
+    specs = [
+        ChildSpec("a", Probe(journal, "a", CRASH, STEADY)),
+        ChildSpec("b", Probe(journal, "b", Script(run_s=1.5), STEADY), restart=restart),
+        ChildSpec("c", StoppableProbe(journal, "c", Script(stop_s=2.0))),
+    ]
+
+    async with Supervisor(specs, strategy=Strategy.ONE_FOR_ALL) as supervisor:
+        await trio.sleep(10)
+        states = [view.state for view in supervisor.children()]
+
+    back = ChildState.RUNNING if restart is Restart.PERMANENT else ChildState.ENDED
+    assert states == [ChildState.RUNNING, back, ChildState.RUNNING]
+
+
+async def test_siblings_that_are_set_aside_by_themselves_do_not_slow_the_clock_of_the_others(clock: MockClock) -> None:
+    journal = Journal()
+    flapping = Script(run_s=4.0, crashes=True)
+    specs = [ChildSpec("steady", Probe(journal, "steady", Script(run_s=40.0, crashes=True)))]
+    specs += [
+        ChildSpec(f"flappy {n}", Probe(journal, f"flappy {n}", flapping), on_exhausted=OnExhausted.SET_ASIDE)
+        for n in range(3)
+    ]
+
+    async with Supervisor(specs, intensity=3, period_s=5.0):
+        await trio.sleep(1000)
+
+    assert len(journal.times("steady", "begun")) > 20
+
+
+async def test_a_child_that_may_be_set_aside_does_not_stop_its_siblings_when_it_fails_at_first(
+    clock: MockClock,
+) -> None:
+    journal = Journal()
+    specs = [
+        ChildSpec("a", Probe(journal, "a")),
+        ChildSpec(
+            "late", Probe(journal, "late", Script(run_s=0.0, crashes=True), STEADY), on_exhausted=OnExhausted.SET_ASIDE
+        ),
+        ChildSpec("b", Probe(journal, "b")),
+    ]
+
+    async with Supervisor(specs, strategy=Strategy.ONE_FOR_ALL) as supervisor:
+        assert sorted(journal.running()) == ["a", "b"]
+        await trio.sleep(5)
+        assert {view.state for view in supervisor.children()} == {ChildState.RUNNING}
+
+    assert len(journal.times("a", "begun")) == 1

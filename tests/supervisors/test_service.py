@@ -13,7 +13,14 @@ from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
 from cormorant.rules.errors import RestartsExhausted, ServiceFailed, ServiceStopped, StartFailed, StorageUnavailable
-from cormorant.rules.events import ChildStarted, ServiceReady, ServiceStopping, StorageBack, StorageLost
+from cormorant.rules.events import (
+    ChildStarted,
+    ServiceReady,
+    ServiceStopping,
+    StorageBack,
+    StorageLost,
+    SupervisorStopped,
+)
 from cormorant.rules.settings import Settings
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from storage.database import Database
@@ -49,11 +56,13 @@ async def test_the_service_is_ready_when_every_child_is_up_and_stops_clean(clock
         status = await service.status()
 
     assert status.state is ServiceState.READY
-    assert [(view.name, view.state) for view in status.tree] == [("storage", ChildState.RUNNING)]
+    assert [view.name for view in status.tree] == ["storage", "jobs", "sweepers"]
+    assert {view.state for view in status.tree} == {ChildState.RUNNING}
     assert service.report is not None
     assert service.report.clean
     names = [type(stamped.event) for stamped in recorder.heard]
     assert names.index(ChildStarted) < names.index(ServiceReady) < names.index(ServiceStopping)
+    assert names[-1] is SupervisorStopped
 
 
 async def test_a_second_service_on_the_same_database_finds_what_the_first_wrote(
@@ -75,9 +84,9 @@ async def test_an_outage_is_no_crash_and_calls_wait_it_out(clock: MockClock, gat
         gateway.come_back()
         await trio.sleep(10)
         assert await service.transaction(remember, "after") == 2
-        (view,) = (await service.status()).tree
+        restarts = [view.restarts for view in (await service.status()).tree]
 
-    assert view.restarts == 0
+    assert restarts == [0, 0, 0]
     assert len(recorder.of(StorageLost)) == len(recorder.of(StorageBack)) == 1
 
 

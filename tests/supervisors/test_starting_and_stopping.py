@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import outcome
 import pytest
 import trio
 from trio.testing import MockClock
@@ -62,17 +63,33 @@ async def test_a_child_that_overruns_its_grace_is_cancelled_and_named(clock: Moc
 async def test_the_total_budget_cuts_the_graces_that_are_left(clock: MockClock) -> None:
     journal = Journal()
     stubborn = Script(stop_s=60.0)
-    below = Supervisor(
-        [ChildSpec(name, StoppableProbe(journal, name, stubborn), grace_s=1.0) for name in "xyz"],
-        name="below",
-        stop_total_s=3.0,
-    )
-    specs = [
-        ChildSpec("a", StoppableProbe(journal, "a", stubborn), grace_s=2.0),
-        ChildSpec("below", below),
-    ]
+    specs = [ChildSpec(name, StoppableProbe(journal, name, stubborn), grace_s=2.0) for name in "abc"]
+    supervisor = Supervisor(specs, stop_total_s=6.0)
 
-    async with Supervisor(specs, stop_total_s=5.0) as supervisor:
+    async with supervisor:
+        for name in "xyz":
+            late = ChildSpec(
+                name, StoppableProbe(journal, name, Script(run_s=9.0, crashes=True, stop_s=60.0)), grace_s=0.0
+            )
+            await supervisor.start_child(late)
+        await trio.sleep(8.5)
+        with trio.move_on_after(1):  # a restart is under way when the stop comes
+            await trio.sleep_forever()
+        report = await supervisor.stop()
+
+    assert report.took_s == 6.0
+    assert report.forced[-3:] == ("c", "b", "a")
+    assert journal.times("a", "over") == [trio.current_time()]
+
+
+async def test_nested_graces_count_towards_the_supervisor_above(clock: MockClock) -> None:
+    journal = Journal()
+    stubborn = Script(stop_s=60.0)
+    inner = [ChildSpec(name, StoppableProbe(journal, name, stubborn), grace_s=1.0) for name in "xyz"]
+    below = Supervisor(inner, name="below", stop_total_s=3.0, emit=journal.emit)
+    specs = [ChildSpec("a", StoppableProbe(journal, "a", stubborn), grace_s=2.0), ChildSpec("below", below)]
+
+    async with Supervisor(specs, stop_total_s=5.0, emit=journal.emit) as supervisor:
         report = await supervisor.stop()
 
     assert report.took_s == 5.0
@@ -351,5 +368,125 @@ async def test_a_listener_that_raises_does_not_leave_children_behind(clock: Mock
     with pytest.RaisesGroup(Boom, flatten_subgroups=True):
         async with Supervisor([ChildSpec("a", StoppableProbe(journal, "a"))], emit=raising):
             await trio.sleep_forever()
+
+    assert journal.running() == []
+
+
+async def test_a_start_acknowledged_after_its_time_is_a_failed_start(clock: MockClock) -> None:
+    async def late(*, task_status: trio.TaskStatus[Any]) -> None:
+        with trio.CancelScope(shield=True):  # as a thread would
+            await trio.sleep(10)
+        task_status.started()
+        await trio.sleep_forever()
+
+    with pytest.raises(StartFailed, match="not up within 5 s"):
+        async with Supervisor([ChildSpec("late", late, start_timeout_s=5.0)]):
+            pytest.fail("the body must not run")
+
+
+async def test_a_command_in_hand_when_its_supervisor_is_cancelled_is_refused(clock: MockClock) -> None:
+    journal = Journal()
+    supervisor = Supervisor()
+    slow = ChildSpec("slow", Probe(journal, "slow", Script(start_s=20.0)))
+
+    async with trio.open_nursery() as callers, trio.open_nursery() as nursery:
+        await nursery.start(supervisor)
+        callers.start_soon(_expect_start_failed, supervisor, slow)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+
+    assert journal.running() == []
+
+
+async def test_an_end_in_the_same_tick_as_the_stop_is_reported(clock: MockClock) -> None:
+    for _ in range(20):  # trio runs the tasks of a tick in either order
+        journal = Journal()
+        async with Supervisor(emit=journal.emit) as supervisor, trio.open_nursery() as nursery:
+            doomed = ChildSpec("doomed", Probe(journal, "doomed", Script(start_s=1.0, run_s=0.0, crashes=True)))
+            nursery.start_soon(_start_and_ignore, supervisor, doomed)
+            await trio.sleep(1.0)
+            await supervisor.stop()
+        assert [event.child for event in journal.events if isinstance(event, ChildCrashed)] == ["doomed"]
+
+
+async def _start_and_ignore(supervisor: Supervisor, spec: ChildSpec) -> None:
+    with pytest.raises(StartFailed):
+        await supervisor.start_child(spec)
+
+
+async def test_a_cancelled_start_child_never_leaves_a_child_its_caller_does_not_know_of(clock: MockClock) -> None:
+    for _ in range(20):
+        journal, told = Journal(), False
+        async with Supervisor() as supervisor:
+            with trio.move_on_after(1.0):
+                await supervisor.start_child(ChildSpec("x", Probe(journal, "x", Script(start_s=1.0))))
+                told = True
+            await trio.sleep(1)
+            assert journal.running() == (["x"] if told else [])
+
+
+async def test_ctrl_c_during_start_or_stop_still_ends_the_tree_in_order(clock: MockClock) -> None:
+    for delay_s in (0.5, 2.5):
+        journal = Journal()
+        with pytest.RaisesGroup(KeyboardInterrupt, allow_unwrapped=True, flatten_subgroups=True):
+            await _press_ctrl_c(journal, after_s=delay_s)
+        assert journal.running() == []
+
+
+async def _press_ctrl_c(journal: Journal, *, after_s: float) -> None:
+    task = trio.lowlevel.current_task()
+    specs = [ChildSpec("a", StoppableProbe(journal, "a", Script(start_s=1.0, stop_s=1.0)))]
+
+    async def press() -> None:
+        await trio.sleep(after_s)
+        trio.lowlevel.reschedule(task, outcome.Error(KeyboardInterrupt()))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(press)
+        async with Supervisor(specs):
+            await trio.sleep(1)
+
+
+async def test_a_supervisor_is_entered_once(clock: MockClock) -> None:
+    supervisor = Supervisor()
+    async with supervisor:
+        pass
+
+    with pytest.raises(RuntimeError, match="entered once"):
+        async with supervisor:
+            pytest.fail("the body must not run")
+
+
+async def test_a_childs_own_methods_are_its_own_business(clock: MockClock) -> None:
+    class Reporter(StoppableProbe):
+        def report(self) -> str:
+            return "mine"
+
+        def children(self) -> str:
+            return "two"
+
+    async with Supervisor([ChildSpec("reporter", Reporter(Journal(), "reporter"))]) as supervisor:
+        (view,) = supervisor.children()
+        report = await supervisor.stop()
+
+    assert view.children == ()
+    assert report.clean
+
+
+async def test_outer_cancellation_while_the_tree_fails_leaves_the_failure_as_itself(clock: MockClock) -> None:
+    journal = Journal()
+    specs = [
+        ChildSpec("slow", StoppableProbe(journal, "slow", Script(stop_s=3.0))),
+        ChildSpec("bad", Probe(journal, "bad", Script(run_s=1.0, crashes=True))),
+    ]
+
+    async def body() -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1.5)
+        await trio.sleep_forever()
+
+    with pytest.raises(RestartsExhausted), trio.move_on_after(2):
+        async with Supervisor(specs, intensity=0):
+            await body()
 
     assert journal.running() == []

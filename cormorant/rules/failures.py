@@ -1,0 +1,18 @@
+"""Which part of an error is a crash, and which is not ours to keep?"""
+
+from __future__ import annotations
+
+
+def split_crash(error: BaseException) -> tuple[Exception | None, BaseException | None]:
+    """The part of an error that is a crash, and the part that must go on up: cancellation, Ctrl-C.
+
+    What raises while it is cancelled leaves a group of both, which `except Exception` would miss.
+
+    >>> split_crash(ValueError("x"))
+    (ValueError('x'), None)
+    >>> split_crash(BaseExceptionGroup("both", [KeyboardInterrupt(), ValueError("x")]))
+    (ExceptionGroup('both', [ValueError('x')]), BaseExceptionGroup('both', [KeyboardInterrupt()]))
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(Exception)
+    return (error, None) if isinstance(error, Exception) else (None, error)
