@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 import attrs
 
-from cormorant.rules import events
+from cormorant.rules import events, job_events
 from cormorant.rules.catalogue import Known, known_settings
 from cormorant.rules.events import Event
+from cormorant.rules.job_events import JobEvent
 from cormorant.rules.settings import Settings
 
 __all__ = ["all_events", "events_reference", "settings_reference"]
@@ -57,8 +58,9 @@ def events_reference() -> str:
 def all_events() -> list[type[Event]]:
     """Every kind of event that Cormorant itself tells about, by name."""
     # Not __subclasses__: it also holds what attrs replaced and the collector has not taken away yet.
-    classes = [each for each in vars(events).values() if isinstance(each, type) and issubclass(each, Event)]
-    return sorted((each for each in classes if each is not Event), key=lambda event: event.name)
+    known = [*vars(events).values(), *vars(job_events).values()]
+    classes = {each for each in known if isinstance(each, type) and issubclass(each, Event)}
+    return sorted(classes - {Event, JobEvent}, key=lambda event: event.name)
 
 
 def _setting_row(known: Known) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 import cattrs
@@ -22,12 +22,13 @@ from attrs import frozen
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
+from cormorant.rules.addresses import read_address, sqlite_address, sqlite_file
 from cormorant.rules.catalogue import Known, key_of, known_settings, strange_variables, suggestion
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.fields import DATABASE, PATH, SECRET, ZONE, Setting
 from cormorant.rules.quantities import as_written
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings import Settings, SettingsConflict
 
 __all__ = ["CONFIG_VARIABLE", "Settings", "load", "load_settings"]
 
@@ -51,18 +52,27 @@ def load(cls: type[T], file: str | Path, environ: Mapping[str, str]) -> T:
     written, problems = _read(Path(file))
     problems += _strange(known, environ, _referenced(written))
     given = _from_environment(known, environ)
+    builder = _Builder(cls, _Border(Path(file).absolute().parent, environ))
+
+    # The file is looked at by itself first: what the environment wins over may still be wrong in it.
+    in_file = [mistake for mistake in builder.mistakes_in(written) if mistake.counts_beside(given)]
+    tables = _without(written, in_file)
     for key, variable in given.items():
-        _overlay(written, key, variable.value)
-    try:
-        settings = _build(cls, written, _Border(Path(file).absolute().parent, environ))
-    except _MistakesFound as found:
-        for mistake in found.mistakes:
-            where = given[mistake.key].name if mistake.key in given else f"{file}: {mistake.key}"
-            problems.append(f"{where}: {mistake.text}")
-        raise SettingsError(problems) from None
+        _overlay(tables, key, variable.value)
+    elsewhere = builder.mistakes_in(tables)
+    if elsewhere:
+        elsewhere += builder.mistakes_in(_without(tables, elsewhere))
+    wrong = {mistake.key for mistake in in_file + elsewhere if not mistake.is_conflict}
+
+    problems += [f"{file}: {mistake.key}: {mistake.text}" for mistake in in_file]
+    for mistake in elsewhere:
+        if mistake.is_conflict and wrong.intersection(mistake.keys):
+            continue  # it may go away with the other mistake
+        where = given[mistake.key].name if mistake.key in given else f"{file}: {mistake.key}"
+        problems.append(f"{where}: {mistake.text}")
     if problems:
         raise SettingsError(problems)
-    return settings
+    return builder.build(tables)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -123,25 +133,55 @@ def _overlay(written: dict[str, Any], key: str, value: object) -> None:
     table: Any = written
     for name in tables:
         table = table.setdefault(name, {})
-        if not isinstance(table, dict):
-            return  # the file has something else where a table belongs, and is told so
     table[last] = value
 
 
 @frozen
 class _Mistake:
-    """What is wrong at a key."""
+    """What is wrong at a key; a conflict is between several."""
 
-    key: str
+    paths: tuple[tuple[str, ...], ...]
     text: str
+    is_out_of_reach: bool = False
+
+    @property
+    def keys(self) -> list[str]:
+        """Every key it is about; it is told under the first."""
+        return [".".join(path) for path in self.paths]
+
+    @property
+    def key(self) -> str:
+        """The key it is told under."""
+        return self.keys[0]
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether each of the settings would be right without the others."""
+        return len(self.paths) > 1
+
+    def counts_beside(self, given: Container[str]) -> bool:
+        """Whether it is wrong in the file, whatever the environment says."""
+        return not self.is_conflict and not (self.is_out_of_reach and self.key in given)
 
 
-class _MistakesFound(Exception):
-    """The tables hold no usable settings. Everything that is wrong in them is listed."""
+class _OutOfReach(ValueError):
+    """The place that a setting refers to has no value now. The setting itself is written as it should be."""
 
-    def __init__(self, mistakes: Sequence[_Mistake]) -> None:
-        super().__init__("\n".join(f"{mistake.key}: {mistake.text}" for mistake in mistakes))
-        self.mistakes = tuple(mistakes)
+
+def _without(tables: dict[str, Any], mistakes: Iterable[_Mistake]) -> dict[str, Any]:
+    """A copy of the tables without what is wrong in them."""
+    cleaned = _copied(tables)
+    for mistake in mistakes:
+        for *above, last in mistake.paths:
+            table: Any = cleaned
+            for name in above:
+                table = table.get(name, {})
+            table.pop(last, None)
+    return cleaned
+
+
+def _copied(tables: dict[str, Any]) -> dict[str, Any]:
+    return {name: _copied(value) if isinstance(value, dict) else value for name, value in tables.items()}
 
 
 @frozen
@@ -169,7 +209,7 @@ class _Border:
         match reference:
             case {"env": str(name), **rest} if not rest:
                 if not self.environ.get(name):
-                    raise ValueError(f"the environment variable {name} is not set; set it to the secret")
+                    raise _OutOfReach(f"the environment variable {name} is not set; set it to the secret")
                 return self.environ[name]
             case {"file": str(name), **rest} if not rest:
                 return _secret_in(Path(self.absolute(name)))
@@ -189,11 +229,11 @@ def _secret_in(path: Path) -> str:
     try:
         content = _read_text(path, bytes_max=_SECRET_BYTES_MAX).strip()
     except OSError as error:
-        raise ValueError(f"the file {path} cannot be read: {error.strerror}") from None
+        raise _OutOfReach(f"the file {path} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise ValueError(f"the file {path} is not text of at most {_SECRET_BYTES_MAX} bytes") from None
+        raise _OutOfReach(f"the file {path} is not text of at most {_SECRET_BYTES_MAX} bytes") from None
     if not content:
-        raise ValueError(f"the file {path} is empty")
+        raise _OutOfReach(f"the file {path} is empty")
     return content
 
 
@@ -209,14 +249,26 @@ def _check_zone(name: str) -> None:
         raise ValueError(f"{as_written(name)} is not a time zone{meant}") from None
 
 
-def _build(cls: type[T], written: dict[str, Any], border: _Border) -> T:
-    """Settings from what was written, or `_MistakesFound`."""
-    try:
-        settings = _converter(border).structure(written, cls)
-    except ClassValidationError as error:
-        keys = [known.key for known in known_settings(cls())]
-        raise _MistakesFound(list(_mistakes(error, (), keys))) from None
-    return _anchored(settings, border)
+class _Builder(Generic[T]):
+    """Makes settings of what was written."""
+
+    def __init__(self, cls: type[T], border: _Border) -> None:
+        self._cls = cls
+        self._border = border
+        self._converter = _converter(border)
+
+    def mistakes_in(self, tables: dict[str, Any]) -> list[_Mistake]:
+        """All that is wrong. What conflicts is found only where each setting is right by itself."""
+        try:
+            self.build(tables)
+        except ClassValidationError as error:
+            keys = [known.key for known in known_settings(self._cls())]
+            return list(_mistakes(error, (), keys))
+        return []
+
+    def build(self, tables: dict[str, Any]) -> T:
+        """The settings, with every path absolute."""
+        return _anchored(self._converter.structure(tables, self._cls), self._border)
 
 
 def _converter(border: _Border) -> cattrs.Converter:
@@ -234,7 +286,7 @@ def _converter(border: _Border) -> cattrs.Converter:
 
         def of_table(value: object, _: object) -> object:
             if not isinstance(value, dict):
-                raise _NotTable(f"{as_written(value)} is not a table of settings")
+                raise _NotTable
             return structure(value, cls)
 
         return of_table
@@ -244,7 +296,7 @@ def _converter(border: _Border) -> cattrs.Converter:
 
 
 class _NotTable(ValueError):
-    """Something else stands where a table belongs."""
+    """Something else stands where a table belongs. It is not shown: it may be the address that belongs inside."""
 
 
 def _mistakes(error: Exception, at: tuple[str, ...], keys: list[str]) -> Iterator[_Mistake]:
@@ -258,14 +310,22 @@ def _mistakes(error: Exception, at: tuple[str, ...], keys: list[str]) -> Iterato
     elif isinstance(error, IterableValidationError):
         for cause, index in error.group_exceptions()[0]:
             yield from _mistakes(cause, (*at, str(index.index)), keys)
-    elif isinstance(error, ForbiddenExtraKeysError):
-        beside = [".".join((*at, key_of(error.cl, field.name))) for field in attrs.fields(error.cl)]
-        for key in sorted(".".join((*at, extra)) for extra in error.extra_fields):
-            yield _Mistake(key, f"there is no such setting{suggestion(key, beside + keys)}")
     else:
-        key = ".".join(at)
-        hint = f"; write [{key}] and its settings below" if isinstance(error, _NotTable) else ""
-        yield _Mistake(key, f"{error}{hint}")
+        yield from _single_mistakes(error, at, keys)
+
+
+def _single_mistakes(error: Exception, at: tuple[str, ...], keys: list[str]) -> Iterator[_Mistake]:
+    if isinstance(error, ForbiddenExtraKeysError):
+        beside = [".".join((*at, key_of(error.cl, field.name))) for field in attrs.fields(error.cl)]
+        for path in sorted((*at, extra) for extra in error.extra_fields):
+            yield _Mistake((path,), f"there is no such setting{suggestion('.'.join(path), beside + keys)}")
+    elif isinstance(error, SettingsConflict):
+        for conflict in error.conflicts:
+            yield _Mistake(tuple(tuple(key.split(".")) for key in conflict.keys), conflict.text)
+    elif isinstance(error, _NotTable):
+        yield _Mistake((at,), f"it is not a table of settings; write [{'.'.join(at)}] and its settings below")
+    else:
+        yield _Mistake((at,), str(error), is_out_of_reach=isinstance(error, _OutOfReach))
 
 
 def _anchored(settings: T, border: _Border) -> T:
@@ -285,10 +345,10 @@ def _anchored(settings: T, border: _Border) -> T:
 
 
 def _with_absolute_file(address: Secret, border: _Border) -> Secret:
-    kind, mark, file = address.reveal().partition(":///")
-    if not kind.startswith("sqlite") or file in {"", ":memory:"}:
+    read, file = read_address(address.reveal()), sqlite_file(address.reveal())
+    if read is None or file is None:
         return address
-    return Secret(f"{kind}{mark}{border.absolute(file)}")
+    return Secret(sqlite_address(border.absolute(file), kind=read.kind))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from cormorant.rules.events import EventsLost, Stamped, fields_of
+import attrs
+
+from cormorant.rules.events import Event, EventsLost, Stamped, fields_of
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings import LogSettings
 
@@ -24,12 +27,19 @@ _RANK = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 _BATCH_MAX = 500
 _DECIMALS = 6
 
+# Where it began and how it ended tell the most: what is too long is cut in the middle.
+_TRACE_HEAD_MAX = 2_000
+_TRACE_TAIL_MAX = 6_000
+
 
 class LogWriter:
-    """A listener of events that writes them as lines. Calling it never waits for the stream and never raises."""
+    """A listener of events that writes them as lines. Calling it never waits for the stream and never raises.
+
+    Without a stream, as a process has none whose standard error is closed, the lines go nowhere.
+    """
 
     def __init__(
-        self, settings: LogSettings, *, stream: TextIO, secrets: Iterable[Secret] = (), drain_s: float = 2.0
+        self, settings: LogSettings, *, stream: TextIO | None, secrets: Iterable[Secret] = (), drain_s: float = 2.0
     ) -> None:
         self._settings = settings
         self._stream = stream
@@ -101,6 +111,8 @@ class LogWriter:
             return render(_head(stamped) | {"unreadable": type(error).__name__})
 
     def _write(self, lines: str) -> None:
+        if self._stream is None:
+            return
         try:
             self._stream.write(lines)
             self._stream.flush()
@@ -111,9 +123,21 @@ class LogWriter:
 
 
 def line_of(stamped: Stamped, render: Renderer, secrets: Iterable[Secret] = ()) -> str:
-    """One event as one line: time, level, name, then its facts."""
+    """One event as one line: time, level, name, then its facts; last, if it tells of an error, where that was raised."""
     facts = {name: _fact(value, secrets) for name, value in fields_of(stamped.event).items()}
-    return render(_head(stamped) | facts)
+    return render(_head(stamped) | facts | _trace(stamped.event, secrets))
+
+
+def _trace(event: Event, secrets: Iterable[Secret]) -> dict[str, str]:
+    values = [getattr(event, field.name) for field in attrs.fields(type(event))]
+    raised = [value for value in values if isinstance(value, BaseException) and value.__traceback__]
+    if not raised:
+        return {}
+    # Hidden before it is cut, which could leave half a secret.
+    text = hide_secrets("".join("".join(traceback.format_exception(error)) for error in raised).rstrip(), secrets)
+    if len(text) > _TRACE_HEAD_MAX + _TRACE_TAIL_MAX:
+        text = f"{text[:_TRACE_HEAD_MAX]}\n…\n{text[-_TRACE_TAIL_MAX:]}"
+    return {"trace": _printable(text)}
 
 
 def renderer_of(form: str) -> Renderer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from cormorant.reference import all_events, events_reference, settings_reference
 from cormorant.rules.catalogue import known_settings
+from cormorant.rules.jobs import JobState, Verb
 from cormorant.rules.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +40,23 @@ def test_no_two_events_have_the_same_name() -> None:
     names = [event.name for event in all_events()]
 
     assert len(names) == len(set(names))
+
+
+def test_the_page_of_jobs_names_every_state_and_every_change() -> None:
+    page = (ROOT / "docs" / "jobs.md").read_text()
+
+    assert [state for state in JobState if f"| `{state}` |" not in page] == []
+    assert [verb for verb in Verb if f"*{verb}*" not in page] == []
+
+
+def test_the_page_of_jobs_explains_every_setting_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \| ", (ROOT / "docs" / "jobs.md").read_text(), re.MULTILINE))
+    defaults = {known.key: known.setting.kind.write(known.default) for known in known_settings(Settings())}
+    ours = {key: default for key, default in defaults.items() if key.startswith(("jobs.", "queue."))}
+
+    assert ours.pop("queue.priorities") == "{ high = 0, normal = 5, low = 10 }"
+    assert rows.pop("queue.priorities") == "high 0, normal 5, low 10"
+    assert {key: rows.get(key) for key in ours} == ours
 
 
 @pytest.mark.slow("starts Python twice")

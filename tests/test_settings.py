@@ -127,7 +127,7 @@ def test_tables_under_chosen_names_are_checked_like_all_others(tmp_path: Path) -
     assert [problem.removeprefix(str(tmp_path)) for problem in refusal.value.problems] == [
         "/config.toml: hosts.red.per_day: 0 is out of range; allowed: 1 to 1000",
         "/config.toml: hosts.red.perday: there is no such setting; did you mean hosts.red.per_day?",
-        "/config.toml: hosts.blue: 3 is not a table of settings; write [hosts.blue] and its settings below",
+        "/config.toml: hosts.blue: it is not a table of settings; write [hosts.blue] and its settings below",
     ]
 
 
@@ -148,7 +148,7 @@ def test_everything_wrong_is_told_at_once_each_with_place_value_and_what_is_allo
         "config.toml: level: there is no such setting; did you mean log.level?",
         'config.toml: log.format: "xml" is not one of the choices; allowed: logfmt, json',
         "config.toml: log.ring: true is not a whole number; allowed: 1 to 1000000",
-        "config.toml: service.stop_total: 1h is out of range; allowed: 100ms to 10m",
+        "config.toml: service.stop_total: 1h is out of range; allowed: 10s to 15m",
         "config.toml: service.worker_id: 5 is not text; put it in quotes",
         "config.toml: storage.connections: 0 is out of range; allowed: 1 to 100",
         "config.toml: storage.statement_timeout: 10 is not a duration; " + UNITS + "; allowed: 100ms to 10m",
@@ -197,7 +197,98 @@ def test_a_value_where_a_table_belongs_is_told_once_even_when_the_environment_se
 
     problems = problems_of(file, {"CORMORANT_STORAGE__HOLD": "1s"})
 
-    assert problems == ["config.toml: storage: 5 is not a table of settings; write [storage] and its settings below"]
+    assert problems == ["config.toml: storage: it is not a table of settings; write [storage] and its settings below"]
+
+
+def test_an_address_where_a_table_belongs_is_not_shown(tmp_path: Path) -> None:
+    file = write(tmp_path, 'storage = "postgresql://me:hunter2@db/x"')
+
+    assert "hunter2" not in problems_of(file)[0]
+
+
+def test_what_is_wrong_in_the_file_is_told_although_the_environment_wins(tmp_path: Path) -> None:
+    file = write(tmp_path, '[storage]\nhold = 5\nconnections = 0\n[log]\nlevel = "loud"')
+    environ = {"CORMORANT_STORAGE__HOLD": "1s", "CORMORANT_LOG__LEVEL": "quiet"}
+
+    problems = problems_of(file, environ)
+
+    assert [problem.split(";")[0] for problem in problems] == [
+        "config.toml: storage.hold: 5 is not a duration",
+        "config.toml: storage.connections: 0 is out of range",
+        'config.toml: log.level: "loud" is not one of the choices',
+        'CORMORANT_LOG__LEVEL: "quiet" is not one of the choices',
+    ]
+
+
+def test_what_is_wrong_in_the_environment_is_told_beside_something_that_is_no_table(tmp_path: Path) -> None:
+    file = write(tmp_path, "storage = 5")
+
+    problems = problems_of(file, {"CORMORANT_STORAGE__CONNECTIONS": "0"})
+
+    assert [problem.split(":")[0] for problem in problems] == ["config.toml", "CORMORANT_STORAGE__CONNECTIONS"]
+
+
+def test_a_secret_that_is_out_of_reach_does_not_matter_when_the_environment_has_another(tmp_path: Path) -> None:
+    file = write(tmp_path, '[storage]\nurl = { env = "DB" }')
+
+    settings = load_settings(file, {"CORMORANT_STORAGE__URL": "postgresql://db/x"})
+
+    assert settings.storage.url.reveal() == "postgresql://db/x"
+
+
+@pytest.mark.parametrize("url", ["postgresql:/me:hunter2@db/x", "postgresql://me:hunter@2@db/x", "hunter2"])
+def test_what_is_no_address_of_a_database_is_refused_without_being_shown(tmp_path: Path, url: str) -> None:
+    in_file, in_environment = write(tmp_path, f'[storage]\nurl = "{url}"'), {"CORMORANT_STORAGE__URL": url}
+
+    problems = problems_of(in_file) + problems_of(write(tmp_path, ""), in_environment)
+
+    assert [problem.split(": ")[:2] for problem in problems] == [
+        ["config.toml", "storage.url"],
+        ["CORMORANT_STORAGE__URL", problems[1].split(": ")[1]],
+    ]
+    assert "hunter" not in "".join(problems)
+    assert "; " in problems[0]
+
+
+def test_settings_that_do_not_go_together_are_told_with_all_else_that_is_wrong(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        '[service]\nstop_total = "15s"\n[jobs]\nlock_timeout = "39.9s"\nconcurrency = 0\n',
+    )
+
+    problems = problems_of(file, {"CORMORANT_LOG__RING": "0"})
+
+    assert problems == [
+        "config.toml: jobs.concurrency: 0 is out of range; allowed: 1 to 1000",
+        "CORMORANT_LOG__RING: 0 is out of range; allowed: 1 to 1000000",
+        "config.toml: service.stop_total: 15s is less than jobs.grace (8s) and 10s for all else; allowed: at least 18s",
+        (
+            "config.toml: jobs.lock_timeout: 39.9s is less than 2 times jobs.heartbeat (20s), so that a process that "
+            "lives would count as dead; allowed: at least 40s"
+        ),
+    ]
+
+
+def test_settings_that_just_go_together_are_accepted(tmp_path: Path) -> None:
+    text = '[service]\nstop_total = "10.3s"\n[jobs]\ngrace = "0.3s"\nlock_timeout = "40s"'
+
+    assert load_settings(write(tmp_path, text), NONE).service.stop_total_s == 10.3
+
+
+def test_the_environment_may_end_a_conflict_in_the_file_or_make_one(tmp_path: Path) -> None:
+    file = write(tmp_path, '[service]\nstop_total = "15s"')
+
+    settled = load_settings(file, {"CORMORANT_JOBS__GRACE": "5s"})
+    problems = problems_of(write(tmp_path, ""), {"CORMORANT_SERVICE__STOP_TOTAL": "15s"})
+
+    assert settled.service.stop_total_s == 15.0
+    assert problems[0].startswith("CORMORANT_SERVICE__STOP_TOTAL: 15s is less than jobs.grace (8s)")
+
+
+def test_a_conflict_with_a_setting_that_is_itself_wrong_is_not_told(tmp_path: Path) -> None:
+    file = write(tmp_path, '[service]\nstop_total = "15s"\n[jobs]\ngrace = "2"')
+
+    assert [problem.split(": ")[1] for problem in problems_of(file)] == ["jobs.grace"]
 
 
 def test_a_secret_comes_from_text_a_variable_or_a_file(tmp_path: Path) -> None:
@@ -279,6 +370,12 @@ def test_an_address_without_a_relative_file_stays_as_it_is(tmp_path: Path, url: 
     settings = load_settings(write(tmp_path, ""), {"CORMORANT_STORAGE__URL": url})
 
     assert settings.database_url == Secret(url)
+
+
+def test_an_address_of_an_odd_file_is_made_absolute_and_keeps_its_kind(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, '[storage]\nurl = "sqlite+pysqlite:///a%3Fb/50%25.db"'), NONE)
+
+    assert settings.storage.url.reveal() == f"sqlite+pysqlite:///{tmp_path}/a%3Fb/50%25.db"
 
 
 def test_the_shipped_file_is_valid_and_changes_no_default() -> None:

@@ -194,7 +194,68 @@ def test_what_comes_after_the_end_is_ignored() -> None:
     assert stream.getvalue() == ""
 
 
+def crashed(error: BaseException) -> ChildCrashed:
+    return ChildCrashed(supervisor="root", child="gauge", error=error, ran_s=1, restart_in_s=None)
+
+
+def raised(error: Exception, *, from_: Exception | None = None) -> Exception:
+    try:
+        raise error from from_
+    except type(error):
+        return error
+
+
+@pytest.mark.parametrize("form", ["logfmt", "json"])
+def test_a_crash_is_told_with_the_place_it_came_from_in_the_same_line(form: str) -> None:
+    error = raised(RuntimeError("the gauge is gone"), from_=raised(ConnectionError("it hung up")))
+
+    lines = written(crashed(error), settings=LogSettings(format=form))
+
+    trace = json.loads(lines[0])["trace"] if form == "json" else lines[0].partition(' trace="')[2].replace("\\n", "\n")
+    assert len(lines) == 1
+    assert trace.startswith("Traceback (most recent call last):\n")
+    assert "in raised\n    raise error from from_\n" in trace
+    assert "ConnectionError: it hung up\n" in trace
+    assert "The above exception was the direct cause" in trace
+    assert trace.rstrip('"').endswith("RuntimeError: the gauge is gone")
+
+
+def test_only_events_that_hold_a_raised_error_have_a_trace() -> None:
+    lines = written(crashed(ValueError("never raised")), StorageLost(error="OSError: away"))
+
+    assert not [line for line in lines if "trace=" in line]
+
+
+def test_every_error_of_a_group_is_in_the_trace() -> None:
+    group = raised(ExceptionGroup("two things", [raised(ValueError("one")), raised(OSError("other"))]))
+
+    line = written(crashed(group))[0]
+
+    assert all(text in line for text in ("two things (2 sub-exceptions)", "ValueError: one", "OSError: other"))
+
+
+def test_a_trace_is_cut_in_the_middle_and_shows_no_secret() -> None:
+    error = raised(RuntimeError("postgresql://me:hunter2@db/x " + "word " * 10_000 + "the key is swordfish"))
+
+    lines = written(crashed(error), settings=LogSettings(format="json"), secrets=(Secret("swordfish"),))
+
+    trace = json.loads(lines[0])["trace"]
+    assert len(trace) <= 8_003
+    assert trace.startswith("Traceback")
+    assert trace.endswith("the key is ***")
+    assert "\n…\n" in trace
+    assert not [secret for secret in ("hunter2", "swordfish") if secret in lines[0]]
+
+
+def test_a_process_without_a_stream_goes_on_without_a_log() -> None:
+    with LogWriter(LogSettings(), stream=None) as log:
+        log(started("unheard"))
+        log(started("unheard, too"))
+
+    assert log.is_drained
+
+
 def test_no_event_has_a_field_that_the_head_of_a_line_uses() -> None:
-    taken = {"ts", "level", "event"}
+    taken = {"ts", "level", "event", "trace"}
 
     assert not [event for event in all_events() if taken & {field.name for field in attrs.fields(event)}]

@@ -9,17 +9,17 @@ import click
 from typing_extensions import override
 
 from cormorant import __version__
-from cormorant.rules.catalogue import nearest
+from cormorant.cli.words import HintingGroup
 
 __all__ = ["STARTED_AT", "main"]
 
 STARTED_AT = time.perf_counter()
 """When the program began, for "ready in …"."""
 
-_COMMANDS = {"run": "cormorant.cli.run", "doctor": "cormorant.cli.doctor"}
+_COMMANDS = {"run": "cormorant.cli.run", "doctor": "cormorant.cli.doctor", "jobs": "cormorant.cli.jobs"}
 
 
-class Commands(click.Group):
+class Commands(HintingGroup):
     """Loads a command when it is asked for: nobody waits for the imports of the others."""
 
     @override
@@ -32,16 +32,6 @@ class Commands(click.Group):
             return None
         command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
         return command
-
-    @override
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        meant = nearest(args[0], _COMMANDS)
-        if args[0] not in _COMMANDS and not args[0].startswith("-"):
-            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(_COMMANDS)}"
-            ctx.fail(f"there is no command {args[0]!r}; {hint}")
-        return super().resolve_command(ctx, args)
 
 
 @click.command(

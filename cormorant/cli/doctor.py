@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from cormorant.cli.words import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, config_option
+from cormorant.cli.words import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, config_option, json_option
 
 __all__ = ["doctor"]
 
@@ -16,7 +16,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 @click.command(short_help="Look whether everything is in order.")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="The same for programs.")
+@json_option
 def doctor(config: str, *, as_json: bool) -> None:
     """Look whether everything is in order: settings, folders, disk, database, clock, versions.
 

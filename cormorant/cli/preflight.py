@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 from pathlib import Path
 
 from attrs import frozen
 
+from cormorant.cli.tables import printable
 from cormorant.cli.words import Refused, shown_path
+from cormorant.rules.addresses import shown_address, sqlite_file
+from cormorant.rules.catalogue import secrets_in
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.settings import Settings
 from cormorant.settings import load_settings
 from storage.database import SchemaState, inspect
@@ -21,8 +24,9 @@ __all__ = [
     "folder_problem",
     "load_or_refuse",
     "look_at_database",
+    "make_data_folder",
     "nearest_existing",
-    "prepare",
+    "refuse_what_cannot_work",
     "shown_database",
 ]
 
@@ -47,15 +51,19 @@ def load_or_refuse(config: str) -> Settings:
         raise Refused(f"there {mistakes} in the settings; nothing was started", error.problems) from None
 
 
-def prepare(settings: Settings) -> None:
-    """Refuse what cannot work; otherwise make the data folder."""
+def refuse_what_cannot_work(settings: Settings) -> None:
+    """Raise `Refused` when the data folder or the database cannot be used. Changes nothing."""
     problem = folder_problem(settings.data) or database_problem(settings, look_at_database(settings))
     if problem:
         raise Refused(f"{problem.found}; {problem.remedy}")
+
+
+def make_data_folder(settings: Settings) -> None:
+    """The first thing that is changed, when nothing is left to check."""
     try:
         Path(settings.data).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = f"data: {settings.data} cannot be made: {error.strerror}"
+        why = f"data: {printable(settings.data)} cannot be made: {error.strerror}"
         raise Refused(f"{why}; set data to another path") from None
 
 
@@ -63,7 +71,7 @@ def folder_problem(data: str) -> Problem | None:
     """Why the data folder cannot be used or made. Writes nothing to find out."""
     existing = nearest_existing(data)
     if not existing.is_dir():
-        return Problem(f"data: {existing} is not a folder", "move it away, or set data to another path")
+        return Problem(f"data: {printable(str(existing))} is not a folder", "move it away, or set data to another path")
     return _right_problem("data", existing)
 
 
@@ -86,7 +94,7 @@ def look_at_database(settings: Settings) -> SchemaState | None:
 def database_problem(settings: Settings, state: SchemaState | None) -> Problem | None:
     """Why this database cannot be used."""
     if state and (state.problem or not state.is_reachable):
-        why = hide_passwords(" ".join((state.problem or "it does not answer").split()))
+        why = " ".join(hide_secrets(state.problem or "it does not answer", secrets_in(settings)).split())
         doubt = "look at storage.url, and whether the database is running"
         remedy = "do that, or name another database in storage.url" if state.is_reachable else doubt
         return Problem(f"storage.url: the database {shown_database(settings)} cannot be used: {why}", remedy)
@@ -94,22 +102,32 @@ def database_problem(settings: Settings, state: SchemaState | None) -> Problem |
     if file is None or (state is None and file.parent == Path(settings.data)):
         return None  # the data folder is looked at by itself
     if not file.parent.is_dir():
-        return Problem(f"storage.url: there is no folder {file.parent}", "make it, or name another file")
+        return Problem(
+            f"storage.url: there is no folder {printable(str(file.parent))}", "make it, or name another file"
+        )
     return _right_problem("storage.url", file.parent) or (_right_problem("storage.url", file) if state else None)
 
 
 def _right_problem(key: str, path: Path) -> Problem | None:
     if os.access(path, os.W_OK | os.X_OK if path.is_dir() else os.W_OK):
         return None
-    return Problem(f"{key}: {getpass.getuser()} may not write {path}", _ELSEWHERE.format(key=key))
+    return Problem(f"{key}: {_user()} may not write {printable(str(path))}", _ELSEWHERE.format(key=key))
+
+
+def _user() -> str:
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # as in a container that was given a user and no name for it
+        return f"uid {number}"
 
 
 def shown_database(settings: Settings) -> str:
     """Where the database is, for people: a path, or an address without its password."""
     file = _sqlite_file(settings)
-    return shown_path(str(file)) if file else hide_passwords(settings.database_url.reveal())
+    return shown_path(str(file)) if file else shown_address(settings.database_url.reveal())
 
 
 def _sqlite_file(settings: Settings) -> Path | None:
-    kind, _, path = settings.database_url.reveal().partition(":///")
-    return Path(path) if kind.startswith("sqlite") and path not in {"", ":memory:"} else None
+    path = sqlite_file(settings.database_url.reveal())
+    return None if path is None else Path(path)

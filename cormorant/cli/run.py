@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
+from cormorant.cli.signals import StopSignals
+from cormorant.cli.streams import leave, open_missing
 from cormorant.cli.words import config_option
 
 __all__ = ["run"]
@@ -25,6 +25,9 @@ def run(config: str) -> None:
                 1  it failed, or something had to be forced
                 2  it did not start, and nothing was changed
     """  # noqa: D301  # click reads the backspace: do not wrap
-    from cormorant.cli.serving import serve  # noqa: PLC0415  # `--help` need not wait for the whole tree
+    open_missing()
+    signals = StopSignals()
+    signals.install()
+    from cormorant.cli.serving import serve  # noqa: PLC0415  # `--help` need not wait for the tree, nor must a signal
 
-    sys.exit(serve(config))
+    leave(serve(config, signals))

@@ -2,79 +2,96 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
-import click
 import trio
 
+from actors.handlers import Handler, Run
 from cormorant import __version__
 from cormorant.cli import STARTED_AT
-from cormorant.cli.preflight import load_or_refuse, prepare, shown_database
+from cormorant.cli.preflight import load_or_refuse, make_data_folder, refuse_what_cannot_work, shown_database
 from cormorant.cli.signals import StopSignals
-from cormorant.cli.words import EXIT_FAILED, EXIT_OK, causes
+from cormorant.cli.streams import say
+from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Refused, causes
 from cormorant.rules.catalogue import secrets_in
 from cormorant.rules.errors import ServiceFailed
+from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings
 from cormorant.telemetry import LogWriter
-from supervisors import ChildReport, Ending, ShutdownReport, open_service
+from supervisors import ChildReport, Ending, Service, ShutdownReport, open_service
+from supervisors.plugins import HandlersBroken, installed_handlers
 
 __all__ = ["report_lines", "serve"]
 
 _FORCED_FLUSH_S = 0.5
+_LAST_WORDS_S = 0.5
+"""Standard output gets this long to take the report: a log that nobody reads has used up most of the patience."""
+
 _ENDINGS = {
     Ending.OVERRAN: "did not stop in time, was cancelled",
     Ending.CRASHED: "crashed while stopping",
 }
 
 
-def serve(config: str) -> int:
+def serve(config: str, signals: StopSignals) -> int:
     """Run the service of a settings file until it is told to stop; the exit code."""
     settings = load_or_refuse(config)
-    prepare(settings)
-    with LogWriter(settings.log, stream=sys.stderr, secrets=secrets_in(settings)) as log:
-        ended = _run(settings, log)
-    click.echo("\n".join(_last_words(ended)), err=isinstance(ended, ServiceFailed) and log.is_drained)
+    handlers = _handlers_or_refuse()
+    refuse_what_cannot_work(settings)
+    secrets = tuple(secrets_in(settings))
+    log = LogWriter(settings.log, stream=sys.stderr, secrets=secrets)
+    service = open_service(settings, handlers=handlers, listeners=[log])
+    make_data_folder(settings)
+    with log:
+        signals.last_words = partial(log.close, _FORCED_FLUSH_S)
+        ended = _run(service, signals)
+    has_failed = isinstance(ended, ServiceFailed)
+    say("\n".join(_last_words(ended, secrets)), err=has_failed and log.is_drained, within_s=_LAST_WORDS_S)
     is_clean = ended is None or (isinstance(ended, ShutdownReport) and ended.clean)
-    code = EXIT_OK if is_clean else EXIT_FAILED
-    if not log.is_drained:
-        # Its thread hangs in a stream that takes nothing; Python's own end would wait for the same stream, or abort.
-        sys.stdout.flush()
-        os._exit(code)
-    return code
+    return EXIT_OK if is_clean else EXIT_FAILED
 
 
-def _run(settings: Settings, log: LogWriter) -> ShutdownReport | ServiceFailed | None:
+def _handlers_or_refuse() -> dict[str, Run | Handler]:
     try:
-        return trio.run(_until_told_to_stop, settings, log)
+        return installed_handlers()
+    except HandlersBroken as broken:
+        raise Refused("handlers of installed packages cannot be used; nothing was started", broken.problems) from None
+
+
+def _run(service: Service, signals: StopSignals) -> ShutdownReport | ServiceFailed | None:
+    try:
+        return trio.run(_until_told_to_stop, service, signals)
     except ServiceFailed as error:
         return error
 
 
-def _last_words(ended: ShutdownReport | ServiceFailed | None) -> Iterator[str]:
+async def _until_told_to_stop(service: Service, signals: StopSignals) -> ShutdownReport | None:
+    token, told = trio.lowlevel.current_trio_token(), trio.Event()
+    with trio.CancelScope() as whole:
+        signals.ask = partial(_call_soon, token, whole.cancel)
+        async with service:
+            signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
+            await trio.to_thread.run_sync(say, _ready_line(service.settings))  # a stuck stream holds up no job
+            await told.wait()
+    return service.report
+
+
+def _call_soon(token: trio.lowlevel.TrioToken, stop: Callable[[], object]) -> None:
+    with suppress(trio.RunFinishedError):  # nothing is left to be stopped
+        token.run_sync_soon(stop)
+
+
+def _last_words(ended: ShutdownReport | ServiceFailed | None, secrets: Iterable[Secret]) -> Iterator[str]:
     if ended is None:
         yield "stopped before it was ready"
     elif isinstance(ended, ServiceFailed):
-        yield from causes(ended)
+        yield from causes(ended, secrets)
     else:
-        yield from report_lines(ended)
-
-
-async def _until_told_to_stop(settings: Settings, log: LogWriter) -> ShutdownReport | None:
-    service = open_service(settings, listeners=[log])
-    told = trio.Event()
-    with (
-        trio.CancelScope() as whole,
-        StopSignals(whole.cancel, last_words=partial(log.close, _FORCED_FLUSH_S)) as signals,
-    ):
-        async with service:
-            signals.ask = told.set  # only a start is cut short; what runs is asked
-            click.echo(_ready_line(settings))
-            await told.wait()
-    return service.report
+        yield from report_lines(ended, secrets)
 
 
 def _ready_line(settings: Settings) -> str:
@@ -82,19 +99,21 @@ def _ready_line(settings: Settings) -> str:
     return f"cormorant {__version__} ready in {took_s:.1f} s, database {shown_database(settings)}, stop with Ctrl-C"
 
 
-def report_lines(report: ShutdownReport) -> Iterator[str]:
+def report_lines(report: ShutdownReport, secrets: Iterable[Secret] = ()) -> Iterator[str]:
     """How it stopped, for people: the whole, then each child in the order they ended."""
     how = "in good order" if report.clean else "by force"
     yield f"stopped {how} in {report.took_s:.1f} s"
-    rows = list(_rows(report.children))
+    rows = list(_rows(report.children, tuple(secrets)))
     width = max((len(name) for name, _, _ in rows), default=0)
     for name, took_s, ending in rows:
         yield f"  {name:<{width}}  {took_s:6.2f} s  {ending}"
 
 
-def _rows(children: Sequence[ChildReport], indent: str = "") -> Iterator[tuple[str, float, str]]:
+def _rows(
+    children: Sequence[ChildReport], secrets: tuple[Secret, ...], indent: str = ""
+) -> Iterator[tuple[str, float, str]]:
     for child in children:
         ending = _ENDINGS.get(child.ending, child.ending.value)
-        why = f": {'; '.join(line.strip() for line in causes(child.error))}" if child.error else ""
+        why = f": {'; '.join(line.strip() for line in causes(child.error, secrets))}" if child.error else ""
         yield indent + child.name, child.took_s, ending + why
-        yield from _rows(child.children, indent + "  ")
+        yield from _rows(child.children, secrets, indent + "  ")

@@ -1,53 +1,66 @@
-"""Who is told to stop, and by what? SIGINT and SIGTERM: the first asks, the second ends the process at once."""
+"""Who is told to stop, and by what? SIGINT and SIGTERM: the first asks, the second ends the process at once.
+
+Loads nothing but the standard library, as `streams`.
+"""
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import Any, Self
+from types import FrameType
 
-import trio
-
-from cormorant.cli.words import EXIT_FAILED
+from cormorant.cli.streams import attempt, leave, say
 
 __all__ = ["StopSignals"]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_FORCED_S = 0.6
+"""How long the end by force waits for last words."""
 
 
 class StopSignals:
-    """While entered, the first signal calls `ask` in the loop, the second calls `last_words` and exits with code 1.
+    """Once installed, the first signal calls `ask`, the second calls `last_words` and exits with code 1.
+
+    While there is nobody to ask, nothing has been started: the first signal exits with code 0. The handlers stay to the
+    end of the process, which may be held up by a stream or a database until its very last line.
 
     Plain handlers and not `trio.open_signal_receiver`: whoever sends a second signal may do so because the loop is
-    stuck, and then no task of it would ever see the signal. For the same reason the end is `os._exit`: threads that
-    hang in the database or in a stream would hold up any other.
+    stuck, and then no task of it would ever see the signal. For the same reason the process is left at once: threads
+    that hang in the database or in a stream would hold up any other end.
     """
 
-    def __init__(self, ask: Callable[[], object], *, last_words: Callable[[], object]) -> None:
-        self.ask = ask
-        self._last_words = last_words
-        self._asked = False
-        self._before: dict[signal.Signals, Any] = {}
+    def __init__(self) -> None:
+        self.ask: Callable[[], object] | None = None
+        self.last_words: Callable[[], object] | None = None
+        self._heard = 0
 
-    def __enter__(self) -> Self:
-        self._token = trio.lowlevel.current_trio_token()
-        self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+    def install(self) -> None:
+        """Mind the signals from now on."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._asked:
-            self._asked = True
-            self._token.run_sync_soon(self.ask)
-            return
-        # Not print: the signal may have interrupted one half-way, and a stream is not re-entrant.
-        os.write(2, b"\nstopped at once by a second signal\n")
-        self._last_words()
-        os._exit(EXIT_FAILED)
+        self._heard += 1
+        if self._heard > 1:
+            self._end_by_force()
+        elif self.ask:
+            self.ask()
+        else:
+            self._end_before_the_start()
+
+    def _end_before_the_start(self) -> None:
+        try:
+            say("stopped before it was ready", within_s=_FORCED_S)
+        finally:
+            leave(0)
+
+    def _end_by_force(self) -> None:
+        try:
+            if self._heard == 2:  # noqa: PLR2004 - a third one does not wait for the second
+                attempt(self._say_last_words, within_s=_FORCED_S)
+        finally:
+            leave(1)
+
+    def _say_last_words(self) -> None:
+        say("\nstopped at once by a second signal", err=True, within_s=_FORCED_S)
+        if self.last_words:
+            self.last_words()

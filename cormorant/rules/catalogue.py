@@ -9,6 +9,7 @@ from difflib import get_close_matches
 import attrs
 from attrs import frozen
 
+from cormorant.rules.addresses import passwords_in
 from cormorant.rules.fields import Setting
 from cormorant.rules.secrets import Secret
 
@@ -105,7 +106,7 @@ def strange_variables(environ: Mapping[str, str], known: Iterable[str]) -> list[
 
 
 def secrets_in(settings: object) -> Iterator[Secret]:
-    """Every secret that is set, and the password of each that is an address: it may show up alone."""
+    """Every secret that is set, and the passwords in each that is an address: they may show up alone."""
     for field in attrs.fields(type(settings)):  # type: ignore[arg-type]  # as in `known_settings`
         value = getattr(settings, field.name)
         if Setting.ITEM in field.metadata:
@@ -115,10 +116,4 @@ def secrets_in(settings: object) -> Iterator[Secret]:
             yield from secrets_in(value)
         elif isinstance(value, Secret) and value:
             yield value
-            yield from _password_in(value)
-
-
-def _password_in(address: Secret) -> Iterator[Secret]:
-    found = re.match(r"[\w+.-]+://[^:/@]*:(.*)@", address.reveal())
-    if found:
-        yield Secret(found[1])
+            yield from passwords_in(value.reveal())

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import attrs
 from attrs import frozen
 
+from cormorant.rules.addresses import address_problem
 from cormorant.rules.quantities import (
     as_written,
     format_duration,
@@ -35,6 +36,7 @@ __all__ = [
     "named",
     "number",
     "path",
+    "ranks",
     "secret",
     "share",
     "size",
@@ -168,6 +170,15 @@ def _parse_secret(value: object) -> Secret:
     )
 
 
+def _parse_database(value: object) -> Secret:
+    # Invariant: as in `_parse_secret`.
+    address = _parse_secret(value)
+    problem = address_problem(address.reveal()) if address else None
+    if problem:
+        raise ValueError(problem)
+    return address
+
+
 def _int_or_text(text: str) -> object:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()) else text
 
@@ -176,15 +187,40 @@ def _bool_or_text(text: str) -> object:
     return _WORDS.get(text.strip().lower(), text)
 
 
+_RANK_MAX = 32_767
+_RANKS_MAX = 32
+
+
+def _parse_ranks(value: object) -> dict[str, int]:
+    if not isinstance(value, dict) or not 1 <= len(value) <= _RANKS_MAX:
+        raise _refusal(value, "is not a table of names and numbers, such as { high = 0, low = 10 }")
+    for name, rank in value.items():
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank <= _RANK_MAX:
+            raise _refusal(rank, f"is not a number from 0 to {_RANK_MAX} ({name})")
+    return dict(value)
+
+
+def _ranks_or_text(text: str) -> object:
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if all(name.strip() and re.fullmatch(r"[0-9]{1,9}", rank.strip()) for name, _, rank in pairs):
+        return {name.strip(): int(rank) for name, _, rank in pairs}
+    return text
+
+
+def _written_ranks(ranks: dict[str, int]) -> str:
+    return f"{{ {', '.join(f'{name} = {rank}' for name, rank in ranks.items())} }}"
+
+
 NUMBER = Kind(name="whole number", parse=_parse_number, from_environment=_int_or_text)
 FLAG = Kind(name="true or false", parse=_parse_flag, from_environment=_bool_or_text)
 TEXT = Kind(name="text", parse=_parse_text)
 PATH = Kind(name="path", parse=_parse_path)
 ZONE = Kind(name="time zone", parse=_parse_text)
 SECRET = Kind(name="secret", parse=_parse_secret, write=lambda secret: as_written(str(secret)))
-DATABASE = Kind(name="address of a database", parse=_parse_secret, write=SECRET.write)
+DATABASE = Kind(name="address of a database", parse=_parse_database, write=SECRET.write)
 DURATION = Kind(name="duration", parse=parse_duration, write=format_duration, suffix="_s")
 SIZE = Kind(name="size", parse=parse_size, write=format_size, suffix="_bytes")
+RANKS = Kind(name="names and numbers", parse=_parse_ranks, write=_written_ranks, from_environment=_ranks_or_text)
 SHARE = Kind(name="share", parse=parse_share, write=format_share)
 
 
@@ -238,6 +274,11 @@ def text(default: str, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
 def path(default: str, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
     """A file or folder. A relative one is taken from the folder of the settings file."""
     return _field(default, Setting(kind=PATH, meaning=meaning, aliases=aliases))
+
+
+def ranks(default: dict[str, int], meaning: str) -> Any:
+    """Names with a number each, written as a small table; in the environment as `high=0,low=10`."""
+    return _field(default, Setting(kind=RANKS, meaning=meaning))
 
 
 def zone(default: str, meaning: str) -> Any:

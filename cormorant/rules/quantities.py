@@ -8,6 +8,8 @@ import re
 from decimal import Decimal
 from fractions import Fraction
 
+from cormorant.rules.secrets import hide_passwords
+
 __all__ = [
     "as_written",
     "format_duration",
@@ -148,10 +150,10 @@ def _refuse_odd(number: float) -> None:
 
 
 def as_written(value: object) -> str:
-    r"""A value as it stands in a settings file, cut to fit into one line of an error.
+    r"""A value as it stands in a settings file, cut to fit into one line of an error; a password in it is hidden.
 
     >>> print(as_written("two\nlines"), as_written(10), as_written(True))
     "two\nlines" 10 true
     """
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = hide_passwords(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

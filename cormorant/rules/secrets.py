@@ -7,13 +7,21 @@ from collections.abc import Iterable
 
 from typing_extensions import override
 
-__all__ = ["Secret", "hide_passwords", "hide_secrets"]
+__all__ = ["SECRET_NAME", "Secret", "hide_passwords", "hide_secrets"]
 
 # Hiding "a" wherever it stands would leave nothing to read, and whoever has such a secret has none.
 _SHORTEST_HIDDEN = 4
 
-_URL_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s/]*@")
-_NAMED_PASSWORD = re.compile(r"(?i)\b((?:password|passwd|apikey|api_key|token|secret)=)[^\s&;,'\")]+")
+_NAMES = "password|passwd|passphrase|passkey|api_?key|token|secret"
+SECRET_NAME = re.compile(rf"(?:{_NAMES})$", re.IGNORECASE)
+"""The end of a name whose value is nobody's business."""
+
+# Not what follows the port of a host: "http://host:8080/users/me@x" holds no password.
+_URL_PASSWORD = re.compile(r"(:/{1,2}[^\s:/@]{0,200}):(?![0-9]{1,5}/)\S{0,500}@")
+_NAMED_PASSWORD = re.compile(
+    rf"((?:{_NAMES})=)" r"(?:'(?:[^'\\]|\\.)*'|\"[^\"]*\"|[^\s&;,'\")]+)",
+    re.IGNORECASE,
+)
 
 
 class Secret:
@@ -56,7 +64,7 @@ def hide_passwords(text: str) -> str:
     """The same text, with what looks like a password in an address or a connection string hidden.
 
     >>> hide_passwords("cannot reach postgresql://me:hunter2@db/cormorant?sslpassword=x")
-    'cannot reach postgresql://me:***@db/cormorant?sslpassword=x'
+    'cannot reach postgresql://me:***@db/cormorant?sslpassword=***'
     >>> hide_passwords("host=db password=hunter2 user=me")
     'host=db password=*** user=me'
     """
@@ -69,7 +77,8 @@ def hide_secrets(text: str, secrets: Iterable[Secret]) -> str:
     >>> hide_secrets("GET /api?key=hunter2 refused", [Secret("hunter2")])
     'GET /api?key=*** refused'
     """
-    for secret in secrets:
-        if len(secret.reveal()) >= _SHORTEST_HIDDEN:
-            text = text.replace(secret.reveal(), "***")
+    # The longest first: a shorter one inside it would leave the rest of it to be read.
+    for secret in sorted({secret.reveal() for secret in secrets}, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_HIDDEN:
+            text = text.replace(secret, "***")
     return hide_passwords(text)

@@ -5,14 +5,34 @@ A new part is a class here and a line in `Settings`; loading, environment names,
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from attrs import field, frozen
 
-from cormorant.rules.fields import Alias, choice, database, duration, number, path, text, zone
+from cormorant.rules.addresses import sqlite_address
+from cormorant.rules.fields import Alias, choice, database, duration, number, path, ranks, text, zone
+from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import Secret
 
-__all__ = ["LogSettings", "ServiceSettings", "Settings", "StorageSettings"]
+__all__ = [
+    "FIXED_GRACES_S",
+    "Conflict",
+    "JobSettings",
+    "LogSettings",
+    "QueueSettings",
+    "ServiceSettings",
+    "Settings",
+    "SettingsConflict",
+    "StorageSettings",
+]
 
 DATABASE_FILE = "cormorant.db"
+
+FIXED_GRACES_S = 10.0
+"""What an orderly stop may need besides `jobs.grace`: the graces in the tree that nobody can set."""
+
+_BEATS_MIN = 2
+"""Heartbeats that fit into the silence after which a process counts as dead: one may be late."""
 
 
 @frozen(kw_only=True)
@@ -47,7 +67,11 @@ class ServiceSettings:
         aliases=(Alias("WORKER_ID"),),
     )
     stop_total_s: float = duration(
-        30.0, "Longest time an orderly stop may take; what is left then is cancelled.", low_s=0.1, high_s=600.0
+        30.0,
+        "Longest time an orderly stop may take; what is left then is cancelled. "
+        f"At least jobs.grace and {format_duration(FIXED_GRACES_S)} for all else.",
+        low_s=FIXED_GRACES_S,
+        high_s=900.0,
     )
 
 
@@ -68,6 +92,53 @@ class LogSettings:
 
 
 @frozen(kw_only=True)
+class JobSettings:
+    """Durable jobs: how many run at once, how long they may take, when they are tried again, how long they are kept."""
+
+    concurrency: int = number(20, "Handlers that may run at the same time in this process.", low=1, high=1_000)
+    timeout_s: float = duration(
+        300.0, "Longest time a handler may take, unless its kind says otherwise.", low_s=0.1, high_s=86_400.0
+    )
+    grace_s: float = duration(8.0, "Time that handlers get to finish when the service stops.", low_s=0.0, high_s=600.0)
+    poll_s: float = duration(
+        5.0, "Longest time between two looks for due jobs, should every wake-up be missed.", low_s=0.1, high_s=300.0
+    )
+    max_attempts: int = number(10, "Attempts before a job is given up.", low=1, high=1_000)
+    retry_base_s: float = duration(
+        300.0, "Wait after the first failed attempt; it doubles with each further one.", low_s=0.1, high_s=86_400.0
+    )
+    retry_cap_s: float = duration(86_400.0, "Longest wait between two attempts.", low_s=0.1, high_s=30 * 86_400.0)
+    heartbeat_s: float = duration(
+        20.0, "How often this process shows the others that it lives.", low_s=0.1, high_s=60.0
+    )
+    lock_timeout_s: float = duration(
+        300.0,
+        f"How long a process must be silent until its jobs are given to others. At least {_BEATS_MIN} times jobs.heartbeat.",
+        low_s=1.0,
+        high_s=86_400.0,
+        aliases=(Alias("JOB_LOCK_TIMEOUT_SECONDS", "s"),),
+    )
+    sweep_s: float = duration(60.0, "How often is looked for processes that fell silent.", low_s=0.1, high_s=3600.0)
+    keep_succeeded_s: float = duration(
+        7 * 86_400.0, "How long jobs are kept that succeeded or were cancelled.", low_s=0.0, high_s=3650 * 86_400.0
+    )
+    keep_failed_s: float = duration(
+        30 * 86_400.0, "How long jobs are kept that failed.", low_s=0.0, high_s=3650 * 86_400.0
+    )
+
+
+@frozen(kw_only=True)
+class QueueSettings:
+    """The queue in memory: what this process has in hand."""
+
+    priorities: dict[str, int] = ranks(  # noqa: RUF009 - an attrs field is made, not a value
+        {"high": 0, "normal": 5, "low": 10}, "The names of priorities; a lower number goes first."
+    )
+    max_in_memory: int = number(5_000, "Items it may hold; more are refused.", low=1, high=1_000_000)
+    warn_depth: int = number(1_000, "Items from which on it warns.", low=1, high=1_000_000)
+
+
+@frozen(kw_only=True)
 class Settings:
     """Everything that can be set. With the defaults it runs anywhere."""
 
@@ -76,8 +147,55 @@ class Settings:
     storage: StorageSettings = field(factory=StorageSettings)
     service: ServiceSettings = field(factory=ServiceSettings)
     log: LogSettings = field(factory=LogSettings)
+    jobs: JobSettings = field(factory=JobSettings)
+    queue: QueueSettings = field(factory=QueueSettings)
+
+    def __attrs_post_init__(self) -> None:
+        found = list(_conflicts(self))
+        if found:
+            raise SettingsConflict(found)
 
     @property
     def database_url(self) -> Secret:
         """Where the database is: as set, or the file in the data folder."""
-        return self.storage.url or Secret(f"sqlite:///{self.data}/{DATABASE_FILE}")
+        return self.storage.url or Secret(sqlite_address(f"{self.data}/{DATABASE_FILE}"))
+
+
+@frozen
+class Conflict:
+    """Settings that do not go together although each is allowed. It is told under the first key."""
+
+    keys: tuple[str, ...]
+    text: str
+
+
+class SettingsConflict(ValueError):
+    """Some settings do not go together. All such conflicts are listed."""
+
+    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+        super().__init__("; ".join(f"{conflict.keys[0]}: {conflict.text}" for conflict in conflicts))
+        self.conflicts = tuple(conflicts)
+
+
+def _sum(*parts_s: float) -> float:
+    # What is written has at most a few decimals; 0.1 and 0.2 make 0.3.
+    return round(sum(parts_s), 6)
+
+
+def _conflicts(settings: Settings) -> Iterator[Conflict]:
+    service, jobs = settings.service, settings.jobs
+    least_s = _sum(jobs.grace_s, FIXED_GRACES_S)
+    if service.stop_total_s < least_s:
+        yield Conflict(
+            ("service.stop_total", "jobs.grace"),
+            f"{format_duration(service.stop_total_s)} is less than jobs.grace ({format_duration(jobs.grace_s)}) "
+            f"and {format_duration(FIXED_GRACES_S)} for all else; allowed: at least {format_duration(least_s)}",
+        )
+    least_s = _sum(*[jobs.heartbeat_s] * _BEATS_MIN)
+    if jobs.lock_timeout_s < least_s:
+        yield Conflict(
+            ("jobs.lock_timeout", "jobs.heartbeat"),
+            f"{format_duration(jobs.lock_timeout_s)} is less than {_BEATS_MIN} times jobs.heartbeat "
+            f"({format_duration(jobs.heartbeat_s)}), so that a process that lives would count as dead; "
+            f"allowed: at least {format_duration(least_s)}",
+        )

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import trio
+from typing_extensions import override
 
-from cormorant.cli import main
+from cormorant.cli import main, serving
+from cormorant.cli.streams import say
 from cormorant.rules.events import MessageLost
+from cormorant.telemetry import LogWriter
 from supervisors import ChildSpec, Supervisor, service
 from supervisors.tree import Parts, tree
+
+
+def announce(text: str) -> None:
+    """Tell the test; beside the streams, where they may be stuck."""
+    os.write(int(os.environ.get("HERALD", "1")), f"{text}\n".encode())
 
 
 class Stubborn:
@@ -23,7 +34,7 @@ class Stubborn:
 
     def stop(self) -> None:
         """Be asked, and do nothing."""
-        print("asked to stop", flush=True)  # noqa: T201  # the test reads it
+        announce("asked to stop")
 
 
 async def crash(*, task_status: trio.TaskStatus[None]) -> None:
@@ -37,13 +48,13 @@ async def freeze(*, task_status: trio.TaskStatus[None]) -> None:
     """Come up and hold the whole loop."""
     task_status.started()
     await trio.sleep(0.05)
-    print("frozen", flush=True)  # noqa: T201  # the test reads it
+    announce("frozen")
     time.sleep(1000)  # noqa: ASYNC251  # that is the habit
 
 
 async def hesitate(*, task_status: trio.TaskStatus[None]) -> None:
     """Never come up."""
-    print("hesitating", flush=True)  # noqa: T201  # the test reads it
+    announce("hesitating")
     await trio.sleep_forever()
 
 
@@ -54,25 +65,48 @@ def chatter(parts: Parts) -> ChildSpec:
         task_status.started()
         for number in range(5_000):
             parts.emit(MessageLost(actor="chatter", message=str(number), why="nobody listens"))
-        print("said it all", flush=True)  # noqa: T201  # the test reads it
+        announce("said it all")
         await trio.sleep_forever()
 
     return ChildSpec("chatter", chat)
 
 
-HABITS = {
-    "overrun": ChildSpec("stubborn", Stubborn(), grace_s=0.05),
-    "dawdle": ChildSpec("stubborn", Stubborn(), grace_s=20.0),
-    "crash": ChildSpec("gauge", crash),
-    "hesitate": ChildSpec("hesitant", hesitate),
-    "freeze": ChildSpec("frozen", freeze),
+def dawdler() -> ChildSpec:
+    """Take longer to stop than any test."""
+    return ChildSpec("stubborn", Stubborn(), grace_s=1000.0)
+
+
+class AnnouncedLog(LogWriter):
+    """Says when it begins to write what is left."""
+
+    @override
+    def close(self, within_s: float | None = None) -> None:
+        announce("draining")
+        super().close(within_s)
+
+
+def say_and_announce(text: str, **more: Any) -> None:
+    """Tell the test when something was said, or could not be."""
+    say(text, **more)
+    announce("spoke")
+
+
+HABITS: dict[str, Callable[[Parts], list[ChildSpec]]] = {
+    "none": lambda _: [],
+    "overrun": lambda _: [ChildSpec("stubborn", Stubborn(), grace_s=0.05)],
+    "dawdle": lambda _: [dawdler()],
+    "crash": lambda _: [ChildSpec("gauge", crash)],
+    "hesitate": lambda _: [ChildSpec("hesitant", hesitate)],
+    "freeze": lambda _: [ChildSpec("frozen", freeze)],
+    "chatter": lambda parts: [chatter(parts)],
+    "chatter and dawdle": lambda parts: [chatter(parts), dawdler()],
 }
 
 
 def odd_tree(parts: Parts) -> Supervisor:
-    """The usual tree as a child of a root that has the odd one, too."""
+    """The usual tree as a child of a root that has the odd ones, too."""
     return Supervisor(
-        [ChildSpec("usual", tree(parts), grace_s=parts.stop_total_s), HABITS.get(sys.argv[1]) or chatter(parts)],
+        [ChildSpec("usual", tree(parts), grace_s=parts.stop_total_s), *HABITS[sys.argv[1]](parts)],
         name="root",
         intensity=1,
         emit=parts.emit,
@@ -82,4 +116,6 @@ def odd_tree(parts: Parts) -> Supervisor:
 
 if __name__ == "__main__":
     service.tree = odd_tree  # type: ignore[attr-defined]  # imported there, swapped for the test
+    serving.LogWriter = AnnouncedLog  # type: ignore[attr-defined]  # as above
+    serving.say = say_and_announce  # type: ignore[attr-defined]  # as above
     main(["run"])

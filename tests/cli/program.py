@@ -49,26 +49,44 @@ def cormorant(*words: str, cwd: Path, **more: str) -> Ended:
 
 
 class Program:
-    """A program that goes on until it is told to stop."""
+    """A program that goes on until it is told to stop.
 
-    def __init__(self, *command: str, cwd: Path, reads_log: bool = True, **more: str) -> None:
+    `out` and `err` say where its streams go, `redirect` says it to a shell: `2>&-`. What it announces comes by a pipe of
+    its own, which is never stuck.
+    """
+
+    def __init__(
+        self,
+        *command: str,
+        cwd: Path,
+        reads_log: bool = True,
+        out: int = subprocess.PIPE,
+        err: int = subprocess.PIPE,
+        redirect: str = "",
+        **more: str,
+    ) -> None:
+        heard, herald = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, *command],
+            ["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, *command],
             cwd=cwd,
-            env=environment(**more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            env=environment(HERALD=str(herald), **more),
+            stdout=out,
+            stderr=err,
+            pass_fds=[herald],
             text=True,
         )
-        self._lines: dict[str, list[str]] = {"out": [], "err": []}
+        os.close(herald)
+        self._heard = os.fdopen(heard)
+        self._lines: dict[str, list[str]] = {"out": [], "err": [], "heard": []}
         self._news: queue.Queue[str] = queue.Queue()
-        streams = [("out", self._process.stdout)] + ([("err", self._process.stderr)] if reads_log else [])
+        read = [("out", self._process.stdout), ("heard", self._heard)]
+        streams = [*read, ("err", self._process.stderr)] if reads_log else read
         self._readers = [threading.Thread(target=self._read, args=stream, daemon=True) for stream in streams]
         for reader in self._readers:
             reader.start()
 
     def _read(self, name: str, stream: object) -> None:
-        for line in stream:  # type: ignore[attr-defined]  # a text stream
+        for line in stream or ():  # type: ignore[attr-defined]  # a text stream, or none of ours
             self._lines[name].append(line)
             self._news.put(line)
 
@@ -97,6 +115,6 @@ class Program:
     ) -> None:
         self._process.kill()
         self.end()
-        for stream in (self._process.stdout, self._process.stderr):
+        for stream in (self._process.stdout, self._process.stderr, self._heard):
             if stream:
                 stream.close()

@@ -69,6 +69,27 @@ def test_what_is_wrong_is_told_with_code_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("starts the program, which loads everything")
+def test_an_odd_password_is_not_told_either(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[storage]\nurl = "postgresql://me:hun/ter2@127.0.0.1:1/x?sslpassword=ter2"')
+
+    ended = cormorant("doctor", cwd=tmp_path)
+
+    assert ended.code == 1, ended.out
+    assert "postgresql://me:***@127.0.0.1:1/x?***" in ended.out
+    assert "ter2" not in ended.out + ended.err
+
+
+@pytest.mark.slow("starts the program, which loads everything")
+def test_what_run_refuses_in_the_settings_is_told_here_too(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[service]\nstop_total = "12s"')
+
+    ended = cormorant("doctor", cwd=tmp_path)
+
+    assert ended.code == 2
+    assert "service.stop_total: 12s is less than jobs.grace" in ended.out
+
+
+@pytest.mark.slow("starts the program, which loads everything")
 def test_unusable_settings_are_all_told_with_code_2(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('data = ""\n[log]\nlevel = "loud"')
 

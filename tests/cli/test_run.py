@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -42,9 +43,45 @@ def test_it_says_when_it_is_ready_and_stops_in_good_order_when_told(folder: Path
         r"cormorant \d+\.\d+\.\d+ ready in \d+\.\d s, database data/cormorant.db, stop with Ctrl-C\n", ready
     )
     assert ended.code == 0, ended.err
-    assert re.search(r"^stopped in good order in \d+\.\d s\n  storage +\d+\.\d\d s  stopped$", ended.out, re.MULTILINE)
+    assert re.search(
+        r"^stopped in good order in \d+\.\d s\n(  .*\n)*  storage +\d+\.\d\d s  stopped\n$", ended.out, re.MULTILINE
+    )
     assert "event=service.stopping why=asked" in ended.err
     assert (folder / "data" / "cormorant.db").exists()
+
+
+def seconds_to_start_and_to_stop(folder: Path) -> tuple[float, float]:
+    began_at = time.monotonic()
+    with Program("-m", "cormorant", "run", cwd=folder) as program:
+        program.line_with(" ready in ")
+        ready_at = time.monotonic()
+        program.send(signal.SIGTERM)
+        ended = program.end()
+    assert ended.code == 0, ended.err
+    return ready_at - began_at, time.monotonic() - ready_at
+
+
+def test_it_is_ready_in_under_5_s_and_gone_in_under_3_s(folder: Path) -> None:
+    # The machine may be busy with something else: one try of five must do.
+    tries = (seconds_to_start_and_to_stop(folder) for _ in range(5))
+
+    assert any(start_s < 5 and stop_s < 3 for start_s, stop_s in tries)
+
+
+def test_a_folder_with_an_odd_name_holds_all_that_is_made(folder: Path) -> None:
+    odd = folder / os.fsdecode(b"q?x%41#y z\xe9\n")
+    odd.mkdir()
+    (odd / "config.toml").touch()
+
+    with Program("-m", "cormorant", "run", cwd=odd) as program:
+        ready = program.line_with(" ready in ")
+        program.send(signal.SIGTERM)
+        ended = program.end()
+
+    assert ended.code == 0, ended.err
+    assert " database data/cormorant.db, " in ready
+    assert (odd / "data" / "cormorant.db").exists()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["config.toml", odd.name])
 
 
 def test_the_log_is_one_line_per_event_in_order(folder: Path) -> None:
@@ -82,36 +119,15 @@ def test_told_to_stop_while_it_starts_it_stops_in_good_order_too(folder: Path) -
     assert "Traceback" not in ended.err
 
 
-def test_a_second_signal_ends_it_at_once_with_code_1(folder: Path) -> None:
-    with Program(ODD_TREE, "dawdle", cwd=folder) as program:
-        program.line_with(" ready in ")
-        program.send(signal.SIGTERM)
-        program.line_with("asked to stop")
-        program.send(signal.SIGINT)
-        ended = program.end()
-
-    assert ended.code == 1
-    assert "stopped at once by a second signal" in ended.err
-    assert "event=service.stopping" in ended.err
-
-
-def test_a_second_signal_ends_it_even_when_the_loop_is_stuck(folder: Path) -> None:
-    with Program(ODD_TREE, "freeze", cwd=folder) as program:
-        program.line_with("frozen")
-        program.send(signal.SIGTERM)
-        program.send(signal.SIGINT)
-        ended = program.end()
-
-    assert ended.code == 1
-
-
 def test_a_tree_that_cannot_be_kept_running_tells_the_chain_of_causes_without_secrets(folder: Path) -> None:
     with Program(ODD_TREE, "crash", cwd=folder) as program:
         ended = program.end()
 
     assert ended.code == 1
-    assert "Traceback" not in ended.err
     assert "hunter2" not in ended.out + ended.err
+    assert not [line for line in ended.err.splitlines() if line.startswith("Traceback")]
+    crash = next(line for line in ended.err.splitlines() if " event=child.crashed " in line)
+    assert re.search(r' trace=".*odd_tree.py.*, in crash\\n.*RuntimeError: the gauge is gone"$', crash)
     told = ended.err[ended.err.index("the service has failed") :]
     assert re.search(r"because the gauge is gone\n +because postgresql://me:\*\*\*@db/x hung up\n", told)
 
@@ -136,6 +152,21 @@ def test_a_tree_that_cannot_be_kept_running_tells_the_chain_of_causes_without_se
             '[storage]\nurl = "postgresql://me:hunter2@127.0.0.1:1/x"',
             "storage.url: the database postgresql://me:***@127.0.0.1:1/x cannot be used: ",
         ),
+        (
+            '[storage]\nurl = "postgresql://me:/hunter2/@127.0.0.1:1/x"',
+            "storage.url: the database postgresql://me:***@127.0.0.1:1/x cannot be used: ",
+        ),
+        (
+            '[storage]\nurl = "postgresql://me: hunter2 @127.0.0.1:1/x?sslpassword=hunter2"',
+            "storage.url: the database postgresql://me:***@127.0.0.1:1/x?*** cannot be used: ",
+        ),
+        (
+            '[storage]\nurl = "postgresql:/me:hunter2@127.0.0.1:1/x"',
+            "storage.url: it is not the address of a database; ",
+        ),
+        ('storage = "postgresql://me:hunter2@127.0.0.1:1/x"', "storage: it is not a table of settings; "),
+        ('[storage]\nurl = "sqlite:///x.db?mode=rwc"', "a SQLite URL names a file and nothing else"),
+        ('[service]\nstop_total = "12s"', "service.stop_total: 12s is less than jobs.grace (8s) and 10s for all else"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_message_and_nothing_is_changed(
@@ -181,16 +212,6 @@ def test_a_folder_that_may_not_be_written_is_refused(folder: Path) -> None:
     assert ended.returncode == 2, ended.stderr
     assert re.search(rf"data: \w+ may not write {folder}; give the right to it, or set data", ended.stderr)
     assert contents(folder) == ["config.toml"]
-
-
-def test_a_log_that_nobody_reads_does_not_hold_up_the_end(folder: Path) -> None:
-    with Program(ODD_TREE, "chatter", cwd=folder, reads_log=False) as program:
-        program.line_with("said it all")
-        program.send(signal.SIGTERM)
-        ended = program.end()
-
-    assert ended.code == 0
-    assert "stopped in good order" in ended.out
 
 
 def test_a_database_that_needs_newer_code_is_refused_and_left_alone(folder: Path) -> None:

@@ -11,8 +11,10 @@ from click.testing import CliRunner
 
 from cormorant import __version__
 from cormorant.cli import main
+from cormorant.cli.jobs import jobs
 from cormorant.cli.serving import report_lines
-from cormorant.cli.words import causes, shown_path
+from cormorant.cli.words import Refused, causes, shown_path
+from cormorant.rules.secrets import Secret
 from supervisors import ChildReport, Ending, ShutdownReport
 from tests.cli.program import ROOT, environment
 
@@ -21,13 +23,17 @@ def test_the_version_is_told() -> None:
     assert CliRunner().invoke(main, ["--version"]).output == f"cormorant {__version__}\n"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["-h"], ["run", "--help"], ["doctor", "-h"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["-h"], ["run", "--help"], ["doctor", "-h"], ["jobs", "-h"]]
+    + [["jobs", name, "-h"] for name in jobs.commands],
+)
 def test_help_fits_a_terminal_and_names_the_exit_codes_of_commands(words: list[str]) -> None:
     told = CliRunner().invoke(main, words)
 
     assert told.exit_code == 0
     assert max(len(line) for line in told.output.splitlines()) <= 100
-    assert ("Exit codes: 0" in told.output) is (len(words) == 2)
+    assert ("Exit codes: 0" in told.output) is (len(words) >= 2)
 
 
 @pytest.mark.parametrize(("word", "hint"), [("rnu", "did you mean run?"), ("fish", "there are run, doctor")])
@@ -39,8 +45,9 @@ def test_an_unknown_command_gets_a_hint(word: str, hint: str) -> None:
 
 
 @pytest.mark.slow("starts Python")
-def test_help_does_not_wait_for_the_whole_tree() -> None:
-    script = "import sys; from cormorant.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+@pytest.mark.parametrize("words", [["--help"], ["jobs", "--help"], ["jobs", "list", "--help"]])
+def test_help_does_not_wait_for_the_whole_tree(words: list[str]) -> None:
+    script = f"import sys; from cormorant.cli import main; main({words}, standalone_mode=False); print(*sys.modules)"
 
     told = subprocess.run(
         [sys.executable, "-c", script],
@@ -66,6 +73,18 @@ def test_causes_are_told_from_the_outside_in_without_passwords() -> None:
         "    because postgresql://me:***@db/x hung up",
         "    because ValueError",
     ]
+
+
+def test_known_secrets_are_hidden_in_causes_and_in_the_report() -> None:
+    error = OSError("no entry for hun ter2")
+    report = ShutdownReport(
+        took_s=1.0, children=(ChildReport(name="storage", ending=Ending.CRASHED, took_s=1.0, error=error),)
+    )
+
+    told = [*causes(error, [Secret("hun ter2")]), *report_lines(report, [Secret("hun ter2")])]
+
+    assert told[0] == "no entry for ***"
+    assert "ter2" not in "".join(told)
 
 
 def test_a_cause_that_was_already_said_is_not_said_again() -> None:
@@ -109,3 +128,13 @@ def test_paths_are_shown_from_here_when_they_are_below(monkeypatch: pytest.Monke
 
     assert shown_path(str(tmp_path / "data" / "x.db")) == "data/x.db"
     assert shown_path("/elsewhere/x.db") == "/elsewhere/x.db"
+
+
+def test_a_path_is_shown_in_one_line_whatever_it_is_made_of() -> None:
+    assert shown_path("/srv/a\nb\x1b[2J\udce9.db") == r"/srv/a\nb\x1b[2J\udce9.db"
+
+
+def test_a_refusal_is_told_on_standard_error_with_all_its_problems(capsys: pytest.CaptureFixture[str]) -> None:
+    Refused("two mistakes", ["one", "other"]).show()
+
+    assert capsys.readouterr() == ("", "cormorant: two mistakes\n  one\n  other\n")

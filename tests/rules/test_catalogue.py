@@ -53,6 +53,12 @@ def test_only_variables_that_begin_like_ours_and_are_none_are_strange() -> None:
     assert strange_variables(environ, ["CORMORANT_WATCH"]) == ["CORMORANT_WACH"]
 
 
+def test_a_password_that_had_to_be_encoded_is_found_as_it_is_meant_too() -> None:
+    cliff = Cliff(north=Nest(key=Secret("postgresql://me:hun%2Fter2@db/x")))
+
+    assert {Secret("hun%2Fter2"), Secret("hun/ter2")} < set(secrets_in(cliff))
+
+
 def test_all_secrets_are_found_and_passwords_inside_addresses_too() -> None:
     cliff = Cliff(north=Nest(key=Secret("postgresql://me:hunter2@db/x")), others={"east": Nest(key=Secret("egg"))})
 

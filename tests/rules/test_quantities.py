@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cormorant.rules.quantities import (
+    as_written,
     format_duration,
     format_share,
     format_size,
@@ -83,6 +84,10 @@ def test_what_is_not_a_share_is_refused_and_shown(value: object) -> None:
 def test_odd_numbers_are_not_written(write: Callable[[float], str], number: float) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         write(number)
+
+
+def test_an_address_in_the_wrong_place_is_shown_without_its_password() -> None:
+    assert as_written("postgresql://me:hun/ter2@db/x") == '"postgresql://me:***@db/x"'
 
 
 def test_a_long_mistake_is_shown_short() -> None:

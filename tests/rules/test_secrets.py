@@ -59,10 +59,27 @@ def test_the_log_of_the_standard_library_does_not_show_it_either(caplog: pytest.
         ("connect('PASSWORD=hunter2')", "connect('PASSWORD=***')"),
         ("nothing: to hide @ 10:30 here", "nothing: to hide @ 10:30 here"),
         ("http://host:8080/path@x", "http://host:8080/path@x"),
+        ("cannot reach postgresql://me:hun/ter2@db/x now", "cannot reach postgresql://me:***@db/x now"),
+        ("postgresql:/me:hunter2@db/x", "postgresql:/me:***@db/x"),
+        ("postgresql://db/x?sslpassword=hunter2&sslmode=require", "postgresql://db/x?sslpassword=***&sslmode=require"),
+        ("host=db password='hun ter\\'2' user=me", "host=db password=*** user=me"),
+        ('passkey="hun ter2" access_token=hunter2', "passkey=*** access_token=***"),
+        ("max_tokens=5", "max_tokens=5"),
     ],
 )
 def test_what_looks_like_a_password_is_hidden_and_the_rest_is_left(text: str, hidden: str) -> None:
     assert hide_passwords(text) == hidden
+
+
+def test_a_secret_that_holds_another_is_hidden_whole() -> None:
+    assert hide_secrets("key hunter22", [Secret("hunter2"), Secret("hunter22")]) == "key ***"
+
+
+@pytest.mark.parametrize("text", ["://a:", "password", "token='", ":/"])
+def test_a_long_text_takes_no_time(text: str) -> None:
+    long = text * 20_000
+
+    assert len(hide_passwords(long)) <= len(long)
 
 
 def test_known_secrets_are_hidden_wherever_they_stand_but_not_single_letters() -> None:

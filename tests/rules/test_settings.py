@@ -1,0 +1,76 @@
+"""What can be set: which settings go together, and that at every bound there is a service or a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from cormorant.rules.addresses import sqlite_file
+from cormorant.rules.catalogue import known_settings, variable_of
+from cormorant.rules.errors import SettingsError
+from cormorant.rules.settings import (
+    FIXED_GRACES_S,
+    JobSettings,
+    ServiceSettings,
+    Settings,
+    SettingsConflict,
+)
+from cormorant.settings import load_settings
+from supervisors import open_service
+from supervisors.service import ServiceState
+
+BOUNDS = [
+    (known.key, known.setting.kind.write(bound))
+    for known in known_settings(Settings())
+    for bound in (known.setting.low, known.setting.high)
+    if bound is not None
+]
+
+
+@pytest.mark.slow("starts the service on a real file")
+@pytest.mark.parametrize(("key", "value"), BOUNDS)
+async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_given_before(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    (tmp_path / "config.toml").touch()
+    (tmp_path / "data").mkdir()
+    state, problems = None, list[str]()
+
+    try:
+        settings = load_settings(tmp_path / "config.toml", {variable_of(key): value})
+    except SettingsError as refusal:
+        problems += refusal.problems
+    else:
+        with trio.fail_after(60):
+            async with open_service(settings) as service:
+                state = (await service.status()).state
+
+    assert state is ServiceState.READY or len(problems) == 1
+    assert all(key in problem or variable_of(key) in problem for problem in problems)
+    assert all("; allowed: at least " in problem for problem in problems)
+
+
+def test_settings_made_in_code_must_go_together_too() -> None:
+    with pytest.raises(SettingsConflict, match="service.stop_total: 12s is less than jobs.grace") as refusal:
+        Settings(service=ServiceSettings(stop_total_s=12.0), jobs=JobSettings(lock_timeout_s=1.0))
+
+    assert [conflict.keys for conflict in refusal.value.conflicts] == [
+        ("service.stop_total", "jobs.grace"),
+        ("jobs.lock_timeout", "jobs.heartbeat"),
+    ]
+
+
+@pytest.mark.parametrize("grace_s", [0.0, 8.0, 600.0])
+def test_the_fixed_graces_are_those_of_the_tree(grace_s: float) -> None:
+    service, jobs = ServiceSettings(stop_total_s=grace_s + FIXED_GRACES_S), JobSettings(grace_s=grace_s)
+
+    assert open_service(Settings(service=service, jobs=jobs)).report is None
+
+
+@pytest.mark.parametrize("folder", ["/srv/q?x", "/srv/p%41#x y", "sqlite:///x", "/srv/\\", "/srv/caf\udce9"])
+def test_an_odd_folder_is_found_again_in_the_address_of_the_database(folder: str) -> None:
+    address = Settings(data=folder).database_url.reveal()
+
+    assert sqlite_file(address) == f"{folder}/cormorant.db"
