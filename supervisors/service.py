@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from pathlib import Path
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import trio
 from attrs import frozen
 from sqlalchemy import Connection
 
+from actors.handlers import Handler, Run, as_handlers
 from cormorant import __version__
 from cormorant.rules.errors import ServiceFailed, ServiceStopped
 from cormorant.rules.events import ServiceReady, ServiceStopping
 from cormorant.rules.ports import Chance, Clock, Emit, Offload
 from cormorant.rules.settings import Settings
-from storage.database import Database, Mode, StorageOptions
+from storage.database import Database, Mode
+from supervisors.assembly import Assembly, storage_options
 from supervisors.child import ChildView
 from supervisors.environment import SystemClock, SystemRandom, in_thread
 from supervisors.event_bus import EventBus, EventStream, Listener
+from supervisors.jobs import Jobs
 from supervisors.report import ShutdownReport
-from supervisors.tree import Parts, tree
+from supervisors.tree import tree
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,13 +53,14 @@ class ServiceStatus:
 class Service:
     """The tree as one object. Enter it with `async with`; it may be used once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that the tree takes from outside, passed in here and only here
         self,
         settings: Settings,
         *,
         clock: Clock | None = None,
         chance: Chance | None = None,
         offload: Offload = in_thread,
+        handlers: Mapping[str, Run | Handler] | None = None,
         gateway: Database | None = None,
         listeners: Iterable[Listener] = (),
     ) -> None:
@@ -67,16 +70,23 @@ class Service:
         self.offload = offload
         self._bus = EventBus(self.clock, listeners)
         self._database = self._own(gateway)
-        parts = Parts(
-            database=self._database, emit=self._bus.emit, chance=self.chance, stop_total_s=settings.service.stop_total_s
+        assembly = Assembly(
+            settings=settings,
+            handlers=as_handlers(handlers or {}),
+            database=self._database,
+            clock=self.clock,
+            chance=self.chance,
+            emit=self._bus.emit,
         )
+        parts, self._jobs = assembly.put_together()
         self._root = tree(parts)
+        self._root.on_failure(self._failing)
         self._state = ServiceState.CLOSED
 
     def _own(self, gateway: Database | None) -> Database:
         emit, chance, clock = self._bus.emit, self.chance, self.clock
         if gateway is None:
-            options = _storage_options(self.settings)
+            options = storage_options(self.settings)
             return Database(options, mode=Mode.THREADS, emit=emit, chance=chance, clock=clock)
         gateway.adopt(emit=emit, chance=chance, clock=clock)
         return gateway
@@ -109,7 +119,46 @@ class Service:
     ) -> T:
         """Run a plain function of a connection in one transaction. It may be run again, so it must do nothing else."""
         self._check_serving()
-        return await self._database.run(function, *args, **kwargs)
+        result = await self._database.run(function, *args, **kwargs)
+        self._jobs.bell.ring()  # it may have enqueued something
+        return result
+
+    async def enqueue(  # noqa: PLR0913 - the ways to enqueue a job, all but two with a default
+        self,
+        kind: str,
+        payload: Any,
+        *,
+        priority: str = "normal",
+        delay_s: float = 0.0,
+        dedupe_key: str | None = None,
+        correlation_id: str | None = None,
+        max_attempts: int | None = None,
+    ) -> int:
+        """Take in a durable job and return its id. With a `dedupe_key` it joins a live job of the same kind and key."""
+        job = self.jobs.make(
+            kind,
+            payload,
+            priority=priority,
+            delay_s=delay_s,
+            dedupe_key=dedupe_key,
+            correlation_id=correlation_id,
+            max_attempts=max_attempts,
+        )
+        return (await self._jobs.enqueue(job)).id
+
+    @property
+    def jobs(self) -> Jobs:
+        """The durable jobs: look, cancel, revive, pause."""
+        self._check_serving()
+        return self._jobs
+
+    async def pause(self) -> None:
+        """Start nothing new, in every process that shares the database, also after a restart. What runs goes on."""
+        await self.jobs.pause()
+
+    async def resume(self) -> None:
+        """Go on."""
+        await self.jobs.resume()
 
     def _check_serving(self) -> None:
         state = self._state_now()
@@ -129,6 +178,7 @@ class Service:
         try:
             await self._root.__aenter__()
         except BaseException as error:
+            self._state = ServiceState.STOPPED
             self._bus.close()
             self._raise_as_failed(error)
             raise
@@ -140,7 +190,8 @@ class Service:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._state = ServiceState.STOPPING
-        self._bus.emit(ServiceStopping(why=_why(self._root.failure, error)))
+        if self._root.failure is None:
+            self._bus.emit(ServiceStopping(why=_why(error)))
         try:
             return await self._root.__aexit__(kind, error, trace)
         except BaseException as ending:
@@ -150,6 +201,9 @@ class Service:
             self._state = ServiceState.STOPPED
             self._bus.close()
 
+    def _failing(self, failure: BaseException) -> None:
+        self._bus.emit(ServiceStopping(why=f"failed: {failure}"))
+
     def _raise_as_failed(self, ending: BaseException) -> None:
         """Raise `ServiceFailed` for an error that is the tree's; leave others, above all cancellation, as they are."""
         failure = self._root.failure
@@ -158,20 +212,19 @@ class Service:
         raise ServiceFailed(f"the service has failed: {failure}") from ending
 
 
-def _why(failure: BaseException | None, error: BaseException | None) -> str:
-    if failure is not None:
-        return f"failed: {failure}"
+def _why(error: BaseException | None) -> str:
     if error is None:
         return "asked"
     return "cancelled" if isinstance(error, trio.Cancelled) else f"{type(error).__name__}: {error}"
 
 
-def open_service(
+def open_service(  # noqa: PLR0913 - as `Service`
     settings: Settings,
     *,
     clock: Clock | None = None,
     chance: Chance | None = None,
     offload: Offload = in_thread,
+    handlers: Mapping[str, Run | Handler] | None = None,
     gateway: Database | None = None,
     listeners: Iterable[Listener] = (),
 ) -> Service:
@@ -179,18 +232,6 @@ def open_service(
 
     Cancellation around it is delayed by the orderly stop, at most `settings.service.stop_total_s`.
     """
-    return Service(settings, clock=clock, chance=chance, offload=offload, gateway=gateway, listeners=listeners)
-
-
-def _storage_options(settings: Settings) -> StorageOptions:
-    chosen = settings.storage
-    return StorageOptions(
-        url=settings.database_url.reveal(),
-        connections=chosen.connections,
-        group_max=chosen.group_max,
-        queue_max=chosen.queue_max,
-        statement_timeout_s=chosen.statement_timeout_s,
-        lock_timeout_s=chosen.lock_timeout_s,
-        hold_s=chosen.hold_s,
-        backup_folder=Path(settings.data) / "backups",
+    return Service(
+        settings, clock=clock, chance=chance, offload=offload, handlers=handlers, gateway=gateway, listeners=listeners
     )

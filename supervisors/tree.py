@@ -6,32 +6,54 @@ from attrs import frozen
 
 from cormorant.rules.ports import Chance, Emit
 from cormorant.rules.restarts import Strategy
-from storage.database import Database
-from supervisors.child import ChildSpec
+from supervisors.child import ChildSpec, Runnable
 from supervisors.supervisor import Supervisor
+
+SPARE_S = 3.0
+"""What the runner needs after its handlers' grace, to give back what they did not finish."""
+
+MIGRATION_S = 3600.0
+"""A start with a backup and a migration of a large database may take long; one without takes no time."""
 
 
 @frozen(kw_only=True)
 class Parts:
     """What the tree is made of."""
 
-    database: Database
+    storage: Runnable
+    job_runner: Runnable
+    reclaim_sweeper: Runnable
+    maintenance: Runnable
+    job_grace_s: float
+    stop_total_s: float
     emit: Emit
     chance: Chance
-    stop_total_s: float
 
 
 def tree(parts: Parts) -> Supervisor:
     """The root: started in this order, stopped in reverse."""
+    emit, chance = parts.emit, parts.chance
+    sweepers = Supervisor(
+        [
+            ChildSpec("reclaim_sweeper", parts.reclaim_sweeper, grace_s=1.0),
+            ChildSpec("maintenance", parts.maintenance, grace_s=1.0),
+        ],
+        name="sweepers",
+        stop_total_s=2.0,
+        emit=emit,
+        chance=chance,
+    )
     return Supervisor(
         [
-            ChildSpec("storage", parts.database, grace_s=5.0),
+            ChildSpec("storage", parts.storage, grace_s=5.0, start_timeout_s=MIGRATION_S),
+            ChildSpec("jobs", parts.job_runner, grace_s=parts.job_grace_s + SPARE_S),
+            ChildSpec("sweepers", sweepers),
         ],
         name="root",
         strategy=Strategy.ONE_FOR_ONE,  # addresses survive a restart, so a crash of one need not end the others
         intensity=3,
         period_s=5.0,
         stop_total_s=parts.stop_total_s,
-        emit=parts.emit,
-        chance=parts.chance,
+        emit=emit,
+        chance=chance,
     )

@@ -7,20 +7,27 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parent.parent / "docs" / "embedding.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = ("embedding.md", "jobs.md")
+EXAMPLES = {
+    page: re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL) for page in PAGES
+}
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_each_example_of_the_embedding_page_runs(number: int) -> None:
-    example = compile(EXAMPLES[number], f"{PAGE.name}, example {number + 1}", "exec")
+@pytest.mark.slow("whole programs, some of them for a simulated hour")
+@pytest.mark.parametrize(
+    ("page", "number"), [(page, number) for page in PAGES for number in range(1, len(EXAMPLES[page]) + 1)]
+)
+def test_each_example_runs(page: str, number: int) -> None:
+    source = EXAMPLES[page][number - 1]
+    example = compile(source, f"{page}, example {number}", "exec")
 
     exec(example, {"__name__": "example"})  # noqa: S102 - the page is ours, and running it is the test
 
-    assert "assert " in EXAMPLES[number]
+    assert "assert " in source
 
 
-def test_the_page_has_an_example_for_each_kit() -> None:
-    text = "\n".join(EXAMPLES)
+def test_the_pages_have_an_example_for_each_kit() -> None:
+    text = "\n".join(example for page in PAGES for example in EXAMPLES[page])
 
-    assert all(name in text for name in ("Supervisor(", "served_by(", "open_service("))
+    assert all(name in text for name in ("Supervisor(", "served_by(", "open_service(", "enqueue("))

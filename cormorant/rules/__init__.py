@@ -14,18 +14,23 @@ from cormorant.rules.errors import (
     StorageUnavailable,
 )
 from cormorant.rules.events import Event
+from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
 
 __all__ = [
     "ActorCrashed",
     "ActorGone",
+    "Cancel",
     "CommitUnknown",
     "CormorantError",
     "Event",
+    "Fail",
     "MailboxFull",
     "RestartsExhausted",
+    "Retry",
     "ServiceFailed",
     "ServiceStopped",
     "SettingsError",
+    "Snooze",
     "StartFailed",
     "StorageUnavailable",
 ]

@@ -150,6 +150,69 @@ class IllegalChange(JobError):
         self.state = state
 
 
+class KeyTaken(JobError):
+    """A job cannot live again because another one with its key lives."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(f"job {job_id} cannot be revived: another job of its kind and key is waiting or running")
+        self.job_id = job_id
+
+
+class UnknownJob(JobError):
+    """There is no job of that number; it may have been pruned."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(f"there is no job {job_id}; finished jobs are pruned after a while")
+        self.job_id = job_id
+
+
+class PayloadRefused(JobError):
+    """What was to be enqueued cannot be kept as JSON, is too large, or holds a NUL character."""
+
+
+class UnknownLabel(JobError):
+    """No priority has that name."""
+
+    def __init__(self, label: str, *, known: Sequence[str]) -> None:
+        super().__init__(f"there is no priority {label!r}; use one of {', '.join(known)}")
+        self.label = label
+
+
+class QueueFull(JobError):
+    """There is no room now. Come back later, or send less."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(f"the queue is full ({capacity} items); try again later")
+        self.capacity = capacity
+
+
+class QueueShutDown(JobError):
+    """The queue takes nothing more in because the service is stopping."""
+
+    def __init__(self) -> None:
+        super().__init__("the queue is shut down and takes nothing more")
+
+
+class JobTimedOut(JobError):
+    """A handler did not finish in the time of its kind."""
+
+    def __init__(self, kind: str, timeout_s: float) -> None:
+        super().__init__(f"the handler of {kind} did not finish within {timeout_s:g} s")
+        self.timeout_s = timeout_s
+
+
+class HandlerMisbehaved(JobError):
+    """A handler is not what a handler must be. Asking again will not help."""
+
+
+class LeaseLost(JobError):
+    """The job is no longer ours: it was cancelled, or given to another process. Nothing was changed."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(f"job {job_id} is no longer ours; what was to be written with its end was not")
+        self.job_id = job_id
+
+
 class ServiceError(CormorantError):
     """The service cannot serve."""
 

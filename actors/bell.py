@@ -1,0 +1,27 @@
+"""How is somebody told, any number of times, that there is something to look at? One who never makes the ringer wait."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import trio
+
+
+class Bell:
+    """Wake-ups that are coalesced: a hundred rings before the next look are one."""
+
+    def __init__(self) -> None:
+        self._rings, self._heard = trio.open_memory_channel[None](1)
+
+    def ring(self) -> None:
+        """There is something to look at."""
+        with suppress(trio.WouldBlock):  # nobody has looked since the last ring
+            self._rings.send_nowait(None)
+
+    async def wait(self, until: float = math.inf) -> bool:
+        """Wait for a ring. False: the time came first."""
+        with trio.CancelScope(deadline=until):
+            await self._heard.receive()
+            return True
+        return False

@@ -1,0 +1,140 @@
+"""What is ready to run now, and what later? The in-memory queue of two heaps: the ready by priority, the delayed by time.
+
+It holds what this process has in hand: durable jobs that were claimed, and delayed work that need not survive a restart.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from attrs import define, field, frozen
+
+from cormorant.rules.errors import QueueFull, QueueShutDown, UnknownLabel
+from cormorant.rules.job_events import QueueDeep
+from cormorant.rules.ports import Emit, ignore
+
+J = TypeVar("J")
+
+PRIORITIES: Mapping[str, int] = {"high": 0, "normal": 5, "low": 10}
+
+
+@frozen(order=False)
+class QueueItem(Generic[J]):
+    """A job with its place in the queue. Times are monotonic."""
+
+    job: J
+    priority_label: str
+    priority_value: int
+    enqueued_at: float
+    ready_at: float
+    seq: int
+
+
+@frozen(kw_only=True)
+class Snapshot:
+    """How full the queue is."""
+
+    depth: int
+    ready: int
+    scheduled: int
+    shutdown: bool
+
+
+@define(eq=False)
+class JobQueue(Generic[J]):
+    """Two heaps: an item that is due later never stands before one that is ready, whatever its priority.
+
+    Times are passed in. Order among the ready: priority, then when they became ready, then the order they came in.
+    """
+
+    priorities: Mapping[str, int] = PRIORITIES
+    max_in_memory: int = 5_000
+    warn_depth: int = 1_000
+    emit: Emit = ignore
+    _ready: list[tuple[int, float, int, QueueItem[J]]] = field(init=False, factory=list)
+    _scheduled: list[tuple[float, int, QueueItem[J]]] = field(init=False, factory=list)
+    _seq: int = field(init=False, default=0)
+    _shut_down: bool = field(init=False, default=False)
+    _warned: bool = field(init=False, default=False)
+
+    def put(self, job: J, *, label: str, now: float, delay_s: float = 0.0) -> QueueItem[J]:
+        """Add a job, ready at once or after a delay."""
+        value = self.priorities.get(label)
+        if value is None:
+            raise UnknownLabel(label, known=tuple(self.priorities))
+        if not 0 <= delay_s < math.inf:
+            raise ValueError(f"a delay of {delay_s:g} s is not possible: give 0 or more")
+        if len(self) >= self.max_in_memory and not self._shut_down:
+            raise QueueFull(self.max_in_memory)
+        return self._put(job, label, value, now=now, ready_at=now + delay_s)
+
+    def put_claimed(self, job: J, *, priority: int, now: float) -> QueueItem[J]:
+        """Add a durable job that was claimed with its priority. There is always room: it is ours, and claims are bounded."""
+        return self._put(job, "", priority, now=now, ready_at=now)
+
+    def _put(self, job: J, label: str, value: int, *, now: float, ready_at: float) -> QueueItem[J]:
+        if self._shut_down:
+            raise QueueShutDown
+        self._seq += 1
+        item = QueueItem(job, label, value, now, ready_at, self._seq)
+        if ready_at <= now:
+            heapq.heappush(self._ready, (value, ready_at, item.seq, item))
+        else:
+            heapq.heappush(self._scheduled, (ready_at, item.seq, item))
+        self._warn_if_deep()
+        return item
+
+    def take(self, *, now: float) -> QueueItem[J] | None:
+        """The most urgent ready item, or None."""
+        self.promote(now)
+        if not self._ready:
+            return None
+        item = heapq.heappop(self._ready)[-1]
+        if len(self) <= self.warn_depth // 2:
+            self._warned = False
+        return item
+
+    def next_ready_at(self) -> float:
+        """When the next delayed item becomes ready; infinity when none waits."""
+        return self._scheduled[0][0] if self._scheduled else math.inf
+
+    def shut_down(self) -> None:
+        """Take nothing more in; what is there can still be taken out."""
+        self._shut_down = True
+
+    def jobs(self) -> list[J]:
+        """What is in it, the ready first, in order."""
+        # A sequence number in each entry decides before the items themselves would be compared.
+        return [entry[-1].job for entry in sorted(self._ready)] + [entry[-1].job for entry in sorted(self._scheduled)]
+
+    def purge(self) -> list[J]:
+        """Empty both heaps. Returns what was in them."""
+        jobs = self.jobs()
+        self._ready.clear()
+        self._scheduled.clear()
+        self._warned = False
+        return jobs
+
+    def snapshot(self) -> Snapshot:
+        """How full it is."""
+        return Snapshot(
+            depth=len(self), ready=len(self._ready), scheduled=len(self._scheduled), shutdown=self._shut_down
+        )
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._scheduled)
+
+    def promote(self, now: float) -> int:
+        """Move what has become ready to the ready heap. Returns how many are ready."""
+        while self._scheduled and self._scheduled[0][0] <= now:
+            ready_at, seq, item = heapq.heappop(self._scheduled)
+            heapq.heappush(self._ready, (item.priority_value, ready_at, seq, item))
+        return len(self._ready)
+
+    def _warn_if_deep(self) -> None:
+        if len(self) >= self.warn_depth and not self._warned:
+            self._warned = True
+            self.emit(QueueDeep(depth=len(self), warn_depth=self.warn_depth))

@@ -1,0 +1,116 @@
+"""What does this process have in hand? Jobs that run, that are about to, and that are done but not yet let go of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from attrs import define, field, frozen
+
+from actors.bell import Bell
+from actors.job_queue import JobQueue
+from cormorant.rules.verdicts import Verdict
+from storage.jobs import ClaimedJob
+
+CANCELLED = "cancelled"
+STOPPING = "the service stops"
+UNCONFIRMED = "the lease could not be confirmed"
+LOST = "the lease was lost"
+"""Why handlers are stopped."""
+
+
+@frozen(kw_only=True)
+class PassingJob:
+    """Work of a kind that need not survive a restart."""
+
+    kind: str
+    payload: Any
+    correlation_id: str | None = None
+
+
+Work = ClaimedJob | PassingJob
+
+
+@define(eq=False)
+class RunningJob:
+    """A handler at work. `why` says why it was cancelled, if not for taking too long."""
+
+    work: Work
+    scope: trio.CancelScope
+    started_at: float
+    why: str | None = None
+
+
+@frozen(kw_only=True)
+class FinishedJob:
+    """A durable job whose handler has ended, and what follows from that."""
+
+    job: ClaimedJob
+    verdict: Verdict
+    took_s: float
+
+
+@define(eq=False)
+class WorkBell(Bell):
+    """Rung when jobs may be due. Lives longer than the runner, so that nobody must know whether it runs."""
+
+    is_hungry: bool = True
+
+    def __attrs_pre_init__(self) -> None:
+        Bell.__init__(self)
+
+    def ring(self) -> None:
+        """Jobs may be due: look."""
+        self.is_hungry = True
+        super().ring()
+
+    def nudge(self) -> None:
+        """Something in hand has changed; no need to look for more."""
+        super().ring()
+
+
+@define(eq=False)
+class JobsInHand:
+    """The runner's working set. Invariant: running, queued and being claimed are never more than `concurrency`."""
+
+    concurrency: int
+    queue: JobQueue[Work]
+    running: dict[int, RunningJob] = field(init=False, factory=dict)
+    finished: list[FinishedJob] = field(init=False, factory=list)
+    claiming: int = field(init=False, default=0)
+    _numbers: int = field(init=False, default=0)
+
+    def room(self) -> int:
+        """How many more jobs would find a worker at once."""
+        ready = self.queue.snapshot().ready
+        return max(0, self.concurrency - len(self.running) - ready - self.claiming)
+
+    def begin(self, work: Work, timeout_s: float) -> tuple[int, RunningJob]:
+        """Take down that a handler begins."""
+        now = trio.current_time()
+        running = RunningJob(work, trio.CancelScope(deadline=now + timeout_s), now)
+        self._numbers += 1
+        self.running[self._numbers] = running
+        return self._numbers, running
+
+    def cancel(self, why: str, which: Callable[[Work], bool] | None = None) -> int:
+        """Stop handlers, and say why."""
+        chosen = [running for running in self.running.values() if running.why is None]
+        chosen = [running for running in chosen if which is None or which(running.work)]
+        for running in chosen:
+            running.why = why
+            running.scope.cancel()
+        return len(chosen)
+
+    def drop_claimed(self) -> None:
+        """Forget claimed jobs that no handler has begun: they may not be ours. Whatever is ours is given back later."""
+        for work in self.queue.purge():
+            if isinstance(work, PassingJob):
+                self.queue.put_claimed(work, priority=0, now=trio.current_time())
+
+    def job_ids(self) -> set[int]:
+        """The durable jobs that run, wait for a worker, or are not yet let go of."""
+        works = [running.work for running in self.running.values()] + [done.job for done in self.finished]
+        works += self.queue.jobs()
+        return {work.id for work in works if isinstance(work, ClaimedJob)}

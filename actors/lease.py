@@ -1,0 +1,17 @@
+"""Under which name does this process own jobs, and may it still believe that it does?"""
+
+from __future__ import annotations
+
+import math
+
+from attrs import define
+
+
+@define(eq=False)
+class Lease:
+    """The owner id of this run, and when the database last confirmed it. A new run has a new id."""
+
+    owner: str = ""
+    confirmed_at: float = -math.inf
+    is_held: bool = False
+    """Whether jobs may be claimed under it."""

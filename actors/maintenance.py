@@ -1,0 +1,76 @@
+"""Who tidies up? Forgets old jobs, keeps paused kinds held, and reports kinds that nobody can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import trio
+from attrs import define
+
+from actors.actor import Actor
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.job_events import JobsPruned, KindUnknown
+from cormorant.rules.jobs import JobState
+from cormorant.rules.ports import Clock, Emit
+from storage import job_pauses, job_reports, jobs, workers
+from storage.database import Database
+
+PAGE = 1_000
+
+
+@define(eq=False, kw_only=True)
+class Maintenance(Actor[None]):
+    """Works in pages, so that nobody waits long behind it."""
+
+    database: Database
+    clock: Clock
+    emit: Emit
+    interval_s: float = 600.0
+    keep_succeeded_s: float = 7 * 86_400.0
+    keep_failed_s: float = 30 * 86_400.0
+
+    async def begin(self) -> None:
+        """Begin a little after the start, when the others have registered."""
+        self.wake_at = trio.current_time() + min(60.0, self.interval_s)
+
+    async def wake(self) -> None:
+        """Do the rounds. What a database that is away prevents now is done the next time."""
+        self.wake_at = trio.current_time() + self.interval_s
+        try:
+            await self._keep_pauses()
+            await self._report_unknown_kinds()
+            await self._prune()
+        except (StorageUnavailable, CommitUnknown):
+            return
+
+    async def _prune(self) -> None:
+        succeeded = await self._prune_state(JobState.SUCCEEDED, self.keep_succeeded_s)
+        cancelled = await self._prune_state(JobState.CANCELLED, self.keep_succeeded_s)
+        failed = await self._prune_state(JobState.FAILED, self.keep_failed_s)
+        if succeeded or cancelled or failed:
+            self.emit(JobsPruned(succeeded=succeeded, cancelled=cancelled, failed=failed))
+
+    async def _prune_state(self, state: JobState, keep_s: float) -> int:
+        before = self.clock.now() - timedelta(seconds=keep_s)
+        return await self._in_pages(jobs.prune, state=state, before=before)
+
+    async def _keep_pauses(self) -> None:
+        """A job that was enqueued at the very moment its kind was paused or resumed may have missed it."""
+        await self._in_pages(job_pauses.hold_some)
+        await self._in_pages(job_pauses.free_some)
+
+    async def _in_pages(self, function: Callable[..., int], **words: Any) -> int:
+        total = 0
+        while done := await self.database.run(function, limit=PAGE, **words):
+            total += done
+        return total
+
+    async def _report_unknown_kinds(self) -> None:
+        waiting = await self.database.read(job_reports.waiting_kinds)
+        living = await self.database.read(workers.all_workers)
+        known = {kind for worker in living if worker.dead_at is None for kind in worker.kinds}
+        for kind, number in waiting.items():
+            if kind not in known:
+                self.emit(KindUnknown(kind=kind, waiting=number))

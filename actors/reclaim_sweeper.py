@@ -1,0 +1,85 @@
+"""Who gives the jobs of dead processes back? Watches their heartbeats and takes over from those that fell silent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import trio
+from attrs import define, field
+from sqlalchemy import Connection
+
+from actors.actor import Actor
+from actors.jobs_in_hand import WorkBell
+from cormorant.rules.deaths import Watch, look
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.job_events import About, JobFailed, JobReclaimed, WorkerBuried
+from cormorant.rules.jobs import JobState
+from cormorant.rules.ports import Clock, Emit
+from storage import jobs, workers
+from storage.database import Database
+from storage.jobs import Reclaimed
+
+PAGE = 500
+
+
+def reclaim_if_dead(connection: Connection, worker_id: str, *, limit: int, now: datetime) -> list[Reclaimed]:
+    """A page of a dead process's jobs; nothing while it lives, as it does when it beat just before it was buried."""
+    if not workers.is_dead(connection, worker_id):
+        return []
+    return jobs.reclaim(connection, owner=worker_id, limit=limit, now=now)
+
+
+@define(eq=False, kw_only=True)
+class ReclaimSweeper(Actor[None]):
+    """Looks every `interval_s`. Never itself a job: a stuck queue could not free itself."""
+
+    database: Database
+    bell: WorkBell
+    clock: Clock
+    emit: Emit
+    interval_s: float = 60.0
+    silence_s: float = 300.0
+    _watch: Watch = field(init=False, factory=Watch)
+
+    async def begin(self) -> None:
+        """Take the first look at once: the observation begins with it."""
+        self.wake_at = trio.current_time()
+
+    async def wake(self) -> None:
+        """Look at everyone; a database that is away makes a gap, and a gap begins the observation anew."""
+        self.wake_at = trio.current_time() + self.interval_s
+        try:
+            await self._sweep()
+        except (StorageUnavailable, CommitUnknown):
+            self._watch = Watch()
+
+    async def _sweep(self) -> None:
+        known = await self.database.read(workers.all_workers)
+        living = {worker.id: worker.beat for worker in known if worker.dead_at is None}
+        self._watch, silent = look(
+            self._watch, living, now=trio.current_time(), interval_s=self.interval_s, silence_s=self.silence_s
+        )
+        for worker_id in silent:
+            await self.database.run(workers.bury, worker_id, beat=living[worker_id], now=self.clock.now())
+        # Also those that another sweeper has buried and could not finish with.
+        dead = [worker.id for worker in known if worker.dead_at is not None]
+        for worker_id in dict.fromkeys([*silent, *dead]):
+            await self._take_over(worker_id)
+        if dead or silent:
+            await self.database.run(workers.forget_dead)
+
+    async def _take_over(self, worker_id: str) -> None:
+        reclaimed: list[Reclaimed] = []
+        while page := await self.database.run(reclaim_if_dead, worker_id, limit=PAGE, now=self.clock.now()):
+            reclaimed += page
+            for job in page:
+                self._tell(job, worker_id)
+        if reclaimed:
+            self.bell.ring()
+            self.emit(WorkerBuried(worker=worker_id, reclaimed=len(reclaimed)))
+
+    def _tell(self, job: Reclaimed, owner: str) -> None:
+        of = About(job_id=job.id, kind=job.kind, correlation_id=job.correlation_id)
+        self.emit(JobReclaimed(**of, owner=owner, state=job.state.value, attempts=job.attempts))
+        if job.state is JobState.FAILED:
+            self.emit(JobFailed(**of, attempts=job.attempts, error=f"its process {owner} died with it once too often"))

@@ -1,0 +1,131 @@
+"""How are settings and ports made into the parts of the tree? Composition happens here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from actors.actor import Address
+from actors.handlers import Handler
+from actors.job_runner import JobRunner, RunnerMessage, RunnerOptions
+from actors.jobs_in_hand import WorkBell
+from actors.maintenance import Maintenance
+from actors.reclaim_sweeper import ReclaimSweeper
+from cormorant import __version__
+from cormorant.rules.jobs import RetryPolicy
+from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.settings import Settings
+from storage.database import Database, StorageOptions
+from supervisors.jobs import Jobs
+from supervisors.tree import Parts
+
+UNCONFIRMED_SHARE = 0.8
+"""Handlers stop when this much of the silence has passed after which others may take their jobs."""
+
+
+@frozen(kw_only=True)
+class Assembly:
+    """Everything the tree is put together from."""
+
+    settings: Settings
+    handlers: Mapping[str, Handler]
+    database: Database
+    clock: Clock
+    chance: Chance
+    emit: Emit
+
+    def put_together(self) -> tuple[Parts, Jobs]:
+        """The parts of the tree, and what a program does with its jobs."""
+        bell = WorkBell()
+        runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
+        parts = Parts(
+            storage=self.database,
+            job_runner=runner.served_by(lambda: self._job_runner(bell)),
+            reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(lambda: self._sweeper(bell)),
+            maintenance=Address[None]("maintenance", emit=self.emit).served_by(self._maintenance),
+            job_grace_s=self.settings.jobs.grace_s,
+            stop_total_s=self.settings.service.stop_total_s,
+            emit=self.emit,
+            chance=self.chance,
+        )
+        return parts, self._jobs(runner, bell)
+
+    def _job_runner(self, bell: WorkBell) -> JobRunner:
+        return JobRunner(
+            database=self.database,
+            handlers=self.handlers,
+            options=self._runner_options(),
+            bell=bell,
+            clock=self.clock,
+            chance=self.chance,
+            emit=self.emit,
+        )
+
+    def _runner_options(self) -> RunnerOptions:
+        chosen, queue = self.settings.jobs, self.settings.queue
+        return RunnerOptions(
+            worker_id=self.settings.service.worker_id or f"{socket.gethostname()}.{os.getpid()}",
+            version=__version__,
+            concurrency=chosen.concurrency,
+            priorities=queue.priorities,
+            timeout_s=chosen.timeout_s,
+            grace_s=chosen.grace_s,
+            poll_s=chosen.poll_s,
+            beat_s=chosen.heartbeat_s,
+            unconfirmed_s=chosen.lock_timeout_s * UNCONFIRMED_SHARE,
+            max_in_memory=queue.max_in_memory,
+            warn_depth=queue.warn_depth,
+            retry=RetryPolicy(base_s=chosen.retry_base_s, cap_s=chosen.retry_cap_s),
+        )
+
+    def _sweeper(self, bell: WorkBell) -> ReclaimSweeper:
+        return ReclaimSweeper(
+            database=self.database,
+            bell=bell,
+            clock=self.clock,
+            emit=self.emit,
+            interval_s=self.settings.jobs.sweep_s,
+            silence_s=self.settings.jobs.lock_timeout_s,
+        )
+
+    def _maintenance(self) -> Maintenance:
+        return Maintenance(
+            database=self.database,
+            clock=self.clock,
+            emit=self.emit,
+            keep_succeeded_s=self.settings.jobs.keep_succeeded_s,
+            keep_failed_s=self.settings.jobs.keep_failed_s,
+        )
+
+    def _jobs(self, runner: Address[RunnerMessage], bell: WorkBell) -> Jobs:
+        own = {kind: handler.max_attempts for kind, handler in self.handlers.items() if handler.max_attempts}
+        return Jobs(
+            database=self.database,
+            runner=runner,
+            bell=bell,
+            priorities=self.settings.queue.priorities,
+            max_attempts=own,
+            usual_max_attempts=self.settings.jobs.max_attempts,
+            clock=self.clock,
+            chance=self.chance,
+            emit=self.emit,
+        )
+
+
+def storage_options(settings: Settings) -> StorageOptions:
+    """The gateway's options as the settings have them."""
+    chosen = settings.storage
+    return StorageOptions(
+        url=settings.database_url.reveal(),
+        connections=chosen.connections,
+        group_max=chosen.group_max,
+        queue_max=chosen.queue_max,
+        statement_timeout_s=chosen.statement_timeout_s,
+        lock_timeout_s=chosen.lock_timeout_s,
+        hold_s=chosen.hold_s,
+        backup_folder=Path(settings.data) / "backups",
+    )

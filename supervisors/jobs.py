@@ -1,0 +1,158 @@
+"""What can a program do with durable jobs? Enqueue, look, cancel, revive, pause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from attrs import define
+from sqlalchemy import Connection
+
+from actors.actor import Address
+from actors.job_runner import CancelHandler, RunnerMessage, RunPassing, SetClaiming
+from actors.jobs_in_hand import PassingJob, WorkBell
+from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel
+from cormorant.rules.job_events import About, JobCancelled
+from cormorant.rules.jobs import PAUSED_FLAG
+from cormorant.rules.payloads import checked_payload
+from cormorant.rules.ports import Chance, Clock, Emit
+from storage import flags, job_pauses, job_reports, jobs
+from storage.database import Database
+from storage.job_reports import JobView
+from storage.jobs import Enqueued, NewJob
+
+T = TypeVar("T")
+
+PAGE = 1_000
+NAME_MAX = 200
+
+
+@define(eq=False, kw_only=True)
+class Jobs:
+    """The durable jobs of a service."""
+
+    database: Database
+    runner: Address[RunnerMessage]
+    bell: WorkBell
+    priorities: Mapping[str, int]
+    max_attempts: Mapping[str, int]
+    """For each kind that this process has a handler for."""
+    usual_max_attempts: int
+    clock: Clock
+    chance: Chance
+    emit: Emit
+
+    def make(  # noqa: PLR0913 - the ways to enqueue a job, all but two with a default
+        self,
+        kind: str,
+        payload: Any,
+        *,
+        priority: str = "normal",
+        delay_s: float = 0.0,
+        dedupe_key: str | None = None,
+        correlation_id: str | None = None,
+        max_attempts: int | None = None,
+    ) -> NewJob:
+        """A job to be enqueued, checked; for `storage.jobs.enqueue` inside a transaction of your own."""
+        if priority not in self.priorities:
+            raise UnknownLabel(priority, known=tuple(self.priorities))
+        if not 0 <= delay_s < float("inf"):
+            raise ValueError(f"a delay of {delay_s!r} s is not possible: give 0 or more")
+        if max_attempts is not None and max_attempts < 1:
+            raise ValueError(f"{max_attempts} attempts are not possible: give 1 or more")
+        if not 0 < len(kind) <= NAME_MAX:
+            raise ValueError(f"a kind of job has a name of 1 to {NAME_MAX} characters")
+        return NewJob(
+            uid=f"{self.chance.getrandbits(128):032x}",
+            kind=kind,
+            payload=checked_payload(payload),
+            priority=self.priorities[priority],
+            run_at=self.clock.now() + timedelta(seconds=delay_s),
+            max_attempts=max_attempts or self.max_attempts.get(kind, self.usual_max_attempts),
+            dedupe_key=dedupe_key,
+            correlation_id=correlation_id,
+        )
+
+    async def enqueue(self, job: NewJob) -> Enqueued:
+        """Take a job in, once: if COMMIT did not say whether it happened, it is looked up before it is repeated."""
+        asked_before = False
+        while True:
+            try:
+                done = await self.database.run(enqueue_once, job, now=self.clock.now(), asked_before=asked_before)
+            except CommitUnknown:
+                asked_before = True
+            else:
+                self.bell.ring()
+                return done
+
+    async def run_passing(self, kind: str, payload: Any, *, priority: str = "normal", delay_s: float = 0.0) -> None:
+        """Run something once, now or later, that need not survive a restart and is not tried again."""
+        job = PassingJob(kind=kind, payload=payload)
+        await self.runner.ask(partial(RunPassing, job=job, label=priority, delay_s=delay_s))
+
+    async def show(self, job_id: int) -> JobView:
+        """One job, or `UnknownJob`."""
+        view = await self.database.read(job_reports.show, job_id)
+        if view is None:
+            raise UnknownJob(job_id)
+        return view
+
+    async def cancel(self, job_id: int) -> None:
+        """End a live job and stop its handler, here at once, in another process at its next heartbeat."""
+        view = await self.show(job_id)
+        await self.database.run(jobs.cancel, job_id, now=self.clock.now())
+        with suppress(MailboxFull):  # the next heartbeat finds out
+            self.runner.tell_nowait(CancelHandler(job_id=job_id))
+        of = About(job_id=job_id, kind=view.kind, correlation_id=view.correlation_id)
+        self.emit(JobCancelled(**of, why="by hand"))
+
+    async def revive(self, job_id: int) -> None:
+        """Let a failed or cancelled job start afresh."""
+        await self.show(job_id)
+        await self.database.run(jobs.revive, job_id, now=self.clock.now())
+        self.bell.ring()
+
+    async def discard(self, job_id: int) -> None:
+        """Forget a finished job."""
+        await self.show(job_id)
+        await self.database.run(jobs.discard, job_id)
+
+    async def pause_kind(self, kind: str) -> int:
+        """Start no more jobs of a kind, also after a restart. Returns how many were waiting."""
+        await self.database.run(job_pauses.pause, kind, now=self.clock.now())
+        return await self._in_pages(job_pauses.hold_some)
+
+    async def resume_kind(self, kind: str) -> int:
+        """Start jobs of a kind again. Returns how many were held."""
+        await self.database.run(job_pauses.resume, kind)
+        freed = await self._in_pages(job_pauses.free_some)
+        self.bell.ring()
+        return freed
+
+    async def pause(self) -> None:
+        """Claim no more jobs of any kind, in every process that shares the database, also after a restart."""
+        await self._set_claiming(is_on=False)
+
+    async def resume(self) -> None:
+        """Claim jobs again."""
+        await self._set_claiming(is_on=True)
+
+    async def _set_claiming(self, *, is_on: bool) -> None:
+        await self.database.run(flags.set_flag, PAUSED_FLAG, is_on=not is_on, now=self.clock.now())
+        await self.runner.tell(SetClaiming(is_on=is_on))
+
+    async def _in_pages(self, function: Callable[..., int]) -> int:
+        total = 0
+        while done := await self.database.run(function, limit=PAGE):
+            total += done
+        return total
+
+
+def enqueue_once(connection: Connection, job: NewJob, *, now: datetime, asked_before: bool) -> Enqueued:
+    """Enqueue, unless an earlier try, whose COMMIT was in doubt, has done it."""
+    if asked_before and (found := jobs.find(connection, job.uid)) is not None:
+        return found
+    return jobs.enqueue(connection, job, now=now)
