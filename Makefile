@@ -13,7 +13,7 @@ is_new_enough := -c 'import sys; sys.exit("%d.%02d" % sys.version_info[:2] < "$(
 version_of := -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fast check lint types format docs bench lock clean
+.PHONY: help run test fast soak check lint types format docs bench lock clean
 
 help: ## Show these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: $(READY) ## Run all tests and doctests
 
 fast: $(READY) ## Run the tests that take no time
 	$(BIN)/python -m pytest -m 'not slow' $(ARGS)
+
+soak: $(READY) ## Run the long tests: real processes killed, frozen and cut off
+	$(BIN)/python -m pytest tests/chaos $(ARGS)
 
 check: lint types test ## Do what CI does: lint, types, tests on the oldest and the newest Python
 	@own=$$($(BIN)/python $(version_of)); \

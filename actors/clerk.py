@@ -101,7 +101,8 @@ def ending_of(done: FinishedJob, *, now: datetime) -> Ending:
         token=job.token,
         to=_STATE_AFTER[verdict.verb],
         uses_attempt=verdict.verb is Verb.RETRY,
-        run_at=now + timedelta(seconds=verdict.delay_s),
+        # What is given back keeps its place, and is due for others too whose clocks are behind ours.
+        run_at=job.run_at if verdict.verb is Verb.RELEASE else now + timedelta(seconds=verdict.delay_s),
         last_errors=errors,
     )
 

@@ -39,7 +39,8 @@ _EVENTS_INTRODUCTION = """\
 *Made by `python -m cormorant.telemetry > docs/events.md`; a test compares.*
 
 The log, `service.events()` and the metrics use these names. In a log line `ts`, `level` and `event` come first, then the
-fields in this order.
+fields in this order. A line that tells of an error that was raised ends with `trace`: where it came from, cut in the middle
+when it is long, without secrets.
 """
 
 

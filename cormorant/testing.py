@@ -112,7 +112,7 @@ class Simulation:
     ) -> Service:
         """The whole service on this simulation's clock and chance, without threads."""
         return open_service(
-            settings,
+            _named(settings),
             clock=self.clock,
             chance=self.chance,
             offload=in_line,
@@ -125,6 +125,12 @@ class Simulation:
         """Run `main(*args)` to its end. Hours of waiting pass at once."""
         with _seeded_scheduler(self.seed):
             return trio.run(main, *args, clock=MockClock(autojump_threshold=0))
+
+
+def _named(settings: Settings) -> Settings:
+    """A process that has no name takes that of its machine and its number, and both would show in the trace."""
+    name = settings.service.worker_id or "simulated"
+    return attrs.evolve(settings, service=attrs.evolve(settings.service, worker_id=name))
 
 
 @contextmanager

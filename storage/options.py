@@ -8,7 +8,7 @@ from pathlib import Path
 from attrs import field, frozen
 from attrs.validators import ge, gt
 
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.addresses import shown_address
 
 
 class Mode(Enum):
@@ -24,7 +24,7 @@ class Mode(Enum):
 class StorageOptions:
     """Which database, and the limits of talking to it."""
 
-    url: str = field(repr=hide_passwords)
+    url: str = field(repr=shown_address)
     """SQLAlchemy's form: sqlite:///path, sqlite:// (in memory) or postgresql://user@host/name."""
     connections: int = field(default=2, validator=ge(1))
     """Connections to PostgreSQL. SQLite has one writer and one reader."""

@@ -511,7 +511,7 @@ def test_who_has_enough_of_waiting_is_told_where_things_stand(file_place: Place)
             rows,
         )
 
-    shown = on_a_terminal(file_place, "pause", "tidy", enough=b"/50000", code=1)
+    shown = on_a_terminal(file_place, "pause", "tidy", enough=b" 1000/50000", code=1)
     held = file_place.facts("stats")["kinds"]["tidy"]["held"]
     again = file_place.facts("pause", "tidy")
 

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import trio
 from attrs import frozen
-from sqlalchemy import Connection, insert, select, text
+from sqlalchemy import Connection, NullPool, create_engine, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from trio.testing import active_thread_count
 
 from cormorant.rules.errors import StatementTooSlow, StorageUnavailable, TextRefused, TransactionMisused
 from storage.database import Database, Mode
+from tests.postgres import DatabaseServer
 from tests.storage.support import (
     NOTES,
     add_note,
@@ -51,11 +52,26 @@ class Maker:
         return self.made[-1]
 
 
+@pytest.fixture(scope="module")
+def shared_postgres_url(postgres_server: DatabaseServer) -> Iterator[str]:
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+def emptied(url: str) -> str:
+    """The same database without its content. Making a new one for each of so many tests takes longer than all of them."""
+    with create_engine(url, poolclass=NullPool).begin() as connection:
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+        connection.exec_driver_sql("CREATE SCHEMA public")
+    return url
+
+
 @pytest.fixture(params=KINDS)
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Maker]:
     kind: str = request.param
     if kind.startswith("postgres"):
-        url = request.getfixturevalue("postgres_url")
+        url = emptied(request.getfixturevalue("shared_postgres_url"))
     else:
         url = "sqlite://" if "memory" in kind else f"sqlite:///{tmp_path}/notes.db"
     maker = Maker(url, Mode.THREADS if kind.endswith("threads") else Mode.INLINE, [])

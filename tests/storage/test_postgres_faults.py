@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -41,6 +41,13 @@ from tests.storage.support import (
 )
 
 WRONG = "not the password"
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    """A server that the tests here may stop, crash and stall, one after the other. Each leaves it running."""
+    with PostgresServer() as server:
+        yield server
 
 
 def admin(url: str) -> psycopg.Connection[Any]:
@@ -162,18 +169,18 @@ class Writers:
 
 @pytest.mark.slow("stops and starts a server of its own")
 async def test_a_server_that_is_restarted_under_load_loses_and_repeats_nothing(
-    private_postgres: PostgresServer,
+    own_server: PostgresServer,
 ) -> None:
     ears = Ears()
 
-    async with serving(gateway(private_postgres.create_database(), emit=ears)) as database:
+    async with serving(gateway(own_server.create_database(), emit=ears)) as database:
         writers = Writers(database)
         async with trio.open_nursery() as nursery:
             for writer in range(8):
                 nursery.start_soon(writers.write, writer * 1_000_000)
             for mode in ("fast", "immediate"):
                 await writers.until_more(50)
-                await trio.to_thread.run_sync(private_postgres.restart, mode)
+                await trio.to_thread.run_sync(own_server.restart, mode)
             await writers.until_more(50)
             writers.are_stopped = True
         present = set(await database.read(note_numbers))
@@ -183,15 +190,15 @@ async def test_a_server_that_is_restarted_under_load_loses_and_repeats_nothing(
 
 
 @pytest.mark.slow("stops and starts a server of its own")
-async def test_the_start_is_acknowledged_while_the_server_is_away(private_postgres: PostgresServer) -> None:
+async def test_the_start_is_acknowledged_while_the_server_is_away(own_server: PostgresServer) -> None:
     ears = Ears()
-    url = private_postgres.create_database()
-    await trio.to_thread.run_sync(private_postgres.stop)
+    url = own_server.create_database()
+    await trio.to_thread.run_sync(own_server.stop)
 
     async with serving(gateway(url, emit=ears), with_notes=False) as database, trio.open_nursery() as nursery:
         assert ears.kinds() == [StorageLost]
         nursery.start_soon(database.run, create_notes)
-        await trio.to_thread.run_sync(private_postgres.start)
+        await trio.to_thread.run_sync(own_server.start)
 
     assert ears.kinds() == [StorageLost, StorageBack]
 
@@ -203,9 +210,9 @@ def stop_own_server_process(pids: list[int], connection: Connection) -> None:
 
 
 @pytest.mark.slow("stops a process of a server of its own and waits for the time-out")
-async def test_a_server_that_hangs_ends_the_call_all_the_same(private_postgres: PostgresServer) -> None:
+async def test_a_server_that_hangs_ends_the_call_all_the_same(own_server: PostgresServer) -> None:
     pids: list[int] = []
-    async with serving(gateway(private_postgres.create_database(), statement_timeout_s=0.2)) as database:
+    async with serving(gateway(own_server.create_database(), statement_timeout_s=0.2)) as database:
         with pytest.raises(StatementTooSlow):
             await database.run(partial(stop_own_server_process, pids))
 
@@ -345,13 +352,13 @@ async def test_what_waiting_does_not_cure_ends_the_start(
 
 
 @pytest.mark.slow("changes the rules of a server of its own")
-async def test_a_wrong_password_ends_the_start_and_is_not_shown(private_postgres: PostgresServer) -> None:
-    url = make_url(private_postgres.create_database())
-    with admin(private_postgres.url) as connection:
+async def test_a_wrong_password_ends_the_start_and_is_not_shown(own_server: PostgresServer) -> None:
+    url = make_url(own_server.create_database())
+    with admin(own_server.url) as connection:
         connection.execute("CREATE ROLE keeper LOGIN PASSWORD 'right'")
-    rules = private_postgres.folder / "data" / "pg_hba.conf"
+    rules = own_server.folder / "data" / "pg_hba.conf"
     rules.write_text(f"local all keeper scram-sha-256\n{rules.read_text()}")
-    await trio.to_thread.run_sync(private_postgres.restart)
+    await trio.to_thread.run_sync(own_server.restart)
 
     with pytest.raises(StorageMisconfigured, match="password authentication failed") as refused:
         await gateway(url.set(username="keeper", password=WRONG).render_as_string(hide_password=False))()

@@ -1,0 +1,98 @@
+"""A process, or its way to the database, stands still for longer than the others wait, and then comes back.
+
+On PostgreSQL only: on a SQLite file a process that is stopped inside its transaction holds up all others, which is an
+outage and no take-over.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from tests.chaos.conftest import Hire, Tell
+from tests.chaos.journal import ENDED, STOPPED, overlaps
+from tests.chaos.ledger import Ledger, assert_one_completion_each, open_ledger
+from tests.postgres import PostgresServer
+
+
+@pytest.mark.slow("stops a process for longer than the lock time-out")
+@pytest.mark.parametrize("is_over", [True, False], ids=["over", "under way"])
+async def test_a_process_that_was_stopped_changes_nothing_registers_anew_and_works(
+    postgres_ledger: Ledger,
+    hire: Hire,
+    tmp_path: Path,
+    is_over: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    ledger, gate = postgres_ledger, tmp_path / "gate"
+    crew = hire(ledger, concurrency=1, lock_timeout_s=1.0)
+    stale = await crew.start().ready()
+    (job,) = ledger.enqueue([{"s": 0.5} if is_over else {"until": str(gate)}])
+    await crew.journal.began(job)
+    other = await crew.start().ready()
+
+    stale.send(signal.SIGSTOP)
+    await crew.journal.began(job, times=2)
+    owner = ledger.show(job).owner
+    stale.send(signal.SIGCONT)
+    await crew.journal.heard("worker.registered", pid=stale.pid, times=2)
+    gate.touch()
+    await ledger.until_finished()
+    await other.leave()
+    (next_job,) = ledger.enqueue([{}])
+    await ledger.until_finished()
+
+    first, second = crew.journal.executions_of(job)
+    assert (first.pid, second.pid, second.how) == (stale.pid, other.pid, ENDED)
+    assert first.how == STOPPED or crew.journal.of("job.result_dropped", pid=stale.pid)
+    assert_one_completion_each(ledger.changes(), [job, next_job])
+    assert next(change.owner for change in ledger.changes() if change.became == "succeeded") == owner
+    assert (ledger.show(job).attempts, ledger.show(job).reclaims) == (1, 1)
+    assert crew.journal.executions_of(next_job)[0].pid == stale.pid, "it works again"
+    crew.assert_nobody_crashed()
+
+
+@contextmanager
+def lines_that_hang(ledger: Ledger) -> Iterator[None]:
+    """Every connection that is open now stands still."""
+    pids = ledger.run(_lines)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _lines(connection: Connection) -> list[int]:
+    ours = "SELECT pid FROM pg_stat_activity WHERE application_name = 'cormorant'"
+    return list(connection.execute(text(ours)).scalars())
+
+
+@pytest.mark.xfail(reason="the heart stops handlers only when its beat returns, and a beat that hangs does not")
+@pytest.mark.slow("lets connections hang for longer than the lock time-out")
+async def test_a_process_whose_line_hangs_stops_its_handlers_before_another_runs_them(
+    private_postgres: PostgresServer, hire: Hire, tmp_path: Path, tell: Tell
+) -> None:
+    with open_ledger(private_postgres.create_database()) as ledger:
+        crew = hire(ledger, concurrency=1, lock_timeout_s=3.0, statement_timeout_s=15.0)
+        cut_off = await crew.start().ready()
+        (job,) = ledger.enqueue([{"until": str(tmp_path / "gate")}])
+        await crew.journal.began(job)
+
+        with lines_that_hang(ledger):
+            other = await crew.start().ready()
+            again = await crew.journal.began(job, times=2)
+            (tmp_path / "gate").touch()
+            await ledger.until_finished()
+        await crew.journal.heard("worker.registered", pid=cut_off.pid, times=2)
+
+    assert again.pid == other.pid
+    assert overlaps(crew.journal.executions()) == []
+    crew.assert_nobody_crashed()
