@@ -16,6 +16,8 @@ from storage import workers
 from storage.database import Database
 
 RETRY_S = 1.0
+LOOK_S = 0.05
+"""Shortest time between two looks at whether the lease is in doubt."""
 
 
 @define(eq=False)
@@ -39,9 +41,18 @@ class Heart:
 
     async def run(self) -> None:
         """Beat for ever; when declared dead, begin anew under another name."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            while True:
+                await self._register()
+                await self._beat_until_lost()
+
+    async def _watch(self) -> None:
+        """Stop believing in time, even while a beat hangs in the database and cannot be waited for."""
         while True:
-            await self._register()
-            await self._beat_until_lost()
+            await trio.sleep_until(max(self.lease.doubtful_at, trio.current_time() + LOOK_S))
+            if self.lease.is_held and trio.current_time() >= self.lease.doubtful_at:
+                self._doubt()
 
     async def _register(self) -> None:
         # A new name for each run: a process that comes back must not be taken for the one that was given up.
@@ -73,12 +84,6 @@ class Heart:
 
     async def _beat(self) -> float | None:
         """When the database saw us alive, however long it takes to reach it; None when we were declared dead."""
-        with trio.CancelScope(deadline=self.lease.confirmed_at + self.unconfirmed_s):
-            return await self._beat_patiently()
-        self._doubt()
-        return await self._beat_patiently()
-
-    async def _beat_patiently(self) -> float | None:
         while True:
             asked_at = trio.current_time()
             try:
@@ -95,7 +100,8 @@ class Heart:
     def _confirm(self, at: float) -> None:
         """The database has seen us alive at a time: when we asked, not when the answer came."""
         self.lease.confirmed_at = at
-        self.lease.is_held = True
+        self.lease.doubtful_at = at + self.unconfirmed_s
+        self.lease.is_held = trio.current_time() < self.lease.doubtful_at
         self.bell.ring()
 
     def _doubt(self) -> None:

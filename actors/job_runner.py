@@ -103,6 +103,7 @@ class JobRunner(Actor[RunnerMessage]):
     emit: Emit
     in_hand: JobsInHand = field(init=False)
     clerk: Clerk = field(init=False)
+    lease: Lease = field(init=False)
     _quiet: Bell = field(init=False, factory=Bell)
     _clerk_left: trio.Event = field(init=False, factory=trio.Event)
 
@@ -116,10 +117,10 @@ class JobRunner(Actor[RunnerMessage]):
             emit=self.emit,
         )
         self.in_hand = JobsInHand(concurrency=options.concurrency, queue=queue)
-        lease = Lease()
-        self.clerk = self._make_clerk(lease)
+        self.lease = Lease()
+        self.clerk = self._make_clerk(self.lease)
         self.nursery.start_soon(self._run_clerk)
-        self.nursery.start_soon(self._make_heart(lease).run)
+        self.nursery.start_soon(self._make_heart(self.lease).run)
         self.nursery.start_soon(self.database.listen, CHANNEL, self.bell.ring)
         for _ in range(options.concurrency):
             self.nursery.start_soon(self._work)
@@ -186,7 +187,9 @@ class JobRunner(Actor[RunnerMessage]):
                 await self.clerk.workers_lot.park()
                 continue
             await trio.lowlevel.checkpoint_if_cancelled()
-            await self._run(item.job)
+            # A process that stood still may wake up with jobs that others have taken: the clerk finds out, and gives back.
+            if isinstance(item.job, PassingJob) or trio.current_time() < self.lease.doubtful_at:
+                await self._run(item.job)
 
     async def _run(self, work: Work) -> None:
         number, running = self.in_hand.begin(work, self._timeout_of(work.kind))

@@ -13,5 +13,7 @@ class Lease:
 
     owner: str = ""
     confirmed_at: float = -math.inf
+    doubtful_at: float = -math.inf
+    """From when on others may be taking our jobs, unless it is confirmed before: nothing is begun then."""
     is_held: bool = False
     """Whether jobs may be claimed under it."""

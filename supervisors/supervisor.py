@@ -19,6 +19,9 @@ from supervisors.commands import StartChild, StopChild
 from supervisors.keeper import Keeper, Policy
 from supervisors.report import ChildReport, ShutdownReport
 
+ROUNDING_S = 1e-6
+"""Sums of seconds are not exact; nobody plans in millionths."""
+
 
 class Supervisor(Nested):
     """Starts its children in order, restarts them as OTP would, and stops them in reverse order, whatever happens.
@@ -67,7 +70,7 @@ class Supervisor(Nested):
             raise ValueError(f"{policy.name}: two children are called {', '.join(twice)}")
         if policy.intensity < 0 or policy.period_s <= 0:
             raise ValueError(f"{policy.name}: intensity must be at least 0 and period_s more than 0")
-        if self.graces_s > self.stop_total_s:
+        if self.graces_s > self.stop_total_s + ROUNDING_S:
             raise ValueError(
                 f"{policy.name}: the graces of its children add up to {self.graces_s:g} s, "
                 f"more than its stop_total_s={self.stop_total_s:g}"
@@ -79,7 +82,7 @@ class Supervisor(Nested):
 
     async def start_child(self, spec: ChildSpec) -> None:
         """Add a child and wait until it is up. Raises `StartFailed`, and forgets it, when it does not come up."""
-        if self.graces_s + spec.grace_s > self.stop_total_s:
+        if self.graces_s + spec.grace_s > self.stop_total_s + ROUNDING_S:
             room_s = self.stop_total_s - self.graces_s
             raise ValueError(
                 f"{spec.name}: grace_s={spec.grace_s:g} is more than the {room_s:g} s left of stop_total_s"

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from tests.chaos.conftest import Hire, Tell
-from tests.chaos.journal import ENDED, STOPPED, overlaps
+from tests.chaos.journal import BEGAN, ENDED, STOPPED, overlaps
 from tests.chaos.ledger import Ledger, assert_one_completion_each, open_ledger
 from tests.postgres import PostgresServer
 
@@ -57,6 +57,23 @@ async def test_a_process_that_was_stopped_changes_nothing_registers_anew_and_wor
     crew.assert_nobody_crashed()
 
 
+@pytest.mark.slow("a handler blocks its process for longer than the lock time-out")
+async def test_a_process_that_stood_still_begins_nothing_that_others_may_have_taken(
+    postgres_ledger: Ledger, hire: Hire
+) -> None:
+    crew = hire(postgres_ledger, concurrency=2, lock_timeout_s=1.0)
+    stale = await crew.start().ready()
+    postgres_ledger.enqueue([{"block": 3.0}] * 2)
+    await crew.journal.heard(BEGAN, pid=stale.pid)
+
+    other = await crew.start().ready()
+    await postgres_ledger.until_finished()
+    await crew.journal.heard("worker.registered", pid=stale.pid, times=2)
+
+    assert len(crew.journal.of(ENDED, pid=other.pid)) == 2, "both were claimed by the one that stood still"
+    assert len(crew.journal.of(BEGAN, pid=stale.pid)) == 1
+
+
 @contextmanager
 def lines_that_hang(ledger: Ledger) -> Iterator[None]:
     """Every connection that is open now stands still."""
@@ -75,7 +92,6 @@ def _lines(connection: Connection) -> list[int]:
     return list(connection.execute(text(ours)).scalars())
 
 
-@pytest.mark.xfail(reason="the heart stops handlers only when its beat returns, and a beat that hangs does not")
 @pytest.mark.slow("lets connections hang for longer than the lock time-out")
 async def test_a_process_whose_line_hangs_stops_its_handlers_before_another_runs_them(
     private_postgres: PostgresServer, hire: Hire, tmp_path: Path, tell: Tell

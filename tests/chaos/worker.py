@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -78,7 +79,8 @@ class WrongClock(SystemClock):
 class Hand:
     """The handler: does what the payload says and writes it down.
 
-    `s`: take so many seconds. `until`: wait for this file. `kill`: take the process down.
+    `s`: take so many seconds. `until`: wait for this file. `kill`: take the process down. `block`: let the whole process
+    stand still for so many seconds, at the first attempt.
     """
 
     pen: Pen
@@ -88,16 +90,18 @@ class Hand:
         facts = {"job": context.job_id, "attempt": context.attempt, "run": f"{os.getpid()}.{next(self._runs)}"}
         self.pen.write(BEGAN, facts)
         try:
-            await _do(context.payload)
+            await _do(context.payload, context.attempt)
         except trio.Cancelled:
             self.pen.write(STOPPED, facts)
             raise
         self.pen.write(ENDED, facts)
 
 
-async def _do(payload: dict[str, Any]) -> None:
+async def _do(payload: dict[str, Any], attempt: int) -> None:
     if payload.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if "block" in payload and attempt == 1:
+        threading.Event().wait(payload["block"])
     while "until" in payload and not await trio.Path(payload["until"]).exists():
         await trio.sleep(GATE_LOOK_S)
     await trio.sleep(payload.get("s", 0.0))
