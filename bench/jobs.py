@@ -103,7 +103,7 @@ class Scale:
 
 
 FULL: Final = Scale(is_thorough=True, sqlite_jobs=10_000, postgres_jobs=50_000, pickups=200, rows=(10_000, 1_000_000))
-QUICK: Final = Scale(is_thorough=False, sqlite_jobs=1_000, postgres_jobs=5_000, pickups=30, rows=(10_000, 100_000))
+QUICK: Final = Scale(is_thorough=False, sqlite_jobs=3_000, postgres_jobs=10_000, pickups=30, rows=(10_000, 100_000))
 HEAT_SHARE: Final = 5
 
 

@@ -24,7 +24,6 @@ async def test_processes_with_clocks_twenty_minutes_apart_share_the_work_and_bur
     ids = ledger.enqueue([{"s": 0.1}] * 400, due_s=LONG_AGO_S) + ledger.enqueue([{"s": 5.0}] * 2, due_s=LONG_AGO_S - 1)
     ids += ledger.enqueue([{}] * 20)
     await ledger.until_finished()
-    await crew.dismiss()
 
     assert crew.journal.of("worker.buried") == crew.journal.of("worker.lease_lost") == []
     assert_one_completion_each(ledger.changes(), ids)
