@@ -65,8 +65,11 @@ def look_sqlite(priorities: int, kinds: int) -> TextClause:
 @cache
 def next_due(priorities: int) -> TextClause:
     """When the next job is due that is not due yet."""
-    seek = """SELECT min(run_at) AS due FROM jobs
-              WHERE state IN ('pending', 'retryable') AND NOT held AND priority = :priority{n} AND run_at > :now"""
+    # Not min(run_at): before the table was analysed PostgreSQL expects one row there, and reads them all.
+    seek = """SELECT due FROM (
+                SELECT run_at AS due FROM jobs
+                WHERE state IN ('pending', 'retryable') AND NOT held AND priority = :priority{n} AND run_at > :now
+                ORDER BY run_at LIMIT 1) AS seek{n}"""
     seeks = " UNION ALL ".join(seek.format(n=n) for n in range(priorities))
     return text(f"SELECT min(due) FROM ({seeks}) AS seeks")
 
@@ -117,9 +120,12 @@ RELEASE_ALL = text(f"""
     UPDATE jobs SET {letting_go("'pending'", uses_attempt="false", run_at="run_at")}
     WHERE owner = :owner AND state = 'running'
 """)
+# The conditions of a choice stand outside it once more: PostgreSQL waits for whoever changes the row just now, and then
+# looks at those alone again.
 RECLAIM = text(f"""
     UPDATE jobs SET {letting_go("'pending'", uses_attempt="true", run_at=":now", reclaims="reclaims + 1")}
     WHERE id IN (SELECT id FROM jobs WHERE owner = :owner AND state = 'running' ORDER BY id LIMIT :limit)
+          AND owner = :owner AND state = 'running'
     RETURNING id, kind, state, attempts, correlation_id
 """)
 CANCEL = text("""
@@ -144,4 +150,5 @@ PRUNE = text("""
     DELETE FROM jobs WHERE id IN (
         SELECT id FROM jobs WHERE state IN ('succeeded', 'failed', 'cancelled') AND state = :state AND finished_at < :before
         ORDER BY finished_at, id LIMIT :limit)
+    AND state = :state AND finished_at < :before
 """)

@@ -137,7 +137,9 @@ class Postgres:
             pending = pending_after(applied, migrations)
             if not pending:
                 return None
+            # A migration takes as long as it takes, in the server and between two statements.
             connection.execute(text("SET LOCAL statement_timeout = 0"))
+            connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             apply(connection, pending, now=now)
         return Migrated(from_version=applied.schema_version, to_version=pending[-1].VERSION)
 

@@ -381,9 +381,9 @@ def run_machine(in_store: JobStore, *, examples: int) -> None:
     run_state_machine_as_test(Machine, settings=usual)
 
 
-@pytest.mark.slow("a hundred lives of forty steps")
+@pytest.mark.slow("two hundred lives of forty steps")
 def test_jobs_in_sqlite_live_as_the_model_says(used_sqlite_jobs: JobStore) -> None:
-    run_machine(used_sqlite_jobs, examples=100)
+    run_machine(used_sqlite_jobs, examples=200)
 
 
 @pytest.mark.slow("twenty-five lives of forty steps")

@@ -1,0 +1,71 @@
+"""Two processes change the same jobs at the same moment: PostgreSQL lets the second wait, and it must look again then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from sqlalchemy import Connection, text
+
+from cormorant.rules.jobs import JobState
+from storage import jobs
+from tests.storage.job_store import NOW, JobStore, at, hire, put, put_in_state, show, take
+
+T = TypeVar("T")
+
+IS_WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+def after(store: JobStore, first: Callable[[Connection], object], second: Callable[[Connection], T]) -> T:
+    """What the second gets that had to wait for the first to commit."""
+    with ThreadPoolExecutor(max_workers=1) as pool, store.begin() as connection:
+        first(connection)
+        waiting: Future[T] = pool.submit(_run, store, second)
+        while not waiting.done() and not _somebody_waits(store):
+            time.sleep(0.005)
+        connection.commit()
+        return waiting.result(timeout=10)
+
+
+def _somebody_waits(store: JobStore) -> bool:
+    # In a transaction of its own: within one PostgreSQL shows the same moment for ever.
+    with store.begin() as connection:
+        return bool(connection.execute(text(IS_WAITING)).scalar())
+
+
+def _run(store: JobStore, function: Callable[[Connection], T]) -> T:
+    with store.begin() as connection:
+        return function(connection)
+
+
+def test_two_sweepers_that_reclaim_from_one_owner_count_one_attempt(postgres_jobs: JobStore) -> None:
+    def reclaim(connection: Connection) -> list[int]:
+        return [job.id for job in jobs.reclaim(connection, owner="me", limit=10, now=NOW)]
+
+    with postgres_jobs.begin() as connection:
+        hire(connection)
+        job_id = put(connection)
+        take(connection)
+
+    assert after(postgres_jobs, reclaim, reclaim) == []
+
+    with postgres_jobs.begin() as connection:
+        assert (show(connection, job_id).attempts, show(connection, job_id).reclaims) == (1, 1)
+
+
+def test_a_job_that_is_revived_while_it_is_pruned_is_kept(postgres_jobs: JobStore) -> None:
+    with postgres_jobs.begin() as connection:
+        hire(connection)
+        job_id = put_in_state(connection, JobState.FAILED)
+
+    pruned = after(
+        postgres_jobs,
+        lambda connection: jobs.revive(connection, job_id, now=NOW),
+        lambda connection: jobs.prune(connection, state=JobState.FAILED, before=at(1000), limit=10),
+    )
+
+    assert pruned == 0
+    with postgres_jobs.begin() as connection:
+        assert show(connection, job_id).state is JobState.PENDING
