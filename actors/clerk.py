@@ -10,11 +10,12 @@ import trio
 from attrs import define, field, frozen
 from sqlalchemy import Connection
 
-from actors.job_notes import note_dropped, note_settled
+from actors.job_notes import about, note_dropped, note_settled
 from actors.jobs_in_hand import CANCELLED, FinishedJob, JobsInHand, WorkBell
 from actors.lease import Lease
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.job_errors import remember_error
+from cormorant.rules.job_events import JobCancelled
 from cormorant.rules.jobs import PAUSED_FLAG, WAITING, JobState, Verb
 from cormorant.rules.ports import Clock, Emit
 from storage import flags, jobs, workers
@@ -23,6 +24,8 @@ from storage.jobs import ClaimedJob, Ending, Settled
 
 LEAVE_S = 2.0
 RETRY_S = 1.0
+CHECK_S = 1.0
+"""At most so often it is checked what is ours because others write: on SQLite one hears of every write of theirs."""
 
 
 @frozen(kw_only=True)
@@ -68,16 +71,26 @@ class Cleared:
     """What the database and we agree on."""
 
     settled: Sequence[Settled]
-    owned: set[int]
+    lost: set[int]
+    cancelled: set[int]
+    """Those of the lost ones that somebody cancelled; the others were taken from us."""
     is_paused: bool
+    priorities: Sequence[int]
+    """Those that jobs wait with. Some may be of an older configuration."""
 
 
 def clear_up(connection: Connection, errand: Errand, *, known: set[int]) -> Cleared:
     """Let go of what is done, find what was let go of before, and give back what was claimed unseen."""
     settled = jobs.settle(connection, owner=errand.owner, endings=errand.endings, now=errand.now)
     settled += jobs.settled_before(connection, errand.endings)
-    owned = jobs.release_unknown(connection, owner=errand.owner, known=known, now=errand.now)
-    return Cleared(settled=settled, owned=owned, is_paused=flags.is_set(connection, PAUSED_FLAG))
+    lost = known - jobs.release_unknown(connection, owner=errand.owner, known=known, now=errand.now)
+    return Cleared(
+        settled=settled,
+        lost=lost,
+        cancelled=jobs.cancelled_among(connection, lost),
+        is_paused=flags.is_set(connection, PAUSED_FLAG),
+        priorities=jobs.priorities_in_use(connection),
+    )
 
 
 _STATE_AFTER = {
@@ -127,6 +140,9 @@ class Clerk:
     _look_at: float = field(init=False, default=-math.inf)
     _is_doubtful: bool = field(init=False, default=True)
     """Whether the database and we may disagree about what is ours, and about whether claiming is paused."""
+    _priorities: Sequence[int] = field(init=False, factory=list)
+    _check_at: float = field(init=False, default=math.inf)
+    _checked_at: float = field(init=False, default=-math.inf)
 
     async def run(self) -> None:
         """Work until told to leave; then give everything back."""
@@ -148,7 +164,14 @@ class Clerk:
         self._is_doubtful = True
         self.bell.nudge()
 
+    def hear(self) -> None:
+        """Others have written: there may be more to do, something of ours may be cancelled, all may be paused."""
+        self._check_at = min(self._check_at, max(trio.current_time(), self._checked_at + CHECK_S))
+        self.bell.ring()
+
     async def _work(self) -> None:
+        if trio.current_time() >= self._check_at:
+            self._is_doubtful = True
         if not self._is_needed():
             await self._wait()
         elif self._is_doubtful:
@@ -163,7 +186,10 @@ class Clerk:
         return self.in_hand.room() if self.may_claim and self.bell.is_hungry and not self.is_closing else 0
 
     async def _wait(self) -> None:
-        if not await self.bell.wait(self._look_at if self.may_claim and self.lease.is_held else math.inf):
+        look_at = self._look_at if self.may_claim else math.inf
+        if await self.bell.wait(min(look_at, self._check_at) if self.lease.is_held else math.inf):
+            return
+        if trio.current_time() >= look_at:
             self.bell.is_hungry = True
             self._look_at = trio.current_time() + self.poll_s
 
@@ -195,7 +221,7 @@ class Clerk:
             owner=self.lease.owner,
             endings=[ending_of(done, now=now) for done in finished],
             kinds=self.kinds,
-            priorities=self.priorities,
+            priorities=self._priorities,
             room=room,
             now=now,
         )
@@ -237,6 +263,7 @@ class Clerk:
         """See to it that the database and we agree: after a COMMIT in doubt, and at every heartbeat."""
         finished, self.in_hand.finished = self.in_hand.finished, []
         known = self.in_hand.job_ids()
+        self._checked_at, self._check_at = trio.current_time(), math.inf
         cleared: Cleared | None = None
         try:
             cleared = await self.database.run(clear_up, self._errand(finished, 0), known=known)
@@ -248,14 +275,19 @@ class Clerk:
         if cleared is not None:
             self._is_doubtful = False
             self.may_claim = not cleared.is_paused
+            self._priorities = sorted({*self.priorities, *cleared.priorities})
             self.bell.is_hungry = True
             self._told(finished, Harvest(settled=cleared.settled))
-            self._stop_lost(known - cleared.owned)
+            self._stop_lost(cleared)
 
-    def _stop_lost(self, lost: set[int]) -> None:
+    def _stop_lost(self, cleared: Cleared) -> None:
         """Stop handlers whose jobs are no longer ours: cancelled, or reclaimed by others."""
-        if lost:
-            self.in_hand.cancel(CANCELLED, lambda work: isinstance(work, ClaimedJob) and work.id in lost)
+        if not cleared.lost:
+            return
+        stopped = self.in_hand.cancel(CANCELLED, lambda work: isinstance(work, ClaimedJob) and work.id in cleared.lost)
+        for work in stopped:
+            if isinstance(work, ClaimedJob) and work.id in cleared.cancelled:
+                self.emit(JobCancelled(**about(work), why="from outside"))
 
     async def _leave(self) -> None:
         """The last transaction: what is done is let go of, what is not is given back, and we are forgotten."""

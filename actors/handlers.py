@@ -6,19 +6,40 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from types import coroutine
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
+from sqlalchemy import Connection
 
 from cormorant.rules.errors import HandlerMisbehaved
+from storage import jobs
 
 Run = Callable[["JobContext"], Awaitable[object]]
 Stopwatch = Callable[[], float]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Reach(Protocol):
+    """How handlers get at the database, also while the service starts or stops around them."""
+
+    async def transaction(
+        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a plain function of a connection in one transaction."""
+        ...
+
+    async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
+        """Take in a durable job and return its id."""
+        ...
 
 
 @frozen(kw_only=True)
 class JobContext:
-    """What a handler knows of its job. `attempt` counts from 1; `job_id` is None for work that need not last."""
+    """What a handler knows of its job, and what it can do. `attempt` counts from 1.
+
+    `job_id` is None for work that need not last.
+    """
 
     job_id: int | None
     kind: str
@@ -26,6 +47,29 @@ class JobContext:
     attempt: int
     max_attempts: int
     correlation_id: str | None
+    reach: Reach = field(repr=False)
+    owner: str = field(default="", repr=False)
+    token: int = field(default=0, repr=False)
+
+    async def transaction(
+        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a plain function of a connection in one transaction, if the job is still ours; otherwise `LeaseLost`.
+
+        The function may be run again, so it must do nothing else.
+        """
+        if self.job_id is None:
+            return await self.reach.transaction(function, *args, **kwargs)
+        return await self.reach.transaction(self._while_ours, lambda connection: function(connection, *args, **kwargs))
+
+    async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
+        """Take in another durable job, as `service.enqueue` does, under the same correlation id unless one is given."""
+        return await self.reach.enqueue(kind, payload, **{"correlation_id": self.correlation_id} | how)
+
+    def _while_ours(self, connection: Connection, function: Callable[[Connection], T]) -> T:
+        assert self.job_id is not None
+        jobs.check_ours(connection, self.job_id, owner=self.owner, token=self.token)
+        return function(connection)
 
 
 @frozen

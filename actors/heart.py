@@ -110,10 +110,10 @@ class Heart:
         silent_s = trio.current_time() - self.lease.confirmed_at
         stopped = self.in_hand.cancel(UNCONFIRMED)
         self.in_hand.drop_claimed()
-        self.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=stopped))
+        self.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=len(stopped)))
 
     def _lose(self) -> None:
         self.lease.is_held = False
         stopped = self.in_hand.cancel(LOST)
         self.in_hand.drop_claimed()
-        self.emit(WorkerLeaseLost(worker=self.lease.owner, handlers=stopped))
+        self.emit(WorkerLeaseLost(worker=self.lease.owner, handlers=len(stopped)))

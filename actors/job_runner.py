@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 from actors.actor import Actor
 from actors.bell import Bell
 from actors.clerk import Clerk
-from actors.handlers import Handler, JobContext, payload_of, run_handler
+from actors.handlers import Handler, JobContext, Reach, payload_of, run_handler
 from actors.heart import Heart
 from actors.job_notes import about
 from actors.job_queue import JobQueue
@@ -98,6 +98,7 @@ class JobRunner(Actor[RunnerMessage]):
     handlers: Mapping[str, Handler]
     options: RunnerOptions
     bell: WorkBell
+    reach: Reach
     clock: Clock
     chance: Chance
     emit: Emit
@@ -121,7 +122,7 @@ class JobRunner(Actor[RunnerMessage]):
         self.clerk = self._make_clerk(self.lease)
         self.nursery.start_soon(self._run_clerk)
         self.nursery.start_soon(self._make_heart(self.lease).run)
-        self.nursery.start_soon(self.database.listen, CHANNEL, self.bell.ring)
+        self.nursery.start_soon(self.database.listen, CHANNEL, self.clerk.hear)
         for _ in range(options.concurrency):
             self.nursery.start_soon(self._work)
 
@@ -244,6 +245,7 @@ class JobRunner(Actor[RunnerMessage]):
                 attempt=1,
                 max_attempts=1,
                 correlation_id=work.correlation_id,
+                reach=self.reach,
             )
         return JobContext(
             job_id=work.id,
@@ -252,6 +254,9 @@ class JobRunner(Actor[RunnerMessage]):
             attempt=work.attempts + 1,
             max_attempts=work.max_attempts,
             correlation_id=work.correlation_id,
+            reach=self.reach,
+            owner=self.lease.owner,
+            token=work.token,
         )
 
     def _verdict(self, job: ClaimedJob, running: RunningJob, error: Exception | None) -> Verdict | None:

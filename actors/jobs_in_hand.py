@@ -94,14 +94,14 @@ class JobsInHand:
         self.running[self._numbers] = running
         return self._numbers, running
 
-    def cancel(self, why: str, which: Callable[[Work], bool] | None = None) -> int:
-        """Stop handlers, and say why."""
+    def cancel(self, why: str, which: Callable[[Work], bool] | None = None) -> list[Work]:
+        """Stop handlers, and say why. Returns whose."""
         chosen = [running for running in self.running.values() if running.why is None]
         chosen = [running for running in chosen if which is None or which(running.work)]
         for running in chosen:
             running.why = why
             running.scope.cancel()
-        return len(chosen)
+        return [running.work for running in chosen]
 
     def drop_claimed(self) -> None:
         """Forget claimed jobs that no handler has begun: they may not be ours. Whatever is ours is given back later."""

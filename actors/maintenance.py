@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import trio
 from attrs import define
 
 from actors.actor import Actor
+from actors.pages import PAGE, in_pages
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.job_events import JobsPruned, KindUnknown
 from cormorant.rules.jobs import JobState
 from cormorant.rules.ports import Clock, Emit
 from storage import job_pauses, job_reports, jobs, workers
 from storage.database import Database
-
-PAGE = 1_000
 
 
 @define(eq=False, kw_only=True)
@@ -54,18 +51,15 @@ class Maintenance(Actor[None]):
 
     async def _prune_state(self, state: JobState, keep_s: float) -> int:
         before = self.clock.now() - timedelta(seconds=keep_s)
-        return await self._in_pages(jobs.prune, state=state, before=before)
+        total = 0
+        while done := await self.database.run(jobs.prune, state=state, before=before, limit=PAGE):
+            total += done
+        return total
 
     async def _keep_pauses(self) -> None:
         """A job that was enqueued at the very moment its kind was paused or resumed may have missed it."""
-        await self._in_pages(job_pauses.hold_some)
-        await self._in_pages(job_pauses.free_some)
-
-    async def _in_pages(self, function: Callable[..., int], **words: Any) -> int:
-        total = 0
-        while done := await self.database.run(function, limit=PAGE, **words):
-            total += done
-        return total
+        await in_pages(self.database, job_pauses.hold_some)
+        await in_pages(self.database, job_pauses.free_some)
 
     async def _report_unknown_kinds(self) -> None:
         waiting = await self.database.read(job_reports.waiting_kinds)

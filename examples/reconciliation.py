@@ -29,16 +29,15 @@ from attrs import frozen
 from sqlalchemy import Connection, Row, text
 
 from actors.handlers import JobContext
-from cormorant.rules.ports import Clock, ignore
+from cormorant.rules.ports import Clock
 from cormorant.rules.settings import Settings
 from cormorant.rules.verdicts import Fail, Snooze
 from cormorant.testing import memory_gateway, simulated
 from storage import jobs
 from storage.columns import from_micros, to_micros
-from storage.database import Database, Mode, StorageOptions
 from storage.jobs import NewJob
 from supervisors import Service, open_service
-from supervisors.environment import SystemClock, SystemRandom
+from supervisors.environment import SystemClock
 
 LOOKS = 5
 AGAIN_S = 30 * 60.0
@@ -143,7 +142,6 @@ def record(connection: Connection, report: Report, found: int | None, *, now: da
 class Reconciler:
     """The handler, and what it needs."""
 
-    database: Database
     platform: Platform
     clock: Clock
     again_s: float = AGAIN_S
@@ -151,12 +149,12 @@ class Reconciler:
 
     async def reconcile(self, context: JobContext) -> None:
         """Look once. Returns when the report is settled; otherwise the job comes back by itself."""
-        report = await self.database.read(find, context.payload["report"])
+        report = await context.transaction(find, context.payload["report"])
         if report is None:
             raise Fail(f"there is no report {context.payload['report']}")
         self._wait_if_looked(report)
         if report.status is Status.OPEN:
-            await self._look(report)
+            await self._look(context, report)
 
     def _wait_if_looked(self, report: Report) -> None:
         """A run that ended before its job did has made this look already: the next one is due in its time."""
@@ -165,10 +163,10 @@ class Reconciler:
             if left_s > 0:
                 raise Snooze(left_s)
 
-    async def _look(self, report: Report) -> None:
+    async def _look(self, context: JobContext, report: Report) -> None:
         now = self.clock.now()
         found = await self.platform.conversions(report.id)
-        await self.database.run(record, report, found, now=now)
+        await context.transaction(record, report, found, now=now)
         status = judge(report, found)
         self.say(f"{now:%H:%M:%S}  report {report.id}  look {report.looks + 1}  {status}")
         if status is Status.OPEN:
@@ -226,7 +224,7 @@ def main_simulated() -> None:
         with memory_gateway() as database:
             clock = simulation.clock
             platform = InventedPlatform(clock, clock.now(), known_to(AGAIN_S))
-            reconciler = Reconciler(database=database, platform=platform, clock=clock, say=print)
+            reconciler = Reconciler(platform=platform, clock=clock, say=print)
             handlers = {"reconcile": reconciler.reconcile}
             async with simulation.open_service(Settings(), gateway=database, handlers=handlers) as service:
                 await service.transaction(make_table)
@@ -237,14 +235,11 @@ def main_simulated() -> None:
 
 async def main_real(folder: Path, *, again_s: float) -> None:
     """The same on a file and on the real clock."""
-    clock, chance = SystemClock(), SystemRandom()
-    options = StorageOptions(url=f"sqlite:///{folder / 'reconciliation.db'}")
-    database = Database(options, mode=Mode.THREADS, emit=ignore, chance=chance)
+    clock = SystemClock()
+    chosen = Settings(data=str(folder))
     platform = InventedPlatform(clock, clock.now(), known_to(again_s))
-    reconciler = Reconciler(database=database, platform=platform, clock=clock, again_s=again_s, say=print)
-    async with open_service(
-        Settings(), gateway=database, handlers={"reconcile": reconciler.reconcile}, clock=clock, chance=chance
-    ) as service:
+    reconciler = Reconciler(platform=platform, clock=clock, again_s=again_s, say=print)
+    async with open_service(chosen, handlers={"reconcile": reconciler.reconcile}, clock=clock) as service:
         await service.transaction(make_table)
         await show(service, again_s=again_s)
 

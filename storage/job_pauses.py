@@ -6,8 +6,16 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from cormorant.rules.jobs import PAUSED_FLAG
+from storage import flags
 from storage.columns import check_text, to_micros
 from storage.jobs import announce
+
+
+def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> None:
+    """Let every process claim nothing of any kind, or go on."""
+    flags.set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
+    announce(connection)
 
 
 def pause(connection: Connection, kind: str, *, now: datetime) -> None:
@@ -25,15 +33,17 @@ def paused(connection: Connection) -> list[str]:
     return list(connection.execute(_PAUSED).scalars())
 
 
-def hold_some(connection: Connection, *, limit: int) -> int:
-    """Hold jobs of paused kinds, a page at a time; 0 when none is left. Running ones too: they may come back."""
-    held: int = connection.execute(_HOLD, {"limit": limit}).rowcount
-    return held
+def hold_some(connection: Connection, *, limit: int, after: int = 0) -> list[int]:
+    """Hold jobs of paused kinds, a page at a time; none when none is left. Running ones too: they may come back.
+
+    Returns which, in order. The next page begins after the last: to begin anew would go through all that is done.
+    """
+    return sorted(connection.execute(_HOLD, {"after": after, "limit": limit}).scalars())
 
 
-def free_some(connection: Connection, *, limit: int) -> int:
-    """Free jobs that are held though their kind is not paused, a page at a time; 0 when none is left."""
-    freed: int = connection.execute(_FREE, {"limit": limit}).rowcount
+def free_some(connection: Connection, *, limit: int, after: int = 0) -> list[int]:
+    """Free jobs that are held though their kind is not paused; as `hold_some`."""
+    freed = sorted(connection.execute(_FREE, {"after": after, "limit": limit}).scalars())
     if freed:
         announce(connection)
     return freed
@@ -42,13 +52,11 @@ def free_some(connection: Connection, *, limit: int) -> int:
 _PAUSE = text("INSERT INTO paused_kinds (kind, paused_at) VALUES (:kind, :now) ON CONFLICT (kind) DO NOTHING")
 _RESUME = text("DELETE FROM paused_kinds WHERE kind = :kind")
 _PAUSED = text("SELECT kind FROM paused_kinds ORDER BY kind")
-_HOLD = text("""
-    UPDATE jobs SET held = true WHERE id IN (
-        SELECT id FROM jobs WHERE state IN ('pending', 'retryable', 'running') AND NOT held
-        AND kind IN (SELECT kind FROM paused_kinds) LIMIT :limit)
-""")
-_FREE = text("""
-    UPDATE jobs SET held = false WHERE id IN (
-        SELECT id FROM jobs WHERE state IN ('pending', 'retryable', 'running') AND held
-        AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT :limit)
-""")
+_CHANGE = """
+    UPDATE jobs SET held = {held} WHERE id IN (
+        SELECT id FROM jobs WHERE state IN ('pending', 'retryable', 'running') AND {which} AND id > :after
+        ORDER BY id LIMIT :limit)
+    AND state IN ('pending', 'retryable', 'running') RETURNING id
+"""
+_HOLD = text(_CHANGE.format(held="true", which="NOT held AND kind IN (SELECT kind FROM paused_kinds)"))
+_FREE = text(_CHANGE.format(held="false", which="held AND kind NOT IN (SELECT kind FROM paused_kinds)"))

@@ -139,6 +139,10 @@ REVIVE = text("""
 """)
 DISCARD = text("DELETE FROM jobs WHERE id = :id AND state IN ('succeeded', 'failed', 'cancelled')")
 OWNED = text("SELECT id, token FROM jobs WHERE owner = :owner AND state = 'running'")
+CANCELLED = text("SELECT id FROM jobs WHERE id IN :ids AND state = 'cancelled'").bindparams(
+    bindparam("ids", expanding=True)
+)
+IS_OURS = "SELECT 1 FROM jobs WHERE id = :id AND state = 'running' AND owner = :owner AND token = :token"
 NEXT_PRIORITY = text("""
     SELECT priority FROM jobs WHERE state IN ('pending', 'retryable') AND NOT held AND priority > :after
     ORDER BY priority LIMIT 1

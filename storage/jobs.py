@@ -11,7 +11,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
-from cormorant.rules.errors import IllegalChange, KeyTaken
+from cormorant.rules.errors import IllegalChange, KeyTaken, LeaseLost
 from cormorant.rules.jobs import JobState
 from storage import job_sql as sql
 from storage.columns import check_text, from_micros, to_micros
@@ -209,6 +209,7 @@ def cancel(connection: Connection, job_id: int, *, now: datetime) -> None:
     changed = connection.execute(sql.CANCEL, {"id": job_id, "now": to_micros(now)}).rowcount
     if not changed:
         raise IllegalChange(verb="cancel", state=_state_of(connection, job_id))
+    announce(connection)  # its owner is to stop the handler
 
 
 def revive(connection: Connection, job_id: int, *, now: datetime) -> None:
@@ -249,6 +250,19 @@ def release_unknown(connection: Connection, *, owner: str, known: set[int], now:
     unknown = [Ending(id=row.id, token=row.token, to=JobState.PENDING) for row in owned if row.id not in known]
     settle(connection, owner=owner, endings=unknown, now=now)
     return {row.id for row in owned}
+
+
+def cancelled_among(connection: Connection, job_ids: set[int]) -> set[int]:
+    """Those of some jobs that somebody has cancelled."""
+    return set(connection.execute(sql.CANCELLED, {"ids": sorted(job_ids)}).scalars()) if job_ids else set()
+
+
+def check_ours(connection: Connection, job_id: int, *, owner: str, token: int) -> None:
+    """Raise `LeaseLost` unless the job is the owner's, and stays so until this transaction ends."""
+    lock = " FOR SHARE" if connection.dialect.name == "postgresql" else ""
+    words = {"id": job_id, "owner": owner, "token": token}
+    if connection.execute(text(sql.IS_OURS + lock), words).scalar() is None:
+        raise LeaseLost(job_id)
 
 
 def next_due(connection: Connection, *, priorities: Sequence[int], now: datetime) -> datetime | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from attrs import frozen
 
 from actors.actor import Address
-from actors.handlers import Handler
+from actors.handlers import Handler, Reach
 from actors.job_runner import JobRunner, RunnerMessage, RunnerOptions
 from actors.jobs_in_hand import WorkBell
 from actors.maintenance import Maintenance
@@ -42,9 +42,10 @@ class Assembly:
         """The parts of the tree, and what a program does with its jobs."""
         bell = WorkBell()
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
+        jobs = self._jobs(runner, bell)
         parts = Parts(
             storage=self.database,
-            job_runner=runner.served_by(lambda: self._job_runner(bell)),
+            job_runner=runner.served_by(lambda: self._job_runner(bell, jobs)),
             reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(lambda: self._sweeper(bell)),
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(self._maintenance),
             job_grace_s=self.settings.jobs.grace_s,
@@ -52,14 +53,15 @@ class Assembly:
             emit=self.emit,
             chance=self.chance,
         )
-        return parts, self._jobs(runner, bell)
+        return parts, jobs
 
-    def _job_runner(self, bell: WorkBell) -> JobRunner:
+    def _job_runner(self, bell: WorkBell, reach: Reach) -> JobRunner:
         return JobRunner(
             database=self.database,
             handlers=self.handlers,
             options=self._runner_options(),
             bell=bell,
+            reach=reach,
             clock=self.clock,
             chance=self.chance,
             emit=self.emit,

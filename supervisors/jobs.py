@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from attrs import define
 from sqlalchemy import Connection
@@ -14,19 +14,19 @@ from sqlalchemy import Connection
 from actors.actor import Address
 from actors.job_runner import CancelHandler, RunnerMessage, RunPassing, SetClaiming
 from actors.jobs_in_hand import PassingJob, WorkBell
+from actors.pages import in_pages
 from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel
 from cormorant.rules.job_events import About, JobCancelled
-from cormorant.rules.jobs import PAUSED_FLAG
 from cormorant.rules.payloads import checked_payload
 from cormorant.rules.ports import Chance, Clock, Emit
-from storage import flags, job_pauses, job_reports, jobs
+from storage import job_pauses, job_reports, jobs
 from storage.database import Database
 from storage.job_reports import JobView
 from storage.jobs import Enqueued, NewJob
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-PAGE = 1_000
 NAME_MAX = 200
 
 
@@ -76,7 +76,19 @@ class Jobs:
             correlation_id=correlation_id,
         )
 
-    async def enqueue(self, job: NewJob) -> Enqueued:
+    async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
+        """Take in a durable job and return its id; `how` as `make` has it."""
+        return (await self.take_in(self.make(kind, payload, **how))).id
+
+    async def transaction(
+        self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a plain function of a connection in one transaction. It may be run again, so it must do nothing else."""
+        result = await self.database.run(function, *args, **kwargs)
+        self.bell.ring()  # it may have enqueued something
+        return result
+
+    async def take_in(self, job: NewJob) -> Enqueued:
         """Take a job in, once: if COMMIT did not say whether it happened, it is looked up before it is repeated."""
         asked_before = False
         while True:
@@ -123,12 +135,12 @@ class Jobs:
     async def pause_kind(self, kind: str) -> int:
         """Start no more jobs of a kind, also after a restart. Returns how many were waiting."""
         await self.database.run(job_pauses.pause, kind, now=self.clock.now())
-        return await self._in_pages(job_pauses.hold_some)
+        return await in_pages(self.database, job_pauses.hold_some)
 
     async def resume_kind(self, kind: str) -> int:
         """Start jobs of a kind again. Returns how many were held."""
         await self.database.run(job_pauses.resume, kind)
-        freed = await self._in_pages(job_pauses.free_some)
+        freed = await in_pages(self.database, job_pauses.free_some)
         self.bell.ring()
         return freed
 
@@ -141,14 +153,8 @@ class Jobs:
         await self._set_claiming(is_on=True)
 
     async def _set_claiming(self, *, is_on: bool) -> None:
-        await self.database.run(flags.set_flag, PAUSED_FLAG, is_on=not is_on, now=self.clock.now())
+        await self.database.run(job_pauses.set_all, is_paused=not is_on, now=self.clock.now())
         await self.runner.tell(SetClaiming(is_on=is_on))
-
-    async def _in_pages(self, function: Callable[..., int]) -> int:
-        total = 0
-        while done := await self.database.run(function, limit=PAGE):
-            total += done
-        return total
 
 
 def enqueue_once(connection: Connection, job: NewJob, *, now: datetime, asked_before: bool) -> Enqueued:

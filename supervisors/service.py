@@ -118,10 +118,7 @@ class Service:
         self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run a plain function of a connection in one transaction. It may be run again, so it must do nothing else."""
-        self._check_serving()
-        result = await self._database.run(function, *args, **kwargs)
-        self._jobs.bell.ring()  # it may have enqueued something
-        return result
+        return await self.jobs.transaction(function, *args, **kwargs)
 
     async def enqueue(  # noqa: PLR0913 - the ways to enqueue a job, all but two with a default
         self,
@@ -135,7 +132,7 @@ class Service:
         max_attempts: int | None = None,
     ) -> int:
         """Take in a durable job and return its id. With a `dedupe_key` it joins a live job of the same kind and key."""
-        job = self.jobs.make(
+        return await self.jobs.enqueue(
             kind,
             payload,
             priority=priority,
@@ -144,7 +141,6 @@ class Service:
             correlation_id=correlation_id,
             max_attempts=max_attempts,
         )
-        return (await self._jobs.enqueue(job)).id
 
     @property
     def jobs(self) -> Jobs:

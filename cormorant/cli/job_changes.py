@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from attrs import frozen
 from sqlalchemy import Connection
 
+from actors.pages import in_pages
 from cormorant.rules.errors import CommitUnknown, IllegalChange, KeyTaken
 from cormorant.rules.jobs import FINISHED, PAUSED_FLAG, JobState, Verb, allowed_from
 from storage import flags, job_pauses, job_reports, jobs
@@ -135,28 +136,19 @@ async def resume_all(database: Database) -> bool:
 def _switch(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
     if flags.is_set(connection, PAUSED_FLAG) is is_paused:
         return False
-    flags.set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
-    jobs.announce(connection)
+    job_pauses.set_all(connection, is_paused=is_paused, now=now)
     return True
 
 
 async def pause_kind(database: Database, kind: str, *, tell: Tell) -> int:
     """Hold the jobs of a kind, those that wait and those to come. Returns how many were waiting."""
     await database.run(job_pauses.pause, kind, now=datetime.now(UTC))
-    return await _in_pages(database, job_pauses.hold_some, tell)
+    return await in_pages(database, job_pauses.hold_some, tell)
 
 
 async def resume_kind(database: Database, kind: str, *, tell: Tell) -> int | None:
     """Free the jobs of a kind. Returns how many were held; None when the kind was not paused."""
     was_paused = await database.run(job_pauses.resume, kind)
     # Also if it was not: an earlier try may have been interrupted half-way.
-    freed = await _in_pages(database, job_pauses.free_some, tell)
+    freed = await in_pages(database, job_pauses.free_some, tell)
     return freed if was_paused or freed else None
-
-
-async def _in_pages(database: Database, function: Callable[..., int], tell: Tell) -> int:
-    total = 0
-    while done := await database.run(function, limit=PAGE):
-        total += done
-        tell(done)
-    return total

@@ -209,7 +209,9 @@ class LeaseLost(JobError):
     """The job is no longer ours: it was cancelled, or given to another process. Nothing was changed."""
 
     def __init__(self, job_id: int) -> None:
-        super().__init__(f"job {job_id} is no longer ours; what was to be written with its end was not")
+        super().__init__(
+            f"job {job_id} is no longer ours: it was cancelled or given to another process, and nothing was written"
+        )
         self.job_id = job_id
 
 

@@ -237,6 +237,7 @@ async def test_a_job_cancelled_elsewhere_is_stopped_at_the_next_heartbeat(clock:
 
     assert stopped == [20.0]
     assert place.events.of(JobRetried) == []
+    assert [(event.job_id, event.why) for event in place.events.of(JobCancelled)] == [(job_id, "from outside")]
 
 
 async def test_a_restart_loses_no_job_and_counts_no_attempt(clock: MockClock, place: Workplace) -> None:

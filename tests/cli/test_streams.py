@@ -139,7 +139,7 @@ def test_a_reader_of_standard_output_that_leaves_ends_nothing(folder: Path, line
         for _ in range(lines):
             read.readline()
         read.close()
-        program.line_with("event=worker.registered")
+        program.line_with("event=service.ready")
         program.send(signal.SIGTERM)
         ended = program.end()
 

@@ -67,7 +67,7 @@ class World:
     recorder: Recorder = Factory(Recorder)
 
     def service(self) -> Service:
-        reconciler = Reconciler(database=self.database, platform=self.platform, clock=self.simulation.clock)
+        reconciler = Reconciler(platform=self.platform, clock=self.simulation.clock)
         return self.simulation.open_service(
             Settings(),
             gateway=self.database,
@@ -214,7 +214,7 @@ async def test_it_runs_on_a_real_file_and_the_real_clock(tmp_path: Path, capsys:
     await main_real(tmp_path, again_s=0.05)
 
     assert "report 104: reported 3, the platform says None: missing" in capsys.readouterr().out
-    assert (tmp_path / "reconciliation.db").exists()
+    assert (tmp_path / "cormorant.db").exists()
 
 
 def test_the_program_finishes_by_itself() -> None:

@@ -38,10 +38,10 @@ def test_what_waits_is_held_in_pages_and_freed_in_pages(connection: Connection) 
     other = put(connection, "play")
     job_pauses.pause(connection, "work", now=NOW)
 
-    held = [job_pauses.hold_some(connection, limit=2) for _ in range(4)]
+    held = [len(job_pauses.hold_some(connection, limit=2)) for _ in range(4)]
     claimed = take(connection, kinds=["work", "play"])
     job_pauses.resume(connection, "work")
-    freed = [job_pauses.free_some(connection, limit=3) for _ in range(3)]
+    freed = [len(job_pauses.free_some(connection, limit=3)) for _ in range(3)]
 
     assert (held, freed) == ([2, 2, 1, 0], [3, 2, 0])
     assert [job.id for job in claimed] == [other]

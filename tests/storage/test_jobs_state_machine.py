@@ -305,7 +305,7 @@ class JobsMachine(RuleBasedStateMachine):
         """Which ones come first is not said, so the model learns that from the database."""
         wrong = self.model.wrongly(held=not holds)
         change = job_pauses.hold_some if holds else job_pauses.free_some
-        assert change(self.connection, limit=limit) == min(limit, len(wrong))
+        assert len(change(self.connection, limit=limit)) == min(limit, len(wrong))
         changed = {row.id for row in self.rows() if row.id in wrong and bool(row.held) is holds}
         assert len(changed) == min(limit, len(wrong))
         for job_id in changed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,8 +35,18 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
+class NoDatabase:
+    async def transaction(self, function: object, *args: object, **kwargs: object) -> Any:
+        raise AssertionError("the handlers of this test keep to their payload")
+
+    async def enqueue(self, kind: str, payload: object, **how: object) -> int:
+        raise AssertionError("the handlers of this test keep to their payload")
+
+
 def context(payload: list[str]) -> JobContext:
-    return JobContext(job_id=1, kind="tidy", payload=payload, attempt=1, max_attempts=1, correlation_id=None)
+    return JobContext(
+        job_id=1, kind="tidy", payload=payload, attempt=1, max_attempts=1, correlation_id=None, reach=NoDatabase()
+    )
 
 
 def test_without_packages_there_are_no_handlers() -> None:

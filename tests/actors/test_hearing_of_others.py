@@ -1,0 +1,119 @@
+"""What another process changes is seen at once, not at the next poll or heartbeat: on real databases with real threads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import evolve
+
+from actors.clerk import CHECK_S
+from actors.handlers import JobContext, Run
+from cormorant.rules.job_events import JobCancelled, JobFailed
+from cormorant.rules.jobs import JobState
+from cormorant.rules.ports import ignore
+from cormorant.rules.settings import JobSettings
+from cormorant.rules.verdicts import Fail, Snooze
+from cormorant.testing import Recorder, settings
+from storage import job_pauses, jobs
+from storage.database import Database, Mode, StorageOptions
+from supervisors import Service, open_service
+from supervisors.environment import SystemClock, SystemRandom
+
+SOON_S = 5.0
+
+pytestmark = pytest.mark.slow("real processes' worth of threads and files")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'shared.db'}"
+    else:
+        yield request.getfixturevalue("postgres_url")
+
+
+def database(url: str) -> Database:
+    return Database(StorageOptions(url=url), mode=Mode.THREADS, emit=ignore, chance=SystemRandom())
+
+
+@asynccontextmanager
+async def two(url: str, run: Run, heard: Recorder | None = None) -> AsyncIterator[Service]:
+    """A service that neither polls nor beats while the test lasts; what comes out is another that runs nothing."""
+    chosen = evolve(JobSettings(), poll_s=300.0, heartbeat_s=60.0)
+    listeners = [heard] if heard else []
+    async with (
+        open_service(settings(jobs=chosen), gateway=database(url), handlers={"work": run}, listeners=listeners),
+        open_service(settings(jobs=chosen), gateway=database(url)) as other,
+    ):
+        yield other
+
+
+async def until(heard: list[object], count: int) -> None:
+    with trio.fail_after(SOON_S):
+        while len(heard) < count:
+            await trio.sleep(0.005)
+
+
+async def test_what_another_process_enqueues_or_revives_is_run_at_once(url: str) -> None:
+    runs: list[object] = []
+    heard = Recorder()
+
+    async def work(context: JobContext) -> None:
+        runs.append(context.payload)
+        raise Fail("the first time") if len(runs) == 1 else Snooze(1000)
+
+    async with two(url, work, heard) as other:
+        job_id = await other.enqueue("work", "payload")
+        await until(runs, 1)
+        with trio.fail_after(SOON_S):
+            while not heard.of(JobFailed):
+                await trio.sleep(0.005)
+        await other.jobs.revive(job_id)
+        await until(runs, 2)
+
+    assert runs == ["payload", "payload"]
+
+
+async def test_what_another_process_cancels_is_stopped_at_once_and_told(url: str) -> None:
+    began: list[object] = []
+    stopped: list[object] = []
+    heard = Recorder()
+
+    async def work(context: JobContext) -> None:
+        began.append(context.job_id)
+        try:
+            await trio.sleep_forever()
+        finally:
+            stopped.append(context.job_id)
+
+    async with two(url, work, heard) as other:
+        job_id = await other.enqueue("work", {})
+        await until(began, 1)
+        await other.transaction(jobs.cancel, job_id, now=SystemClock().now())
+        await until(stopped, 1)
+
+    assert [event.job_id for event in heard.of(JobCancelled)] == [job_id]
+
+
+async def test_a_pause_from_another_process_holds_at_once_and_so_does_its_end(url: str) -> None:
+    runs: list[object] = []
+
+    async def work(context: JobContext) -> None:
+        runs.append(context.payload)
+
+    async with two(url, work) as other:
+        await other.enqueue("work", 1)
+        await until(runs, 1)
+        await other.transaction(job_pauses.set_all, is_paused=True, now=SystemClock().now())
+        await trio.sleep(CHECK_S + 0.2)  # checked at most so often
+        paused = await other.enqueue("work", 2)
+        await trio.sleep(0.2)
+        view = await other.jobs.show(paused)
+        await other.transaction(job_pauses.set_all, is_paused=False, now=SystemClock().now())
+        await until(runs, 2)
+
+    assert view.state is JobState.PENDING
