@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 
 import trio
 
@@ -13,15 +12,18 @@ class Bell:
 
     def __init__(self) -> None:
         self._rings, self._heard = trio.open_memory_channel[None](1)
+        self._has_rung = False
 
     def ring(self) -> None:
         """There is something to look at."""
-        with suppress(trio.WouldBlock):  # nobody has looked since the last ring
+        if not self._has_rung:  # otherwise nobody has looked since the last ring
+            self._has_rung = True
             self._rings.send_nowait(None)
 
     async def wait(self, until: float = math.inf) -> bool:
         """Wait for a ring. False: the time came first."""
         with trio.CancelScope(deadline=until):
             await self._heard.receive()
+            self._has_rung = False
             return True
         return False

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 import trio
 from attrs import define, field, frozen
 from sqlalchemy import Connection
 
-from actors.job_notes import about, note_dropped, note_settled
+from actors.job_notes import about, note_completed, note_dropped, note_settled
 from actors.jobs_in_hand import CANCELLED, FinishedJob, JobsInHand, WorkBell
 from actors.lease import Lease
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
@@ -18,11 +18,14 @@ from cormorant.rules.job_errors import remember_error
 from cormorant.rules.job_events import JobCancelled
 from cormorant.rules.jobs import PAUSED_FLAG, WAITING, JobState, Verb
 from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.verdicts import DONE
 from storage import flags, jobs, workers
 from storage.database import Database
 from storage.jobs import ClaimedJob, Ending, Settled
 
 LEAVE_S = 2.0
+CALLED = 2
+"""Workers woken at once. Each calls as many when it waits; while none has to, waking more would be in vain."""
 RETRY_S = 1.0
 CHECK_S = 1.0
 """At most so often it is checked what is ours because others write: on SQLite one hears of every write of theirs."""
@@ -33,6 +36,7 @@ class Errand:
     """What one transaction is to do."""
 
     owner: str
+    done: Sequence[tuple[int, int]] = ()
     endings: Sequence[Ending]
     kinds: Sequence[str]
     priorities: Sequence[int]
@@ -44,6 +48,8 @@ class Errand:
 class Harvest:
     """What one transaction brought."""
 
+    completed: Collection[int] = ()
+    """Jobs that have ended as usual; the other endings are in `settled`, unless they were not ours to give."""
     settled: Sequence[Settled] = ()
     claimed: Sequence[ClaimedJob] = ()
     next_due: datetime | None = None
@@ -51,7 +57,7 @@ class Harvest:
 
 def run_errand(connection: Connection, errand: Errand) -> Harvest:
     """Let go of what is done, then claim what there is room for."""
-    settled = jobs.settle(connection, owner=errand.owner, endings=errand.endings, now=errand.now)
+    completed, settled = let_go(connection, errand)
     claimed = jobs.claim(
         connection,
         owner=errand.owner,
@@ -63,13 +69,32 @@ def run_errand(connection: Connection, errand: Errand) -> Harvest:
     due = (
         jobs.next_due(connection, priorities=errand.priorities, now=errand.now) if len(claimed) < errand.room else None
     )
-    return Harvest(settled=settled, claimed=claimed, next_due=due)
+    return Harvest(completed=completed, settled=settled, claimed=claimed, next_due=due)
+
+
+def let_go(connection: Connection, errand: Errand) -> tuple[set[int], list[Settled]]:
+    """End what is done: nearly all of it in the usual way, the rest as each one has it."""
+    completed = jobs.complete(connection, owner=errand.owner, done=errand.done, now=errand.now)
+    others = [done_ending(*each) for each in errand.done if each[0] not in completed]
+    settled = jobs.settle(connection, owner=errand.owner, endings=[*others, *errand.endings], now=errand.now)
+    return completed, settled
+
+
+def done_ending(job_id: int, token: int) -> Ending:
+    """How a job ends that is done."""
+    return Ending(id=job_id, token=token, to=JobState.SUCCEEDED)
+
+
+def all_endings(errand: Errand) -> list[Ending]:
+    """Everything that the errand lets go of."""
+    return [*(done_ending(*each) for each in errand.done), *errand.endings]
 
 
 @frozen(kw_only=True)
 class Cleared:
     """What the database and we agree on."""
 
+    completed: Collection[int]
     settled: Sequence[Settled]
     lost: set[int]
     cancelled: set[int]
@@ -81,10 +106,11 @@ class Cleared:
 
 def clear_up(connection: Connection, errand: Errand, *, known: set[int]) -> Cleared:
     """Let go of what is done, find what was let go of before, and give back what was claimed unseen."""
-    settled = jobs.settle(connection, owner=errand.owner, endings=errand.endings, now=errand.now)
-    settled += jobs.settled_before(connection, errand.endings)
+    completed, settled = let_go(connection, errand)
+    settled += jobs.settled_before(connection, all_endings(errand))
     lost = known - jobs.release_unknown(connection, owner=errand.owner, known=known, now=errand.now)
     return Cleared(
+        completed=completed,
         settled=settled,
         lost=lost,
         cancelled=jobs.cancelled_among(connection, lost),
@@ -164,6 +190,11 @@ class Clerk:
         self._is_doubtful = True
         self.bell.nudge()
 
+    def call_worker(self) -> None:
+        """Wake somebody, if there is something to do. A worker that has to wait calls the next ones."""
+        if self.workers_lot and self.in_hand.queue.has_ready:
+            self.workers_lot.unpark(count=CALLED)
+
     def hear(self) -> None:
         """Others have written: there may be more to do, something of ours may be cancelled, all may be paused."""
         self._check_at = min(self._check_at, max(trio.current_time(), self._checked_at + CHECK_S))
@@ -219,7 +250,8 @@ class Clerk:
         now = self.clock.now()
         return Errand(
             owner=self.lease.owner,
-            endings=[ending_of(done, now=now) for done in finished],
+            done=[(each.job.id, each.job.token) for each in finished if each.verdict is DONE],
+            endings=[ending_of(each, now=now) for each in finished if each.verdict is not DONE],
             kinds=self.kinds,
             priorities=self._priorities,
             room=room,
@@ -235,6 +267,9 @@ class Clerk:
         settled = {each.id: each for each in harvest.settled}
         now = trio.current_time()
         for done in finished:
+            if done.job.id in harvest.completed:
+                self.emit(note_completed(done))
+                continue
             mine = settled.get(done.job.id)
             if mine is not None and mine.state in WAITING:  # it may be due before the next look
                 self._look_at = min(self._look_at, now + done.verdict.delay_s)
@@ -247,7 +282,7 @@ class Clerk:
         now = trio.current_time()
         for job in harvest.claimed:
             self.in_hand.queue.put_claimed(job, priority=job.priority, now=now)
-        self.workers_lot.unpark(count=len(harvest.claimed))
+        self.call_worker()
         if room and len(harvest.claimed) == room:
             self.bell.is_hungry = True  # there may be more than there was room for
         elif room:
@@ -277,7 +312,7 @@ class Clerk:
             self.may_claim = not cleared.is_paused
             self._priorities = sorted({*self.priorities, *cleared.priorities})
             self.bell.is_hungry = True
-            self._told(finished, Harvest(settled=cleared.settled))
+            self._told(finished, Harvest(completed=cleared.completed, settled=cleared.settled))
             self._stop_lost(cleared)
 
     def _stop_lost(self, cleared: Cleared) -> None:
@@ -308,13 +343,14 @@ class Clerk:
 
 def leave(connection: Connection, errand: Errand, *, is_orderly: bool) -> Harvest:
     """End a run. In disorder, what ran has used up an attempt: it may be the reason."""
-    settled = jobs.settle(connection, owner=errand.owner, endings=errand.endings, now=errand.now)
+    completed, settled = let_go(connection, errand)
     if is_orderly:
         jobs.release_all(connection, owner=errand.owner, now=errand.now)
     else:
         jobs.reclaim(connection, owner=errand.owner, limit=LEAVE_MOST, now=errand.now)
     workers.retire(connection, errand.owner)
-    return Harvest(settled=[*settled, *jobs.settled_before(connection, errand.endings)])
+    before = jobs.settled_before(connection, all_endings(errand))
+    return Harvest(completed=completed, settled=[*settled, *before])
 
 
 LEAVE_MOST = 100_000

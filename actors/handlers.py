@@ -90,21 +90,29 @@ def as_handlers(given: Mapping[str, Run | Handler]) -> dict[str, Handler]:
     return handlers
 
 
-async def run_handler(
-    handler: Handler, context: JobContext, *, stopwatch: Stopwatch, blocked: Callable[[float], None], block_s: float
-) -> object:
-    """Run a handler to its end and return what it returned. `blocked` is told of each step that held up the loop."""
-    began = stopwatch()
+@frozen
+class Watch:
+    """Who is told of how a handler goes about it."""
+
+    stopwatch: Stopwatch
+    waits: Callable[[], object]
+    """Called before a handler waits for the first time."""
+    blocked: Callable[[float], object]
+    """Called after each step that held up the loop for longer than `block_s`."""
+    block_s: float
+
+
+async def run_handler(handler: Handler, context: JobContext, watch: Watch) -> object:
+    """Run a handler to its end and return what it returned."""
+    began = watch.stopwatch()
     awaitable = handler.run(context)
-    if not inspect.isawaitable(awaitable):
-        raise HandlerMisbehaved(f"the handler of {context.kind} is not async: make it `async def`")
     if not isinstance(awaitable, Coroutine):
+        if not inspect.isawaitable(awaitable):
+            raise HandlerMisbehaved(f"the handler of {context.kind} is not async: make it `async def`")
+        watch.waits()
         return await awaitable
-    began_s = stopwatch() - began
-    if began_s > block_s:
-        blocked(began_s)
-    returned = await _timed(awaitable, stopwatch, blocked, block_s)
-    if inspect.isawaitable(returned):
+    returned = await _timed(awaitable, watch, began)
+    if returned is not None and inspect.isawaitable(returned):
         if isinstance(returned, Coroutine):
             returned.close()
         raise HandlerMisbehaved(
@@ -114,27 +122,30 @@ async def run_handler(
 
 
 @coroutine
-def _timed(
-    work: Coroutine[Any, Any, Any], stopwatch: Stopwatch, blocked: Callable[[float], None], block_s: float
-) -> Generator[Any, Any, Any]:
+def _timed(work: Coroutine[Any, Any, Any], watch: Watch, began: float) -> Generator[Any, Any, Any]:
     """Drive a coroutine and time each step between two awaits: in one step nothing else in this process runs."""
+    stopwatch = watch.stopwatch
     send: Any = None
     error: BaseException | None = None
+    has_waited = False
     while True:
-        began = stopwatch()
         try:
             trap = work.send(send) if error is None else work.throw(error)
         except StopIteration as stop:
             return stop.value
         finally:
             took_s = stopwatch() - began
-            if took_s > block_s:
-                blocked(took_s)
+            if took_s > watch.block_s:
+                watch.blocked(took_s)
+        if not has_waited:
+            has_waited = True
+            watch.waits()
         error = send = None
         try:
             send = yield trap
         except BaseException as thrown:  # noqa: BLE001 - whatever trio throws in, above all cancellation, is the handler's
             error = thrown
+        began = stopwatch()
 
 
 def payload_of(text: str) -> Any:

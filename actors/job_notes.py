@@ -39,6 +39,14 @@ def note_settled(done: FinishedJob, settled: Settled) -> JobEvent:
             return JobCompleted(**of, took_s=done.took_s, runs_again=settled.state is JobState.PENDING)
 
 
+def note_completed(done: FinishedJob) -> JobCompleted:
+    """What is told of a job that has ended as most do."""
+    job = done.job
+    return JobCompleted(
+        job_id=job.id, kind=job.kind, correlation_id=job.correlation_id, took_s=done.took_s, runs_again=False
+    )
+
+
 def note_dropped(job: ClaimedJob, verb: Verb) -> JobEvent:
     """What is told when a handler ended and its job was no longer ours."""
     return JobResultDropped(**about(job), verb=verb.value)

@@ -97,6 +97,11 @@ class JobQueue(Generic[J]):
             self._warned = False
         return item
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._ready)
+
     def next_ready_at(self) -> float:
         """When the next delayed item becomes ready; infinity when none waits."""
         return self._scheduled[0][0] if self._scheduled else math.inf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 
 import trio
 from attrs import define, field, frozen
@@ -11,37 +10,26 @@ from attrs import define, field, frozen
 from actors.actor import Actor
 from actors.bell import Bell
 from actors.clerk import Clerk
-from actors.handlers import Handler, JobContext, Reach, payload_of, run_handler
+from actors.handlers import Handler, Reach
 from actors.heart import Heart
-from actors.job_notes import about
 from actors.job_queue import JobQueue
 from actors.jobs_in_hand import (
     CANCELLED,
-    LOST,
     STOPPING,
-    FinishedJob,
     JobsInHand,
     PassingJob,
-    RunningJob,
     Work,
     WorkBell,
 )
 from actors.lease import Lease
 from actors.reply import Reply
-from cormorant.rules.errors import HandlerMisbehaved, JobError, JobTimedOut
-from cormorant.rules.failures import split_crash
-from cormorant.rules.job_errors import describe_error
-from cormorant.rules.job_events import JobBlockedLoop, JobFailed, JobReturnedValue, JobStarted
-from cormorant.rules.jobs import RetryPolicy, Verb
+from actors.worker import Worker
+from cormorant.rules.errors import JobError
+from cormorant.rules.jobs import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.verdicts import Verdict, verdict_on
 from storage.database import Database
 from storage.job_sql import CHANNEL
 from storage.jobs import ClaimedJob
-
-
-class Interrupted(Exception):
-    """Why a handler was stopped before its end."""
 
 
 @frozen(kw_only=True)
@@ -124,7 +112,7 @@ class JobRunner(Actor[RunnerMessage]):
         self.nursery.start_soon(self._make_heart(self.lease).run)
         self.nursery.start_soon(self.database.listen, CHANNEL, self.clerk.hear)
         for _ in range(options.concurrency):
-            self.nursery.start_soon(self._work)
+            self.nursery.start_soon(self._make_worker().run)
 
     async def handle(self, message: RunnerMessage) -> None:
         """Do what one message says."""
@@ -165,8 +153,8 @@ class JobRunner(Actor[RunnerMessage]):
             self._call_workers()
 
     def _call_workers(self) -> None:
-        ready = self.in_hand.queue.promote(trio.current_time())
-        self.clerk.workers_lot.unpark(count=ready)
+        self.in_hand.queue.promote(trio.current_time())
+        self.clerk.call_worker()
         self.wake_at = self.in_hand.queue.next_ready_at()
 
     async def _until_idle(self) -> None:
@@ -179,107 +167,6 @@ class JobRunner(Actor[RunnerMessage]):
         finally:
             self._clerk_left.set()
 
-    async def _work(self) -> None:
-        """The life of a worker: one handler after the other."""
-        queue = self.in_hand.queue
-        while True:
-            item = queue.take(now=trio.current_time())
-            if item is None:
-                await self.clerk.workers_lot.park()
-                continue
-            await trio.lowlevel.checkpoint_if_cancelled()
-            # A process that stood still may wake up with jobs that others have taken: the clerk finds out, and gives back.
-            if isinstance(item.job, PassingJob) or trio.current_time() < self.lease.doubtful_at:
-                await self._run(item.job)
-
-    async def _run(self, work: Work) -> None:
-        number, running = self.in_hand.begin(work, self._timeout_of(work.kind))
-        try:
-            error = await self._attempt(work, running)
-        finally:
-            del self.in_hand.running[number]
-            self._quiet.ring()
-        took_s = trio.current_time() - running.started_at
-        if isinstance(work, ClaimedJob):
-            self._finish(work, self._verdict(work, running, error), took_s)
-        elif error is not None:
-            self.emit(JobFailed(**about(work), attempts=1, error=describe_error(error)))
-
-    async def _attempt(self, work: Work, running: RunningJob) -> Exception | None:
-        """Run a handler. Returns what it raised, or the time-out."""
-        with running.scope:
-            try:
-                await self._call(work)
-            except BaseException as raised:  # noqa: BLE001 - foreign code; what is not its crash goes on up
-                crash, rest = split_crash(raised)
-                if rest is not None:
-                    raise rest from None
-                return crash
-        if running.scope.cancelled_caught and running.why is None:
-            return JobTimedOut(work.kind, self._timeout_of(work.kind))
-        return None
-
-    async def _call(self, work: Work) -> None:
-        context = self._context(work)
-        of = about(work)
-        waited_s = 0.0
-        if isinstance(work, ClaimedJob):
-            waited_s = (self.clock.now() - work.run_at) / timedelta(seconds=1)
-        self.emit(JobStarted(**of, attempt=context.attempt, waited_s=waited_s))
-        returned = await run_handler(
-            self.handlers[work.kind],
-            context,
-            stopwatch=self.clock.stopwatch,
-            blocked=lambda for_s: self.emit(JobBlockedLoop(**of, for_s=for_s)),
-            block_s=self.options.block_s,
-        )
-        if returned is not None:
-            self.emit(JobReturnedValue(**of, returned=type(returned).__name__))
-
-    def _context(self, work: Work) -> JobContext:
-        if isinstance(work, PassingJob):
-            return JobContext(
-                job_id=None,
-                kind=work.kind,
-                payload=work.payload,
-                attempt=1,
-                max_attempts=1,
-                correlation_id=work.correlation_id,
-                reach=self.reach,
-            )
-        return JobContext(
-            job_id=work.id,
-            kind=work.kind,
-            payload=payload_of(work.payload),
-            attempt=work.attempts + 1,
-            max_attempts=work.max_attempts,
-            correlation_id=work.correlation_id,
-            reach=self.reach,
-            owner=self.lease.owner,
-            token=work.token,
-        )
-
-    def _verdict(self, job: ClaimedJob, running: RunningJob, error: Exception | None) -> Verdict | None:
-        """What follows for the job. None: it is not ours any more."""
-        was_stopped = running.scope.cancelled_caught or (running.why is not None and error is not None)
-        if was_stopped and running.why in {CANCELLED, LOST}:
-            return None
-        if was_stopped and running.why is not None:
-            return Verdict(verb=Verb.RELEASE, error=Interrupted(running.why))
-        if isinstance(error, HandlerMisbehaved):
-            return Verdict(verb=Verb.FAIL, error=error)
-        return verdict_on(error, attempts=job.attempts, policy=self.options.retry, jitter=self.chance.random())
-
-    def _finish(self, job: ClaimedJob, verdict: Verdict | None, took_s: float) -> None:
-        if verdict is not None:
-            self.in_hand.finished.append(FinishedJob(job=job, verdict=verdict, took_s=took_s))
-            self.bell.nudge()
-
-    def _timeout_of(self, kind: str) -> float:
-        handler = self.handlers.get(kind)
-        own = None if handler is None else handler.timeout_s
-        return self.options.timeout_s if own is None else own
-
     def _make_clerk(self, lease: Lease) -> Clerk:
         return Clerk(
             database=self.database,
@@ -290,6 +177,22 @@ class JobRunner(Actor[RunnerMessage]):
             priorities=sorted(self.options.priorities.values()),
             poll_s=self.options.poll_s,
             clock=self.clock,
+            emit=self.emit,
+        )
+
+    def _make_worker(self) -> Worker:
+        return Worker(
+            in_hand=self.in_hand,
+            clerk=self.clerk,
+            lease=self.lease,
+            quiet=self._quiet,
+            handlers=self.handlers,
+            reach=self.reach,
+            usual_timeout_s=self.options.timeout_s,
+            block_s=self.options.block_s,
+            retry=self.options.retry,
+            clock=self.clock,
+            chance=self.chance,
             emit=self.emit,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,13 +37,16 @@ Work = ClaimedJob | PassingJob
 class RunningJob:
     """A handler at work. `why` says why it was cancelled, if not for taking too long."""
 
+    number: int
     work: Work
     scope: trio.CancelScope
     started_at: float
+    deadline: float = math.inf
+    """Until when it may run; infinity as long as it has not waited."""
     why: str | None = None
 
 
-@frozen(kw_only=True)
+@define(eq=False, kw_only=True)
 class FinishedJob:
     """A durable job whose handler has ended, and what follows from that."""
 
@@ -86,13 +90,15 @@ class JobsInHand:
         ready = self.queue.snapshot().ready
         return max(0, self.concurrency - len(self.running) - ready - self.claiming)
 
-    def begin(self, work: Work, timeout_s: float) -> tuple[int, RunningJob]:
+    def begin(self, work: Work, scope: trio.CancelScope, now: float) -> RunningJob:
         """Take down that a handler begins."""
-        now = trio.current_time()
-        running = RunningJob(work, trio.CancelScope(deadline=now + timeout_s), now)
-        self._numbers += 1
-        self.running[self._numbers] = running
-        return self._numbers, running
+        number = self._numbers = self._numbers + 1
+        running = self.running[number] = RunningJob(number, work, scope, now)
+        return running
+
+    def forget(self, running: RunningJob) -> None:
+        """Take down that a handler has ended."""
+        del self.running[running.number]
 
     def cancel(self, why: str, which: Callable[[Work], bool] | None = None) -> list[Work]:
         """Stop handlers, and say why. Returns whose."""

@@ -44,7 +44,7 @@ CLAIM_POSTGRES = text(f"""
             ORDER BY run_at, id LIMIT :n FOR UPDATE SKIP LOCKED
         ) AS due WHERE EXISTS (SELECT 1 FROM living) LIMIT :n
     )
-    UPDATE jobs SET {TAKE} FROM pick WHERE id = picked RETURNING {CLAIMED}
+    UPDATE jobs SET {TAKE} WHERE id = ANY(ARRAY(SELECT picked FROM pick)) RETURNING {CLAIMED}
 """)
 CLAIM_SQLITE = text(f"""
     UPDATE jobs SET {TAKE} WHERE id IN (SELECT value FROM json_each(:ids))
@@ -99,22 +99,43 @@ def letting_go(
 SETTLE = letting_go(
     "ended_to", uses_attempt="ended_used", run_at="ended_run_at", errors="COALESCE(ended_errors, last_errors)"
 )
-IS_MINE = "jobs.id = ended_id AND state = 'running' AND owner = :owner AND token = ended_token"
+# PostgreSQL knows nothing of who owns how many jobs, and would go through all of them for each ending. So each job is
+# looked up by its id, and locked with the check, because what waits for others looks at its own conditions alone again.
 SETTLE_POSTGRES = text(f"""
     UPDATE jobs SET {SETTLE}
-    FROM unnest(CAST(:ids AS bigint[]), CAST(:tokens AS int[]), CAST(:tos AS text[]), CAST(:used AS boolean[]),
-                CAST(:run_ats AS bigint[]), CAST(:errors AS text[]))
-         AS ended(ended_id, ended_token, ended_to, ended_used, ended_run_at, ended_errors)
-    WHERE {IS_MINE} RETURNING id, state, attempts
+    FROM (SELECT ended.*
+          FROM unnest(CAST(:ids AS bigint[]), CAST(:tokens AS int[]), CAST(:tos AS text[]), CAST(:used AS boolean[]),
+                      CAST(:run_ats AS bigint[]), CAST(:errors AS text[]))
+               AS ended(ended_id, ended_token, ended_to, ended_used, ended_run_at, ended_errors)
+          CROSS JOIN LATERAL (
+              SELECT 1 FROM jobs AS held
+              WHERE held.id = ended_id AND held.token = ended_token AND held.owner = :owner AND held.state || '' = 'running'
+              FOR UPDATE) AS mine) AS ended
+    WHERE jobs.id = ended_id RETURNING id, state, attempts
 """)
 # With a plus before it, the owner's index is not considered: for each of its jobs all endings would be gone through.
+IS_MINE_SQLITE = "jobs.id = ended_id AND state = 'running' AND +owner = :owner AND token = ended_token"
 SETTLE_SQLITE = text(f"""
     UPDATE jobs SET {SETTLE}
     FROM (SELECT json_extract(value, '$[0]') AS ended_id, json_extract(value, '$[1]') AS ended_token,
                  json_extract(value, '$[2]') AS ended_to, json_extract(value, '$[3]') AS ended_used,
                  json_extract(value, '$[4]') AS ended_run_at, json_extract(value, '$[5]') AS ended_errors
           FROM json_each(:rows)) AS ended
-    WHERE {IS_MINE.replace("owner =", "+owner =")} RETURNING id, state, attempts
+    WHERE {IS_MINE_SQLITE} RETURNING id, state, attempts
+""")
+# What most jobs come to, without all that may happen otherwise.
+COMPLETE = "state = 'succeeded', finished_at = :now, owner = NULL"
+COMPLETE_POSTGRES = text(f"""
+    UPDATE jobs SET {COMPLETE}
+    WHERE id = ANY(CAST(:ids AS bigint[])) AND owner = :owner AND state || '' = 'running' AND rerun_payload IS NULL
+          AND token = (CAST(:tokens AS int[]))[array_position(CAST(:ids AS bigint[]), id)]
+    RETURNING id
+""")
+COMPLETE_SQLITE = text(f"""
+    UPDATE jobs SET {COMPLETE}
+    FROM (SELECT json_extract(value, '$[0]') AS ended_id, json_extract(value, '$[1]') AS ended_token
+          FROM json_each(:rows)) AS ended
+    WHERE {IS_MINE_SQLITE} AND rerun_payload IS NULL RETURNING id
 """)
 RELEASE_ALL = text(f"""
     UPDATE jobs SET {letting_go("'pending'", uses_attempt="false", run_at="run_at")}

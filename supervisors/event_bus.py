@@ -20,7 +20,8 @@ class EventBus:
 
     def __init__(self, clock: Clock, listeners: Iterable[Listener] = ()) -> None:
         self._clock = clock
-        self._listeners = list(listeners)
+        # Replaced, never changed: it may be gone through just now.
+        self._listeners = tuple(listeners)
         self._streams: list[EventStream] = []
         self._untold: deque[Stamped] = deque()
         self._is_telling = False
@@ -30,18 +31,20 @@ class EventBus:
     def emit(self, event: Event) -> None:
         """Tell everyone. Never waits, never raises. What a listener emits comes after what it listens to."""
         self._sequence += 1
-        self._untold.append(Stamped(self._sequence, self._clock.now(), event))
+        stamped = Stamped(self._sequence, self._clock.now(), event)
         if self._is_telling:
+            self._untold.append(stamped)
             return
         self._is_telling = True
         try:
+            self._tell(stamped)
             while self._untold:
                 self._tell(self._untold.popleft())
         finally:
             self._is_telling = False
 
     def _tell(self, stamped: Stamped) -> None:
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             try:
                 listener(stamped)
             except Exception as error:  # foreign code: it must not bring down whoever emits
@@ -49,12 +52,11 @@ class EventBus:
                 self.emit(ListenerFailed(listener=repr(listener), error=error))
 
     def _leave_out(self, listener: Listener) -> None:
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        self._listeners = tuple(each for each in self._listeners if each != listener)
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` with every event from now on, in line. One that raises is not called again."""
-        self._listeners.append(listener)
+        self._listeners = (*self._listeners, listener)
 
     def stream(self, size: int = STREAM_SIZE) -> EventStream:
         """A reader with a ring of its own."""
@@ -63,7 +65,7 @@ class EventBus:
             stream.end()
         else:
             self._streams.append(stream)
-            self._listeners.append(stream.put)
+            self._listeners = (*self._listeners, stream.put)
         return stream
 
     def close(self) -> None:

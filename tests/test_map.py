@@ -26,7 +26,7 @@ AROUND = ("bench", "examples", "tests")
 ALLOWED = {
     "actors.actor.Served.__call__ catches BaseException": "notes how an incarnation ended and raises it again",
     "actors.handlers._timed catches BaseException": "passes on to a handler's coroutine whatever trio throws into it",
-    "actors.job_runner.JobRunner._attempt catches BaseException": "calls handlers; what is not their crash goes on up",
+    "actors.worker.Worker._attempt catches BaseException": "calls handlers; what is not their crash goes on up",
     "cormorant.rules.job_errors._words_of catches Exception": "calls the __str__ of foreign errors",
     "cormorant.telemetry.LogWriter._line catches Exception": "calls the __str__ of foreign errors; the log must go on",
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import tracemalloc
-from datetime import UTC, datetime
 
 import pytest
 from attrs import define, field
@@ -291,5 +290,5 @@ def claimed(number: int) -> ClaimedJob:
         max_attempts=10,
         correlation_id=f"{number:032x}",
         last_errors=None,
-        run_at=datetime.fromtimestamp(1.8e9 + number, tz=UTC),
+        run_at_us=18 * 10**14 + number,
     )

@@ -1,0 +1,197 @@
+"""What does a worker do? It runs one handler after the other, each within its time, and hands over what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import trio
+from attrs import define, field
+
+from actors.bell import Bell
+from actors.clerk import Clerk
+from actors.handlers import Handler, JobContext, Reach, Watch, payload_of, run_handler
+from actors.job_notes import about
+from actors.jobs_in_hand import CANCELLED, LOST, FinishedJob, JobsInHand, PassingJob, RunningJob, Work
+from actors.lease import Lease
+from cormorant.rules.errors import HandlerMisbehaved, JobTimedOut
+from cormorant.rules.failures import split_crash
+from cormorant.rules.job_errors import describe_error
+from cormorant.rules.job_events import JobBlockedLoop, JobFailed, JobReturnedValue, JobStarted
+from cormorant.rules.jobs import RetryPolicy, Verb
+from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.verdicts import DONE, Verdict, verdict_on
+from storage.jobs import ClaimedJob
+
+SLICE_S = 0.002
+"""So long a worker runs handlers that never wait before it lets others go on."""
+
+
+class Interrupted(Exception):
+    """Why a handler was stopped before its end."""
+
+
+@define(eq=False, kw_only=True)
+class Worker:
+    """Takes from the queue what is most urgent."""
+
+    in_hand: JobsInHand
+    clerk: Clerk
+    lease: Lease
+    quiet: Bell
+    """Rung when nothing runs any more."""
+    handlers: Mapping[str, Handler]
+    reach: Reach
+    usual_timeout_s: float
+    block_s: float
+    retry: RetryPolicy
+    clock: Clock
+    chance: Chance
+    emit: Emit
+    _watch: Watch = field(init=False)
+    _running: RunningJob | None = field(init=False, default=None)
+    _yield_at: float = field(init=False, default=-math.inf)
+
+    def __attrs_post_init__(self) -> None:
+        self._watch = Watch(self.clock.stopwatch, self._waits, self._blocked, self.block_s)
+
+    async def run(self) -> None:
+        """Work for ever."""
+        while True:
+            # A scope costs more than all else around a handler, and only one that waits can be cancelled. So the
+            # handlers of a scope are any number that never wait, and at most one that does, which is the last.
+            scope = trio.CancelScope()
+            error: Exception | None = None
+            try:
+                with scope:
+                    error = await self._run_until_one_waits(scope)
+            finally:
+                running = self._forget()
+            if running is not None:
+                self._end(running, error)
+
+    async def _run_until_one_waits(self, scope: trio.CancelScope) -> Exception | None:
+        """Run handlers. Returns what the one raised that has waited, which is still the running one then."""
+        while True:
+            running = self._running = await self._begin_next(scope)
+            error = await self._attempt(running)
+            if running.deadline < math.inf or running.why is not None:
+                return error
+            self._forget()
+            self._end(running, error)
+
+    async def _begin_next(self, scope: trio.CancelScope) -> RunningJob:
+        queue = self.in_hand.queue
+        while True:
+            if self.clock.stopwatch() >= self._yield_at:
+                await trio.lowlevel.checkpoint()
+                self._yield_at = self.clock.stopwatch() + SLICE_S
+            now = trio.current_time()
+            item = queue.take(now=now)
+            if item is None:
+                await self.clerk.workers_lot.park()
+            # A process that stood still may wake up with jobs that others have taken: the clerk finds out, and gives back.
+            # Invariant: no await between queue and running, so that a job is always somewhere.
+            elif now < self.lease.doubtful_at or isinstance(item.job, PassingJob):
+                return self.in_hand.begin(item.job, scope, now)
+
+    def _waits(self) -> None:
+        """The handler is about to wait: from now on it can be stopped, and others have something to do."""
+        running = self._running
+        assert running is not None
+        running.deadline = running.started_at + self._timeout_of(running.work.kind)
+        running.scope.deadline = running.deadline
+        self.clerk.call_worker()
+
+    def _blocked(self, for_s: float) -> None:
+        assert self._running is not None
+        self.emit(JobBlockedLoop(**about(self._running.work), for_s=for_s))
+
+    def _forget(self) -> RunningJob | None:
+        running, self._running = self._running, None
+        if running is not None:
+            self.in_hand.forget(running)
+            if not self.in_hand.running:
+                self.quiet.ring()
+        return running
+
+    async def _attempt(self, running: RunningJob) -> Exception | None:
+        """Run a handler. Returns what it raised."""
+        work = running.work
+        try:
+            context = self._context(work)
+            waited_s = self.clock.now().timestamp() - work.run_at_us / 1e6 if isinstance(work, ClaimedJob) else 0.0
+            self.emit(
+                JobStarted(
+                    job_id=context.job_id,
+                    kind=context.kind,
+                    correlation_id=context.correlation_id,
+                    attempt=context.attempt,
+                    waited_s=waited_s,
+                )
+            )
+            returned = await run_handler(self.handlers[work.kind], context, self._watch)
+        except BaseException as raised:  # noqa: BLE001 - foreign code; what is not its crash goes on up
+            crash, rest = split_crash(raised)
+            if rest is not None:
+                raise rest from None
+            return crash
+        if returned is not None:
+            self.emit(JobReturnedValue(**about(work), returned=type(returned).__name__))
+        return None
+
+    def _context(self, work: Work) -> JobContext:
+        if isinstance(work, PassingJob):
+            return JobContext(
+                job_id=None,
+                kind=work.kind,
+                payload=work.payload,
+                attempt=1,
+                max_attempts=1,
+                correlation_id=work.correlation_id,
+                reach=self.reach,
+            )
+        return JobContext(
+            job_id=work.id,
+            kind=work.kind,
+            payload=payload_of(work.payload),
+            attempt=work.attempts + 1,
+            max_attempts=work.max_attempts,
+            correlation_id=work.correlation_id,
+            reach=self.reach,
+            owner=self.lease.owner,
+            token=work.token,
+        )
+
+    def _end(self, running: RunningJob, error: Exception | None) -> None:
+        """Hand over what came of it."""
+        work = running.work
+        if running.scope.cancelled_caught and running.why is None:
+            error = JobTimedOut(work.kind, self._timeout_of(work.kind))
+        if isinstance(work, PassingJob):
+            if error is not None:
+                self.emit(JobFailed(**about(work), attempts=1, error=describe_error(error)))
+            return
+        verdict = self._verdict(work, running, error)
+        if verdict is not None:
+            took_s = trio.current_time() - running.started_at
+            self.in_hand.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
+            self.clerk.bell.nudge()
+
+    def _verdict(self, job: ClaimedJob, running: RunningJob, error: Exception | None) -> Verdict | None:
+        """What follows for the job. None: it is not ours any more."""
+        if error is None and running.why is None:
+            return DONE
+        was_stopped = running.scope.cancelled_caught or (running.why is not None and error is not None)
+        if was_stopped and running.why in {CANCELLED, LOST}:
+            return None
+        if was_stopped and running.why is not None:
+            return Verdict(verb=Verb.RELEASE, error=Interrupted(running.why))
+        if isinstance(error, HandlerMisbehaved):
+            return Verdict(verb=Verb.FAIL, error=error)
+        return verdict_on(error, attempts=job.attempts, policy=self.retry, jitter=self.chance.random())
+
+    def _timeout_of(self, kind: str) -> float:
+        handler = self.handlers.get(kind)
+        own = None if handler is None else handler.timeout_s
+        return self.usual_timeout_s if own is None else own
