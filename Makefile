@@ -29,7 +29,7 @@ fast: $(READY) ## Run the tests that take no time
 	$(BIN)/python -m pytest -m 'not slow' $(ARGS)
 
 soak: $(READY) ## Run the long tests: real processes killed, frozen and cut off
-	$(BIN)/python -m pytest tests/chaos $(ARGS)
+	SOAK=1 $(BIN)/python -m pytest tests/chaos $(ARGS)
 
 check: lint types test ## Do what CI does: lint, types, tests on the oldest and the newest Python
 	@own=$$($(BIN)/python $(version_of)); \

@@ -1,4 +1,4 @@
-"""How much is done? A look in the normal run; with SOAK=1 in the environment, `make soak`, as much as the issue asks for."""
+"""How much is done? A look in the normal run; with SOAK=1 in the environment, `make soak`, as much as a day of real life."""
 
 from __future__ import annotations
 
