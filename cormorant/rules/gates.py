@@ -316,7 +316,7 @@ def _bucket_opens_at(lane: LaneState, per_minute: int) -> datetime | None:
 def _spent(window: Window, lane: Lane) -> str:
     what = "queries" if lane is Lane.QUERY else "grabs"
     kept = window.whole - window.limit
-    words = f"{window.limit} of {window.whole} {what} a {window.name} are spent"
+    words = f"{window.limit} of {window.whole} {what} per {window.name} are spent"
     if kept:
         words += f" and {kept} are kept for people"
     if window.reset is not None:
