@@ -76,6 +76,11 @@ class SourceQueue(Generic[T]):
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def entries(self) -> int:
+        """How much is kept, what is left over included: what it costs in memory."""
+        return sum(map(len, self._orders)) + sum(map(len, self._deadlines))
+
     def push(self, ticket: T, *, key: Hashable | None = None) -> bool:
         """Take a ticket in. False: another one with its key waits or runs, and this one was not taken."""
         if key is not None:
