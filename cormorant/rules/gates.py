@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from cormorant.rules.ages import clock_time, rough
 from cormorant.rules.breaker import PROBES_MAX, BreakerState
@@ -77,7 +77,7 @@ class Gate:
     """When a gate without a known opening opens at the latest; None: by hand only."""
 
 
-@frozen(kw_only=True)
+@define(kw_only=True)
 class _Look:
     """One look at a source, for one request."""
 
@@ -164,16 +164,25 @@ def earliest_opening(  # noqa: PLR0913 - as openings
     >>> f"{earliest:%H:%M:%S}"
     '12:05:00'
     """
-    found: datetime | None = None
+    gates = openings(
+        state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s, waited_s=waited_s
+    )
+    others = [gate for gate in gates if gate.name is not GateName.PACE]
+    rest_opens_at = next_opening(others, now=now)
+    if rest_opens_at is None or len(others) == len(gates):
+        return rest_opens_at
+    # Only the pace depends on the class. At each step the request can go once both have come: the step and its pace.
+    last = _last_that_counts(state.lane(lane), limits) or now
+    own_pace_s = limits.pace_s if pace_s is None else pace_s
     waits_s = [waited_s, *(step * AGEING_STEP_S for step in range(1, priority + 1) if step * AGEING_STEP_S > waited_s)]
-    for wait_s in waits_s:
-        gates = openings(
-            state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s, waited_s=wait_s
+    return min(
+        max(
+            rest_opens_at,
+            now + timedelta(seconds=wait_s - waited_s),
+            last + timedelta(seconds=own_pace_s * multiplier(aged(priority, wait_s))),
         )
-        opens_at = next_opening(gates, now=now + timedelta(seconds=wait_s - waited_s))
-        if opens_at is not None and (found is None or opens_at < found):
-            found = opens_at
-    return found
+        for wait_s in waits_s
+    )
 
 
 @frozen(kw_only=True)
@@ -268,32 +277,37 @@ def _intervals(look: _Look) -> Iterator[Gate]:
     is_single = look.limits.in_flight_max == 1
     if is_single and leases:
         return  # intervals count from an end that nobody knows yet
-    ended_or_began = _ended_at if is_single else _began_at
     verb = "ended" if is_single else "began"
     spacing_s, pace_s = look.limits.spacing_s, look.pace_s * multiplier(look.aged)
-    last_of_all = _latest(ended_or_began(look.state.query), ended_or_began(look.state.grab))
+    last_query, last_grab = (_last_that_counts(lane, look.limits) for lane in (look.state.query, look.state.grab))
+    last_of_all = _latest(last_query, last_grab)
     if last_of_all is not None and look.at < (opens_at := last_of_all + timedelta(seconds=spacing_s)):
         ago = rough((look.at - last_of_all).total_seconds())
         why = f"the last request {verb} {ago} ago and the site allows one every {spacing_s:g} s"
         yield Gate(name=GateName.SPACING, opens_at=opens_at, why=why)
-    last_own = ended_or_began(look.own)
+    last_own = last_query if look.lane is Lane.QUERY else last_grab
     if pace_s > spacing_s and last_own is not None and look.at < (opens_at := last_own + timedelta(seconds=pace_s)):
         ago = rough((look.at - last_own).total_seconds())
         why = f"the last {look.lane} {verb} {ago} ago and {look.aged.name.lower()} work keeps {pace_s:g} s apart"
         yield Gate(name=GateName.PACE, opens_at=opens_at, why=why)
 
 
-def _ended_at(lane: LaneState) -> datetime | None:
-    """When the last request surely was over. One whose end was never recorded may have lasted until its lease expired."""
+def _last_that_counts(lane: LaneState, limits: SourceLimits) -> datetime | None:
+    """From when intervals count: the end of the last request, or its start where several may run at once.
+
+    One whose end was never recorded may have lasted until its lease expired.
+    """
+    if limits.in_flight_max > 1:
+        return lane.last_at
     return _latest(lane.last_at, lane.last_end_at, *(lease.expires_at for lease in lane.in_flight))
 
 
-def _began_at(lane: LaneState) -> datetime | None:
-    return lane.last_at
-
-
 def _latest(*times: datetime | None) -> datetime | None:
-    return max((time for time in times if time is not None), default=None)
+    latest = None
+    for time in times:
+        if time is not None and (latest is None or time > latest):
+            latest = time
+    return latest
 
 
 def _quotas(look: _Look) -> Iterator[Gate]:

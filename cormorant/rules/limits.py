@@ -49,7 +49,7 @@ class StatedLimits:
     grabs_per_month: int | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, cache_hash=True)
 class SourceLimits:
     """The limits of one source. What is None is not limited.
 

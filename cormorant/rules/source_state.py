@@ -72,11 +72,17 @@ def newest_time(state: SourceState, now: datetime) -> datetime:
     So a clock that is set back opens nothing that was closed; after one that was ahead the source waits until the time
     that was written is reached.
     """
-    lanes = (state.query, state.grab)
-    written = (time for lane in lanes for time in (lane.last_at, lane.last_end_at) if time is not None)
-    return max(now, max(written, default=now))
+    newest = now
+    for lane in (state.query, state.grab):
+        if lane.last_at is not None and lane.last_at > newest:
+            newest = lane.last_at
+        if lane.last_end_at is not None and lane.last_end_at > newest:
+            newest = lane.last_end_at
+    return newest
 
 
 def leases_of(state: SourceState, at: datetime) -> tuple[Lease, ...]:
     """The requests in flight in both lanes."""
+    if not state.query.in_flight and not state.grab.in_flight:
+        return ()
     return tuple(lease for lane in (state.query, state.grab) for lease in lane.in_flight if at < lease.expires_at)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from attrs import frozen
@@ -60,6 +61,7 @@ class Window:
         return WIDTHS[self.name]
 
 
+@lru_cache(maxsize=1024)
 def windows_of(limits: SourceLimits, lane: Lane, priority: Priority) -> tuple[Window, ...]:
     """The windows that a request of this class has to pass, the narrowest first.
 
