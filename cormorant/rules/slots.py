@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from cormorant.rules.priorities import Priority
 
@@ -25,8 +25,7 @@ S = TypeVar("S", bound=Hashable)
 _SPARE: Final = 64
 
 
-@frozen(eq=False)
-class _Bid:
+class _Bid(NamedTuple):
     rank: Rank
     is_for_people: bool
     turn: int
@@ -46,6 +45,8 @@ class SlotPool(Generic[S]):
     """
 
     slots: int = SLOTS
+    kept: int = field(init=False)
+    """How many slots are kept for people: one, where there are two or more."""
     _granted: dict[S, int] = field(init=False, factory=dict)
     _taken: int = field(init=False, default=0)
     _bids: dict[S, _Bid] = field(init=False, factory=dict)
@@ -57,11 +58,7 @@ class SlotPool(Generic[S]):
     def __attrs_post_init__(self) -> None:
         if self.slots < 1:
             raise ValueError(f"there must be 1 slot or more, not {self.slots}")
-
-    @property
-    def kept(self) -> int:
-        """How many slots are kept for people: one, where there are two or more."""
-        return 1 if self.slots > 1 else 0
+        self.kept = 1 if self.slots > 1 else 0
 
     @property
     def taken(self) -> int:
@@ -76,6 +73,10 @@ class SlotPool(Generic[S]):
         """Ask for a slot. `is_for_people`: the ticket was submitted as interactive, and did not just grow old."""
         if source in self._bids:
             raise ValueError(f"{source!r} bids already; raise its bid")
+        free = self.slots - self._taken
+        if not self._bids and (free > self.kept or (free and is_for_people)):
+            self._give(source)
+            return (source,)
         self._enter(source, rank, is_for_people=is_for_people)
         return self._grant()
 
@@ -114,6 +115,8 @@ class SlotPool(Generic[S]):
             self._rebuild()
 
     def _grant(self) -> tuple[S, ...]:
+        if not self._bids or self._taken >= self.slots:
+            return ()
         granted: list[S] = []
         while self._bids and self._taken < self.slots:
             free = self.slots - self._taken
@@ -121,10 +124,13 @@ class SlotPool(Generic[S]):
             if source is None:
                 break
             del self._bids[source]
-            self._granted[source] = self._granted.get(source, 0) + 1
-            self._taken += 1
+            self._give(source)
             granted.append(source)
         return tuple(granted)
+
+    def _give(self, source: S) -> None:
+        self._granted[source] = self._granted.get(source, 0) + 1
+        self._taken += 1
 
     def _best(self, heap: list[tuple[Rank, int, S]]) -> S | None:
         while heap:

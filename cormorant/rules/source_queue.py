@@ -55,6 +55,35 @@ OpeningOf = Callable[[T, Priority], datetime | None]
 _AGEING_STEP: Final = timedelta(seconds=AGEING_STEP_S)
 _INSTANT: Final = timedelta.resolution
 _SPARE: Final = 64
+_CLASSES: Final = tuple(Priority)  # a loop over the enum itself costs more than what is done in it
+
+
+@define(eq=False)
+class _Class(Generic[T]):
+    """The tickets that were submitted with one priority. Numbers of tickets that no longer wait are left over and skipped."""
+
+    priority: Priority
+    order: list[int] = field(factory=list)
+    deadlines: list[tuple[datetime, int]] = field(factory=list)
+    head: T | None = None
+    """The oldest that waits, as far as it is known. It may have died since."""
+    rank: Priority = Priority.BACKGROUND
+    """What the head counts as, until it rises."""
+    rises_at: datetime | None = None
+
+    def age(self, head: T, now: datetime) -> None:
+        """Find out what the head counts as by now."""
+        waited = now - head.submitted_at
+        if waited >= _AGEING_STEP * self.priority:
+            self.rank, self.rises_at = Priority.INTERACTIVE, None
+        else:
+            steps = max(0, waited // _AGEING_STEP)
+            self.rank = aged(self.priority, steps * AGEING_STEP_S)
+            self.rises_at = head.submitted_at + _AGEING_STEP * (steps + 1)
+
+
+def _classes() -> tuple[_Class[T], ...]:
+    return tuple(_Class(priority) for priority in _CLASSES)
 
 
 @define(eq=False)
@@ -66,9 +95,7 @@ class SourceQueue(Generic[T]):
     """
 
     _waiting: dict[int, T] = field(init=False, factory=dict)
-    # Entries whose number is not in _waiting are left over and skipped.
-    _orders: tuple[list[int], ...] = field(init=False, factory=lambda: tuple([] for _ in Priority))
-    _deadlines: tuple[list[tuple[datetime, int]], ...] = field(init=False, factory=lambda: tuple([] for _ in Priority))
+    _classes: tuple[_Class[T], ...] = field(init=False, factory=_classes)
     _left_over: int = field(init=False, default=0)
     _holders: dict[Hashable, T] = field(init=False, factory=dict)
     _keys: dict[int, Hashable] = field(init=False, factory=dict)
@@ -79,7 +106,7 @@ class SourceQueue(Generic[T]):
     @property
     def entries(self) -> int:
         """How much is kept, what is left over included: what it costs in memory."""
-        return sum(map(len, self._orders)) + sum(map(len, self._deadlines))
+        return sum(len(own.order) + len(own.deadlines) for own in self._classes)
 
     def push(self, ticket: T, *, key: Hashable | None = None) -> bool:
         """Take a ticket in. False: another one with its key waits or runs, and this one was not taken."""
@@ -105,13 +132,12 @@ class SourceQueue(Generic[T]):
         """Forget a waiting ticket, in O(1). False: it does not wait here (any more)."""
         if self._waiting.pop(ticket.sequence, None) is None:
             return False
-        self.finished(ticket)
-        self._leave()
+        self._forget(ticket)
         return True
 
     def finished(self, ticket: T) -> None:
         """A ticket that was taken has ended: its key is free again."""
-        key = self._keys.pop(ticket.sequence, None)
+        key = self._keys.pop(ticket.sequence, None) if self._keys else None
         if key is not None:
             del self._holders[key]
 
@@ -120,107 +146,151 @@ class SourceQueue(Generic[T]):
 
         The most urgent class by age goes first, within it the lower number. A class that is closed holds up no other.
         """
-        found: tuple[Priority, T] | None = None
-        for head in self._heads():
-            rank = aged(head.priority, (now - head.submitted_at).total_seconds())
-            if found is None or rank < found[0] or (rank == found[0] and head.sequence < found[1].sequence):
+        best: T | None = None
+        best_rank = Priority.BACKGROUND
+        for own in self._classes:
+            head = own.head
+            # The usual case in line, because this is where the time goes: a head that lives and has not risen.
+            if head is None or not head.is_live or ((rises_at := own.rises_at) is not None and rises_at <= now):
+                head = self._head_at(own, now) if own.order else None
+            if head is None:
+                continue
+            rank = own.rank
+            if best is None or rank < best_rank or (rank == best_rank and head.sequence < best.sequence):
                 opens_at = opening_of(head, rank)
                 if opens_at is not None and opens_at <= now:
-                    found = (rank, head)
-        return found
+                    best, best_rank = head, rank
+        return None if best is None else (best_rank, best)
 
     def take(self, now: datetime, opening_of: OpeningOf[T]) -> T | None:
         """Take the best ticket out. Its key stays taken until `finished`."""
         found = self.best(now, opening_of)
-        if found is None:
-            return None
-        ticket = found[1]
-        heapq.heappop(self._orders[ticket.priority])
+        if found is not None:
+            self.take_head(found[1])
+        return None if found is None else found[1]
+
+    def take_head(self, ticket: T) -> None:
+        """Take out the ticket that `best` has just named."""
+        own = self._classes[ticket.priority]
+        if ticket is not own.head:
+            raise ValueError(f"ticket {ticket.sequence} is not the head of its class; take what `best` names")
+        heapq.heappop(own.order)
+        own.head = None
         del self._waiting[ticket.sequence]
         if ticket.deadline is not None:
             self._leave()
-        return ticket
 
     def expired(self, now: datetime) -> list[T]:
         """Take out the tickets whose wait is over. At its very deadline a ticket may still go."""
-        return [ticket for priority in Priority for ticket in self._due(priority, now)]
+        return [ticket for own in self._classes if own.deadlines for ticket in self._due(own, now)]
 
     def hopeless(self, opens_at: datetime, priority: Priority | None = None) -> list[T]:
         """Take out the tickets, of one class or all, whose wait ends before the source opens: they need not wait.
 
         `opens_at` must be the earliest time for any of them: that of the head, ageing included.
         """
-        classes = Priority if priority is None else (priority,)
-        return [ticket for each in classes for ticket in self._due(each, opens_at)]
+        classes = self._classes if priority is None else (self._classes[priority],)
+        return [ticket for own in classes for ticket in self._due(own, opens_at)]
 
     def head(self, priority: Priority) -> T | None:
         """The oldest live ticket that was submitted with this class."""
-        order = self._orders[priority]
-        while order:
-            ticket = self._waiting.get(order[0])
-            if ticket is not None and ticket.is_live:
-                return ticket
-            number = heapq.heappop(order)
-            if ticket is not None:
-                del self._waiting[number]
-                self.finished(ticket)
-                self._leave()
-        return None
+        return self._head_of(self._classes[priority])
 
     def next_event(self, now: datetime, opening_of: OpeningOf[T]) -> datetime | None:
         """When to look again: a class opens, a head's class rises, or a wait ends. None: nothing happens by itself.
 
-        What can go now does not count: `best` has it.
+        A time that has come means: look now.
         """
-        times = [opens_at for opens_at in map(self._next_deadline, Priority) if opens_at is not None]
-        for head in self._heads():
-            waited = now - head.submitted_at
-            rank = aged(head.priority, waited.total_seconds())
-            opens_at = opening_of(head, rank)
-            if opens_at is not None and opens_at > now:
-                times.append(opens_at)
-            if rank is not Priority.INTERACTIVE:
-                times.append(head.submitted_at + _AGEING_STEP * (max(0, waited // _AGEING_STEP) + 1))
-        return min(times, default=None)
+        earliest: datetime | None = None
+        for own in self._classes:
+            head = own.head
+            # The usual case in line, because this is where the time goes: a head that lives and has not risen.
+            if head is None or not head.is_live or ((rises_at := own.rises_at) is not None and rises_at <= now):
+                head = self._head_at(own, now) if own.order else None
+            if head is None:
+                continue
+            opens_at = opening_of(head, own.rank)
+            if opens_at is not None and (earliest is None or opens_at < earliest):
+                earliest = opens_at
+            rises_at = own.rises_at
+            if rises_at is not None and (earliest is None or rises_at < earliest):
+                earliest = rises_at
+            if own.deadlines and (earliest is None or own.deadlines[0][0] < earliest):
+                earliest = self._next_deadline(own, earliest)
+        return earliest
 
     def drain(self) -> list[T]:
         """Take out everything that still waits, by number: the service stops."""
         tickets = [ticket for _, ticket in sorted(self._waiting.items()) if ticket.is_live]
-        for ticket in tickets:
+        for ticket in self._waiting.values():
             self.finished(ticket)
         self._waiting.clear()
         self._rebuild()
         return tickets
 
     def _enter(self, ticket: T) -> None:
-        self._waiting[ticket.sequence] = ticket
-        heapq.heappush(self._orders[ticket.priority], ticket.sequence)
+        number, own = ticket.sequence, self._classes[ticket.priority]
+        self._waiting[number] = ticket
+        heapq.heappush(own.order, number)
+        if own.order[0] == number:
+            own.head = None
         if ticket.deadline is not None:
-            heapq.heappush(self._deadlines[ticket.priority], (ticket.deadline, ticket.sequence))
+            heapq.heappush(own.deadlines, (ticket.deadline, number))
 
-    def _heads(self) -> Iterator[T]:
-        for priority in Priority:
-            if self._orders[priority]:
-                head = self.head(priority)
-                if head is not None:
-                    yield head
+    def _head_at(self, own: _Class[T], now: datetime) -> T | None:
+        """The head, with its rank brought up to now."""
+        head = own.head
+        if head is None or not head.is_live:
+            head = self._head_of(own)
+            if head is not None:
+                own.age(head, now)
+        elif own.rises_at is not None and own.rises_at <= now:
+            own.age(head, now)
+        return head
 
-    def _due(self, priority: Priority, before: datetime) -> Iterator[T]:
-        deadlines = self._deadlines[priority]
+    def _head_of(self, own: _Class[T]) -> T | None:
+        if own.head is not None and own.head.is_live:
+            return own.head
+        order = own.order
+        while order:
+            ticket = self._waiting.get(order[0])
+            if ticket is not None and ticket.is_live:
+                own.head = ticket
+                # Long past: whoever asks for the rank finds it out anew.
+                own.rank, own.rises_at = ticket.priority, ticket.submitted_at
+                return ticket
+            heapq.heappop(order)
+            if ticket is not None:
+                del self._waiting[ticket.sequence]
+                self._forget(ticket)
+        own.head = None
+        return None
+
+    def _due(self, own: _Class[T], before: datetime) -> Iterator[T]:
+        deadlines = own.deadlines
         while deadlines and deadlines[0][0] < before:
             ticket = self._waiting.pop(heapq.heappop(deadlines)[1], None)
             if ticket is not None:
-                self.finished(ticket)
-                self._leave()
+                self._forget(ticket)
                 if ticket.is_live:
                     yield ticket
 
-    def _next_deadline(self, priority: Priority) -> datetime | None:
-        """The first instant at which a wait is over."""
-        deadlines = self._deadlines[priority]
+    def _next_deadline(self, own: _Class[T], earliest: datetime | None) -> datetime | None:
+        """The first instant at which a wait is over, or what is earlier."""
+        deadlines = own.deadlines
         while deadlines and deadlines[0][1] not in self._waiting:
             heapq.heappop(deadlines)
-        return deadlines[0][0] + _INSTANT if deadlines else None
+        if not deadlines or (earliest is not None and earliest <= deadlines[0][0]):
+            return earliest
+        return deadlines[0][0] + _INSTANT
+
+    def _forget(self, ticket: T) -> None:
+        """A ticket no longer waits, and was not taken."""
+        own = self._classes[ticket.priority]
+        if own.head is ticket:
+            own.head = None
+        self.finished(ticket)
+        self._leave()
 
     def _leave(self) -> None:
         # Amortised: a rebuild costs as much as what was left over since the last one.
@@ -230,13 +300,15 @@ class SourceQueue(Generic[T]):
 
     def _rebuild(self) -> None:
         self._left_over = 0
-        for order, deadlines in zip(self._orders, self._deadlines, strict=True):
-            order.clear()
-            deadlines.clear()
+        for own in self._classes:
+            own.order.clear()
+            own.deadlines.clear()
+            own.head = None
         for ticket in self._waiting.values():
-            self._orders[ticket.priority].append(ticket.sequence)
+            own = self._classes[ticket.priority]
+            own.order.append(ticket.sequence)
             if ticket.deadline is not None:
-                self._deadlines[ticket.priority].append((ticket.deadline, ticket.sequence))
-        for order, deadlines in zip(self._orders, self._deadlines, strict=True):
-            heapq.heapify(order)
-            heapq.heapify(deadlines)
+                own.deadlines.append((ticket.deadline, ticket.sequence))
+        for own in self._classes:
+            heapq.heapify(own.order)
+            heapq.heapify(own.deadlines)

@@ -73,6 +73,19 @@ def test_a_ticket_put_back_has_its_old_place() -> None:
     assert taken(queue) == [0, 1, 2, 3]
 
 
+def test_only_what_best_names_can_be_taken_by_name() -> None:
+    first, second = Waiter(0), Waiter(1)
+    queue = queue_of(first, second)
+
+    with pytest.raises(ValueError, match="not the head"):
+        queue.take_head(second)
+
+    found = queue.best(NOON, is_open)
+    assert found == (BACKGROUND, first)
+    queue.take_head(first)
+    assert taken(queue) == [1]
+
+
 def test_a_cancelled_ticket_is_never_taken_nor_one_that_died_unseen() -> None:
     told, untold = Waiter(0), Waiter(1)
     queue = queue_of(told, untold, Waiter(2))
@@ -94,6 +107,7 @@ def test_a_class_that_is_closed_holds_up_no_other() -> None:
     assert ticket is not None
     assert ticket.sequence == 1
     assert queue.next_event(NOON, lambda _, priority: openings[priority]) == after(5)
+    assert queue.next_event(after(6), lambda _, priority: openings[priority]) == after(5), "look now"
 
 
 def test_an_old_ticket_goes_before_younger_ones_of_the_class_it_has_risen_to() -> None:
@@ -108,7 +122,7 @@ def test_a_ticket_may_go_at_its_deadline_and_is_over_a_moment_later() -> None:
     queue = queue_of(Waiter(0, deadline=after(60)), Waiter(1))
 
     assert queue.expired(after(60)) == []
-    assert queue.next_event(after(60), is_open) == after(60) + timedelta.resolution
+    assert queue.next_event(after(60), lambda *_: None) == after(60) + timedelta.resolution
     assert [ticket.sequence for ticket in queue.expired(after(60) + timedelta.resolution)] == [0]
     assert taken(queue) == [1]
 
