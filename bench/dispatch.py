@@ -1,9 +1,9 @@
 """What does it cost to decide which search goes next, with 100 or with 100,000 of them waiting? In simulated time.
 
-A world of sources with pace and execution time, ten slots, and queues that are kept filled: for each search that goes, a new
-one comes. A decision is one search dispatched, with all that it takes: its arrival, the bid for a slot, the taking, the end,
-and finding out when to look again. *Heads* are the real queues and the real slot pool. *Whole queue* is the loop that
-schedulers of this kind usually have: at each event it pops every task, looks at it and pushes back what cannot go.
+A world of sources with pace and execution time, ten slots, and queues that are kept filled: each search that goes comes once
+more. A decision is one search that goes, with all that it takes: its arrival, the look at the opening source, the bid for a
+slot, the taking, the end, and finding out when to look again. *Heads* are the real queues and the real slot pool. *Whole
+queue* is the loop that schedulers of this kind usually have: at each event it pops every task, looks at it and pushes back what cannot go.
 """
 
 from __future__ import annotations
@@ -36,14 +36,12 @@ TICKETS_OF_WHOLE_QUEUE = (100, 1_000, 10_000)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CLASSES = tuple(Priority)
 HAVE_DEADLINES = (Priority.RSS, Priority.BACKGROUND)
-EXECUTION = timedelta(seconds=1)
 FAR = timedelta(days=3650)
 LIMITS = SourceLimits()
 # Pace, with spacing as its floor, for each class.
-INTERVALS = {
-    priority: timedelta(seconds=max(LIMITS.spacing_s, LIMITS.pace_s * share))
-    for priority, share in PACE_MULTIPLIERS.items()
-}
+INTERVALS = [
+    timedelta(seconds=max(LIMITS.spacing_s, LIMITS.pace_s * PACE_MULTIPLIERS[priority])) for priority in CLASSES
+]
 
 
 @frozen
@@ -57,6 +55,11 @@ class Load:
     def __str__(self) -> str:
         spread = "90 % on one" if self.is_uneven else "uniform"
         return f"{self.sources} sources, {self.tickets:,} tickets, {spread}"
+
+
+def execution(source: int) -> timedelta:
+    """How long a request takes, about a second: other sources take other times, so that they do not move in step."""
+    return timedelta(milliseconds=500 + source * 617 % 1000)
 
 
 @define(eq=False)
@@ -79,11 +82,18 @@ class Arrivals:
     chance: random.Random = field(factory=lambda: random.Random(1))
     numbers: count[int] = field(factory=count)
 
-    def next(self, now: datetime, source: int | None = None) -> Ticket:
-        """A new ticket, for the source that lost one, so that every queue keeps its length."""
+    def next(self, now: datetime) -> Ticket:
+        """A new ticket."""
         priority = CLASSES[int(self.chance.random() * 4)]
-        deadline = now + FAR if priority in HAVE_DEADLINES else None
-        return Ticket(next(self.numbers), self._any() if source is None else source, priority, now, deadline)
+        ticket = Ticket(next(self.numbers), self._any(), priority, now, None)
+        return self.again(ticket, now)
+
+    def again(self, ticket: Ticket, now: datetime) -> Ticket:
+        """The same search once more: every queue keeps its length, and making objects is no part of deciding."""
+        ticket.sequence = next(self.numbers)
+        ticket.submitted_at = now
+        ticket.deadline = now + FAR if ticket.priority in HAVE_DEADLINES else None
+        return ticket
 
     def _any(self) -> int:
         if self.load.is_uneven and self.chance.random() < 0.9:
@@ -97,11 +107,15 @@ class Source:
 
     number: int
     queue: SourceQueue[Ticket] = field(factory=SourceQueue[Ticket])
-    ended_at: datetime = START - timedelta(hours=1)
+    openings: list[datetime] = field(factory=lambda: [START] * len(CLASSES))
     is_busy: bool = False
+    execution: timedelta = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.execution = execution(self.number)
 
     def opening_of(self, _ticket: Ticket, priority: Priority) -> datetime:
-        return self.ended_at + INTERVALS[priority]
+        return self.openings[priority]
 
 
 @define
@@ -129,7 +143,7 @@ class Heads:
         source = self.sources[number]
         if source.is_busy:
             source.is_busy = False
-            source.ended_at = now
+            source.openings = [now + interval for interval in INTERVALS]
             for granted in self.pool.free(number):
                 self.start(self.sources[granted])
         elif (best := source.queue.best(now, source.opening_of)) is not None:
@@ -137,7 +151,7 @@ class Heads:
             is_for_people = ticket.priority is Priority.INTERACTIVE
             if self.pool.bid(number, (rank, ticket.sequence), is_for_people=is_for_people):
                 source.queue.take_head(ticket)
-                self.run(source)
+                self.run(source, ticket)
             return
         next_event = source.queue.next_event(now, source.opening_of)
         assert next_event is not None
@@ -147,13 +161,13 @@ class Heads:
         """One that had to wait for its slot takes its best ticket now: a better one may have come."""
         ticket = source.queue.take(self.now, source.opening_of)
         assert ticket is not None
-        self.run(source)
+        self.run(source, ticket)
 
-    def run(self, source: Source) -> None:
+    def run(self, source: Source, ticket: Ticket) -> None:
         source.is_busy = True
         self.decisions += 1
-        source.queue.push(self.arrivals.next(self.now, source.number))
-        heapq.heappush(self.events, (self.now + EXECUTION, source.number))
+        source.queue.push(self.arrivals.again(ticket, self.now))
+        heapq.heappush(self.events, (self.now + source.execution, source.number))
 
 
 @define
@@ -189,9 +203,9 @@ class WholeQueue:
             else:
                 self.decisions += 1
                 self.busy.add(ticket.source)
-                heapq.heappush(self.running, (self.now + EXECUTION, ticket.source))
-                fresh = self.arrivals.next(self.now, ticket.source)
-                blocked.append((fresh.priority, fresh.sequence, fresh))
+                heapq.heappush(self.running, (self.now + execution(ticket.source), ticket.source))
+                self.arrivals.again(ticket, self.now)
+                blocked.append((priority, ticket.sequence, ticket))
         for task in blocked:
             heapq.heappush(self.tasks, task)
         times = [time for time in (earliest, self.running[0][0] if self.running else None) if time is not None]
@@ -203,7 +217,7 @@ class WholeQueue:
 
 
 def decisions_per_second(make: Callable[[Arrivals], Heads | WholeQueue], load: Load, *, seconds: float) -> float:
-    """How many searches are dispatched in so much processor time, the filling of the queues left out.
+    """How many decisions are made in so much processor time, the filling of the queues left out.
 
     Nothing waits here for anything but the processor, and a machine that others use, too, would make wall time worthless.
     """

@@ -115,18 +115,17 @@ class SlotPool(Generic[S]):
             self._rebuild()
 
     def _grant(self) -> tuple[S, ...]:
-        if not self._bids or self._taken >= self.slots:
-            return ()
-        granted: list[S] = []
-        while self._bids and self._taken < self.slots:
-            free = self.slots - self._taken
-            source = self._best(self._all if free > self.kept else self._of_people)
+        granted: tuple[S, ...] = ()
+        while self._bids and (free := self.slots - self._taken) > 0:
+            heap = self._all if free > self.kept else self._of_people
+            source = self._best(heap)
             if source is None:
                 break
+            heapq.heappop(heap)
             del self._bids[source]
             self._give(source)
-            granted.append(source)
-        return tuple(granted)
+            granted += (source,)
+        return granted
 
     def _give(self, source: S) -> None:
         self._granted[source] = self._granted.get(source, 0) + 1

@@ -7,8 +7,9 @@ ticket, so that only heads are looked at, whatever waits behind them: each event
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, Protocol, TypeVar
 
 from attrs import define, field
@@ -55,31 +56,42 @@ OpeningOf = Callable[[T, Priority], datetime | None]
 _AGEING_STEP: Final = timedelta(seconds=AGEING_STEP_S)
 _INSTANT: Final = timedelta.resolution
 _SPARE: Final = 64
+_PAST: Final = datetime.min.replace(tzinfo=UTC)
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+_TOP_AFTER: Final = tuple(_AGEING_STEP * priority for priority in Priority)
 _CLASSES: Final = tuple(Priority)  # a loop over the enum itself costs more than what is done in it
 
 
 @define(eq=False)
 class _Class(Generic[T]):
-    """The tickets that were submitted with one priority. Numbers of tickets that no longer wait are left over and skipped."""
+    """The tickets that were submitted with one priority. Those that no longer wait are left over and skipped."""
 
     priority: Priority
-    order: list[int] = field(factory=list)
+    fifo: deque[T] = field(factory=deque)
+    """As they came, by rising number. A heap of all would touch a dozen of them at each taking, here it is one."""
+    put_back: list[tuple[int, T]] = field(factory=list)
+    """A heap of the few whose number is not the highest: they were taken before, or came late."""
+    last: int = -1
+    """The highest number in `fifo` so far."""
     deadlines: list[tuple[datetime, int]] = field(factory=list)
     head: T | None = None
     """The oldest that waits, as far as it is known. It may have died since."""
     rank: Priority = Priority.BACKGROUND
     """What the head counts as, until it rises."""
-    rises_at: datetime | None = None
+    rises_at: datetime = _PAST
 
-    def age(self, head: T, now: datetime) -> None:
-        """Find out what the head counts as by now."""
-        waited = now - head.submitted_at
-        if waited >= _AGEING_STEP * self.priority:
-            self.rank, self.rises_at = Priority.INTERACTIVE, None
-        else:
-            steps = max(0, waited // _AGEING_STEP)
-            self.rank = aged(self.priority, steps * AGEING_STEP_S)
-            self.rises_at = head.submitted_at + _AGEING_STEP * (steps + 1)
+    def first(self) -> T | None:
+        """The one with the lowest number, left over or not."""
+        if self.put_back and (not self.fifo or self.put_back[0][0] < self.fifo[0].sequence):
+            return self.put_back[0][1]
+        return self.fifo[0] if self.fifo else None
+
+    def drop_first(self, ticket: T) -> None:
+        """Take out the first, which is this one."""
+        if self.put_back and self.put_back[0][1] is ticket:
+            heapq.heappop(self.put_back)
+        elif self.fifo and self.fifo[0] is ticket:
+            self.fifo.popleft()
 
 
 def _classes() -> tuple[_Class[T], ...]:
@@ -106,19 +118,23 @@ class SourceQueue(Generic[T]):
     @property
     def entries(self) -> int:
         """How much is kept, what is left over included: what it costs in memory."""
-        return sum(len(own.order) + len(own.deadlines) for own in self._classes)
+        return sum(len(own.fifo) + len(own.put_back) + len(own.deadlines) for own in self._classes)
 
     def push(self, ticket: T, *, key: Hashable | None = None) -> bool:
         """Take a ticket in. False: another one with its key waits or runs, and this one was not taken."""
-        if key is not None:
-            holder = self._holders.get(key)
-            if holder is not None and holder.is_live:
-                return False
-            if holder is not None:
-                self.finished(holder)
-            self._holders[key] = ticket
-            self._keys[ticket.sequence] = key
+        if key is not None and not self._hold(key, ticket):
+            return False
         self._enter(ticket)
+        return True
+
+    def _hold(self, key: Hashable, ticket: T) -> bool:
+        holder = self._holders.get(key)
+        if holder is not None:
+            if holder.is_live:
+                return False
+            self.finished(holder)
+        self._holders[key] = ticket
+        self._keys[ticket.sequence] = key
         return True
 
     def put_back(self, ticket: T) -> None:
@@ -151,8 +167,8 @@ class SourceQueue(Generic[T]):
         for own in self._classes:
             head = own.head
             # The usual case in line, because this is where the time goes: a head that lives and has not risen.
-            if head is None or not head.is_live or ((rises_at := own.rises_at) is not None and rises_at <= now):
-                head = self._head_at(own, now) if own.order else None
+            if head is None or not head.is_live or own.rises_at <= now:
+                head = self._head_at(own, now) if own.fifo or own.put_back else None
             if head is None:
                 continue
             rank = own.rank
@@ -174,7 +190,7 @@ class SourceQueue(Generic[T]):
         own = self._classes[ticket.priority]
         if ticket is not own.head:
             raise ValueError(f"ticket {ticket.sequence} is not the head of its class; take what `best` names")
-        heapq.heappop(own.order)
+        own.drop_first(ticket)
         own.head = None
         del self._waiting[ticket.sequence]
         if ticket.deadline is not None:
@@ -201,88 +217,89 @@ class SourceQueue(Generic[T]):
 
         A time that has come means: look now.
         """
-        earliest: datetime | None = None
+        earliest = _NEVER
         for own in self._classes:
             head = own.head
-            # The usual case in line, because this is where the time goes: a head that lives and has not risen.
-            if head is None or not head.is_live or ((rises_at := own.rises_at) is not None and rises_at <= now):
-                head = self._head_at(own, now) if own.order else None
+            if head is None or not head.is_live or own.rises_at <= now:
+                head = self._head_at(own, now) if own.fifo or own.put_back else None
             if head is None:
                 continue
             opens_at = opening_of(head, own.rank)
-            if opens_at is not None and (earliest is None or opens_at < earliest):
+            if opens_at is not None and opens_at < earliest:
                 earliest = opens_at
-            rises_at = own.rises_at
-            if rises_at is not None and (earliest is None or rises_at < earliest):
-                earliest = rises_at
-            if own.deadlines and (earliest is None or own.deadlines[0][0] < earliest):
+            earliest = min(earliest, own.rises_at)
+            if own.deadlines and own.deadlines[0][0] < earliest:
                 earliest = self._next_deadline(own, earliest)
-        return earliest
+        return None if earliest is _NEVER else earliest
 
     def drain(self) -> list[T]:
         """Take out everything that still waits, by number: the service stops."""
-        tickets = [ticket for _, ticket in sorted(self._waiting.items()) if ticket.is_live]
+        tickets = [self._waiting[number] for number in sorted(self._waiting) if self._waiting[number].is_live]
         for ticket in self._waiting.values():
             self.finished(ticket)
         self._waiting.clear()
         self._rebuild()
+        for own in self._classes:
+            own.head = None
         return tickets
 
     def _enter(self, ticket: T) -> None:
         number, own = ticket.sequence, self._classes[ticket.priority]
         self._waiting[number] = ticket
-        heapq.heappush(own.order, number)
-        if own.order[0] == number:
-            own.head = None
+        if number > own.last:
+            own.last = number
+            own.fifo.append(ticket)
+        else:
+            heapq.heappush(own.put_back, (number, ticket))
+            if own.head is not None and number < own.head.sequence:
+                own.head = None
         if ticket.deadline is not None:
             heapq.heappush(own.deadlines, (ticket.deadline, number))
 
     def _head_at(self, own: _Class[T], now: datetime) -> T | None:
         """The head, with its rank brought up to now."""
-        head = own.head
-        if head is None or not head.is_live:
-            head = self._head_of(own)
-            if head is not None:
-                own.age(head, now)
-        elif own.rises_at is not None and own.rises_at <= now:
-            own.age(head, now)
+        head = self._head_of(own)
+        if head is None:
+            return None
+        waited = now - head.submitted_at
+        if waited >= _TOP_AFTER[own.priority]:
+            own.rank, own.rises_at = Priority.INTERACTIVE, _NEVER
+        else:
+            steps = max(0, waited // _AGEING_STEP)
+            own.rank = aged(own.priority, steps * AGEING_STEP_S)
+            own.rises_at = head.submitted_at + _AGEING_STEP * (steps + 1)
         return head
 
     def _head_of(self, own: _Class[T]) -> T | None:
-        if own.head is not None and own.head.is_live:
-            return own.head
-        order = own.order
-        while order:
-            ticket = self._waiting.get(order[0])
-            if ticket is not None and ticket.is_live:
-                own.head = ticket
-                # Long past: whoever asks for the rank finds it out anew.
-                own.rank, own.rises_at = ticket.priority, ticket.submitted_at
-                return ticket
-            heapq.heappop(order)
-            if ticket is not None:
-                del self._waiting[ticket.sequence]
-                self._forget(ticket)
+        head = own.head
+        if head is not None and head.is_live:
+            return head
+        while (head := own.first()) is not None:
+            if self._waiting.get(head.sequence) is head:
+                if head.is_live:
+                    own.head = head
+                    own.rises_at = _PAST  # whoever needs the rank finds it out anew
+                    return head
+                del self._waiting[head.sequence]
+                self._forget(head)
+            own.drop_first(head)
         own.head = None
         return None
 
     def _due(self, own: _Class[T], before: datetime) -> Iterator[T]:
-        deadlines = own.deadlines
-        while deadlines and deadlines[0][0] < before:
-            ticket = self._waiting.pop(heapq.heappop(deadlines)[1], None)
+        while own.deadlines and own.deadlines[0][0] < before:
+            ticket = self._waiting.pop(heapq.heappop(own.deadlines)[1], None)
             if ticket is not None:
                 self._forget(ticket)
                 if ticket.is_live:
                     yield ticket
 
-    def _next_deadline(self, own: _Class[T], earliest: datetime | None) -> datetime | None:
+    def _next_deadline(self, own: _Class[T], earliest: datetime) -> datetime:
         """The first instant at which a wait is over, or what is earlier."""
         deadlines = own.deadlines
         while deadlines and deadlines[0][1] not in self._waiting:
             heapq.heappop(deadlines)
-        if not deadlines or (earliest is not None and earliest <= deadlines[0][0]):
-            return earliest
-        return deadlines[0][0] + _INSTANT
+        return min(earliest, deadlines[0][0] + _INSTANT) if deadlines else earliest
 
     def _forget(self, ticket: T) -> None:
         """A ticket no longer waits, and was not taken."""
@@ -300,15 +317,10 @@ class SourceQueue(Generic[T]):
 
     def _rebuild(self) -> None:
         self._left_over = 0
+        waiting = self._waiting
         for own in self._classes:
-            own.order.clear()
-            own.deadlines.clear()
-            own.head = None
-        for ticket in self._waiting.values():
-            own = self._classes[ticket.priority]
-            own.order.append(ticket.sequence)
-            if ticket.deadline is not None:
-                own.deadlines.append((ticket.deadline, ticket.sequence))
-        for own in self._classes:
-            heapq.heapify(own.order)
+            own.fifo = deque(ticket for ticket in own.fifo if waiting.get(ticket.sequence) is ticket)
+            own.put_back = [each for each in own.put_back if waiting.get(each[0]) is each[1]]
+            own.deadlines = [each for each in own.deadlines if each[1] in waiting]
+            heapq.heapify(own.put_back)
             heapq.heapify(own.deadlines)
