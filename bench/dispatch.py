@@ -3,7 +3,8 @@
 A world of sources with pace and execution time, ten slots, and queues that are kept filled: each search that goes comes once
 more. A decision is one search that goes, with all that it takes: its arrival, the look at the opening source, the bid for a
 slot, the taking, the end, and finding out when to look again. *Heads* are the real queues and the real slot pool. *Whole
-queue* is the loop that schedulers of this kind usually have: at each event it pops every task, looks at it and pushes back what cannot go.
+queue* is the loop that schedulers of this kind usually have: at each event it pops every task, looks at it and pushes back
+what cannot go.
 """
 
 from __future__ import annotations

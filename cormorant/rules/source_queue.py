@@ -124,7 +124,17 @@ class SourceQueue(Generic[T]):
         """Take a ticket in. False: another one with its key waits or runs, and this one was not taken."""
         if key is not None and not self._hold(key, ticket):
             return False
-        self._enter(ticket)
+        number, own = ticket.sequence, self._classes[ticket.priority]
+        self._waiting[number] = ticket
+        if number > own.last:
+            own.last = number
+            own.fifo.append(ticket)
+        else:
+            heapq.heappush(own.put_back, (number, ticket))
+            if own.head is not None and number < own.head.sequence:
+                own.head = None
+        if ticket.deadline is not None:
+            heapq.heappush(own.deadlines, (ticket.deadline, number))
         return True
 
     def _hold(self, key: Hashable, ticket: T) -> bool:
@@ -140,7 +150,7 @@ class SourceQueue(Generic[T]):
     def put_back(self, ticket: T) -> None:
         """Take back a ticket that was taken and could not go: to its old place, by its old number."""
         if ticket.is_live:
-            self._enter(ticket)
+            self.push(ticket)
         else:
             self.finished(ticket)
 
@@ -190,7 +200,10 @@ class SourceQueue(Generic[T]):
         own = self._classes[ticket.priority]
         if ticket is not own.head:
             raise ValueError(f"ticket {ticket.sequence} is not the head of its class; take what `best` names")
-        own.drop_first(ticket)
+        if own.put_back:
+            own.drop_first(ticket)
+        else:
+            own.fifo.popleft()
         own.head = None
         del self._waiting[ticket.sequence]
         if ticket.deadline is not None:
@@ -243,19 +256,6 @@ class SourceQueue(Generic[T]):
             own.head = None
         return tickets
 
-    def _enter(self, ticket: T) -> None:
-        number, own = ticket.sequence, self._classes[ticket.priority]
-        self._waiting[number] = ticket
-        if number > own.last:
-            own.last = number
-            own.fifo.append(ticket)
-        else:
-            heapq.heappush(own.put_back, (number, ticket))
-            if own.head is not None and number < own.head.sequence:
-                own.head = None
-        if ticket.deadline is not None:
-            heapq.heappush(own.deadlines, (ticket.deadline, number))
-
     def _head_at(self, own: _Class[T], now: datetime) -> T | None:
         """The head, with its rank brought up to now."""
         head = self._head_of(own)
@@ -274,7 +274,7 @@ class SourceQueue(Generic[T]):
         head = own.head
         if head is not None and head.is_live:
             return head
-        while (head := own.first()) is not None:
+        while (head := own.first() if own.put_back or not own.fifo else own.fifo[0]) is not None:
             if self._waiting.get(head.sequence) is head:
                 if head.is_live:
                     own.head = head
