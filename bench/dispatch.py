@@ -127,7 +127,7 @@ class Heads:
     now: datetime = START
     sources: list[Source] = field(init=False)
     pool: SlotPool[int] = field(init=False, factory=lambda: SlotPool[int](slots=SLOTS))
-    # Invariant: one event for each source that does not bid.
+    # Invariant: one event for each source that has tickets and does not bid.
     events: list[tuple[datetime, int]] = field(init=False, factory=list)
     decisions: int = field(init=False, default=0)
 
@@ -155,8 +155,8 @@ class Heads:
                 self.run(source, ticket)
             return
         next_event = source.queue.next_event(now, source.opening_of)
-        assert next_event is not None
-        heapq.heappush(self.events, (next_event, number))
+        if next_event is not None:
+            heapq.heappush(self.events, (next_event, number))
 
     def start(self, source: Source) -> None:
         """One that had to wait for its slot takes its best ticket now: a better one may have come."""

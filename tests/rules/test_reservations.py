@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
@@ -173,6 +174,7 @@ def test_pause_and_resume() -> None:
     assert resume(pause(state, until=LATER)) == state
 
 
+@pytest.mark.slow("a hundred histories")
 @given(st.lists(st.sampled_from(["well", "limited", "ill"]), max_size=20))
 def test_five_bad_answers_in_a_row_open_the_breaker_whatever_they_were(answers: list[str]) -> None:
     state, now, bad = SourceState(), NOON, 0
