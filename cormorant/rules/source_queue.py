@@ -108,6 +108,8 @@ class SourceQueue(Generic[T]):
 
     _waiting: dict[int, T] = field(init=False, factory=dict)
     _classes: tuple[_Class[T], ...] = field(init=False, factory=_classes)
+    # At most as late as the first deadline: exact knowledge is only sought when it could matter.
+    _no_end_before: datetime = field(init=False, default=_NEVER)
     _left_over: int = field(init=False, default=0)
     _holders: dict[Hashable, T] = field(init=False, factory=dict)
     _keys: dict[int, Hashable] = field(init=False, factory=dict)
@@ -135,6 +137,7 @@ class SourceQueue(Generic[T]):
                 own.head = None
         if ticket.deadline is not None:
             heapq.heappush(own.deadlines, (ticket.deadline, number))
+            self._no_end_before = min(self._no_end_before, ticket.deadline)
         return True
 
     def _hold(self, key: Hashable, ticket: T) -> bool:
@@ -240,9 +243,10 @@ class SourceQueue(Generic[T]):
             opens_at = opening_of(head, own.rank)
             if opens_at is not None and opens_at < earliest:
                 earliest = opens_at
-            earliest = min(earliest, own.rises_at)
-            if own.deadlines and own.deadlines[0][0] < earliest:
-                earliest = self._next_deadline(own, earliest)
+            if (rises_at := own.rises_at) is not _NEVER and rises_at < earliest:
+                earliest = rises_at
+        if self._no_end_before < earliest:
+            earliest = min(earliest, self._next_end())
         return None if earliest is _NEVER else earliest
 
     def drain(self) -> list[T]:
@@ -294,12 +298,16 @@ class SourceQueue(Generic[T]):
                 if ticket.is_live:
                     yield ticket
 
-    def _next_deadline(self, own: _Class[T], earliest: datetime) -> datetime:
-        """The first instant at which a wait is over, or what is earlier."""
-        deadlines = own.deadlines
-        while deadlines and deadlines[0][1] not in self._waiting:
-            heapq.heappop(deadlines)
-        return min(earliest, deadlines[0][0] + _INSTANT) if deadlines else earliest
+    def _next_end(self) -> datetime:
+        """The first instant at which a wait is over."""
+        self._no_end_before = _NEVER
+        for own in self._classes:
+            deadlines = own.deadlines
+            while deadlines and deadlines[0][1] not in self._waiting:
+                heapq.heappop(deadlines)
+            if deadlines:
+                self._no_end_before = min(self._no_end_before, deadlines[0][0])
+        return _NEVER if self._no_end_before is _NEVER else self._no_end_before + _INSTANT
 
     def _forget(self, ticket: T) -> None:
         """A ticket no longer waits, and was not taken."""
