@@ -14,6 +14,7 @@ from cormorant.rules.errors import (
     StorageUnavailable,
 )
 from cormorant.rules.events import Event
+from cormorant.rules.priorities import Priority
 from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Event",
     "Fail",
     "MailboxFull",
+    "Priority",
     "RestartsExhausted",
     "Retry",
     "ServiceFailed",

@@ -1,0 +1,108 @@
+"""Is a source that keeps failing asked at all? The circuit breaker: closed, open, half-open with a few probes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from attrs import evolve, frozen
+
+__all__ = [
+    "FAILURES_MAX",
+    "OPEN_S",
+    "PROBES_MAX",
+    "Breaker",
+    "BreakerState",
+    "admitted",
+    "broken",
+    "mended",
+    "released",
+]
+
+FAILURES_MAX: Final = 5
+OPEN_S: Final = 300.0
+PROBES_MAX: Final = 3
+
+
+class BreakerState(StrEnum):
+    """Whether requests go through."""
+
+    CLOSED = "closed"
+    """They do."""
+    OPEN = "open"
+    """None does, until `open_until`."""
+    HALF_OPEN = "half_open"
+    """A few probes do; the first that reports decides."""
+
+
+@frozen(kw_only=True)
+class Probe:
+    """A request that tries out a source, and when it is given up if it never reports."""
+
+    key: str
+    expires_at: datetime
+
+
+@frozen(kw_only=True)
+class Breaker:
+    """The breaker of one source. `generation` rises with every change of state and makes late answers harmless."""
+
+    state: BreakerState = BreakerState.CLOSED
+    failures: int = 0
+    """In a row, while closed."""
+    open_until: datetime | None = None
+    probes: tuple[Probe, ...] = ()
+    generation: int = 0
+
+    def probes_out(self, at: datetime) -> tuple[Probe, ...]:
+        """The probes that may still report."""
+        return tuple(probe for probe in self.probes if at < probe.expires_at)
+
+
+def admitted(breaker: Breaker, *, key: str, at: datetime, expires_at: datetime) -> Breaker:
+    """The breaker once a request was let through. An open one whose time is over turns half-open.
+
+    Invariant: it was asked before whether it lets one through.
+    """
+    if breaker.state is BreakerState.CLOSED:
+        return breaker
+    probe = Probe(key=key, expires_at=expires_at)
+    if breaker.state is BreakerState.OPEN:
+        return Breaker(state=BreakerState.HALF_OPEN, probes=(probe,), generation=breaker.generation + 1)
+    return evolve(breaker, probes=(*breaker.probes_out(at), probe))
+
+
+def mended(breaker: Breaker) -> Breaker:
+    """The breaker after a success: one closes it.
+
+    >>> mended(Breaker(state=BreakerState.HALF_OPEN, generation=4)).state.value
+    'closed'
+    """
+    if breaker.state is BreakerState.CLOSED:
+        return evolve(breaker, failures=0)
+    return Breaker(generation=breaker.generation + 1)
+
+
+def broken(breaker: Breaker, *, at: datetime) -> Breaker:
+    """The breaker after a failure: the fifth in a row opens it, and a failed probe opens it anew.
+
+    >>> from datetime import UTC
+    >>> breaker = Breaker()
+    >>> for _ in range(5):
+    ...     breaker = broken(breaker, at=datetime(2026, 1, 1, 12, tzinfo=UTC))
+    >>> breaker.state.value, f"{breaker.open_until:%H:%M}", breaker.generation
+    ('open', '12:05', 1)
+    """
+    if breaker.state is BreakerState.OPEN:
+        return breaker
+    if breaker.state is BreakerState.CLOSED and breaker.failures + 1 < FAILURES_MAX:
+        return evolve(breaker, failures=breaker.failures + 1)
+    return Breaker(
+        state=BreakerState.OPEN, open_until=at + timedelta(seconds=OPEN_S), generation=breaker.generation + 1
+    )
+
+
+def released(breaker: Breaker, *, key: str) -> Breaker:
+    """The breaker after a request that said nothing about the source: another probe may go in its place."""
+    return evolve(breaker, probes=tuple(probe for probe in breaker.probes if probe.key != key))
