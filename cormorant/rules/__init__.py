@@ -14,6 +14,7 @@ from cormorant.rules.errors import (
     StorageUnavailable,
 )
 from cormorant.rules.events import Event
+from cormorant.rules.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Cancel",
     "CommitUnknown",
     "CormorantError",
+    "CredentialsRefused",
     "Event",
     "Fail",
     "MailboxFull",
@@ -31,6 +33,9 @@ __all__ = [
     "ServiceStopped",
     "SettingsError",
     "Snooze",
+    "SourceLimited",
+    "SourceRefused",
+    "SourceUnavailable",
     "StartFailed",
     "StorageUnavailable",
 ]
