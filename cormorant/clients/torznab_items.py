@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urljoin
 
-from attrs import define, field
+from attrs import define, evolve
 from lxml import etree
 
 from cormorant.rules.magnets import infohash_of_magnet, read_infohash
@@ -28,8 +28,11 @@ _PROTOCOLS: Final[Mapping[str, Protocol]] = {
     "application/x-nzb": "usenet",
 }
 _TEXTS: Final = frozenset({"title", "guid", "link", "comments", "pubDate", "size"})
+_DIGITS_MAX: Final = 18
 _NUMBER: Final = re.compile(r"\s*\+?(\d{1,18})(?:\.0*)?\s*", re.ASCII)
+_FACTORS: Final = {"0": 0.0, "0.5": 0.5, "1": 1.0, "2": 2.0}
 _FACTOR: Final = re.compile(r"\s*(\d{1,6}(?:\.\d{1,12})?)\s*", re.ASCII)
+_PLAIN: Final = re.compile(r"[0-9A-Za-z_.~-]+", re.ASCII)
 _ESCAPED: Final = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 
 
@@ -39,24 +42,38 @@ def whole(text: str | None) -> int | None:
     >>> [whole(text) for text in ("7", " 12 ", "5.0", "-1", "many", None)]
     [7, 12, 5, None, None, None]
     """
-    found = _NUMBER.fullmatch(text) if text else None
+    if not text:
+        return None
+    if len(text) <= _DIGITS_MAX and text.isdecimal() and text.isascii():
+        return int(text)
+    found = _NUMBER.fullmatch(text)
     return int(found[1]) if found else None
 
 
-@define
 class _Raw:
-    """An item as it is written."""
+    """An item as it is written. `first` has the first value of each attribute, `attributes` all of them."""
 
-    texts: dict[str, str] = field(factory=dict)
-    categories: list[str] = field(factory=list)
-    enclosures: list[etree._Element] = field(factory=list)
-    attributes: dict[str, list[str]] = field(factory=dict)
-    is_torznab: bool = False
+    __slots__ = ("attributes", "categories", "enclosures", "first", "is_torznab", "texts")
 
-    def first(self, name: str) -> str | None:
-        """The first value of an attribute."""
-        values = self.attributes.get(name)
-        return values[0] if values else None
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.categories: list[str] = []
+        self.enclosures: list[etree._Element] = []
+        self.first: dict[str, str] = {}
+        self.attributes: dict[str, tuple[str, ...]] = {}
+        self.is_torznab = False
+
+    def add(self, attribute: etree._Element) -> None:
+        """Note an attribute. A reply may state each value twice, once in each namespace."""
+        name, value = attribute.get("name"), attribute.get("value")
+        if not name or value is None:
+            return
+        name, value = name.lower(), value.strip()
+        if name not in self.first:
+            self.first[name] = value
+            self.attributes[name] = (value,)
+        elif value not in self.attributes[name]:
+            self.attributes[name] = (*self.attributes[name], value)
 
 
 @define
@@ -67,49 +84,57 @@ class ItemReader:
     protocol: Protocol | None = None
     secrets: tuple[str, ...] = ()
 
+    def for_reply(self, body: bytes) -> ItemReader:
+        """The same, without secrets that surely are not in this reply: looking for them in every text takes its time."""
+        # A number may stand for any character, and in UTF-16 the bytes are others.
+        if b"&#" in body or b"\0" in body[:8]:
+            return self
+        secrets = (text for text in self.secrets if not _PLAIN.fullmatch(text) or text.encode() in body)
+        return evolve(self, secrets=tuple(secrets))
+
     def read(self, item: etree._Element) -> Result | None:
         """The result that an item stands for; None when it has neither a title nor anything to fetch."""
         raw = _raw(item)
-        magnet = self._magnet(raw)
+        texts, first = raw.texts, raw.first.get
+        magnet = _magnet(raw)
         enclosure = self._enclosure(raw)
         link = self._link(raw, enclosure, magnet)
-        title = raw.texts.get("title", "")
+        title = texts.get("title", "")
         if not title and not link:
             return None
         if link.startswith("magnet:"):
             magnet = link
-        seeders = whole(raw.first("seeders"))
-        guid = raw.texts.get("guid") or raw.first("guid") or raw.texts.get("comments") or link or title
+        if "&" in title and _ESCAPED.search(title):
+            title = html.unescape(title)
+        seeders = whole(first("seeders"))
         return Result(
-            title=self._clean(html.unescape(title) if _ESCAPED.search(title) else title),
-            guid=self._hidden(guid),
+            title=self._clean(title),
+            guid=self._hidden(texts.get("guid") or first("guid") or texts.get("comments") or link or title),
             link=link,
             protocol=self._protocol(raw, enclosure, magnet),
             size_bytes=_size(raw, enclosure),
-            published=read_date(raw.first("usenetdate")) or read_date(raw.texts.get("pubDate")),
-            categories=tuple(dict.fromkeys(raw.attributes.get("category") or raw.categories)),
+            published=read_date(first("usenetdate")) or read_date(texts.get("pubDate")),
+            categories=raw.attributes.get("category") or tuple(dict.fromkeys(raw.categories)),
             seeders=seeders,
             peers=_peers(raw, seeders),
-            grabs=whole(raw.first("grabs")),
-            infohash=read_infohash(raw.first("infohash")) or (infohash_of_magnet(magnet) if magnet else None),
+            grabs=whole(first("grabs")),
+            infohash=read_infohash(first("infohash")) or (infohash_of_magnet(magnet) if magnet else None),
             magnet=magnet,
-            downloadvolumefactor=_factor(raw.first("downloadvolumefactor")),
-            uploadvolumefactor=_factor(raw.first("uploadvolumefactor")),
+            downloadvolumefactor=_factor(first("downloadvolumefactor")),
+            uploadvolumefactor=_factor(first("uploadvolumefactor")),
             enclosure_type="" if enclosure is None else (enclosure.get("type") or ""),
             details=self._details(raw, link),
             attributes=self._attributes(raw),
         )
 
-    def _magnet(self, raw: _Raw) -> str | None:
-        stated = raw.first("magneturl") or ""
-        return stated if stated.startswith("magnet:") else None
-
     def _enclosure(self, raw: _Raw) -> etree._Element | None:
         """The one of the protocol that is wanted, else the first that can be fetched."""
         usable = [each for each in raw.enclosures if each.get("url")]
+        if len(usable) <= 1:
+            return usable[0] if usable else None
         wanted = (each for each in usable if self.protocol and _protocol_of(each) == self.protocol)
         known = (each for each in usable if _protocol_of(each))
-        return next(wanted, None) or next(known, None) if len(usable) > 1 else (usable[0] if usable else None)
+        return [*wanted, *known, *usable][0]
 
     def _link(self, raw: _Raw, enclosure: etree._Element | None, magnet: str | None) -> str:
         if enclosure is not None:
@@ -131,7 +156,7 @@ class ItemReader:
         stated = None if enclosure is None else _protocol_of(enclosure)
         if stated:
             return stated
-        if magnet or "infohash" in raw.attributes or "seeders" in raw.attributes:
+        if magnet or "infohash" in raw.first or "seeders" in raw.first:
             return "torrent"
         if self.protocol:
             return self.protocol
@@ -145,7 +170,9 @@ class ItemReader:
         return self._hidden(self._whole_link(page))
 
     def _attributes(self, raw: _Raw) -> Mapping[str, tuple[str, ...]]:
-        return {name: tuple(map(self._clean, dict.fromkeys(values))) for name, values in raw.attributes.items()}
+        if not self.secrets:
+            return raw.attributes
+        return {name: tuple(map(self._clean, values)) for name, values in raw.attributes.items()}
 
     def _hidden(self, text: str) -> str:
         return hide_keys(self._clean(text))
@@ -159,16 +186,16 @@ class ItemReader:
 
 def _raw(item: etree._Element) -> _Raw:
     raw = _Raw()
+    texts, add = raw.texts, raw.add
     for child in item:
         tag = child.tag
         if tag in ATTRS:
-            name, value = child.get("name"), child.get("value")
-            if name and value is not None:
-                raw.attributes.setdefault(name.lower(), []).append(value.strip())
+            add(child)
             if tag in _TORZNAB_ATTRS:
                 raw.is_torznab = True
         elif tag in _TEXTS:
-            raw.texts.setdefault(str(tag), _text(child))
+            if tag not in texts:
+                texts[tag] = _text(child)
         elif tag == "category":
             raw.categories.append(_text(child))
         elif tag == "enclosure":
@@ -176,11 +203,14 @@ def _raw(item: etree._Element) -> _Raw:
     return raw
 
 
+def _magnet(raw: _Raw) -> str | None:
+    stated = raw.first.get("magneturl")
+    return stated if stated and stated.startswith("magnet:") else None
+
+
 def _text(element: etree._Element) -> str:
-    text = element.text or ""
-    if len(element):
-        text = "".join(_texts_in(element))
-    return text.strip()
+    text = "".join(_texts_in(element)) if len(element) else element.text
+    return text.strip() if text else ""
 
 
 def _texts_in(element: etree._Element) -> Iterable[str]:
@@ -194,15 +224,19 @@ def _protocol_of(enclosure: etree._Element) -> Protocol | None:
 def _size(raw: _Raw, enclosure: etree._Element | None) -> int | None:
     """What is stated, by whoever knows best. A size of 0 is what servers say when they do not know."""
     length = None if enclosure is None else enclosure.get("length")
-    return whole(raw.first("size")) or whole(length) or whole(raw.texts.get("size")) or None
+    return whole(raw.first.get("size")) or whole(length) or whole(raw.texts.get("size")) or None
 
 
 def _peers(raw: _Raw, seeders: int | None) -> int | None:
-    stated = whole(raw.first("peers"))
-    leechers = whole(raw.first("leechers"))
+    stated = whole(raw.first.get("peers"))
+    leechers = whole(raw.first.get("leechers"))
     return stated if stated is not None or leechers is None else leechers + (seeders or 0)
 
 
 def _factor(text: str | None) -> float | None:
-    found = _FACTOR.fullmatch(text) if text else None
-    return float(found[1]) if found else None
+    if text is None:
+        return None
+    usual = _FACTORS.get(text)
+    if usual is None and (found := _FACTOR.fullmatch(text)):
+        return float(found[1])
+    return usual

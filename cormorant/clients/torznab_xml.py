@@ -99,6 +99,16 @@ def _json_error(said: Any) -> StatedError | None:
     )
 
 
+def parse_page(
+    body: bytes, reader: ItemReader, headers: Mapping[str, str], *, charset: str = ""
+) -> SearchPage | StatedError:
+    """A reply to a search, from its bytes: results, or the error it states. Blocking; large replies belong into a thread."""
+    reply = read_reply(body, charset=charset)
+    if isinstance(reply, StatedError):
+        return reply
+    return read_page(reply, reader.for_reply(body), headers)
+
+
 def read_page(root: etree._Element, reader: ItemReader, headers: Mapping[str, str]) -> SearchPage:
     """The results of a reply. Raises `SourceUnavailable` when it is no list of results."""
     if local_name(root) not in {"rss", "rdf", "channel"}:

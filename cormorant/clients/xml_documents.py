@@ -45,6 +45,7 @@ def _parse(body: bytes, *, recover: bool, encoding: str | None = None) -> etree.
         no_network=True,
         huge_tree=False,
         load_dtd=False,
+        collect_ids=False,
         remove_comments=True,
         remove_pis=True,
     )

@@ -32,8 +32,8 @@ def read_date(text: str | None) -> datetime | None:
     if not text or len(text) > _LENGTH_MAX:
         return None
     text = text.strip()
-    usual = _USUAL.fullmatch(text)
     try:
+        usual = _USUAL.fullmatch(text)
         return _from_parts(usual) if usual else _from_odd(text)
     except (ValueError, OverflowError, IndexError, TypeError, KeyError, OSError):
         # The parsers of the standard library raise more than the errors they document.

@@ -120,7 +120,7 @@ class StatedLimits:
         return self != StatedLimits()
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # made by the hundred, and three times as fast without slots
 class Result:
     """One find. `link` fetches it and may carry a key; it is never shown. `guid` and `details` have their keys hidden.
 
