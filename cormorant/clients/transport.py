@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
+import ssl
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from functools import cache
 from types import TracebackType
 from typing import Final, NoReturn, Self, cast
 
@@ -115,7 +117,7 @@ class Transport:
 
     def _new_pool(self) -> httpcore2.AsyncConnectionPool:
         # No connection is kept: a source is asked seconds apart, and each request has its address checked.
-        tls = httpx2.create_ssl_context(trust_env=False)
+        tls = _tls()
         if self._proxy is None:
             return httpcore2.AsyncConnectionPool(
                 ssl_context=tls, max_keepalive_connections=0, network_backend=self._dialer
@@ -232,6 +234,12 @@ class _Trip:
         raise SourceUnavailable(
             f"{shown_origin(self.url)} cannot be reached or does not speak HTTP: {shown}"
         ) from cause
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """One for all: reading the certificates of the world takes 50 ms."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 def place_of(url: httpx2.URL) -> Place:

@@ -28,7 +28,7 @@ def read_xml(body: bytes, *, charset: str = "") -> etree._Element:
     body = body.lstrip() if body[:1].isspace() else body
     if not body:
         raise SourceUnavailable("the answer is empty")
-    _refuse_entities(body)
+    refuse_entities(body)
     root = _parse(body, recover=False)
     if root is None:
         root = _parse(_mended(body, charset), recover=True, encoding="utf-8")
@@ -56,7 +56,7 @@ def _parse(body: bytes, *, recover: bool, encoding: str | None = None) -> etree.
         return None
 
 
-def _refuse_entities(body: bytes) -> None:
+def refuse_entities(body: bytes) -> None:
     """Honest documents have a DOCTYPE at most; whoever declares entities wants them expanded."""
     plain = body.replace(b"\0", b"") if b"\0" in body[:8] else body
     if b"<!DOCTYPE" in plain and b"<!ENTITY" in plain:

@@ -40,6 +40,10 @@ def _frozen_params(params: Mapping[str, object] | Iterable[tuple[str, object]]) 
     return MappingProxyType({str(name).lower(): str(value) for name, value in dict(params).items() if value != ""})
 
 
+def _numbers(categories: Iterable[int]) -> tuple[int, ...]:
+    return tuple(categories)
+
+
 def _check_text(part: str, text: str) -> None:
     if "\0" in text:
         raise BadRequest(part, "it holds a NUL character; leave it out")
@@ -56,7 +60,7 @@ class SearchRequest:
 
     query: str = field(default="", converter=str)
     kind: SearchKind = "search"
-    categories: tuple[int, ...] = field(default=(), converter=tuple)
+    categories: tuple[int, ...] = field(default=(), converter=_numbers)
     params: Mapping[str, str] = field(factory=dict, converter=_frozen_params, hash=False)
     offset: int = 0
     limit: int | None = None
