@@ -15,7 +15,7 @@ _BOMS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECLARED: Final = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
 _DECLARATION: Final = re.compile(r"\s*<\?xml[^>]{0,300}\?>")
 # A section of CDATA is kept as it is: what looks like an entity there is text.
-_ENTITY: Final = re.compile(r"(<!\[CDATA\[.*?\]\]>)|&([A-Za-z][A-Za-z0-9]{1,31};)", re.DOTALL)
+_ENTITY: Final = re.compile(r"(<!\[CDATA\[.*?\]\]>)|&([A-Za-z][A-Za-z0-9]{1,31};)|&(?!#)", re.DOTALL)
 _ILLEGAL: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]|&#(?:0*(?:[0-8]|1[124-9]|2[0-9]|3[01])|[xX]0*(?:[0-8bceBCE]|1[0-9a-fA-F]));"
 )
@@ -72,8 +72,9 @@ def _mended(body: bytes, charset: str) -> bytes:
 def _character(found: re.Match[str]) -> str:
     if found[1] is not None or found[2] in _OWN:
         return found[0]
-    meant = html5.get(found[2])
-    return found[0] if meant is None else "".join(f"&#{ord(character)};" for character in meant)
+    # A sign that begins nothing known stands for itself.
+    meant = html5.get(found[2] or "")
+    return f"&amp;{found[0][1:]}" if meant is None else "".join(f"&#{ord(character)};" for character in meant)
 
 
 def _decoded(body: bytes, charset: str) -> str:

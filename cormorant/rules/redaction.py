@@ -83,5 +83,8 @@ def told(text: str, secrets: Iterable[Secret] = (), *, length_max: int = 200) ->
     >>> told("Bad key\r\n hunter2", [Secret("hunter2")])
     'Bad key ***'
     """
-    line = " ".join(_CONTROL.sub(" ", hide_keys(hide_secrets(text, secrets))).split())
+    known = tuple(secrets)
+    line = " ".join(_CONTROL.sub(" ", hide_secrets(text, known)).split())
+    # Once more: a line break inside a secret has become the space that belongs there.
+    line = hide_keys(hide_secrets(line, known))
     return line if len(line) <= length_max else f"{line[:length_max]}…"

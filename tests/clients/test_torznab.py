@@ -399,7 +399,7 @@ async def test_a_link_to_where_we_must_not_go_is_refused(link: str) -> None:
 
 async def test_a_download_may_be_larger_than_a_page_but_has_a_limit() -> None:
     big = page(TORRENT + bytes(3000))
-    limits = {"body_max_bytes": 1000, "download_max_bytes": 2000}
+    limits: dict[str, Any] = {"body_max_bytes": 1000, "download_max_bytes": 2000}
     async with raw_server({"/dl": big, "/api": big}) as server, client_of(server, **limits) as client:
         with pytest.raises(SourceUnavailable, match="more than 2,000 bytes"):
             await client.download("/dl")
