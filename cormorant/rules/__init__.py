@@ -15,6 +15,7 @@ from cormorant.rules.errors import (
 )
 from cormorant.rules.events import Event
 from cormorant.rules.priorities import Priority
+from cormorant.rules.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Cancel",
     "CommitUnknown",
     "CormorantError",
+    "CredentialsRefused",
     "Event",
     "Fail",
     "MailboxFull",
@@ -33,6 +35,9 @@ __all__ = [
     "ServiceStopped",
     "SettingsError",
     "Snooze",
+    "SourceLimited",
+    "SourceRefused",
+    "SourceUnavailable",
     "StartFailed",
     "StorageUnavailable",
 ]

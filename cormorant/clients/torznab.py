@@ -1,0 +1,184 @@
+"""How is a Torznab or Newznab indexer asked, and what do its answers mean?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Final, NoReturn, TypeVar
+from urllib.parse import urljoin
+
+from attrs import frozen
+
+from cormorant.clients.downloads import Download, download_from_magnet, parse_download
+from cormorant.clients.torznab_caps import read_caps
+from cormorant.clients.torznab_items import ItemReader
+from cormorant.clients.torznab_xml import StatedError, parse_page, read_reply
+from cormorant.clients.transport import Answer, FetchLimits, Transport
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.redaction import spellings, told
+from cormorant.rules.retry_after import retry_after_s
+from cormorant.rules.searches import Caps, Protocol, SearchKind, SearchPage, SearchRequest
+from cormorant.rules.secrets import Secret
+from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.source_replies import Reply, error_of
+
+Found = TypeVar("Found", Caps, SearchPage, Download)
+
+SECRET_LENGTH_MIN: Final = 4
+"""A shorter key is not looked for in texts: it would be found everywhere."""
+
+_FUNCTIONS: Final[Mapping[SearchKind, str]] = {
+    "search": "search",
+    "tv": "tvsearch",
+    "movie": "movie",
+    "music": "music",
+    "book": "book",
+}
+_ACCEPT_XML: Final = "application/rss+xml, application/xml, text/xml"
+_ACCEPT_FILE: Final = "application/x-bittorrent, application/x-nzb, */*"
+_CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._-]{1,40})", re.IGNORECASE)
+
+
+@frozen(kw_only=True)
+class TorznabOptions:
+    """How long an indexer may take, how much it may send, and which protocol is wanted where a find offers both."""
+
+    protocol: Protocol | None = None
+    timeout_s: float = 30.0
+    body_max_bytes: int = 10_000_000
+    download_max_bytes: int = 50_000_000
+
+
+class TorznabClient:
+    """Talks to one indexer through `transport`, which knows its address as written. Every failure is a `SourceError`.
+
+    `url` is that of the API, such as `http://prowlarr:9696/1/api`. `protocol` decides where a find offers both.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: Secret,
+        transport: Transport,
+        *,
+        offload: Offload,
+        clock: Clock,
+        options: TorznabOptions | None = None,
+    ) -> None:
+        self._url = url
+        self._key = key
+        self._transport = transport
+        self._offload = offload
+        self._clock = clock
+        self._options = options or TorznabOptions()
+        self._secrets = spellings([key])
+        known = tuple(secret.reveal() for secret in self._secrets if len(secret.reveal()) >= SECRET_LENGTH_MIN)
+        # The longest first: a shorter one inside it would leave the rest of it to be read.
+        self._reader = ItemReader(
+            url, protocol=self._options.protocol, secrets=tuple(sorted(known, key=len, reverse=True))
+        )
+
+    async def caps(self) -> Caps:
+        """What the indexer can do."""
+        answer = await self._ask([("t", "caps")])
+        return await self._understand(answer, partial(_parse_caps, answer.body, charset=_charset(answer)))
+
+    async def search(self, request: SearchRequest) -> SearchPage:
+        """One page of results; without query and parameters what is new."""
+        answer = await self._ask(_search_params(request))
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        parse = partial(parse_page, answer.body, self._reader, headers, charset=_charset(answer))
+        return await self._understand(answer, parse)
+
+    async def download(self, link: str) -> Download:
+        """Fetch what a result links to, and make sure that it is a torrent or an NZB."""
+        if link.startswith("magnet:"):
+            return download_from_magnet(link)
+        answer = await self._transport.get(
+            _joined(self._url, link),
+            headers={"Accept": _ACCEPT_FILE},
+            secrets=[self._key],
+            limits=FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.download_max_bytes),
+        )
+        if answer.magnet is not None:
+            return download_from_magnet(answer.magnet)
+        return await self._understand(answer, partial(parse_download, answer.body))
+
+    async def _ask(self, params: list[tuple[str, str]]) -> Answer:
+        key = [("apikey", self._key.reveal())] if self._key else []
+        limits = FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes)
+        return await self._transport.get(
+            self._url,
+            params=[*params, *key],
+            headers={"Accept": _ACCEPT_XML},
+            secrets=[self._key],
+            limits=limits,
+        )
+
+    async def _understand(self, answer: Answer, parse: partial[Found | StatedError]) -> Found:
+        """What the body says, read in a thread; an error wherever it is stated."""
+        try:
+            said = await self._offload(parse)
+        except SourceError:
+            # What the status says weighs more than that the body says nothing.
+            self._refuse_status(answer)
+            raise
+        if isinstance(said, StatedError):
+            self._refuse(answer, said)
+        self._refuse_status(answer)
+        return said
+
+    def _refuse_status(self, answer: Answer) -> None:
+        error = error_of(self._reply(answer))
+        if error is not None:
+            raise error
+
+    def _refuse(self, answer: Answer, stated: StatedError) -> NoReturn:
+        error = error_of(self._reply(answer, stated))
+        raise error or SourceUnavailable("it stated an error without saying which")
+
+    def _reply(self, answer: Answer, stated: StatedError | None = None) -> Reply:
+        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
+        if stated is None:
+            return Reply(status=answer.status, retry_after_s=wait_s)
+        return Reply(
+            status=answer.status,
+            code=stated.code,
+            words=told(stated.description, self._secrets) or "an error without words",
+            retry_after_s=stated.retry_after_s if wait_s is None else wait_s,
+            key_was_sent=bool(self._key),
+        )
+
+
+def _search_params(request: SearchRequest) -> list[tuple[str, str]]:
+    params = [("t", _FUNCTIONS[request.kind])]
+    if request.query.strip():
+        params.append(("q", request.query))
+    if request.categories:
+        params.append(("cat", ",".join(map(str, request.categories))))
+    params += request.params.items()
+    params.append(("extended", "1"))
+    if request.offset:
+        params.append(("offset", str(request.offset)))
+    if request.limit is not None:
+        params.append(("limit", str(request.limit)))
+    return params
+
+
+def _charset(answer: Answer) -> str:
+    found = _CHARSET.search(answer.headers.get("Content-Type", ""))
+    return found[1] if found else ""
+
+
+def _parse_caps(body: bytes, *, charset: str) -> Caps | StatedError:
+    reply = read_reply(body, charset=charset)
+    return reply if isinstance(reply, StatedError) else read_caps(reply)
+
+
+def _joined(base: str, link: str) -> str:
+    try:
+        return urljoin(base, link)
+    except ValueError:
+        # Not as its cause: the text of the error holds the link, and the link may hold a key.
+        raise SourceRefused("the link of the result is no address") from None

@@ -1,0 +1,308 @@
+"""How is something fetched from a host that may be slow, lying or hostile? In bounded time and memory, and no key leaves its origin."""
+
+from __future__ import annotations
+
+import base64
+import re
+import ssl
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from functools import cache
+from types import TracebackType
+from typing import Final, NoReturn, Self, cast
+
+import httpcore2
+import httpx2
+import trio
+from attrs import field, frozen
+
+from cormorant import __version__
+from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
+from cormorant.clients.dialing import Dialer, Place
+from cormorant.clients.hushing import hushed
+from cormorant.rules.redaction import hide_link, spellings, told
+from cormorant.rules.secrets import Secret
+from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
+
+USER_AGENT: Final = f"Cormorant/{__version__}"
+REDIRECTS_MAX: Final = 5
+_REDIRECTS: Final = {301, 302, 303, 307, 308}
+_PORTS: Final = {"http": 80, "https": 443}
+_HEADER: Final = re.compile(r"[\x20-\x7e]*")
+# httpcore2 has no common base for its errors.
+_FOREIGN: Final = (
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.ProxyError,
+    httpcore2.TimeoutException,
+    httpcore2.UnsupportedProtocol,
+    trio.BrokenResourceError,
+    OSError,
+)
+
+
+@frozen(kw_only=True)
+class FetchLimits:
+    """How long a request may take from its first byte to its last, redirects included, and how large the answer may be."""
+
+    timeout_s: float = 30.0
+    body_max_bytes: int = 10_000_000
+
+
+@frozen(kw_only=True)
+class Answer:
+    """What came back, whatever its status. A redirect to a magnet is no body but a `magnet`. `url` may hold a key."""
+
+    status: int
+    headers: httpx2.Headers = field(repr=False)
+    body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
+    url: str = field(repr=hide_link)
+    took_s: float
+    magnet: str | None = field(default=None, repr=False)
+
+
+class Transport:
+    """Sends GET requests for one source. Opened with `async with` by whoever owns it.
+
+    `written` are the addresses the operator wrote: their hosts may be private. `proxy` is one of them.
+    """
+
+    def __init__(self, *, written: Iterable[str] = (), proxy: Secret | None = None) -> None:
+        self._written = frozenset(place_of(_url(address)) for address in written)
+        self._proxy = None if proxy is None else _proxy(proxy)
+        on_the_way = self._written if self._proxy is None else {place_of(self._proxy)}
+        self._names = Dialer(self._written)
+        self._dialer = Dialer(on_the_way)
+        self._pool: httpcore2.AsyncConnectionPool | None = None
+
+    async def __aenter__(self) -> Self:
+        self._pool = self._new_pool()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.aclose()
+
+    async def get(
+        self,
+        url: str,
+        *,
+        params: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        secrets: Iterable[Secret] = (),
+        limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen, so that sharing it is harmless
+    ) -> Answer:
+        """Fetch `url`, following redirects. Raises a `SourceError`; `headers` and `params` never reach another origin."""
+        asked_at = trio.current_time()
+        trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
+        trip.url = trip.url.copy_merge_params(list(params)) if params else trip.url
+        with trio.move_on_after(limits.timeout_s), hushed():
+            return await trip.run(asked_at)
+        raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
+
+    async def send(self, url: httpx2.URL, headers: Mapping[str, str]) -> httpcore2.Response:
+        """Send one request and give its answer, unread; it must be closed. Raises the errors of httpcore2."""
+        if self._pool is None:
+            raise RuntimeError("the transport is not open; use `async with`")
+        self._names.check_name(place_of(url))
+        return await self._pool.handle_async_request(
+            httpcore2.Request(
+                method="GET",
+                url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                headers=httpx2.Request("GET", url, headers=dict(headers)).headers.raw,
+            )
+        )
+
+    def _new_pool(self) -> httpcore2.AsyncConnectionPool:
+        # No connection is kept: a source is asked seconds apart, and each request has its address checked.
+        tls = _tls()
+        if self._proxy is None:
+            return httpcore2.AsyncConnectionPool(
+                ssl_context=tls, max_keepalive_connections=0, network_backend=self._dialer
+            )
+        url = self._proxy
+        return httpcore2.AsyncHTTPProxy(
+            proxy_url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=b"/"),
+            proxy_auth=(url.username, url.password) if url.userinfo else None,
+            ssl_context=tls,
+            max_keepalive_connections=0,
+            network_backend=self._dialer,
+        )
+
+
+class _Trip:
+    """One request with its redirects."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        url: httpx2.URL,
+        headers: Mapping[str, str],
+        secrets: tuple[Secret, ...],
+        limits: FetchLimits,
+    ) -> None:
+        self.transport = transport
+        self.url = url.copy_with(userinfo=b"", fragment=None)
+        self.secrets = secrets
+        self.limits = limits
+        self.own = _own_headers(url, headers)
+
+    async def run(self, asked_at: float) -> Answer:
+        """Follow redirects until there is an answer."""
+        seen: list[str] = []
+        while len(seen) <= REDIRECTS_MAX:
+            if str(self.url) in seen:
+                raise SourceUnavailable(f"{shown_origin(self.url)} redirects in a circle")
+            seen.append(str(self.url))
+            answer = await self._step(asked_at)
+            if answer is not None:
+                return answer
+        raise SourceUnavailable(f"{shown_origin(self.url)} redirects more than {REDIRECTS_MAX} times")
+
+    async def _step(self, asked_at: float) -> Answer | None:
+        common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
+        try:
+            answer = await self.transport.send(self.url, common | self.own)
+            try:
+                return await self._read(answer, asked_at)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await answer.aclose()
+        except _FOREIGN as error:
+            self._translate(error)
+
+    async def _read(self, answer: httpcore2.Response, asked_at: float) -> Answer | None:
+        headers = httpx2.Headers(answer.headers)
+        location = headers.get("Location") if answer.status in _REDIRECTS else None
+        magnet = location if location and location.lower().startswith("magnet:") else None
+        if location and not magnet:
+            self._go_to(location)
+            return None
+        return Answer(
+            status=answer.status,
+            headers=headers,
+            body=b"" if magnet else await self._body(answer, headers),
+            url=str(self.url),
+            took_s=trio.current_time() - asked_at,
+            magnet=magnet,
+        )
+
+    def _go_to(self, location: str) -> None:
+        try:
+            target = self.url.join(location)
+            target = target.copy_with(userinfo=b"", fragment=None)
+        except (httpx2.InvalidURL, ValueError, TypeError):
+            # Not as its cause: the text of the error holds the link, and the link may hold our key.
+            raise SourceUnavailable(f"{shown_origin(self.url)} redirects to what is no address") from None
+        if target.scheme not in _PORTS or not target.host:
+            raise SourceRefused(f"{shown_origin(self.url)} redirects to what is neither http nor https")
+        if not is_same_party(self.url, target):
+            self.own = {}
+            self._keep_keys_from(target)
+        self.url = target
+
+    def _keep_keys_from(self, target: httpx2.URL) -> None:
+        if not self._holds_secret(target):
+            return
+        where = "another address" if self._holds_secret(target.copy_with(query=None)) else shown_origin(target)
+        raise SourceRefused(
+            f"{shown_origin(self.url)} redirects to {where} with our key, which is not sent to others; "
+            "if it is the same site, write that address into the settings of the source"
+        )
+
+    def _holds_secret(self, url: httpx2.URL) -> bool:
+        return any(secret.reveal() in str(url) for secret in self.secrets)
+
+    async def _body(self, answer: httpcore2.Response, headers: httpx2.Headers) -> bytes:
+        most = self.limits.body_max_bytes
+        try:
+            refuse_length(headers.get("Content-Length", ""), bytes_max=most)
+            stream = cast("AsyncIterable[bytes]", answer.stream)
+            return await read_body(stream, encoding=headers.get("Content-Encoding", ""), bytes_max=most)
+        except BodyTooLarge as error:
+            raise SourceUnavailable(f"the answer of {shown_origin(self.url)} has more than {most:,} bytes") from error
+        except BodyUnreadable as error:
+            raise SourceUnavailable(f"the answer of {shown_origin(self.url)} cannot be read: {error}") from error
+
+    def _translate(self, error: Exception) -> NoReturn:
+        said = _words_of(error)
+        shown = told(said, self.secrets)
+        # A foreign error that holds a secret is not shown as the cause either.
+        cause = error if shown == " ".join(said.split()) else None
+        raise SourceUnavailable(
+            f"{shown_origin(self.url)} cannot be reached or does not speak HTTP: {shown}"
+        ) from cause
+
+
+def _words_of(error: BaseException) -> str:
+    """What an error says, or what caused it: a refused certificate lies two errors deep."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if str(inner):
+            return str(inner)
+        inner = inner.__cause__ or inner.__context__
+    return type(error).__name__
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """One for all: reading the certificates of the world takes 50 ms."""
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+def place_of(url: httpx2.URL) -> Place:
+    """Host and port, as they are connected to."""
+    return url.raw_host.decode("ascii"), url.port or _PORTS.get(url.scheme, 0)
+
+
+def is_same_party(one: httpx2.URL, other: httpx2.URL) -> bool:
+    """Whether what may be sent to the one may be sent to the other: one origin, or its own step up to https.
+
+    >>> is_same_party(httpx2.URL("http://x.org/a"), httpx2.URL("https://x.org/b"))
+    True
+    >>> is_same_party(httpx2.URL("https://x.org/a"), httpx2.URL("http://x.org/a"))
+    False
+    """
+    if one.scheme == other.scheme:
+        return place_of(one) == place_of(other)
+    is_step_up = (one.scheme, other.scheme) == ("http", "https")
+    return is_step_up and place_of(one) == (place_of(other)[0], 80) and place_of(other)[1] == _PORTS["https"]
+
+
+def shown_origin(url: httpx2.URL) -> str:
+    """Scheme, host and port: no path and no query, where keys are."""
+    port = "" if url.port is None else f":{url.port}"
+    return f"{url.scheme}://{url.host}{port}"
+
+
+def _url(text: str) -> httpx2.URL:
+    try:
+        url = httpx2.URL(text)
+    except (httpx2.InvalidURL, TypeError, ValueError):
+        # Not as its cause: the text of the error holds the address, and the address may hold a key.
+        raise SourceRefused("what was given is no address; write http://host/path or https://host/path") from None
+    if url.scheme not in _PORTS or not url.host:
+        raise SourceRefused("the address is neither http nor https; write http://host/path or https://host/path")
+    return url
+
+
+def _proxy(proxy: Secret) -> httpx2.URL:
+    try:
+        return _url(proxy.reveal())
+    except SourceError:
+        raise SourceRefused("the proxy must be written as http://host:port or https://host:port") from None
+
+
+def _own_headers(url: httpx2.URL, headers: Mapping[str, str]) -> dict[str, str]:
+    """What is sent to the first origin alone: the given headers, and who we are if the address says so."""
+    own = dict(headers)
+    for name, value in own.items():
+        # httpcore2 would refuse it, too, and show the value in its error.
+        if not _HEADER.fullmatch(name) or not _HEADER.fullmatch(value):
+            raise SourceRefused(f"the header {name[:40]!r} holds a character that no header can; check the key")
+    if url.userinfo:
+        pair = f"{url.username}:{url.password}".encode()
+        own.setdefault("Authorization", f"Basic {base64.b64encode(pair).decode('ascii')}")
+    return own

@@ -1,0 +1,90 @@
+"""What of a link may be seen? Links of indexers carry keys: in the query, in the path, percent-encoded or not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from html import escape
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+from cormorant.rules.secrets import Secret, hide_secrets
+
+HIDDEN = "***"
+
+# The names under which indexers put keys into links.
+_KEY_NAMES = (
+    "api|apikey|api_key|jackett_apikey|auth|authkey|auth_key|hash_key|key|passkey|pass_key|password|pass|passwd|passid|pid"
+    "|r|rss|rsskey|rss_key|rsstoken|secret|secret_key|secure_key|sid|session|signature|sig|tk|token|access_token"
+    "|torrent_pass|torrentpass|uk|user|username|ukey|userkey"
+)
+_KEY_PARAM = re.compile(rf"(?<=[?&;])((?:amp;)?(?:{_KEY_NAMES})=)[^&#\s;]+", re.IGNORECASE)
+_USER_INFO = re.compile(r"(?<=://)[^/?#\s@]*@")
+_VALUE = re.compile(r"(?<=[?&;])([^=&#\s]*=)[^&#\s]*")
+# A part of a path that is long and means nothing to a reader may be a key.
+_PATH_KEY = re.compile(r"(?<=/)(?=[^/?#\s]*\d)[0-9A-Za-z_-]{20,}(?=[/?#.]|$)")
+_SHOWN_MAX = 300
+
+
+def hide_keys(text: str) -> str:
+    """The same link or guid, with the values of parameters that carry keys hidden. It still tells finds apart.
+
+    >>> hide_keys("https://x.org/dl.php?action=download&authkey=a1&torrent_pass=b2&id=30689")
+    'https://x.org/dl.php?action=download&authkey=***&torrent_pass=***&id=30689'
+    >>> hide_keys("1166992-9d438d94dc7fc934b801439f4c05458b")
+    '1166992-9d438d94dc7fc934b801439f4c05458b'
+    """
+    if "=" not in text and "@" not in text:
+        return text
+    return _KEY_PARAM.sub(rf"\1{HIDDEN}", _USER_INFO.sub(f"{HIDDEN}@", text))
+
+
+def hide_link(link: str) -> str:
+    """A link for people and logs: host and path, no value of the query, no part of the path that could be a key.
+
+    >>> hide_link("http://prowlarr:9696/1/download?apikey=abc&link=xyz&file=Name")
+    'http://prowlarr:9696/1/download?apikey=***&link=***&file=***'
+    >>> hide_link("https://x.org/rss/0123456789abcdef0123456789abcdef/name.torrent")
+    'https://x.org/rss/***/name.torrent'
+    """
+    if link.startswith("magnet:"):
+        return "magnet:…"
+    hidden = _VALUE.sub(rf"\1{HIDDEN}", _USER_INFO.sub(f"{HIDDEN}@", link))
+    hidden = _PATH_KEY.sub(HIDDEN, hidden)
+    return hidden if len(hidden) <= _SHOWN_MAX else f"{hidden[:_SHOWN_MAX]}…"
+
+
+def spellings(secrets: Iterable[Secret]) -> tuple[Secret, ...]:
+    """Every way in which these secrets may show up in text: as they are, encoded for a URL, escaped for XML.
+
+    >>> [secret.reveal() for secret in spellings([Secret("a/b&c")])]
+    ['a/b&c', 'a%2Fb%26c', 'a/b%26c', 'a%2fb%26c', 'a/b&amp;c']
+    """
+    found = (spelling for secret in secrets for spelling in _spellings(secret.reveal()))
+    return tuple(Secret(text) for text in dict.fromkeys(found) if text)
+
+
+def _spellings(text: str) -> Iterator[str]:
+    encoded = quote(text, safe="", errors="replace")
+    yield from (text, encoded, quote(text, errors="replace"), _lower_escapes(encoded))
+    yield from (quote_plus(text, errors="replace"), unquote(text), unquote_plus(text))
+    yield from (escape(text), escape(text, quote=False))
+
+
+def _lower_escapes(text: str) -> str:
+    return re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), text)
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def told(text: str, secrets: Iterable[Secret] = (), *, length_max: int = 200) -> str:
+    r"""What a server said, fit for a message: one line, not too long, no secret.
+
+    >>> told("Bad key\r\n hunter2", [Secret("hunter2")])
+    'Bad key ***'
+    """
+    known = tuple(secrets)
+    line = " ".join(_CONTROL.sub(" ", hide_secrets(text, known)).split())
+    # Once more: a line break inside a secret has become the space that belongs there.
+    line = hide_keys(hide_secrets(line, known))
+    return line if len(line) <= length_max else f"{line[:length_max]}…"
