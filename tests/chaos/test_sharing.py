@@ -15,7 +15,8 @@ PAGE = 200
 
 async def share(ledger: Ledger, crew: Crew, number: int) -> list[int]:
     """Let so many processes work on all jobs. Returns how many each has done."""
-    await crew.start_many(number, concurrency=20)
+    # Nobody dies here: a busy machine must not make a process look dead, or its jobs would rightly be run again.
+    await crew.start_many(number, concurrency=20, lock_timeout_s=60.0)
     ids = [id_ for _ in range(JOBS // PAGE) for id_ in ledger.enqueue([{"s": 0.01}] * PAGE)]
     await ledger.until_finished(within_s=PATIENCE_S)
     await crew.dismiss()
