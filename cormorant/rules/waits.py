@@ -5,6 +5,7 @@ from __future__ import annotations
 ROLES = (
     "storage",
     "rate_limiter",
+    "source_keeper",
     "dispatcher",
     "handover",
     "job_runner",

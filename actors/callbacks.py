@@ -1,0 +1,74 @@
+"""Who calls back the callers of searches? Each callback in a task of its own; what it raises is told, and hurts nobody."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from attrs import define, field, frozen
+
+from actors.actor import Actor
+from actors.bell import Bell
+from cormorant.rules.outcomes import Outcome
+from cormorant.rules.ports import Emit
+from cormorant.rules.search_events import CallbackFailed
+
+OnComplete = Callable[..., Any]
+"""`on_complete(job_id, source, results, coverage, error)`, plain or async; once for each source."""
+OnJobDone = Callable[[int], Any]
+"""`on_job_done(job_id)`, plain or async; once, after all of them."""
+
+
+@frozen(kw_only=True)
+class Feed:
+    """Command: call back for one search, as its outcomes come."""
+
+    search_id: int
+    outcomes: trio.MemoryReceiveChannel[Outcome]
+    on_complete: OnComplete | None
+    on_job_done: OnJobDone | None
+
+
+@define(eq=False, kw_only=True)
+class Callbacks(Actor[Feed]):
+    """Runs callbacks, and lets them finish when the service stops."""
+
+    emit: Emit
+    _running: int = field(init=False, default=0)
+    _quiet: Bell = field(init=False, factory=Bell)
+
+    async def handle(self, message: Feed) -> None:
+        """Follow one search."""
+        self._running += 1
+        self.nursery.start_soon(self._follow, message)
+
+    async def end(self) -> None:
+        """Wait for what is under way."""
+        while self._running:
+            await self._quiet.wait()
+
+    async def _follow(self, feed: Feed) -> None:
+        try:
+            async with trio.open_nursery() as nursery, feed.outcomes:
+                async for outcome in feed.outcomes:
+                    if feed.on_complete is not None:
+                        nursery.start_soon(self._complete, feed.on_complete, outcome)
+            if feed.on_job_done is not None:
+                await self._call(feed.search_id, feed.on_job_done, feed.search_id)
+        finally:
+            self._running -= 1
+            self._quiet.ring()
+
+    async def _complete(self, on_complete: OnComplete, outcome: Outcome) -> None:
+        told = (outcome.job_id, outcome.source, list(outcome.results), list(outcome.coverage), outcome.error)
+        await self._call(outcome.job_id, on_complete, *told)
+
+    async def _call(self, search_id: int, function: Callable[..., Any], *words: Any) -> None:
+        try:
+            returned = function(*words)
+            if inspect.isawaitable(returned):
+                await returned
+        except Exception as error:  # noqa: BLE001 - foreign code: a caller's own mistake must not stop the others
+            self.emit(CallbackFailed(search_id=search_id, error=error))

@@ -1,0 +1,169 @@
+"""Who takes searches in? Orders what came within a few milliseconds, and puts it in line at each source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import trio
+from attrs import define, field, frozen
+
+from actors.actor import Actor, Address
+from actors.callbacks import Feed, OnComplete, OnJobDone
+from actors.reply import Reply
+from actors.search import Execute, Search, Ticket
+from actors.source_desk import SourceDesk
+from cormorant.rules.limits import Lane
+from cormorant.rules.outcomes import Outcome, OutcomeStatus, SearchQueueFull
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.priorities import Priority
+from cormorant.rules.search_events import SearchSubmitted
+from cormorant.rules.searches import Result, SearchRequest
+
+
+@frozen(kw_only=True)
+class Submit:
+    """Command: run this search at every source it names. Answered with the `Search`, or `SearchQueueFull`."""
+
+    request: SearchRequest
+    sources: Sequence[str]
+    cached: Mapping[str, Sequence[Result]]
+    """What needs no asking."""
+    priority: Priority
+    max_wait_s: float | None
+    timeout_s: float
+    pace_s: float | None
+    lane: Lane
+    consumer: str
+    execute: Execute | None
+    on_complete: OnComplete | None
+    on_job_done: OnJobDone | None
+    reply: Reply[Search]
+
+
+@define(eq=False)
+class Intake:
+    """Searches that were taken in and are not yet in line. Belongs to the address, so that a crash leaves nobody waiting."""
+
+    sequence: int = 0
+    searches: int = 0
+    waiting: list[Ticket] = field(factory=list)
+
+
+@define(eq=False, kw_only=True)
+class Dispatcher(Actor[Submit]):
+    """One loop without any await sorts, deduplicates, and wakes the limiters."""
+
+    desks: Mapping[str, SourceDesk]
+    intake: Intake
+    callbacks: Address[Feed]
+    window_s: float = 0.005
+    queue_max: int = 10_000
+    clock: Clock
+    emit: Emit
+
+    async def begin(self) -> None:
+        """What a crash left behind ends as failed: its submitters were told that we crashed."""
+        left, self.intake.waiting = self.intake.waiting, []
+        for ticket in left:
+            ticket.end(OutcomeStatus.FAILED)
+
+    async def handle(self, message: Submit) -> None:
+        """Take a search in."""
+        waiting = sum(desk.waiting() for desk in self.desks.values()) + len(self.intake.waiting)
+        if waiting + len(message.sources) > self.queue_max:
+            message.reply.refuse(SearchQueueFull(self.queue_max))
+            return
+        search = self._open(message)
+        message.reply.answer(search)
+        self.emit(
+            SearchSubmitted(search_id=search.id, priority=message.priority.name.lower(), sources=len(message.sources))
+        )
+        if self.wake_at == math.inf and self.intake.waiting:
+            # A fixed window, not a debounce: whoever keeps coming must not keep the others waiting.
+            self.wake_at = trio.current_time() + self.window_s
+
+    async def wake(self) -> None:
+        """The window is over: the most urgent first, then in the order they came."""
+        self.wake_at = math.inf
+        tickets, self.intake.waiting = self.intake.waiting, []
+        tickets.sort(key=lambda ticket: (ticket.priority, ticket.sequence))
+        for ticket in tickets:
+            if not ticket.is_live:
+                continue
+            desk = self.desks.get(ticket.source)
+            if desk is None:
+                ticket.end(OutcomeStatus.SHUT_DOWN)
+            else:
+                desk.admit(ticket)
+
+    async def end(self) -> None:
+        """What is not in line yet will not be."""
+        tickets, self.intake.waiting = self.intake.waiting, []
+        for ticket in tickets:
+            ticket.end(OutcomeStatus.SHUT_DOWN)
+
+    def _open(self, message: Submit) -> Search:
+        intake = self.intake
+        intake.searches += 1
+        send, receive = trio.open_memory_channel[Outcome](len(message.sources) + 1)
+        follows = message.on_complete is not None or message.on_job_done is not None
+        search = Search(
+            intake.searches,
+            len(message.sources),
+            send.send_nowait if follows else _ignore,
+            (lambda _: send.close()) if follows else _ignore,
+        )
+        if follows:
+            self.callbacks.tell_nowait(
+                Feed(
+                    search_id=search.id,
+                    outcomes=receive,
+                    on_complete=message.on_complete,
+                    on_job_done=message.on_job_done,
+                )
+            )
+        now = self.clock.now()
+        search.tickets = [self._ticket(message, source, search, now) for source in message.sources]
+        for ticket in search.tickets:
+            if ticket.source in message.cached:
+                _answer_from_cache(ticket, message.cached[ticket.source])
+            else:
+                intake.waiting.append(ticket)
+        return search
+
+    def _ticket(self, message: Submit, source: str, search: Search, now: datetime) -> Ticket:
+        self.intake.sequence += 1
+        return Ticket(
+            sequence=self.intake.sequence,
+            source=source,
+            request=message.request,
+            search=search,
+            priority=message.priority,
+            submitted_at=now,
+            deadline=None if message.max_wait_s is None else now + timedelta(seconds=message.max_wait_s),
+            max_wait_s=message.max_wait_s,
+            timeout_s=message.timeout_s,
+            pace_s=message.pace_s,
+            lane=message.lane,
+            consumer=message.consumer,
+            execute=message.execute,
+        )
+
+
+def _answer_from_cache(ticket: Ticket, results: Sequence[Result]) -> None:
+    ticket.finish(
+        Outcome(
+            job_id=ticket.search.id,
+            source=ticket.source,
+            status=OutcomeStatus.FOUND,
+            results=tuple(results),
+            coverage=(ticket.source,),
+            is_cached=True,
+        )
+    )
+
+
+def _ignore(_: object) -> None:
+    """Nobody follows."""

@@ -1,0 +1,168 @@
+"""How is one request made, and what is kept of how it ended?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any
+
+import trio
+from attrs import frozen
+from sqlalchemy import Connection
+
+from actors.search import Ticket
+from actors.source_desk import Flight
+from cormorant.rules.failures import split_crash
+from cormorant.rules.limits import LearnedLimits
+from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.request_ends import EndKind, RequestEnd, end_of
+from cormorant.rules.reservations import Permit
+from cormorant.rules.searches import Result, SearchPage, SearchRequest, StatedLimits
+from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
+from storage import cache, history, source_states
+from storage.history import Asked
+from storage.source_states import Known
+from storage.sources import SourceRecord
+
+Ask = Callable[[SourceRecord, SearchRequest], Awaitable[SearchPage]]
+"""The usual way to ask a source: the client of its kind."""
+
+holding_slot: ContextVar[bool] = ContextVar("holding_slot", default=False)
+"""Whether this task makes a request for a source. Who does must not wait for another search."""
+
+
+@frozen(kw_only=True)
+class Ended:
+    """What an execute function returned or raised."""
+
+    page: SearchPage | None = None
+    error: BaseException | None = None
+
+
+async def execute(flight: Flight, record: SourceRecord, ask: Ask) -> Ended:
+    """Make the request within its time. Its crash is an outcome like any other."""
+    with trio.move_on_after(flight.timeout_s) as limit:
+        try:
+            function = flight.execute
+            if function is None:
+                return Ended(page=await ask(record, flight.request))
+            return Ended(page=_page_of(await _awaited(function(record, flight.request))))
+        except BaseException as raised:  # noqa: BLE001 - foreign code; what is not its crash goes on up
+            crash, rest = split_crash(raised)
+            if rest is not None:
+                raise rest from None
+            return Ended(error=crash)
+    assert limit.cancelled_caught
+    return Ended(error=SourceUnavailable(f"{record.name} did not answer within {flight.timeout_s:g} s"))
+
+
+async def _awaited(returned: Any) -> Any:
+    if not inspect.isawaitable(returned):
+        raise TypeError("the execute function is not async: make it `async def`")
+    return await returned
+
+
+def _page_of(found: Any) -> SearchPage:
+    if isinstance(found, SearchPage):
+        return found
+    results = tuple(found or ())
+    strange = next((each for each in results if not isinstance(each, Result)), None)
+    if strange is not None:
+        raise TypeError(f"the execute function returned {type(strange).__name__}, not results")
+    return SearchPage(results=results)
+
+
+@frozen(kw_only=True)
+class Landing:
+    """How a request ended: what follows for its source, and what those who wait are told."""
+
+    end: RequestEnd
+    status: OutcomeStatus
+    results: tuple[Result, ...] = ()
+    error: BaseException | None = None
+    took_s: float = 0.0
+    waited_s: float = 0.0
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether we ended it ourselves."""
+        return self.status is OutcomeStatus.CANCELLED
+
+    def outcome(self, source: str, status: OutcomeStatus) -> Outcome:
+        """What those who wait are told; each gets it under the number of its own search."""
+        return Outcome(
+            job_id=0,
+            source=source,
+            status=status,
+            results=self.results,
+            coverage=(source,) if status is OutcomeStatus.FOUND else (),
+            error=self.error,
+            waited_s=self.waited_s,
+            took_s=self.took_s,
+        )
+
+
+def landing_of(ended: Ended, source: str, *, took_s: float, waited_s: float) -> Landing:
+    """What follows from an answer or an error."""
+    if ended.page is not None:
+        end = end_of(None, learned=learned_from(ended.page.limits))
+        return Landing(
+            end=end, status=OutcomeStatus.FOUND, results=ended.page.results, took_s=took_s, waited_s=waited_s
+        )
+    error = ended.error
+    if isinstance(error, SourceError):
+        error.source = source
+    status = OutcomeStatus.REFUSED if isinstance(error, SourceRefused) else OutcomeStatus.FAILED
+    return Landing(end=end_of(error), status=status, error=error, took_s=took_s, waited_s=waited_s)
+
+
+def learned_from(stated: StatedLimits | None) -> LearnedLimits | None:
+    """The limits that a source states of itself: counts of a rolling day, and of a minute in its headers.
+
+    >>> learned = learned_from(StatedLimits(api_max=100, grab_max=20))
+    >>> learned.per_day, learned.grabs_per_day, learned.per_minute
+    (100, 20, None)
+    """
+    if stated is None or not stated.says_anything:
+        return None
+    return LearnedLimits(per_day=stated.api_max, grabs_per_day=stated.grab_max, per_minute=stated.rate_limit)
+
+
+def record_landing(  # noqa: PLR0913 - all that is written at the end of a request, in one transaction
+    connection: Connection,
+    record: SourceRecord,
+    permit: Permit,
+    landing: Landing,
+    *,
+    tickets: Sequence[Ticket],
+    key: str | None,
+    ttl_s: float,
+    now: datetime,
+) -> Known:
+    """Keep the state of the source, the history and the answer."""
+    known = source_states.finish(connection, record.id, permit, landing.end, configured=record.limits, now=now)
+    history.record(connection, [_asked(ticket, record, landing, now) for ticket in tickets])
+    if key is not None and landing.end.kind is EndKind.ANSWERED:
+        cache.put(connection, record.id, key, landing.results, ttl_s=ttl_s, now=now)
+    elif key is not None:
+        cache.drop(connection, record.id, key)
+    return known
+
+
+def _asked(ticket: Ticket, record: SourceRecord, landing: Landing, now: datetime) -> Asked:
+    return Asked(
+        search_id=ticket.search.id,
+        task=ticket.sequence,
+        source=record.name,
+        query=ticket.request.query,
+        priority=ticket.priority,
+        consumer=ticket.consumer,
+        status=landing.status.value,
+        results=len(landing.results),
+        started_at=now - timedelta(seconds=landing.took_s),
+        took_s=landing.took_s,
+        waited_s=landing.waited_s,
+        error=None if landing.error is None else f"{type(landing.error).__name__}: {landing.error}",
+    )

@@ -1,0 +1,42 @@
+"""How does a source get one of the few slots? It bids with its best ticket, and waits until it is granted."""
+
+from __future__ import annotations
+
+import trio
+from attrs import define, field
+
+from cormorant.rules.slots import Rank, SlotPool
+
+
+@define(eq=False)
+class Slots:
+    """The slots of a service, shared by all its sources. Belongs to the search supervisor and outlives limiters."""
+
+    pool: SlotPool[str] = field(factory=SlotPool[str])
+    _waiting: dict[str, trio.Event] = field(init=False, factory=dict)
+
+    async def acquire(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
+        """Wait for a slot. Cancelled, it holds none."""
+        granted = trio.Event()
+        self._waiting[source] = granted
+        try:
+            self._grant(self.pool.bid(source, rank, is_for_people=is_for_people))
+            await granted.wait()
+        except BaseException:
+            if not self.pool.withdraw(source):
+                self.free(source)
+            raise
+        finally:
+            del self._waiting[source]
+
+    def raise_bid(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
+        """A better ticket has come."""
+        self._grant(self.pool.raise_bid(source, rank, is_for_people=is_for_people))
+
+    def free(self, source: str) -> None:
+        """Give a slot back."""
+        self._grant(self.pool.free(source))
+
+    def _grant(self, sources: tuple[str, ...]) -> None:
+        for source in sources:
+            self._waiting[source].set()

@@ -1,0 +1,118 @@
+"""Which sources are there now? Starts a limiter for each that comes, and ends that of each that goes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+import trio
+from attrs import define, field
+
+from actors.actor import Actor
+from actors.bell import Bell
+from actors.source_desk import SourceDesk
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.search_events import SourceAdded, SourceRemoved
+from storage import sources
+from storage.database import Database
+from storage.source_states import CHANNEL
+from storage.sources import SourceRecord
+
+RETRY_S = 1.0
+LOOK_S = 60.0
+"""How often is looked for what was changed elsewhere, should every notice be missed."""
+CALM_S = 0.5
+"""At least so long between two looks: on SQLite one hears of every write of others."""
+
+
+@define(eq=False)
+class Desks:
+    """The sources of a service by name. Belongs to the search supervisor."""
+
+    by_name: dict[str, SourceDesk] = field(factory=dict)
+    have_come: trio.Event = field(factory=trio.Event)
+    """Set once the sources are known: a search right after the start must not miss them."""
+
+
+@define(eq=False, kw_only=True)
+class SourceKeeper(Actor[None]):
+    """Keeps the limiters in step with the table of sources."""
+
+    database: Database
+    desks: Desks
+    configured: Sequence[SourceRecord]
+    """Those of the settings file."""
+    start: Callable[[SourceDesk], Awaitable[None]]
+    """Starts the limiter of a source, unless it runs."""
+    stop: Callable[[str], Awaitable[None]]
+    grace_s: float = 5.0
+    clock: Clock
+    emit: Emit
+    _bell: Bell = field(init=False, factory=Bell)
+    _is_ending: bool = field(init=False, default=False)
+
+    async def begin(self) -> None:
+        """Begin. Nobody waits for the database here; who searches does."""
+        self.nursery.start_soon(self._keep)
+        self.nursery.start_soon(partial(self.database.listen, CHANNEL, self._bell.ring))
+
+    async def end(self) -> None:
+        """Let requests under way finish within the grace; what waits ends at once."""
+        self._is_ending = True
+        desks = list(self.desks.by_name.values())
+        for desk in desks:
+            desk.close()
+        with trio.move_on_after(self.grace_s):
+            await self._until_idle(desks)
+        for desk in desks:
+            desk.stop_running()
+        await self._until_idle(desks)
+
+    async def _until_idle(self, desks: Sequence[SourceDesk]) -> None:
+        for desk in desks:
+            while desk.running:
+                await desk.quiet.wait()
+
+    async def _keep(self) -> None:
+        await self._with_patience(self._take_in_configured)
+        while True:
+            await self._with_patience(self._look)
+            self.desks.have_come.set()
+            await trio.sleep(CALM_S)
+            await self._bell.wait(trio.current_time() + LOOK_S)
+
+    async def _with_patience(self, step: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await step()
+            except (StorageUnavailable, CommitUnknown):
+                await trio.sleep(RETRY_S)
+            else:
+                return
+
+    async def _take_in_configured(self) -> None:
+        await self.database.run(sources.set_configured, self.configured, now=self.clock.now())
+
+    async def _look(self) -> None:
+        found = {record.name: record for record in await self.database.read(sources.all_sources)}
+        for name, desk in list(self.desks.by_name.items()):
+            if name not in found or found[name].id != desk.record.id:
+                await self._drop(name, desk)
+        for name, record in found.items():
+            desk_there = self.desks.by_name.get(name)
+            if desk_there is None:
+                desk_there = self.desks.by_name[name] = SourceDesk(record=record)
+                self.emit(SourceAdded(source=name, kind=record.kind))
+            else:
+                desk_there.record = record
+                desk_there.is_stale = True  # its state may have been changed by hand
+                desk_there.bell.ring()
+            await self.start(desk_there)
+
+    async def _drop(self, name: str, desk: SourceDesk) -> None:
+        del self.desks.by_name[name]
+        desk.close()
+        desk.stop_running()
+        await self.stop(name)
+        self.emit(SourceRemoved(source=name))

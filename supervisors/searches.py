@@ -1,0 +1,146 @@
+"""What can a program do with sources? Search them, ask why one waits, pause, resume and reset it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from attrs import define
+
+from actors.actor import Address
+from actors.callbacks import OnComplete, OnJobDone
+from actors.dispatcher import Submit
+from actors.flying import holding_slot
+from actors.search import Execute, Search
+from actors.source_desk import SourceDesk
+from actors.source_keeper import Desks
+from cormorant.rules import reservations
+from cormorant.rules.gates import Explanation, explain
+from cormorant.rules.limits import Lane, LearnedLimits
+from cormorant.rules.outcomes import SearchWithinSearch
+from cormorant.rules.ports import Clock
+from cormorant.rules.priorities import Priority, max_wait_s, sorted_as, timeout_s
+from cormorant.rules.searches import BadRequest, Result, SearchRequest, search_key
+from cormorant.rules.source_state import SourceState
+from storage import cache, source_states
+from storage.database import Database
+from storage.source_states import Known
+from storage.sources import UnknownSource
+
+
+@define(eq=False, kw_only=True)
+class Searches:
+    """The searches and sources of a service."""
+
+    database: Database
+    desks: Desks
+    dispatcher: Address[Submit]
+    is_cached: bool
+    clock: Clock
+
+    async def search(  # noqa: PLR0913 - the ways to search, all but the first with a default
+        self,
+        wanted: str | SearchRequest,
+        *,
+        sources: Iterable[str] | None = None,
+        priority: Priority | None = None,
+        max_wait: float | None = None,
+        timeout: float | None = None,
+        pace: float | None = None,
+        lane: Lane = Lane.QUERY,
+        consumer: str = "",
+        execute: Execute | None = None,
+        on_complete: OnComplete | None = None,
+        on_job_done: OnJobDone | None = None,
+    ) -> Search:
+        """Submit a search, and return at once what it can be followed by."""
+        if holding_slot.get():
+            raise SearchWithinSearch
+        request = _request(wanted)
+        for part, value in (("max_wait_s", max_wait), ("timeout_s", timeout), ("pace_s", pace)):
+            if value is not None and not 0 <= value < math.inf:
+                raise BadRequest(part, f"{value!r} is not possible; give seconds, 0 or more")
+        await self.desks.have_come.wait()
+        names = self._names(sources)
+        cached = await self._cached(request, names) if execute is None and priority is not Priority.RSS else {}
+        return await self.dispatcher.ask(
+            partial(
+                Submit,
+                request=request,
+                sources=names,
+                cached=cached,
+                priority=sorted_as(priority),
+                max_wait_s=max_wait_s(priority) if max_wait is None else max_wait,
+                timeout_s=timeout_s(priority) if timeout is None else timeout,
+                pace_s=pace,
+                lane=lane,
+                consumer=consumer,
+                execute=execute,
+                on_complete=on_complete,
+                on_job_done=on_job_done,
+            )
+        )
+
+    def _names(self, sources: Iterable[str] | None) -> list[str]:
+        known = self.desks.by_name
+        if sources is None:
+            return sorted(known)
+        names = list(dict.fromkeys(sources))
+        for name in names:
+            if name not in known:
+                raise UnknownSource(name, list(known))
+        return names
+
+    async def _cached(self, request: SearchRequest, names: Sequence[str]) -> Mapping[str, Sequence[Result]]:
+        if not self.is_cached or not names:
+            return {}
+        by_id = {self.desks.by_name[name].record.id: name for name in names}
+        found = await self.database.read(cache.find, list(by_id), search_key(request), now=self.clock.now())
+        return {by_id[source_id]: results for source_id, results in found.items()}
+
+    def explain(self, source: str, priority: Priority | None = None, *, lane: Lane = Lane.QUERY) -> Explanation:
+        """Why a request submitted now would wait, gate by gate, and until when."""
+        desk = self._desk(source)
+        known = desk.known or Known(state=SourceState(), learned=LearnedLimits(), edges={each: {} for each in Lane})
+        return explain(
+            known.state,
+            known.limits(desk.record.limits),
+            lane=lane,
+            priority=sorted_as(priority),
+            now=self.clock.now(),
+            edges=known.edges[lane],
+        )
+
+    async def pause(self, source: str) -> None:
+        """Ask a source no more, in any process, also after a restart."""
+        await self._change(source, reservations.pause)
+
+    async def resume(self, source: str) -> None:
+        """Go on asking a source."""
+        await self._change(source, reservations.resume)
+
+    async def reset(self, source: str) -> None:
+        """Forget the trouble with a source: cooldown, breaker, refused credentials. What was spent stays spent."""
+        await self._change(source, reservations.reset)
+
+    async def _change(self, source: str, rule: Callable[[SourceState], SourceState]) -> None:
+        await self.desks.have_come.wait()
+        desk = self._desk(source)
+        await self.database.run(source_states.change, desk.record.id, rule, configured=desk.record.limits)
+        desk.is_stale = True
+        desk.bell.ring()
+
+    def _desk(self, source: str) -> SourceDesk:
+        desk = self.desks.by_name.get(source)
+        if desk is None:
+            raise UnknownSource(source, list(self.desks.by_name))
+        return desk
+
+
+def _request(wanted: str | SearchRequest) -> SearchRequest:
+    if isinstance(wanted, SearchRequest):
+        return wanted
+    if not wanted.strip():
+        raise BadRequest("query", "it is empty; give words, or a SearchRequest without any for what is new")
+    return SearchRequest(query=wanted)
