@@ -346,7 +346,7 @@ def _anchored(settings: T, border: _Border) -> T:
         value = getattr(settings, field.name)
         if Setting.ITEM in field.metadata:
             changed[field.name] = {name: _anchored(table, border) for name, table in value.items()}
-        elif attrs.has(type(value)):
+        elif Setting.KEY not in field.metadata:
             changed[field.name] = _anchored(value, border)
         elif field.metadata[Setting.KEY].kind is PATH:
             changed[field.name] = border.absolute(value)

@@ -113,7 +113,7 @@ def secrets_in(settings: object) -> Iterator[Secret]:
         if Setting.ITEM in field.metadata:
             for table in value.values():
                 yield from secrets_in(table)
-        elif attrs.has(type(value)):
+        elif Setting.KEY not in field.metadata:
             yield from secrets_in(value)
         elif isinstance(value, Secret) and value:
             yield value

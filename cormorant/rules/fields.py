@@ -203,10 +203,11 @@ def _parse_proxy(value: object) -> Secret:
 
 def _parse_web_address(value: object) -> str:
     # Invariant: as in `_parse_secret`, for a key may have been pasted with it.
-    problem = web_address_problem(value) if isinstance(value, str) and len(value) <= _TEXT_MAX else "it is not text"
-    if value == "" or not problem:
-        return str(value)
-    raise ValueError(problem)
+    text = value if isinstance(value, str) and len(value) <= _TEXT_MAX else "no address"
+    problem = web_address_problem(text) if text else None
+    if problem:
+        raise ValueError(problem)
+    return text
 
 
 def _int_or_text(text: str) -> object:

@@ -52,7 +52,7 @@ def normalised(address: str) -> str:
     >>> normalised("HTTP://Tracker.Example:80/api/"), normalised("http://tracker.example/api")
     ('http://tracker.example/api', 'http://tracker.example/api')
     """
-    parts = urlsplit(address.strip())
+    parts = urlsplit(address)
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host.removesuffix(".")
     port = "" if parts.port in {None, _PORTS.get(parts.scheme)} else f":{parts.port}"
