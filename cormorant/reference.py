@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import attrs
 
 from cormorant.rules import events, job_events
-from cormorant.rules.catalogue import Known, known_settings
+from cormorant.rules.catalogue import Known, known_settings, variable_of
 from cormorant.rules.events import Event
 from cormorant.rules.job_events import JobEvent
 from cormorant.rules.settings import Settings
@@ -29,6 +29,11 @@ in the unit shown.
 - Sizes: `"100 MB"` (thousands) or `"64 MiB"` (1024s). Shares: `"25%"`.
 - A secret is text, `{ env = "NAME" }` for a variable of the environment, or `{ file = "PATH" }`. It is never shown or logged.
 - A relative path counts from the folder of the settings file, wherever the path is written.
+- `NAME` is a name of your choice: 1 to 40 lower-case letters, digits, `-` and `_`, a letter first. `sources.NAME.per_day` is
+  `per_day` under `[sources.redacted]`, and `CORMORANT_SOURCES__REDACTED__PER_DAY` in the environment, where `-` is written
+  `_`. The environment refines the tables that the file names, it adds none.
+- A source has the limits that its `limits` names: the built-in `default` or `private`, or a `[limits.NAME]` of your own. A table
+  `[limits.private]` refines the built-in one, and what a source sets itself wins.
 
 What is wrong is told all at once at the start, and nothing is changed. Unknown keys are refused.
 """
@@ -66,10 +71,10 @@ def all_events() -> list[type[Event]]:
 
 def _setting_row(known: Known) -> tuple[str, ...]:
     older = [f"`{alias.name}`{f' ({alias.unit})' if alias.unit else ''}" for alias in known.setting.aliases]
-    variables = ([f"`{known.variable}`"] if known.variable else []) + older
-    default = known.setting.kind.write(known.default)
+    variables = [f"`{variable_of(known.key)}`", *older]
+    default = "not set" if known.default is None else f"`{known.setting.kind.write(known.default)}`"
     allowed, meaning = known.setting.allowed(), known.setting.meaning
-    return (f"`{known.key}`", ", ".join(variables), f"`{default}`", allowed, meaning)
+    return (f"`{known.key}`", ", ".join(variables), default, allowed, meaning)
 
 
 def _event_row(event: type[Event]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 Every setting has a name in the environment: `CORMORANT_`, then its key in capitals with `__` for each dot, so that
 `storage.statement_timeout` is `CORMORANT_STORAGE__STATEMENT_TIMEOUT`. Some have an older name besides. An empty variable
-counts as not set. A relative path counts from the folder of the file, wherever it is written. Nothing is created.
+counts as not set. In tables by name, such as `[sources.cross-seed]`, the environment refines what the file names; there a
+`-` is written `_`. A relative path counts from the folder of the file, wherever it is written. Nothing is created.
 
 `python -m cormorant.settings > docs/settings.md` writes the reference.
 """
@@ -19,16 +20,23 @@ from typing import Any, Generic, TypeVar
 import attrs
 import cattrs
 from attrs import frozen
-from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError
+from cattrs.errors import (
+    ClassValidationError,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+    IterableValidationNote,
+)
 from cattrs.gen import make_dict_structure_fn, override
 
 from cormorant.rules.addresses import read_address, sqlite_address, sqlite_file
-from cormorant.rules.catalogue import Known, key_of, known_settings, strange_variables, suggestion
+from cormorant.rules.catalogue import key_of, known_settings, suggestion
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.fields import DATABASE, PATH, SECRET, ZONE, Setting
+from cormorant.rules.fields import DATABASE, PATH, SECRETS, ZONE, Setting, name_problem
 from cormorant.rules.quantities import as_written
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings, SettingsConflict
+from cormorant.rules.times_of_day import TimeOfDay, zone_of
+from cormorant.rules.variables import referenced, strange_in, values_in, with_names
 
 __all__ = ["CONFIG_VARIABLE", "Settings", "load", "load_settings"]
 
@@ -50,8 +58,9 @@ def load(cls: type[T], file: str | Path, environ: Mapping[str, str]) -> T:
     """The same for any attrs class of settings whose defaults are complete."""
     known = list(known_settings(cls()))
     written, problems = _read(Path(file))
-    problems += _strange(known, environ, _referenced(written))
-    given = _from_environment(known, environ)
+    allowed = {*referenced(written), CONFIG_VARIABLE}
+    problems += list(strange_in(environ, known, written=None if problems else written, allowed=allowed))
+    given = values_in(environ, with_names(known, written))
     builder = _Builder(cls, _Border(Path(file).absolute().parent, environ))
 
     # The file is looked at by itself first: what the environment wins over may still be wrong in it.
@@ -61,17 +70,19 @@ def load(cls: type[T], file: str | Path, environ: Mapping[str, str]) -> T:
         _overlay(tables, key, variable.value)
     elsewhere = builder.mistakes_in(tables)
     if elsewhere:
-        elsewhere += builder.mistakes_in(_without(tables, elsewhere))
+        told = {key for mistake in elsewhere for key in mistake.keys}
+        hidden = builder.mistakes_in(_without(tables, elsewhere))
+        elsewhere += [mistake for mistake in hidden if not mistake.is_about(told)]
     wrong = {mistake.key for mistake in in_file + elsewhere if not mistake.is_conflict}
 
     problems += [f"{file}: {mistake.key}: {mistake.text}" for mistake in in_file]
     for mistake in elsewhere:
-        if mistake.is_conflict and wrong.intersection(mistake.keys):
+        if mistake.is_conflict and mistake.is_about(wrong):
             continue  # it may go away with the other mistake
         where = given[mistake.key].name if mistake.key in given else f"{file}: {mistake.key}"
         problems.append(f"{where}: {mistake.text}")
     if problems:
-        raise SettingsError(problems)
+        raise SettingsError(list(dict.fromkeys(problems)))
     return builder.build(tables)
 
 
@@ -90,42 +101,6 @@ def _read(path: Path) -> tuple[dict[str, Any], list[str]]:
         return {}, [f"{path}, {where}: not valid TOML: {what}"]
     except (ValueError, RecursionError) as error:
         return {}, [f"{path}: not valid TOML: {error}"]
-
-
-@frozen
-class _Variable:
-    """A variable of the environment that sets something, and its value as the file would have it."""
-
-    name: str
-    value: object
-
-
-def _from_environment(known: list[Known], environ: Mapping[str, str]) -> dict[str, _Variable]:
-    """The variables that set something, by key. Our own name wins over an older one."""
-    given = {}
-    for each in known:
-        kind = each.setting.kind
-        for alias in each.setting.aliases:
-            if environ.get(alias.name):
-                value = kind.from_environment(alias.written(environ[alias.name]))
-                given[each.key] = _Variable(alias.name, value)
-        if each.variable and environ.get(each.variable):
-            given[each.key] = _Variable(each.variable, kind.from_environment(environ[each.variable]))
-    return given
-
-
-def _strange(known: list[Known], environ: Mapping[str, str], referenced: set[str]) -> Iterator[str]:
-    names = [each.variable for each in known if each.variable]
-    for strange in strange_variables(environ, {*names, *referenced, CONFIG_VARIABLE}):
-        yield f"{strange}: there is no such setting{suggestion(strange, names)}"
-
-
-def _referenced(written: object) -> set[str]:
-    """The variables that the file itself names: `{ env = "NAME" }`."""
-    if not isinstance(written, dict):
-        return set()
-    below = [_referenced(value) for value in written.values()]
-    return {name for key, name in written.items() if key == "env" and isinstance(name, str)}.union(*below)
 
 
 def _overlay(written: dict[str, Any], key: str, value: object) -> None:
@@ -158,6 +133,10 @@ class _Mistake:
     def is_conflict(self) -> bool:
         """Whether each of the settings would be right without the others."""
         return len(self.paths) > 1
+
+    def is_about(self, keys: Container[str]) -> bool:
+        """Whether it is about one of these keys, or about something in a table that is one of them."""
+        return any(".".join(path[:end]) in keys for path in self.paths for end in range(1, len(path) + 1))
 
     def counts_beside(self, given: Container[str]) -> bool:
         """Whether it is wrong in the file, whatever the environment says."""
@@ -193,11 +172,13 @@ class _Border:
 
     def convert(self, setting: Setting, value: object) -> object:
         """The value of what was written, or a ValueError."""
-        if setting.kind in {SECRET, DATABASE} and isinstance(value, dict):
+        if setting.kind in SECRETS and isinstance(value, dict):
             value = self._fetch(value)
         parsed = setting.parse(value)
         if setting.kind is ZONE:
             _check_zone(parsed)
+        if isinstance(parsed, TimeOfDay):
+            _check_zone(parsed.zone)
         return parsed
 
     def absolute(self, path: str) -> str:
@@ -238,13 +219,11 @@ def _secret_in(path: Path) -> str:
 
 
 def _check_zone(name: str) -> None:
-    if name == "UTC":
-        return  # also where the system has no tz database
-    from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415  # few need it, all would wait for it
-
     try:
-        ZoneInfo(name)
+        zone_of(name)
     except (OSError, ValueError, KeyError):
+        from zoneinfo import available_timezones  # noqa: PLC0415  # few need it, all would wait for it
+
         meant = suggestion(name, available_timezones()) or '; write one like "Europe/Berlin" or "UTC"'
         raise ValueError(f"{as_written(name)} is not a time zone{meant}") from None
 
@@ -277,10 +256,19 @@ def _converter(border: _Border) -> cattrs.Converter:
     def hook(setting: Setting) -> Callable[[object, object], object]:
         return lambda value, _: border.convert(setting, value)
 
+    def of_named(field: attrs.Attribute[Any]) -> Callable[[object, object], object]:
+        item, reserved = field.metadata[Setting.ITEM], field.metadata[Setting.RESERVED]
+        return lambda tables, _: _structured_by_name(tables, lambda table: converter.structure(table, item), reserved)
+
     def of_class(cls: type) -> Callable[[object, object], object]:
         settings = [(field.name, field.metadata.get(Setting.KEY)) for field in attrs.fields(cls)]
         changed: dict[str, Any] = {
             name: override(rename=each.key(name), struct_hook=hook(each)) for name, each in settings if each
+        }
+        changed |= {
+            field.name: override(struct_hook=of_named(field))
+            for field in attrs.fields(cls)
+            if Setting.ITEM in field.metadata
         }
         structure: Callable[[Any, Any], Any] = make_dict_structure_fn(cls, converter, **changed)
 
@@ -293,6 +281,29 @@ def _converter(border: _Border) -> cattrs.Converter:
 
     converter.register_structure_hook_factory(attrs.has, of_class)
     return converter
+
+
+def _structured_by_name(tables: object, structure: Callable[[Any], T], reserved: tuple[str, ...]) -> dict[str, T]:
+    """Tables by name, or one error that holds every wrong name and every wrong table."""
+    if not isinstance(tables, dict):
+        raise _NotTable
+    made: dict[str, T] = {}
+    wrong: list[Exception] = []
+    for name, table in tables.items():
+        found: list[Exception] = []
+        problem = name_problem(name, reserved)
+        if problem:
+            found.append(ValueError(problem))
+        try:
+            made[name] = structure(table)
+        except (ValueError, ClassValidationError) as error:
+            found.append(error)
+        for each in found:
+            each.add_note(IterableValidationNote(f"in {name}", name, type(table)))
+        wrong += found
+    if wrong:
+        raise IterableValidationError("some tables are wrong", wrong, dict)
+    return made
 
 
 class _NotTable(ValueError):
@@ -335,7 +346,7 @@ def _anchored(settings: T, border: _Border) -> T:
         value = getattr(settings, field.name)
         if Setting.ITEM in field.metadata:
             changed[field.name] = {name: _anchored(table, border) for name, table in value.items()}
-        elif attrs.has(type(value)):
+        elif Setting.KEY not in field.metadata:
             changed[field.name] = _anchored(value, border)
         elif field.metadata[Setting.KEY].kind is PATH:
             changed[field.name] = border.absolute(value)

@@ -14,6 +14,7 @@ from cormorant.rules.fields import Setting
 from cormorant.rules.secrets import Secret
 
 __all__ = [
+    "NAME",
     "Known",
     "key_of",
     "known_settings",
@@ -42,7 +43,7 @@ class Known:
 
     @property
     def variable(self) -> str | None:
-        """Its name in the environment; none inside tables that the user names."""
+        """Its name in the environment; none inside tables by name before the name is known."""
         return None if NAME in self.key.split(".") else variable_of(self.key)
 
 
@@ -52,7 +53,7 @@ def variable_of(key: str) -> str:
     >>> variable_of("storage.statement_timeout")
     'CORMORANT_STORAGE__STATEMENT_TIMEOUT'
     """
-    return PREFIX + key.replace(".", "__").upper()
+    return PREFIX + key.replace(".", "__").replace("-", "_").upper()
 
 
 def known_settings(defaults: object, above: str = "") -> Iterator[Known]:
@@ -112,7 +113,7 @@ def secrets_in(settings: object) -> Iterator[Secret]:
         if Setting.ITEM in field.metadata:
             for table in value.values():
                 yield from secrets_in(table)
-        elif attrs.has(type(value)):
+        elif Setting.KEY not in field.metadata:
             yield from secrets_in(value)
         elif isinstance(value, Secret) and value:
             yield value

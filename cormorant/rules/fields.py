@@ -7,7 +7,7 @@ A table is a field of its class: `field(factory=StorageSettings)`; tables under 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -24,6 +24,8 @@ from cormorant.rules.quantities import (
     parse_size,
 )
 from cormorant.rules.secrets import Secret
+from cormorant.rules.times_of_day import format_time_of_day, parse_time_of_day
+from cormorant.rules.web_addresses import proxy_problem, web_address_problem
 
 __all__ = [
     "Alias",
@@ -33,14 +35,18 @@ __all__ = [
     "database",
     "duration",
     "flag",
+    "name_problem",
     "named",
     "number",
     "path",
+    "proxy",
     "ranks",
     "secret",
     "share",
     "size",
     "text",
+    "time_of_day",
+    "web_address",
     "zone",
 ]
 
@@ -74,9 +80,13 @@ class Kind:
 
     name: str
     parse: Callable[[object], Any]
-    write: Callable[[Any], str] = as_written
+    _write: Callable[[Any], str] = as_written
     suffix: str = ""
     from_environment: Callable[[str], object] = str
+
+    def write(self, value: Any) -> str:
+        """The value as people write it; nothing for one that is not set."""
+        return "" if value is None else self._write(value)
 
 
 @frozen(kw_only=True)
@@ -88,6 +98,9 @@ class Setting:
 
     ITEM: ClassVar[str] = "item"
     """Where the class of named tables stands there."""
+
+    RESERVED: ClassVar[str] = "reserved"
+    """Where the names stand there that such a table cannot have."""
 
     kind: Kind
     meaning: str
@@ -179,6 +192,24 @@ def _parse_database(value: object) -> Secret:
     return address
 
 
+def _parse_proxy(value: object) -> Secret:
+    # Invariant: as in `_parse_secret`.
+    address = _parse_secret(value)
+    problem = proxy_problem(address.reveal()) if address else None
+    if problem:
+        raise ValueError(problem)
+    return address
+
+
+def _parse_web_address(value: object) -> str:
+    # Invariant: as in `_parse_secret`, for a key may have been pasted with it.
+    text = value if isinstance(value, str) and len(value) <= _TEXT_MAX else "no address"
+    problem = web_address_problem(text) if text else None
+    if problem:
+        raise ValueError(problem)
+    return text
+
+
 def _int_or_text(text: str) -> object:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()) else text
 
@@ -218,6 +249,11 @@ PATH = Kind(name="path", parse=_parse_path)
 ZONE = Kind(name="time zone", parse=_parse_text)
 SECRET = Kind(name="secret", parse=_parse_secret, write=lambda secret: as_written(str(secret)))
 DATABASE = Kind(name="address of a database", parse=_parse_database, write=SECRET.write)
+PROXY = Kind(name="address of a proxy", parse=_parse_proxy, write=SECRET.write)
+SECRETS = frozenset({SECRET, DATABASE, PROXY})
+"""What may also be written as a reference to a variable or a file."""
+WEB_ADDRESS = Kind(name="http:// or https:// address", parse=_parse_web_address)
+TIME_OF_DAY = Kind(name="time of day with its zone", parse=parse_time_of_day, write=format_time_of_day)
 DURATION = Kind(name="duration", parse=parse_duration, write=format_duration, suffix="_s")
 SIZE = Kind(name="size", parse=parse_size, write=format_size, suffix="_bytes")
 RANKS = Kind(name="names and numbers", parse=_parse_ranks, write=_written_ranks, from_environment=_ranks_or_text)
@@ -226,6 +262,8 @@ SHARE = Kind(name="share", parse=parse_share, write=format_share)
 
 def _field(default: object, setting: Setting) -> Any:
     def check(_instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value is None and default is None:
+            return  # it is not said, and need not be
         try:
             setting.check(value)
         except ValueError as error:
@@ -234,13 +272,13 @@ def _field(default: object, setting: Setting) -> Any:
     return attrs.field(default=default, validator=check, metadata={Setting.KEY: setting})
 
 
-def number(default: int, meaning: str, *, low: int, high: int, aliases: tuple[Alias, ...] = ()) -> Any:
+def number(default: int | None, meaning: str, *, low: int, high: int, aliases: tuple[Alias, ...] = ()) -> Any:
     """A whole number."""
     return _field(default, Setting(kind=NUMBER, meaning=meaning, low=low, high=high, aliases=aliases))
 
 
 def duration(
-    default_s: float, meaning: str, *, low_s: float, high_s: float | None = None, aliases: tuple[Alias, ...] = ()
+    default_s: float | None, meaning: str, *, low_s: float, high_s: float | None = None, aliases: tuple[Alias, ...] = ()
 ) -> Any:
     """Seconds, written like "10s" or "1h 30m". The attribute's name ends in `_s`, the key does not."""
     return _field(default_s, Setting(kind=DURATION, meaning=meaning, low=low_s, high=high_s, aliases=aliases))
@@ -251,9 +289,9 @@ def size(default_bytes: int, meaning: str, *, low_bytes: int, high_bytes: int, a
     return _field(default_bytes, Setting(kind=SIZE, meaning=meaning, low=low_bytes, high=high_bytes, aliases=aliases))
 
 
-def share(default: float, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
+def share(default: float | None, meaning: str, *, high: float = 1, aliases: tuple[Alias, ...] = ()) -> Any:
     """A part of a whole, written like "25%"."""
-    return _field(default, Setting(kind=SHARE, meaning=meaning, low=0, high=1, aliases=aliases))
+    return _field(default, Setting(kind=SHARE, meaning=meaning, low=0, high=high, aliases=aliases))
 
 
 def flag(default: bool, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:  # noqa: FBT001  # its default
@@ -296,6 +334,44 @@ def database(meaning: str) -> Any:
     return _field(Secret(""), Setting(kind=DATABASE, meaning=meaning))
 
 
-def named(item: type) -> Any:
+def proxy(meaning: str) -> Any:
+    """The address of a proxy, a secret because it may hold a password; empty unless set."""
+    return _field(Secret(""), Setting(kind=PROXY, meaning=meaning))
+
+
+def web_address(meaning: str) -> Any:
+    """The address of a site; empty unless set."""
+    return _field("", Setting(kind=WEB_ADDRESS, meaning=meaning))
+
+
+def time_of_day(meaning: str) -> Any:
+    """A `TimeOfDay`, written like "00:00 UTC"; None unless set."""
+    return _field(None, Setting(kind=TIME_OF_DAY, meaning=meaning))
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
+def name_problem(name: str, reserved: tuple[str, ...] = ()) -> str | None:
+    """Why a table cannot have this name.
+
+    >>> name_problem("cross-seed")
+    >>> name_problem("Red", ())
+    '"Red" cannot be a name; write 1 to 40 lower-case letters, digits, - and _, a letter first'
+    """
+    if not _NAME.fullmatch(name):
+        return f"{as_written(name)} cannot be a name; write 1 to 40 lower-case letters, digits, - and _, a letter first"
+    if name in reserved:
+        return f"{as_written(name)} cannot be a name here, it has a meaning of its own; choose another"
+    return None
+
+
+def named(item: type, *, reserved: tuple[str, ...] = ()) -> Any:
     """Tables of one class under names of the user's choice. The attribute is a `Mapping[str, TheClass]`."""
-    return attrs.field(factory=dict, metadata={Setting.ITEM: item})
+
+    def check(_instance: object, attribute: attrs.Attribute[Any], value: Mapping[str, object]) -> None:
+        problems = [name_problem(name, reserved) for name in value]
+        if any(problems):
+            raise ValueError(f"{attribute.name}: {'; '.join(filter(None, problems))}")
+
+    return attrs.field(factory=dict, validator=check, metadata={Setting.ITEM: item, Setting.RESERVED: reserved})

@@ -334,5 +334,5 @@ def _spent(window: Window, lane: Lane) -> str:
     if kept:
         words += f" and {kept} are kept for people"
     if window.reset is not None:
-        words += f"; the site's day begins at {window.reset:%H:%M} UTC"
+        words += f"; the site's day begins at {window.reset:%H:%M} {window.reset_zone}"
     return words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from datetime import UTC, time
+from datetime import UTC, time, tzinfo
 from enum import StrEnum
 from typing import Any, Final
 
@@ -72,7 +72,9 @@ class SourceLimits:
     grabs_per_day: int | None = None
     grabs_per_month: int | None = None
     reset: time | None = None
-    """When the site's day begins, UTC. Without it a day is any 24 hours."""
+    """When the site's day begins. Without it a day is any 24 hours."""
+    reset_zone: tzinfo = UTC
+    """Where that time of day is read. Not in `reset`: times of two zones with summer time count as equal in Python."""
     in_flight_max: int = 1
     """How many requests may run at once, queries and grabs together."""
     reserve_interactive: float = 0.0
@@ -94,7 +96,7 @@ def _problems(limits: SourceLimits) -> Iterator[str]:
         if value is not None and not _is_count(value):
             yield f"{name} is {value!r}: give a whole number from 1 to {COUNT_MAX}, or leave it out"
     if limits.reset is not None and limits.reset.tzinfo not in {None, UTC}:
-        yield f"reset is {limits.reset!r}: give the time of day in UTC"
+        yield f"reset is {limits.reset!r}: give the time of day alone, and its zone as reset_zone"
     if not _is_count(limits.in_flight_max):
         yield f"in_flight_max is {limits.in_flight_max!r}: give a whole number from 1 to {COUNT_MAX}"
     share = limits.reserve_interactive

@@ -5,14 +5,28 @@ A new part is a class here and a line in `Settings`; loading, environment names,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from attrs import field, frozen
 
 from cormorant.rules.addresses import sqlite_address
-from cormorant.rules.fields import Alias, choice, database, duration, number, path, ranks, text, zone
+from cormorant.rules.conflicts import Conflict, SettingsConflict
+from cormorant.rules.fields import (
+    Alias,
+    choice,
+    database,
+    duration,
+    flag,
+    named,
+    number,
+    path,
+    ranks,
+    text,
+    zone,
+)
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import Secret
+from cormorant.rules.source_settings import RESERVED_NAMES, LimitSettings, SourceSettings, source_conflicts
 
 __all__ = [
     "FIXED_GRACES_S",
@@ -20,6 +34,7 @@ __all__ = [
     "JobSettings",
     "LogSettings",
     "QueueSettings",
+    "SearchSettings",
     "ServiceSettings",
     "Settings",
     "SettingsConflict",
@@ -139,6 +154,38 @@ class QueueSettings:
 
 
 @frozen(kw_only=True)
+class SearchSettings:
+    """Searches: how many run at once, how many may wait, what is remembered of their answers."""
+
+    slots: int = number(10, "Searches that may run at the same time in this process.", low=1, high=1_000)
+    window_s: float = duration(
+        0.005, "Searches that arrive within this time are put in order together.", low_s=0.0, high_s=1.0
+    )
+    queue_max: int = number(
+        10_000, "Searches that may wait, over all sources; more are refused (QueueFull).", low=1, high=1_000_000
+    )
+    cache_enabled: bool = flag(
+        True,  # noqa: FBT003  # a default
+        "Whether a search that was answered a short time ago is answered without asking again.",
+        aliases=(Alias("CACHE_ENABLED"),),
+    )
+    cache_ttl_s: float = duration(
+        3600.0,
+        "How long an answer may be given again.",
+        low_s=0.0,
+        high_s=30 * 86_400.0,
+        aliases=(Alias("CACHE_TTL_SECONDS", "s"),),
+    )
+    rss_ttl_s: float = duration(
+        60.0, "How long the answer to a feed of what is new may be given again.", low_s=0.0, high_s=86_400.0
+    )
+    history_keep_s: float = duration(
+        30 * 86_400.0, "How long the history of searches is kept.", low_s=0.0, high_s=3650 * 86_400.0
+    )
+    history_max: int = number(100_000, "Searches that the history holds; the oldest go first.", low=0, high=10_000_000)
+
+
+@frozen(kw_only=True)
 class Settings:
     """Everything that can be set. With the defaults it runs anywhere."""
 
@@ -149,6 +196,9 @@ class Settings:
     log: LogSettings = field(factory=LogSettings)
     jobs: JobSettings = field(factory=JobSettings)
     queue: QueueSettings = field(factory=QueueSettings)
+    search: SearchSettings = field(factory=SearchSettings)
+    limits: Mapping[str, LimitSettings] = named(LimitSettings)
+    sources: Mapping[str, SourceSettings] = named(SourceSettings, reserved=RESERVED_NAMES)
 
     def __attrs_post_init__(self) -> None:
         found = list(_conflicts(self))
@@ -159,22 +209,6 @@ class Settings:
     def database_url(self) -> Secret:
         """Where the database is: as set, or the file in the data folder."""
         return self.storage.url or Secret(sqlite_address(f"{self.data}/{DATABASE_FILE}"))
-
-
-@frozen
-class Conflict:
-    """Settings that do not go together although each is allowed. It is told under the first key."""
-
-    keys: tuple[str, ...]
-    text: str
-
-
-class SettingsConflict(ValueError):
-    """Some settings do not go together. All such conflicts are listed."""
-
-    def __init__(self, conflicts: Sequence[Conflict]) -> None:
-        super().__init__("; ".join(f"{conflict.keys[0]}: {conflict.text}" for conflict in conflicts))
-        self.conflicts = tuple(conflicts)
 
 
 def _sum(*parts_s: float) -> float:
@@ -199,3 +233,4 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
             f"({format_duration(jobs.heartbeat_s)}), so that a process that lives would count as dead; "
             f"allowed: at least {format_duration(least_s)}",
         )
+    yield from source_conflicts(settings.sources, settings.limits)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -54,6 +54,7 @@ class Window:
     whole: int
     """How many the site allows; more than `limit` where a part is kept for people."""
     reset: time | None = None
+    reset_zone: tzinfo = UTC
 
     @property
     def width(self) -> timedelta:
@@ -77,7 +78,7 @@ def windows_of(limits: SourceLimits, lane: Lane, priority: Priority) -> tuple[Wi
             is_shared = priority is not Priority.INTERACTIVE and name is not WindowName.MINUTE
             limit = _without_reserve(whole, limits.reserve_interactive) if is_shared else whole
             reset = limits.reset if name is WindowName.DAY else None
-            found.append(Window(name=name, limit=limit, whole=whole, reset=reset))
+            found.append(Window(name=name, limit=limit, whole=whole, reset=reset, reset_zone=limits.reset_zone))
     return tuple(found)
 
 
@@ -116,12 +117,14 @@ def edge_opens_at(window: Window, edges: Edges, *, last_seq: int) -> datetime | 
     edge = edges[number] if number >= 1 else None
     if edge is None:
         return None
-    return edge + window.width if window.reset is None else _next_reset(edge, window.reset)
+    return edge + window.width if window.reset is None else _next_reset(edge, window.reset, window.reset_zone)
 
 
-def _next_reset(at: datetime, reset: time) -> datetime:
-    begins_at = datetime.combine(at.astimezone(UTC).date(), reset.replace(tzinfo=UTC))
-    return begins_at if begins_at > at else begins_at + _DAY
+def _next_reset(at: datetime, reset: time, zone: tzinfo) -> datetime:
+    today = at.astimezone(zone).date()
+    # Compared in UTC: within a zone Python compares what the clocks show, also where they are set back.
+    days = (datetime.combine(today + n * _DAY, reset, tzinfo=zone).astimezone(UTC) for n in range(3))
+    return next(begins_at for begins_at in days if begins_at > at)
 
 
 def tokens_at(tokens: float | None, *, since: datetime | None, per_minute: int, at: datetime) -> float:

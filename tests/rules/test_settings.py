@@ -34,7 +34,7 @@ BOUNDS = [
 async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_given_before(
     tmp_path: Path, key: str, value: str
 ) -> None:
-    (tmp_path / "config.toml").touch()
+    (tmp_path / "config.toml").write_text('[limits.name]\n[sources.name]\nurl = "http://name"\n')
     (tmp_path / "data").mkdir()
     state, problems = None, list[str]()
 

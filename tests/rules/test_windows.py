@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from attrs import evolve
@@ -17,7 +18,7 @@ from cormorant.rules.limits import Lane, SourceLimits
 from cormorant.rules.priorities import Priority
 from cormorant.rules.reservations import FailureKind, Reserved, failed, reserve
 from cormorant.rules.source_state import SourceState
-from cormorant.rules.windows import WIDTHS, Edges, WindowName, edges_wanted, tokens_at, windows_of
+from cormorant.rules.windows import WIDTHS, Edges, WindowName, edge_opens_at, edges_wanted, tokens_at, windows_of
 
 RSS = Priority.RSS
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -128,6 +129,41 @@ def test_with_a_reset_hour_each_day_of_the_site_has_its_own_limit(steps: list[in
         state = ask(state, limits, made, now=now)
         day = [each for each in made[:before] if (each - timedelta(hours=hour)).date() == _day(now, hour)]
         assert (len(made) > before) is (len(day) < limit)
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("asked", "reset", "opens"),
+    [
+        ("2026-01-10T22:59+00:00", time(0), "2026-01-10T23:00+00:00"),
+        ("2026-01-10T23:00+00:00", time(0), "2026-01-11T23:00+00:00"),
+        ("2026-07-10T21:59+00:00", time(0), "2026-07-10T22:00+00:00"),
+        # The day on which the clocks go forward has 23 hours, the one on which they go back 25.
+        ("2026-03-28T23:00+00:00", time(0), "2026-03-29T22:00+00:00"),
+        ("2026-10-24T22:00+00:00", time(0), "2026-10-25T23:00+00:00"),
+        # 02:30 comes twice; the first counts.
+        ("2026-10-25T00:29+00:00", time(2, 30), "2026-10-25T00:30+00:00"),
+        ("2026-10-25T00:45+00:00", time(2, 30), "2026-10-26T01:30+00:00"),
+    ],
+)
+def test_the_day_of_a_site_begins_by_the_clocks_of_its_zone(asked: str, reset: time, opens: str) -> None:
+    limits = evolve(FREE, per_day=1, reset=reset, reset_zone=BERLIN)
+    (window,) = windows_of(limits, Lane.QUERY, Priority.INTERACTIVE)
+
+    opens_at = edge_opens_at(window, {1: datetime.fromisoformat(asked)}, last_seq=1)
+
+    assert opens_at == datetime.fromisoformat(opens)
+
+
+def test_the_same_time_of_day_in_two_zones_is_not_the_same_limit() -> None:
+    berlin, tokyo = (
+        evolve(FREE, per_day=1, reset=time(0), reset_zone=ZoneInfo(name)) for name in ("Europe/Berlin", "Asia/Tokyo")
+    )
+
+    assert berlin != tokyo
+    assert windows_of(berlin, Lane.QUERY, RSS) != windows_of(tokyo, Lane.QUERY, RSS)
 
 
 def _day(moment: datetime, hour: int) -> object:

@@ -1,0 +1,72 @@
+"""Is this the address of a site or of a proxy, and do two addresses mean the same site?
+
+Invariant: no message holds any part of an address: people paste keys into them.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import SplitResult, urlsplit
+
+__all__ = ["normalised", "proxy_problem", "web_address_problem"]
+
+_PORTS = {"http": 80, "https": 443}
+_PROXIES = ("http", "https", "socks5", "socks5h")
+_HOST = re.compile(r"[^\s/\\@?#%<>\"'`^{|}\[\]]+")
+
+
+def web_address_problem(text: str) -> str | None:
+    """Why text is not the address of a site.
+
+    >>> web_address_problem("http://prowlarr:9696/1/api")
+    >>> web_address_problem("https://me:hunter2@tracker.example/")
+    'a user or password stands before the host; leave it out, what the site asks for belongs into key'
+    """
+    parts = _parts(text)
+    if parts is None or parts.scheme not in _PORTS:
+        return "it is not the address of a site; write http:// or https://, a host and a path, such as http://prowlarr:9696/1/api"
+    if "@" in parts.netloc:
+        return "a user or password stands before the host; leave it out, what the site asks for belongs into key"
+    if "?" in text or "#" in text:
+        return "a ? or # stands in it; end it before that, what the site asks for belongs into key"
+    return None
+
+
+def proxy_problem(text: str) -> str | None:
+    """Why text is not the address of a proxy. A proxy may want a user and a password.
+
+    >>> proxy_problem("socks5://me:hunter2@gate:1080")
+    >>> proxy_problem("gate:1080")
+    'it is not the address of a proxy; write http, https, socks5 or socks5h, :// and a host, such as socks5://gate:1080'
+    """
+    parts = _parts(text)
+    if parts is None or parts.scheme not in _PROXIES or parts.path.strip("/") or parts.query or parts.fragment:
+        kinds = f"{', '.join(_PROXIES[:-1])} or {_PROXIES[-1]}"
+        return f"it is not the address of a proxy; write {kinds}, :// and a host, such as socks5://gate:1080"
+    return None
+
+
+def normalised(address: str) -> str:
+    """The same text for every way to write an address that `web_address_problem` accepts.
+
+    >>> normalised("HTTP://Tracker.Example:80/api/"), normalised("http://tracker.example/api")
+    ('http://tracker.example/api', 'http://tracker.example/api')
+    """
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    shown = f"[{host}]" if ":" in host else host.removesuffix(".")
+    port = "" if parts.port in {None, _PORTS.get(parts.scheme)} else f":{parts.port}"
+    return f"{parts.scheme}://{shown}{port}{parts.path.rstrip('/')}"
+
+
+def _parts(text: str) -> SplitResult | None:
+    """The parts of an address that has a host; None when it has not the form of one."""
+    if any(letter.isspace() or not letter.isprintable() for letter in text) or "\\" in text:
+        return None
+    try:
+        parts = urlsplit(text)
+        is_whole = parts.port != 0
+    except ValueError:  # a port that is none, or half an IPv6 host
+        return None
+    host = parts.hostname or ""
+    return parts if is_whole and _HOST.fullmatch(host) and (":" not in host or "[" in parts.netloc) else None
