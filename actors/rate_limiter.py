@@ -291,6 +291,7 @@ class RateLimiter(Actor[None]):
         if isinstance(answer, Closed):
             self.desk.put_back(flight)
             return None
+        self.desk.bell.ring()  # the others wait for something else now
         return answer
 
     async def _request(self, flight: Flight) -> Landing:

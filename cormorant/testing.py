@@ -14,13 +14,33 @@ from attrs import define, field
 from trio._core import _run as _trio_scheduler
 from trio.testing import MockClock
 
+from actors.flying import Ask
 from actors.handlers import Handler, Run
 from cormorant.rules.events import Event, Stamped, fields_of
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings import Settings
+from cormorant.scripted import BROKEN, BUSY, TIMEOUT, ScriptedSource, busy, named_sources, scripted
 from storage.database import Database, Mode, StorageOptions
 from supervisors.event_bus import Listener
 from supervisors.service import Service, open_service
+
+__all__ = [
+    "BROKEN",
+    "BUSY",
+    "START",
+    "TIMEOUT",
+    "Recorder",
+    "ScriptedSource",
+    "SimulatedClock",
+    "Simulation",
+    "busy",
+    "in_line",
+    "memory_gateway",
+    "named_sources",
+    "scripted",
+    "settings",
+    "simulated",
+]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
@@ -109,6 +129,7 @@ class Simulation:
         gateway: Database,
         handlers: Mapping[str, Run | Handler] | None = None,
         listeners: Iterable[Listener] = (),
+        ask: Ask | None = None,
     ) -> Service:
         """The whole service on this simulation's clock and chance, without threads."""
         return open_service(
@@ -119,6 +140,7 @@ class Simulation:
             handlers=handlers,
             gateway=gateway,
             listeners=listeners,
+            ask=ask,
         )
 
     def run(self, main: Callable[..., Awaitable[T]], *args: Any) -> T:

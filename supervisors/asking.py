@@ -37,8 +37,5 @@ class Asker:
         return Transport(written=written, proxy=proxy)
 
     def _client(self, record: SourceRecord, transport: Transport) -> TorznabClient:
-        protocol = "usenet" if record.kind == "newznab" else None
-        options = TorznabOptions(protocol=protocol, timeout_s=TIMEOUT_S)
-        return TorznabClient(
-            record.url, record.key, transport, offload=self.offload, clock=self.clock, options=options
-        )
+        options = TorznabOptions(protocol="usenet" if record.kind == "newznab" else None, timeout_s=TIMEOUT_S)
+        return TorznabClient(record.url, record.key, transport, offload=self.offload, clock=self.clock, options=options)

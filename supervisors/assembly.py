@@ -10,6 +10,7 @@ from pathlib import Path
 from attrs import frozen
 
 from actors.actor import Address
+from actors.flying import Ask
 from actors.handlers import Handler, Reach
 from actors.job_runner import JobRunner, RunnerMessage, RunnerOptions
 from actors.jobs_in_hand import WorkBell
@@ -21,6 +22,8 @@ from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.settings import Settings
 from storage.database import Database, StorageOptions
 from supervisors.jobs import Jobs
+from supervisors.search_assembly import SearchAssembly, SearchParts
+from supervisors.searches import Searches
 from supervisors.tree import Parts
 
 UNCONFIRMED_SHARE = 0.8
@@ -34,17 +37,20 @@ class Assembly:
     settings: Settings
     handlers: Mapping[str, Handler]
     database: Database
+    ask: Ask
     clock: Clock
     chance: Chance
     emit: Emit
 
-    def put_together(self) -> tuple[Parts, Jobs]:
-        """The parts of the tree, and what a program does with its jobs."""
+    def put_together(self) -> tuple[Parts, Jobs, Searches]:
+        """The parts of the tree, and what a program does with its jobs and its sources."""
         bell = WorkBell()
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
         jobs = self._jobs(runner, bell)
+        search = self._search()
         parts = Parts(
             storage=self.database,
+            search=search.supervisor(),
             job_runner=runner.served_by(lambda: self._job_runner(bell, jobs)),
             reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(lambda: self._sweeper(bell)),
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(self._maintenance),
@@ -53,7 +59,19 @@ class Assembly:
             emit=self.emit,
             chance=self.chance,
         )
-        return parts, jobs
+        return parts, jobs, search.searches()
+
+    def _search(self) -> SearchAssembly:
+        return SearchAssembly(
+            SearchParts(
+                settings=self.settings,
+                database=self.database,
+                ask=self.ask,
+                clock=self.clock,
+                chance=self.chance,
+                emit=self.emit,
+            )
+        )
 
     def _job_runner(self, bell: WorkBell, reach: Reach) -> JobRunner:
         return JobRunner(

@@ -15,12 +15,12 @@ from actors.flying import holding_slot
 from actors.search import Execute, Search
 from actors.source_desk import SourceDesk
 from actors.source_keeper import Desks
-from cormorant.rules import reservations
+from cormorant.rules import priorities, reservations
 from cormorant.rules.gates import Explanation, explain
 from cormorant.rules.limits import Lane, LearnedLimits
 from cormorant.rules.outcomes import SearchWithinSearch
 from cormorant.rules.ports import Clock
-from cormorant.rules.priorities import Priority, max_wait_s, sorted_as, timeout_s
+from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import BadRequest, Result, SearchRequest, search_key
 from cormorant.rules.source_state import SourceState
 from storage import cache, source_states
@@ -45,9 +45,9 @@ class Searches:
         *,
         sources: Iterable[str] | None = None,
         priority: Priority | None = None,
-        max_wait: float | None = None,
-        timeout: float | None = None,
-        pace: float | None = None,
+        max_wait_s: float | None = None,
+        timeout_s: float | None = None,
+        pace_s: float | None = None,
         lane: Lane = Lane.QUERY,
         consumer: str = "",
         execute: Execute | None = None,
@@ -58,7 +58,7 @@ class Searches:
         if holding_slot.get():
             raise SearchWithinSearch
         request = _request(wanted)
-        for part, value in (("max_wait_s", max_wait), ("timeout_s", timeout), ("pace_s", pace)):
+        for part, value in (("max_wait_s", max_wait_s), ("timeout_s", timeout_s), ("pace_s", pace_s)):
             if value is not None and not 0 <= value < math.inf:
                 raise BadRequest(part, f"{value!r} is not possible; give seconds, 0 or more")
         await self.desks.have_come.wait()
@@ -70,10 +70,10 @@ class Searches:
                 request=request,
                 sources=names,
                 cached=cached,
-                priority=sorted_as(priority),
-                max_wait_s=max_wait_s(priority) if max_wait is None else max_wait,
-                timeout_s=timeout_s(priority) if timeout is None else timeout,
-                pace_s=pace,
+                priority=priorities.sorted_as(priority),
+                max_wait_s=priorities.max_wait_s(priority) if max_wait_s is None else max_wait_s,
+                timeout_s=priorities.timeout_s(priority) if timeout_s is None else timeout_s,
+                pace_s=pace_s,
                 lane=lane,
                 consumer=consumer,
                 execute=execute,
@@ -107,7 +107,7 @@ class Searches:
             known.state,
             known.limits(desk.record.limits),
             lane=lane,
-            priority=sorted_as(priority),
+            priority=priorities.sorted_as(priority),
             now=self.clock.now(),
             edges=known.edges[lane],
         )

@@ -11,19 +11,27 @@ import trio
 from attrs import frozen
 from sqlalchemy import Connection
 
+from actors.callbacks import OnComplete, OnJobDone
+from actors.flying import Ask
 from actors.handlers import Handler, Run, as_handlers
+from actors.search import Execute, Search
 from cormorant import __version__
 from cormorant.rules.errors import ServiceFailed, ServiceStopped
 from cormorant.rules.events import ServiceReady, ServiceStopping
+from cormorant.rules.gates import Explanation
 from cormorant.rules.ports import Chance, Clock, Emit, Offload
+from cormorant.rules.priorities import Priority
+from cormorant.rules.searches import SearchRequest
 from cormorant.rules.settings import Settings
 from storage.database import Database, Mode
+from supervisors.asking import Asker
 from supervisors.assembly import Assembly, storage_options
 from supervisors.child import ChildView
 from supervisors.environment import SystemClock, SystemRandom, in_thread
 from supervisors.event_bus import EventBus, EventStream, Listener
 from supervisors.jobs import Jobs
 from supervisors.report import ShutdownReport
+from supervisors.searches import Searches
 from supervisors.tree import tree
 
 P = ParamSpec("P")
@@ -63,6 +71,7 @@ class Service:
         handlers: Mapping[str, Run | Handler] | None = None,
         gateway: Database | None = None,
         listeners: Iterable[Listener] = (),
+        ask: Ask | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -74,11 +83,12 @@ class Service:
             settings=settings,
             handlers=as_handlers(handlers or {}),
             database=self._database,
+            ask=ask or Asker(offload=offload, clock=self.clock).search,
             clock=self.clock,
             chance=self.chance,
             emit=self._bus.emit,
         )
-        parts, self._jobs = assembly.put_together()
+        parts, self._jobs, self._searches = assembly.put_together()
         self._root = tree(parts)
         self._root.on_failure(self._failing)
         self._state = ServiceState.CLOSED
@@ -147,6 +157,58 @@ class Service:
         """The durable jobs: look, cancel, revive, pause."""
         self._check_serving()
         return self._jobs
+
+    async def search(  # noqa: PLR0913 - the ways to search, all but the first with a default
+        self,
+        wanted: str | SearchRequest,
+        *,
+        sources: Iterable[str] | None = None,
+        priority: Priority | None = None,
+        max_wait_s: float | None = None,
+        timeout_s: float | None = None,
+        pace_s: float | None = None,
+        execute: Execute | None = None,
+        on_complete: OnComplete | None = None,
+        on_job_done: OnJobDone | None = None,
+    ) -> Search:
+        """Submit a search; what comes back at once can be iterated over, waited for, or cancelled.
+
+        Without `sources` all are asked. `max_wait_s` counts from now; without it, and without a priority, a search waits
+        as long as it takes.
+        """
+        return await self.sources.search(
+            wanted,
+            sources=sources,
+            priority=priority,
+            max_wait_s=max_wait_s,
+            timeout_s=timeout_s,
+            pace_s=pace_s,
+            execute=execute,
+            on_complete=on_complete,
+            on_job_done=on_job_done,
+        )
+
+    @property
+    def sources(self) -> Searches:
+        """The sources: why one waits, pause, resume, reset."""
+        self._check_serving()
+        return self._searches
+
+    def explain(self, source: str, priority: Priority | None = None) -> Explanation:
+        """Why a search submitted now would wait at a source, gate by gate, and until when."""
+        return self.sources.explain(source, priority)
+
+    async def pause_source(self, name: str) -> None:
+        """Ask a source no more, in any process, also after a restart."""
+        await self.sources.pause(name)
+
+    async def resume_source(self, name: str) -> None:
+        """Go on asking a source."""
+        await self.sources.resume(name)
+
+    async def reset_source(self, name: str) -> None:
+        """Forget the trouble with a source; what was spent stays spent."""
+        await self.sources.reset(name)
 
     async def pause(self) -> None:
         """Start nothing new, in every process that shares the database, also after a restart. What runs goes on."""
@@ -223,11 +285,19 @@ def open_service(  # noqa: PLR0913 - as `Service`
     handlers: Mapping[str, Run | Handler] | None = None,
     gateway: Database | None = None,
     listeners: Iterable[Listener] = (),
+    ask: Ask | None = None,
 ) -> Service:
     """The service, to be entered: it is ready when every child has acknowledged its start, and stops in reverse order.
 
     Cancellation around it is delayed by the orderly stop, at most `settings.service.stop_total_s`.
     """
     return Service(
-        settings, clock=clock, chance=chance, offload=offload, handlers=handlers, gateway=gateway, listeners=listeners
+        settings,
+        clock=clock,
+        chance=chance,
+        offload=offload,
+        handlers=handlers,
+        gateway=gateway,
+        listeners=listeners,
+        ask=ask,
     )

@@ -21,6 +21,7 @@ class Parts:
     """What the tree is made of."""
 
     storage: Runnable
+    search: Supervisor
     job_runner: Runnable
     reclaim_sweeper: Runnable
     maintenance: Runnable
@@ -46,6 +47,7 @@ def tree(parts: Parts) -> Supervisor:
     return Supervisor(
         [
             ChildSpec("storage", parts.storage, grace_s=5.0, start_timeout_s=MIGRATION_S),
+            ChildSpec("search", parts.search),
             ChildSpec("jobs", parts.job_runner, grace_s=parts.job_grace_s + SPARE_S),
             ChildSpec("sweepers", sweepers),
         ],

@@ -43,7 +43,7 @@ __all__ = [
 
 DATABASE_FILE = "cormorant.db"
 
-FIXED_GRACES_S = 10.0
+FIXED_GRACES_S = 18.0
 """What an orderly stop may need besides `jobs.grace`: the graces in the tree that nobody can set."""
 
 _BEATS_MIN = 2

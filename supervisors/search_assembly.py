@@ -1,0 +1,192 @@
+"""How are the parts of searching put together? One limiter for each source, a keeper, a dispatcher, and what they share."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+from attrs import define, field, frozen
+
+from actors.actor import Address
+from actors.callbacks import Callbacks, Feed
+from actors.dispatcher import Dispatcher, Intake, Submit
+from actors.flying import Ask
+from actors.rate_limiter import RateLimiter
+from actors.slots import Slots
+from actors.source_desk import SourceDesk
+from actors.source_keeper import Desks, SourceKeeper
+from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.priorities import Priority
+from cormorant.rules.restarts import OnExhausted, Strategy
+from cormorant.rules.settings import Settings
+from cormorant.rules.slots import SlotPool
+from cormorant.rules.source_settings import limits_of
+from cormorant.rules.web_addresses import normalised
+from storage.database import Database
+from storage.sources import CONFIGURED, SourceRecord
+from supervisors.child import ChildSpec, Runnable
+from supervisors.searches import Searches
+from supervisors.supervisor import Supervisor
+
+GRACE_S = 3.0
+"""What requests under way get when the service stops."""
+CALLBACKS_S = 1.0
+SPARE_S = 1.0
+
+
+@frozen(kw_only=True)
+class SearchParts:
+    """What searching needs from outside."""
+
+    settings: Settings
+    database: Database
+    ask: Ask
+    clock: Clock
+    chance: Chance
+    emit: Emit
+
+
+@define(eq=False)
+class SearchAssembly:
+    """Everything that belongs to the search supervisor and outlives its children."""
+
+    parts: SearchParts
+    desks: Desks = field(factory=Desks)
+    slots: Slots = field(init=False)
+    intake: Intake = field(factory=Intake)
+    sources: Supervisor = field(init=False)
+    dispatcher: Address[Submit] = field(init=False)
+    callbacks: Address[Feed] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        parts, chosen = self.parts, self.parts.settings.search
+        self.slots = Slots(SlotPool(slots=chosen.slots))
+        self.dispatcher = Address("dispatcher", capacity=1_000, emit=parts.emit)
+        self.callbacks = Address("callbacks", capacity=chosen.queue_max, emit=parts.emit)
+        self.sources = Supervisor(
+            [], name="sources", intensity=10, period_s=60.0, stop_total_s=2.0, emit=parts.emit, chance=parts.chance
+        )
+
+    def supervisor(self) -> Supervisor:
+        """The branch of the tree: started in this order, stopped in reverse."""
+        keeper = Address[None]("source_keeper", emit=self.parts.emit)
+        return Supervisor(
+            [
+                ChildSpec("sources", self.sources),
+                ChildSpec("callbacks", self.callbacks.served_by(self._callbacks), grace_s=CALLBACKS_S),
+                ChildSpec("source_keeper", keeper.served_by(self._keeper), grace_s=GRACE_S + SPARE_S),
+                ChildSpec("dispatcher", self.dispatcher.served_by(self._dispatcher), grace_s=SPARE_S),
+            ],
+            name="search",
+            strategy=Strategy.REST_FOR_ONE,  # without its supervisor no limiter is there, and the keeper starts them anew
+            stop_total_s=2.0 + CALLBACKS_S + GRACE_S + 2 * SPARE_S,
+            emit=self.parts.emit,
+            chance=self.parts.chance,
+        )
+
+    def searches(self) -> Searches:
+        """What a program does with it."""
+        return Searches(
+            database=self.parts.database,
+            desks=self.desks,
+            dispatcher=self.dispatcher,
+            is_cached=self.parts.settings.search.cache_enabled,
+            clock=self.parts.clock,
+        )
+
+    def _callbacks(self) -> Callbacks:
+        return Callbacks(emit=self.parts.emit)
+
+    def _dispatcher(self) -> Dispatcher:
+        chosen = self.parts.settings.search
+        return Dispatcher(
+            desks=self.desks.by_name,
+            intake=self.intake,
+            callbacks=self.callbacks,
+            window_s=chosen.window_s,
+            queue_max=chosen.queue_max,
+            clock=self.parts.clock,
+            emit=self.parts.emit,
+        )
+
+    def _keeper(self) -> SourceKeeper:
+        return SourceKeeper(
+            database=self.parts.database,
+            desks=self.desks,
+            configured=configured_sources(self.parts.settings),
+            start=self._start_limiter,
+            stop=self._stop_limiter,
+            grace_s=GRACE_S,
+            clock=self.parts.clock,
+            emit=self.parts.emit,
+        )
+
+    async def _start_limiter(self, desk: SourceDesk) -> None:
+        name = _child_name(desk.name)
+        if any(child.name == name for child in self.sources.children()):
+            await trio.lowlevel.checkpoint()
+            return
+        served = Address[None](name, emit=self.parts.emit).served_by(partial(self._limiter, desk))
+        # Its requests have had their grace before, from the keeper. One that cannot be kept running takes nobody with it.
+        spec = ChildSpec(name, _Limiter(served, desk), grace_s=0.0, on_exhausted=OnExhausted.SET_ASIDE)
+        await self.sources.start_child(spec)
+
+    async def _stop_limiter(self, source: str) -> None:
+        await self.sources.stop_child(_child_name(source))
+
+    def _limiter(self, desk: SourceDesk) -> RateLimiter:
+        return RateLimiter(
+            desk=desk,
+            slots=self.slots,
+            database=self.parts.database,
+            ask=self.parts.ask,
+            cache_ttl_s=self._ttl_s,
+            clock=self.parts.clock,
+            emit=self.parts.emit,
+        )
+
+    def _ttl_s(self, priority: Priority) -> float:
+        chosen = self.parts.settings.search
+        if not chosen.cache_enabled:
+            return 0.0
+        return chosen.rss_ttl_s if priority is Priority.RSS else chosen.cache_ttl_s
+
+
+@frozen
+class _Limiter:
+    """A limiter that ends what waits for it when it will not be started again."""
+
+    served: Runnable
+    desk: SourceDesk
+
+    async def __call__(self, *, task_status: trio.TaskStatus[object]) -> None:
+        await self.served(task_status=task_status)
+
+    def stop(self) -> None:
+        self.served.stop()  # type: ignore[attr-defined]  # an address that is served has it
+
+    def gone(self) -> None:
+        self.desk.close()
+        self.served.gone()  # type: ignore[attr-defined]  # as above
+
+
+def _child_name(source: str) -> str:
+    return f"rate_limiter:{source}"
+
+
+def configured_sources(settings: Settings) -> list[SourceRecord]:
+    """The sources of the settings file that are in use."""
+    return [
+        SourceRecord(
+            name=name,
+            identity=normalised(source.url),
+            kind=source.kind,
+            url=source.url,
+            key=source.key,
+            proxy=source.proxy,
+            limits=limits_of(source, settings.limits),
+            origin=CONFIGURED,
+        )
+        for name, source in sorted(settings.sources.items())
+        if source.enabled and source.url
+    ]
