@@ -6,13 +6,15 @@ Invariant: no message holds any part of an address: people paste keys into them.
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address
 from urllib.parse import SplitResult, urlsplit
 
 __all__ = ["normalised", "proxy_problem", "web_address_problem"]
 
 _PORTS = {"http": 80, "https": 443}
 _PROXIES = ("http", "https", "socks5", "socks5h")
-_HOST = re.compile(r"[^\s/\\@?#%<>\"'`^{|}\[\]]+")
+_LABEL = r"[^\s:./\\@?#%<>\"'`^{|}\[\]]+"
+_HOST = re.compile(rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::[0-9]{{1,5}})?")
 
 
 def web_address_problem(text: str) -> str | None:
@@ -65,8 +67,11 @@ def _parts(text: str) -> SplitResult | None:
         return None
     try:
         parts = urlsplit(text)
-        is_whole = parts.port != 0
-    except ValueError:  # a port that is none, or half an IPv6 host
+        found = _HOST.fullmatch(parts.netloc.rpartition("@")[2])
+        if found is None or parts.port == 0:
+            return None
+        if found["ipv6"]:
+            IPv6Address(found["ipv6"])
+    except ValueError:  # a port or a host that cannot be
         return None
-    host = parts.hostname or ""
-    return parts if is_whole and _HOST.fullmatch(host) and (":" not in host or "[" in parts.netloc) else None
+    return parts

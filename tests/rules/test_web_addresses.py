@@ -27,7 +27,18 @@ def test_addresses_of_sites_are_accepted(address: str) -> None:
         *((text, "it is not the address") for text in ("http:///x", "http://:80/x", "http://a:x/", "http://a:65536")),
         *(
             (text, "it is not the address")
-            for text in ("http://a b", "http://a\n", "http://[::1", "http://a:0/", "http://a\\b")
+            for text in (
+                "http://a b",
+                "http://a\n",
+                "http://[::1",
+                "http://[::1]a",
+                "http://[::g]",
+                "http://.",
+                "http://a..b",
+                "http://a:",
+                "http://a:0/",
+                "http://a\\b",
+            )
         ),
         ("http://me@a", "a user or password stands before the host"),
         ("http://me:hunter2@a", "a user or password stands before the host"),
