@@ -14,10 +14,10 @@ import feedparser  # type: ignore[import-not-found] # installed by the bench, in
 def work(settings: dict[str, Any]) -> dict[str, Any]:
     document = Path(settings["file"]).read_bytes()
     found = feedparser.parse(document)
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(settings["times"]):
         feedparser.parse(document)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     if len(found.entries) != settings["items"]:
         sys.exit(f"{len(found.entries)} of {settings['items']} items were found")
     return {"seconds": seconds, "version": f"feedparser {feedparser.__version__}"}

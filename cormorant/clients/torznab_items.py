@@ -27,6 +27,15 @@ _PROTOCOLS: Final[Mapping[str, Protocol]] = {
     "application/x-bittorrent;x-scheme-handler/magnet": "torrent",
     "application/x-nzb": "usenet",
 }
+# Where one of these stands first, it is the name and what follows is the value: two look-ups less for most attributes.
+_COMMON: Final = frozenset(
+    {
+        "category", "size", "seeders", "peers", "leechers", "grabs", "files", "infohash", "magneturl", "usenetdate",
+        "minimumratio", "minimumseedtime", "downloadvolumefactor", "uploadvolumefactor", "tag", "guid", "rageid",
+        "tvdbid", "tvmazeid", "imdb", "imdbid", "tmdbid", "season", "episode", "year", "genre", "language", "poster",
+    }
+)  # fmt: skip
+_PAIR: Final = 2
 _TEXTS: Final = frozenset({"title", "guid", "link", "comments", "pubDate", "size"})
 _DIGITS_MAX: Final = 18
 _NUMBER: Final = re.compile(r"\s*\+?(\d{1,18})(?:\.0*)?\s*", re.ASCII)
@@ -51,29 +60,32 @@ def whole(text: str | None) -> int | None:
 
 
 class _Raw:
-    """An item as it is written. `first` has the first value of each attribute, `attributes` all of them."""
+    """An item as it is written. `first` has the first value of each attribute, `more` all of those that have several."""
 
-    __slots__ = ("attributes", "categories", "enclosures", "first", "is_torznab", "texts")
+    __slots__ = ("categories", "elements", "enclosures", "first", "is_torznab", "more")
 
     def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-        self.categories: list[str] = []
+        self.elements: dict[str, etree._Element] = {}
+        self.categories: list[etree._Element] = []
         self.enclosures: list[etree._Element] = []
         self.first: dict[str, str] = {}
-        self.attributes: dict[str, tuple[str, ...]] = {}
+        self.more: dict[str, list[str]] = {}
         self.is_torznab = False
 
-    def add(self, attribute: etree._Element) -> None:
-        """Note an attribute. A reply may state each value twice, once in each namespace."""
-        name, value = attribute.get("name"), attribute.get("value")
-        if not name or value is None:
-            return
-        name, value = name.lower(), value.strip()
-        if name not in self.first:
-            self.first[name] = value
-            self.attributes[name] = (value,)
-        elif value not in self.attributes[name]:
-            self.attributes[name] = (*self.attributes[name], value)
+    def text(self, tag: str) -> str:
+        """The text of an element, or nothing."""
+        element = self.elements.get(tag)
+        return "" if element is None else _text(element)
+
+    def repeat(self, name: str, value: str) -> None:
+        """Note a further value. A reply may state each twice, once in each namespace."""
+        values = self.more.setdefault(name, [self.first[name]])
+        if value not in values:
+            values.append(value)
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """All values of an attribute."""
+        return tuple(self.more[name]) if name in self.more else (self.first[name],) if name in self.first else ()
 
 
 @define
@@ -87,7 +99,7 @@ class ItemReader:
     def for_reply(self, body: bytes) -> ItemReader:
         """The same, without secrets that surely are not in this reply: looking for them in every text takes its time."""
         # A number may stand for any character, and in UTF-16 the bytes are others.
-        if b"&#" in body or b"\0" in body[:8]:
+        if (b"#" in body and b"&#" in body) or b"\0" in body[:8]:
             return self
         secrets = (text for text in self.secrets if not _PLAIN.fullmatch(text) or text.encode() in body)
         return evolve(self, secrets=tuple(secrets))
@@ -95,11 +107,11 @@ class ItemReader:
     def read(self, item: etree._Element) -> Result | None:
         """The result that an item stands for; None when it has neither a title nor anything to fetch."""
         raw = _raw(item)
-        texts, first = raw.texts, raw.first.get
+        first = raw.first.get
         magnet = _magnet(raw)
         enclosure = self._enclosure(raw)
         link = self._link(raw, enclosure, magnet)
-        title = texts.get("title", "")
+        title, guid = raw.text("title"), raw.text("guid")
         if not title and not link:
             return None
         if link.startswith("magnet:"):
@@ -109,12 +121,12 @@ class ItemReader:
         seeders = whole(first("seeders"))
         return Result(
             title=self._clean(title),
-            guid=self._hidden(texts.get("guid") or first("guid") or texts.get("comments") or link or title),
+            guid=self._hidden(guid or first("guid") or raw.text("comments") or link or title),
             link=link,
             protocol=self._protocol(raw, enclosure, magnet),
             size_bytes=_size(raw, enclosure),
-            published=read_date(first("usenetdate")) or read_date(texts.get("pubDate")),
-            categories=raw.attributes.get("category") or tuple(dict.fromkeys(raw.categories)),
+            published=read_date(first("usenetdate")) or read_date(raw.text("pubDate")),
+            categories=raw.all("category") or tuple(dict.fromkeys(map(_text, raw.categories))),
             seeders=seeders,
             peers=_peers(raw, seeders),
             grabs=whole(first("grabs")),
@@ -123,7 +135,7 @@ class ItemReader:
             downloadvolumefactor=_factor(first("downloadvolumefactor")),
             uploadvolumefactor=_factor(first("uploadvolumefactor")),
             enclosure_type="" if enclosure is None else (enclosure.get("type") or ""),
-            details=self._details(raw, link),
+            details=self._details(raw, guid, link),
             attributes=self._attributes(raw),
         )
 
@@ -139,8 +151,8 @@ class ItemReader:
     def _link(self, raw: _Raw, enclosure: etree._Element | None, magnet: str | None) -> str:
         if enclosure is not None:
             return self._whole_link(enclosure.get("url") or "")
-        found = magnet or raw.texts.get("link")
-        guid = raw.texts.get("guid", "")
+        found = magnet or raw.text("link")
+        guid = raw.text("guid")
         return self._whole_link(found or (guid if guid.startswith(("http://", "https://", "magnet:")) else ""))
 
     def _whole_link(self, link: str) -> str:
@@ -160,19 +172,21 @@ class ItemReader:
             return "torrent"
         if self.protocol:
             return self.protocol
-        return "usenet" if raw.attributes and not raw.is_torznab else "torrent"
+        return "usenet" if raw.first and not raw.is_torznab else "torrent"
 
-    def _details(self, raw: _Raw, link: str) -> str:
-        page = (raw.texts.get("comments") or "").partition("#")[0]
-        guid = raw.texts.get("guid", "")
+    def _details(self, raw: _Raw, guid: str, link: str) -> str:
+        page = raw.text("comments").partition("#")[0]
         if not page and guid != link and guid.startswith(("http://", "https://")):
             page = guid
         return self._hidden(self._whole_link(page))
 
     def _attributes(self, raw: _Raw) -> Mapping[str, tuple[str, ...]]:
-        if not self.secrets:
-            return raw.attributes
-        return {name: tuple(map(self._clean, values)) for name, values in raw.attributes.items()}
+        found = {name: (value,) for name, value in raw.first.items()} | {
+            name: tuple(raw.more[name]) for name in raw.more
+        }
+        if self.secrets:
+            return {name: tuple(map(self._clean, values)) for name, values in found.items()}
+        return found
 
     def _hidden(self, text: str) -> str:
         return hide_keys(self._clean(text))
@@ -186,21 +200,33 @@ class ItemReader:
 
 def _raw(item: etree._Element) -> _Raw:
     raw = _Raw()
-    texts, add = raw.texts, raw.add
+    elements, first, last_attr = raw.elements, raw.first, ""
     for child in item:
         tag = child.tag
         if tag in ATTRS:
-            add(child)
-            if tag in _TORZNAB_ATTRS:
-                raw.is_torznab = True
+            name, value = _named(child)
+            if name in first:
+                raw.repeat(name, value)
+            elif name:
+                first[name] = value
+            last_attr = tag
         elif tag in _TEXTS:
-            if tag not in texts:
-                texts[tag] = _text(child)
+            elements.setdefault(tag, child)
         elif tag == "category":
-            raw.categories.append(_text(child))
+            raw.categories.append(child)
         elif tag == "enclosure":
             raw.enclosures.append(child)
+    raw.is_torznab = last_attr in _TORZNAB_ATTRS
     return raw
+
+
+def _named(attribute: etree._Element) -> tuple[str, str]:
+    """Name and value in whatever order they stand; no name when either is missing."""
+    pair = attribute.values()
+    if len(pair) == _PAIR and pair[0] in _COMMON:
+        return str(pair[0]), str(pair[1]).strip()
+    name, value = attribute.get("name"), attribute.get("value")
+    return ("", "") if name is None or value is None else (name.lower(), value.strip())
 
 
 def _magnet(raw: _Raw) -> str | None:
@@ -224,7 +250,7 @@ def _protocol_of(enclosure: etree._Element) -> Protocol | None:
 def _size(raw: _Raw, enclosure: etree._Element | None) -> int | None:
     """What is stated, by whoever knows best. A size of 0 is what servers say when they do not know."""
     length = None if enclosure is None else enclosure.get("length")
-    return whole(raw.first.get("size")) or whole(length) or whole(raw.texts.get("size")) or None
+    return whole(raw.first.get("size")) or whole(length) or whole(raw.text("size")) or None
 
 
 def _peers(raw: _Raw, seeders: int | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import frozen
@@ -52,20 +52,15 @@ def read_reply(body: bytes, *, charset: str = "") -> etree._Element | StatedErro
         raise SourceUnavailable(
             "it answered with a web page instead of XML: a login, a check for robots, or a wrong address"
         )
-    if name == "error" or b"<error" in body or b"<Error" in body:
-        stated = next(_errors_in(root), None)
-        if stated is not None:
-            return stated
-    return root
+    # Wherever it stands: some servers put it into an otherwise empty feed.
+    error = next(root.iter("{*}error", "{*}Error", "{*}ERROR"), None)
+    return root if error is None else _stated(error)
 
 
-def _errors_in(root: etree._Element) -> Iterator[StatedError]:
-    for element in root.iter():
-        if local_name(element) == "error":
-            attributes = _lower([element])
-            code = whole(attributes.get("code"))
-            description = attributes.get("description") or element.text or ""
-            yield StatedError(code=code, description=description[:_DESCRIPTION_MAX])
+def _stated(error: etree._Element) -> StatedError:
+    attributes = _lower([error])
+    description = attributes.get("description") or error.text or ""
+    return StatedError(code=whole(attributes.get("code")), description=description[:_DESCRIPTION_MAX])
 
 
 def _read_json(body: bytes) -> StatedError:

@@ -59,7 +59,8 @@ def _parse(body: bytes, *, recover: bool, encoding: str | None = None) -> etree.
 def refuse_entities(body: bytes) -> None:
     """Honest documents have a DOCTYPE at most; whoever declares entities wants them expanded."""
     plain = body.replace(b"\0", b"") if b"\0" in body[:8] else body
-    if b"<!DOCTYPE" in plain and b"<!ENTITY" in plain:
+    # The one character first: it is found, or not, in a tenth of the time.
+    if b"!" in plain and b"<!DOCTYPE" in plain and b"<!ENTITY" in plain:
         raise SourceUnavailable("the answer declares XML entities, which may be an attack, and was not read")
 
 

@@ -43,7 +43,7 @@ def read_date(text: str | None) -> datetime | None:
 def _from_parts(found: re.Match[str]) -> datetime:
     day, month, year, hour, minute, second, sign, zone_h, zone_m = found.groups()
     local = datetime(int(year), _MONTHS[month.lower()], int(day), int(hour), int(minute), int(second), tzinfo=UTC)
-    if sign is None or (zone_h == zone_m == "00"):
+    if sign is None or zone_h == zone_m == "00":
         return local
     ahead = timedelta(hours=int(zone_h), minutes=int(zone_m))
     return local - ahead if sign == "+" else local + ahead
