@@ -130,6 +130,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow("a hundred documents, three parsers")
 @given(st.one_of(st.binary(max_size=300), st.lists(PIECES, max_size=30).map(b"".join)))
 @example(b"<?xml version='1.0' encoding='utf-16'?><rss/>")
 @example(b"<rss xmlns='x:y' a:b='c'><a:item/></rss>")
