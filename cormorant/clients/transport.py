@@ -227,13 +227,23 @@ class _Trip:
             raise SourceUnavailable(f"the answer of {shown_origin(self.url)} cannot be read: {error}") from error
 
     def _translate(self, error: Exception) -> NoReturn:
-        said = str(error) or str(error.__cause__ or "") or type(error).__name__
+        said = _words_of(error)
         shown = told(said, self.secrets)
         # A foreign error that holds a secret is not shown as the cause either.
-        cause = error if shown == said else None
+        cause = error if shown == " ".join(said.split()) else None
         raise SourceUnavailable(
             f"{shown_origin(self.url)} cannot be reached or does not speak HTTP: {shown}"
         ) from cause
+
+
+def _words_of(error: BaseException) -> str:
+    """What an error says, or what caused it: a refused certificate lies two errors deep."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if str(inner):
+            return str(inner)
+        inner = inner.__cause__ or inner.__context__
+    return type(error).__name__
 
 
 @cache

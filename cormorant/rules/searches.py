@@ -37,7 +37,8 @@ class BadRequest(CormorantError):
 
 
 def _frozen_params(params: Mapping[str, object] | Iterable[tuple[str, object]]) -> Mapping[str, str]:
-    return MappingProxyType({str(name).lower(): str(value) for name, value in dict(params).items() if value != ""})
+    given = dict(params).items()
+    return MappingProxyType({str(name).lower(): str(value) for name, value in given if value not in {None, ""}})
 
 
 def _numbers(categories: Iterable[int]) -> tuple[int, ...]:

@@ -74,7 +74,7 @@ def test_a_request_cannot_be_changed_and_can_be_a_key() -> None:
     [
         (SearchRequest(), True),
         (SearchRequest(query="  ", categories=(1,), kind="tv"), True),
-        (SearchRequest(params={"artist": ""}), True),
+        (SearchRequest(params={"artist": "", "year": None}), True),
         (SearchRequest(query="a"), False),
         (SearchRequest(params={"tvdbid": 1}), False),
     ],
