@@ -8,16 +8,12 @@ import socket
 import traceback
 import tracemalloc
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import trio
-from trio.abc import HostnameResolver
-from typing_extensions import override
 
 from cormorant import __version__
-from cormorant.clients.dialing import Dialer
 from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
@@ -316,108 +312,6 @@ async def test_a_redirect_that_hands_our_key_to_another_is_refused(spelling: str
     assert "hunter2" not in str(caught.value)
 
 
-def pointing_at(port: int) -> Sequence[str]:
-    hosts = [
-        "127.0.0.1",
-        "localhost",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-        "0.0.0.0",  # noqa: S104 - an attacker would send us there
-        "2130706433",
-        "0x7f.1",
-        "127.1",
-        "nas.local",
-    ]
-    return [f"http://{host}:{port}/" for host in hosts] + ["http://169.254.169.254/latest/meta-data/"]
-
-
-@pytest.mark.parametrize("index", range(10))
-async def test_a_redirect_into_a_private_network_is_refused(index: int) -> None:
-    async with raw_server() as inside, raw_server({"/": redirect(pointing_at(inside.port)[index])}) as server:
-        with pytest.raises(SourceRefused, match="private network"):
-            await fetch(server)
-
-    assert inside.asked == []
-
-
-async def test_a_link_into_a_private_network_is_refused_unless_it_was_written() -> None:
-    async with raw_server({"/": page("here")}) as server:
-        async with Transport() as stranger:
-            with pytest.raises(SourceRefused, match="write that address into the settings"):
-                await stranger.get(server.url)
-
-        assert server.asked == []
-        assert (await fetch(server)).body == b"here"
-
-
-class Names(HostnameResolver):
-    """A resolver that answers each question with the next address it was given."""
-
-    def __init__(self, *addresses: str) -> None:
-        self.addresses = list(addresses)
-        self.asked = 0
-
-    @override
-    async def getaddrinfo(
-        self, host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
-    ) -> Any:
-        address = self.addresses[min(self.asked, len(self.addresses) - 1)]
-        self.asked += 1
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
-
-    @override
-    async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
-        raise NotImplementedError
-
-
-async def test_a_public_name_that_resolves_to_a_private_address_is_refused() -> None:
-    async with raw_server() as inside:
-        trio.socket.set_custom_hostname_resolver(Names("127.0.0.1"))
-        async with Transport() as transport:
-            with pytest.raises(SourceRefused, match="leads into a private network"):
-                await transport.get(f"http://rebind.example.org:{inside.port}/")
-
-    assert inside.asked == []
-
-
-async def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with raw_server({"/": page("inside")}) as inside:
-        names = Names("192.0.2.1", "127.0.0.1")
-        trio.socket.set_custom_hostname_resolver(names)
-        monkeypatch.setattr("cormorant.clients.dialing.is_public", lambda address: address == "192.0.2.1")
-        async with Transport() as transport:
-            with pytest.raises(SourceUnavailable):
-                await transport.get(f"http://rebind.example.org:{inside.port}/", limits=FetchLimits(timeout_s=0.1))
-
-    assert names.asked == 1
-    assert inside.asked == []
-
-
-async def test_a_name_that_cannot_be_resolved_is_unavailable() -> None:
-    class NoNames(Names):
-        @override
-        async def getaddrinfo(self, *_: Any, **__: Any) -> Any:
-            raise socket.gaierror(-2, "Name or service not known")
-
-    trio.socket.set_custom_hostname_resolver(NoNames())
-    async with Transport() as transport:
-        with pytest.raises(SourceUnavailable, match="cannot be resolved"):
-            await transport.get("http://nowhere.example.org/")
-
-
-async def test_a_second_address_is_tried_when_the_first_does_not_listen() -> None:
-    class TwoNames(Names):
-        @override
-        async def getaddrinfo(self, host: Any, port: Any, *_: Any, **__: Any) -> Any:
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in ("127.0.0.2", "127.0.0.1")]
-
-    async with raw_server({"/": page("here")}) as server:
-        trio.socket.set_custom_hostname_resolver(TwoNames())
-        written = f"http://twin.example.org:{server.port}"
-        async with Transport(written=[written]) as transport:
-            assert (await transport.get(written)).body == b"here"
-
-
 async def test_a_proxy_is_asked_instead_of_the_host() -> None:
     async with (
         raw_server({"/api": page("through the proxy")}) as proxy,
@@ -500,10 +394,3 @@ async def test_what_is_no_address_is_refused(url: str) -> None:
 async def test_a_transport_must_be_open() -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await Transport().get("http://example.org/")
-
-
-def test_a_public_numeric_address_is_no_local_name() -> None:
-    dialer = Dialer([])
-
-    for host in ("2606:2800:21f::1", "93.184.215.14", "example.org"):
-        dialer.check_name((host, 80))
