@@ -20,7 +20,11 @@ _ILLEGAL: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]|&#(?:0*(?:[0-8]|1[124-9]|2[0-9]|3[01])|[xX]0*(?:[0-8bceBCE]|1[0-9a-fA-F]));"
 )
 _OWN: Final = frozenset({"amp;", "lt;", "gt;", "quot;", "apos;"})
-_UTF_8: Final = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+# Encodings of text, and no other of Python's codecs: some of those take the square of the length.
+_KNOWN: Final = re.compile(
+    r"(utf[-_]?(16|32)([-_]?[lb]e)?|(iso[-_]?)?8859[-_]\d{1,2}|iso[-_]8859[-_]\d{1,2}|latin[-_]?\d|(windows[-_]|cp)\d{3,4}"
+    r"|koi8[-_][rtu]|gbk?|gb2312|gb18030|big5|euc[-_](jp|kr)|shift[-_]jis|mac(intosh|[-_]?roman))"
+)
 
 
 def read_xml(body: bytes, *, charset: str = "") -> etree._Element:
@@ -93,4 +97,7 @@ def _encodings(body: bytes, charset: str) -> list[str]:
         return ["utf-16"]
     declared = _DECLARED.match(body.removeprefix(_BOMS[0]))
     stated = declared[1].decode("ascii").lower() if declared else charset.strip().lower()
-    return ["utf-8"] if not stated or stated in _UTF_8 else ["utf-8", stated] if not declared else [stated, "utf-8"]
+    if not _KNOWN.fullmatch(stated):
+        return ["utf-8"]
+    # What the document says of itself weighs more than the header, which many servers send unread.
+    return [stated, "utf-8"] if declared else ["utf-8", stated]

@@ -95,6 +95,11 @@ def test_the_header_counts_where_the_document_says_nothing() -> None:
     assert titles(feed("Ä".encode("koi8-r", "replace") + "Ж".encode("koi8-r")), charset="koi8-r") == ["?Ж"]
 
 
+@pytest.mark.parametrize("charset", ["punycode", "idna", "unicode_escape", "bz2", "rot13", "../x", "undefined"])
+def test_a_charset_that_is_none_is_left_alone(charset: str) -> None:
+    assert titles(feed("Äé".encode()) + b"garbage", charset=charset) == ["Äé"]
+
+
 @pytest.mark.parametrize(
     ("written", "read"),
     [

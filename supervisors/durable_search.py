@@ -1,0 +1,107 @@
+"""How does a search survive everything? As a job: what a closed source leaves open is snoozed, and nobody is asked twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from actors.handlers import JobContext
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.job_errors import describe_error
+from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
+from cormorant.rules.ports import Clock
+from cormorant.rules.priorities import Priority
+from cormorant.rules.searches import BadRequest, SearchRequest
+from cormorant.rules.verdicts import Fail, Retry, Snooze
+from storage import ledger
+from storage.ledger import Entry
+from storage.sources import UnknownSource
+from supervisors.searches import Searches
+
+KIND = "search"
+PATIENCE_S = 20.0
+"""How long one run waits for a source before it is put back; then its handler is free for others."""
+UNKNOWN_S = 300.0
+"""After so long a source is looked at again of which nobody knows when it opens."""
+SNOOZE_S_MIN = 1.0
+
+_ANSWERS = {OutcomeStatus.FOUND, OutcomeStatus.REFUSED}
+
+
+def payload_for(request: SearchRequest, *, sources: Sequence[str], priority: Priority) -> dict[str, Any]:
+    """The payload of a job that runs this search."""
+    return {
+        "query": request.query,
+        "kind": request.kind,
+        "categories": list(request.categories),
+        "params": dict(request.params),
+        "offset": request.offset,
+        "limit": request.limit,
+        "sources": list(sources),
+        "priority": priority.name.lower(),
+    }
+
+
+@frozen(kw_only=True)
+class DurableSearch:
+    """The handler of the kind `search`."""
+
+    searches: Searches
+    clock: Clock
+
+    async def __call__(self, context: JobContext) -> None:
+        """Ask those that have not answered yet; come back for those that are closed."""
+        request, sources, priority = _read(context.payload)
+        assert context.job_id is not None
+        answered = await context.transaction(ledger.read, context.job_id)
+        left = [source for source in sources if source not in answered]
+        if not left:
+            return
+        try:
+            search = await self.searches.search(request, sources=left, priority=priority, max_wait_s=PATIENCE_S)
+        except UnknownSource as unknown:
+            raise Fail(str(unknown)) from None
+        outcomes: list[Outcome] = []
+        async with search:
+            async for outcome in search:
+                outcomes.append(outcome)
+                if outcome.status in _ANSWERS:
+                    await context.transaction(ledger.write, context.job_id, [self._entry(outcome)])
+        _decide(outcomes)
+
+    def _entry(self, outcome: Outcome) -> Entry:
+        return Entry(
+            source=outcome.source,
+            status=outcome.status.value,
+            answered_at=self.clock.now(),
+            results=outcome.results,
+            error=None if outcome.error is None else describe_error(outcome.error),
+        )
+
+
+def _decide(outcomes: Sequence[Outcome]) -> None:
+    """Come back when the first closed source opens, no attempt counted; try again what failed; else it is done."""
+    failed = [outcome for outcome in outcomes if outcome.status is OutcomeStatus.FAILED]
+    if failed:
+        raise Retry("; ".join(f"{each.source}: {each.error}" for each in failed))
+    closed = [outcome for outcome in outcomes if outcome.status not in _ANSWERS]
+    if closed:
+        raise Snooze(max(SNOOZE_S_MIN, min(_wait_of(outcome) for outcome in closed)))
+
+
+def _wait_of(outcome: Outcome) -> float:
+    if isinstance(outcome.error, RateLimitWaitError):
+        return UNKNOWN_S if outcome.error.wait_s is None else outcome.error.wait_s
+    return SNOOZE_S_MIN
+
+
+def _read(payload: Any) -> tuple[SearchRequest, list[str], Priority]:
+    try:
+        words = dict(payload)
+        sources = [str(source) for source in words.pop("sources")]
+        priority = Priority[str(words.pop("priority", "background")).upper()]
+        return SearchRequest(**words), sources, priority
+    except (BadRequest, CormorantError, KeyError, TypeError, ValueError) as error:
+        raise Fail(f"the payload is no search: {describe_error(error)}") from error
