@@ -19,15 +19,15 @@ class Slots:
         """Wait for a slot. Cancelled, it holds none."""
         granted = trio.Event()
         self._waiting[source] = granted
+        is_taken = False
         try:
             self._grant(self.pool.bid(source, rank, is_for_people=is_for_people))
             await granted.wait()
-        except BaseException:
-            if not self.pool.withdraw(source):
-                self.free(source)
-            raise
+            is_taken = True
         finally:
             del self._waiting[source]
+            if not is_taken and not self.pool.withdraw(source):
+                self.free(source)  # granted and cancelled in the same tick
 
     def raise_bid(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
         """A better ticket has come."""

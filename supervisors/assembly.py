@@ -21,6 +21,7 @@ from cormorant.rules.jobs import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.settings import Settings
 from storage.database import Database, StorageOptions
+from supervisors.durable_search import KIND, DurableSearch
 from supervisors.jobs import Jobs
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
@@ -48,10 +49,12 @@ class Assembly:
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
         jobs = self._jobs(runner, bell)
         search = self._search()
+        searches = search.searches()
+        handlers = {KIND: Handler(DurableSearch(searches=searches, clock=self.clock)), **self.handlers}
         parts = Parts(
             storage=self.database,
             search=search.supervisor(),
-            job_runner=runner.served_by(lambda: self._job_runner(bell, jobs)),
+            job_runner=runner.served_by(lambda: self._job_runner(bell, jobs, handlers)),
             reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(lambda: self._sweeper(bell)),
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(self._maintenance),
             job_grace_s=self.settings.jobs.grace_s,
@@ -59,7 +62,7 @@ class Assembly:
             emit=self.emit,
             chance=self.chance,
         )
-        return parts, jobs, search.searches()
+        return parts, jobs, searches
 
     def _search(self) -> SearchAssembly:
         return SearchAssembly(
@@ -73,10 +76,10 @@ class Assembly:
             )
         )
 
-    def _job_runner(self, bell: WorkBell, reach: Reach) -> JobRunner:
+    def _job_runner(self, bell: WorkBell, reach: Reach, handlers: Mapping[str, Handler]) -> JobRunner:
         return JobRunner(
             database=self.database,
-            handlers=self.handlers,
+            handlers=handlers,
             options=self._runner_options(),
             bell=bell,
             reach=reach,

@@ -20,6 +20,7 @@ LAYERS: Final = (
         "cormorant.cli",
         "cormorant.playground",
         "cormorant.reference",
+        "cormorant.scripted",
         "cormorant.settings",
         "cormorant.telemetry",
         "cormorant.testing",

@@ -25,6 +25,8 @@ AROUND = ("bench", "examples", "tests")
 # What the checks say and we accept, each with its reason.
 ALLOWED = {
     "actors.actor.Served.__call__ catches BaseException": "notes how an incarnation ended and raises it again",
+    "actors.callbacks.Callbacks._call catches Exception": "calls the callbacks of searches; a caller's mistake is told",
+    "actors.flying.execute catches BaseException": "calls search functions; what is not their crash goes on up",
     "actors.handlers._timed catches BaseException": "passes on to a handler's coroutine whatever trio throws into it",
     "actors.worker.Worker._attempt catches BaseException": "calls handlers; what is not their crash goes on up",
     "cormorant.rules.job_errors._words_of catches Exception": "calls the __str__ of foreign errors",

@@ -53,8 +53,8 @@ async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_g
 
 
 def test_settings_made_in_code_must_go_together_too() -> None:
-    with pytest.raises(SettingsConflict, match="service.stop_total: 12s is less than jobs.grace") as refusal:
-        Settings(service=ServiceSettings(stop_total_s=12.0), jobs=JobSettings(lock_timeout_s=1.0))
+    with pytest.raises(SettingsConflict, match="service.stop_total: 20s is less than jobs.grace") as refusal:
+        Settings(service=ServiceSettings(stop_total_s=20.0), jobs=JobSettings(lock_timeout_s=1.0))
 
     assert [conflict.keys for conflict in refusal.value.conflicts] == [
         ("service.stop_total", "jobs.grace"),
