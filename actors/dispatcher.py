@@ -52,7 +52,7 @@ class Intake:
     """How many tickets have no outcome yet."""
     waiting: list[Ticket] = field(factory=list)
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, _: Outcome) -> None:
         """A ticket has its outcome."""
         self.open -= 1
 
