@@ -18,7 +18,7 @@ from actors.source_keeper import Desks
 from cormorant.rules import priorities, reservations
 from cormorant.rules.gates import Explanation, explain
 from cormorant.rules.limits import Lane, LearnedLimits
-from cormorant.rules.outcomes import SearchWithinSearch
+from cormorant.rules.outcomes import NestedSearch
 from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import BadRequest, Result, SearchRequest, search_key
@@ -56,10 +56,11 @@ class Searches:
     ) -> Search:
         """Submit a search, and return at once what it can be followed by."""
         if holding_slot.get():
-            raise SearchWithinSearch
+            raise NestedSearch
         request = _request(wanted)
         for part, value in (("max_wait_s", max_wait_s), ("timeout_s", timeout_s), ("pace_s", pace_s)):
-            if value is not None and not 0 <= value < math.inf:
+            is_endless = value == math.inf and part == "max_wait_s"
+            if value is not None and not 0 <= value < math.inf and not is_endless:
                 raise BadRequest(part, f"{value!r} is not possible; give seconds, 0 or more")
         await self.desks.have_come.wait()
         names = self._names(sources)
@@ -71,7 +72,7 @@ class Searches:
                 sources=names,
                 cached=cached,
                 priority=priorities.sorted_as(priority),
-                max_wait_s=priorities.max_wait_s(priority) if max_wait_s is None else max_wait_s,
+                max_wait_s=_wait(max_wait_s, priority),
                 timeout_s=priorities.timeout_s(priority) if timeout_s is None else timeout_s,
                 pace_s=pace_s,
                 lane=lane,
@@ -136,6 +137,13 @@ class Searches:
         if desk is None:
             raise UnknownSource(source, list(self.desks.by_name))
         return desk
+
+
+def _wait(given: float | None, priority: Priority | None) -> float | None:
+    """How long it may wait; None: as long as it takes, as `math.inf` says for a class that has a limit otherwise."""
+    if given is None:
+        return priorities.max_wait_s(priority)
+    return None if given == math.inf else given
 
 
 def _request(wanted: str | SearchRequest) -> SearchRequest:

@@ -99,6 +99,20 @@ async def test_callbacks_come_once_for_each_source_and_once_at_the_end(clock: Mo
     assert [event.event.name for event in place.events.heard].count("search.callback_failed") == 1
 
 
+async def test_a_callback_that_never_ends_is_given_up_after_30_s(clock: MockClock) -> None:
+    done: list[float] = []
+
+    async def on_complete(*_: object) -> None:
+        await trio.sleep_forever()
+
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            await service.search("x", on_complete=on_complete, on_job_done=lambda _: done.append(trio.current_time()))
+            await trio.sleep(100)
+
+    assert [round(at, 3) for at in done] == [30.005]
+
+
 async def test_a_search_function_of_ones_own_goes_through_the_same_gates(clock: MockClock) -> None:
     asked: list[float] = []
 
