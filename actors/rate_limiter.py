@@ -320,7 +320,7 @@ class RateLimiter(Actor[None]):
         took_s = trio.current_time() - began
         if was_cancelled:
             return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED, took_s=took_s)
-        return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s)
+        return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
 
     async def _land(self, flight: Flight, reserved: Reserved, landing: Landing) -> None:
         """Record the end, then tell everyone. When the service stops around it, it may take a little longer."""

@@ -220,6 +220,7 @@ async def test_a_follower_raises_the_rank_and_keeps_its_own_wait(clock: MockCloc
     assert [request.query for request in place.sources["a"].requests] == ["running", "shared", "middle"]
 
 
+@pytest.mark.slow("a simulated hour")
 async def test_an_answer_is_kept_for_an_hour_and_an_empty_one_is_not(clock: MockClock) -> None:
     with search_place(full=ScriptedSource(["x"]), empty=ScriptedSource()) as place:
         async with place.service() as service:
@@ -232,6 +233,7 @@ async def test_an_answer_is_kept_for_an_hour_and_an_empty_one_is_not(clock: Mock
     assert [len(source.asked_at) for source in place.sources.values()] == [2, 3]
 
 
+@pytest.mark.slow("a simulated quarter of an hour, a search every 6 s")
 async def test_an_interactive_search_every_6_s_does_not_starve_background(clock: MockClock) -> None:
     with search_place(a=ScriptedSource()) as place:
         async with place.service({"pace_s": 60.0, "spacing_s": 2.0}) as service, trio.open_nursery() as nursery:
