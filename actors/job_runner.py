@@ -112,7 +112,7 @@ class JobRunner(Actor[RunnerMessage]):
         self.nursery.start_soon(self._make_heart(self.lease).run)
         self.nursery.start_soon(self.database.listen, CHANNEL, self.clerk.hear)
         for _ in range(options.concurrency):
-            self.nursery.start_soon(self._make_worker().run)
+            self.nursery.start_soon(self._employ)
 
     async def handle(self, message: RunnerMessage) -> None:
         """Do what one message says."""
@@ -160,6 +160,10 @@ class JobRunner(Actor[RunnerMessage]):
     async def _until_idle(self) -> None:
         while self.in_hand.running:
             await self._quiet.wait()
+
+    async def _employ(self) -> None:
+        await self._make_worker().run()
+        self.nursery.start_soon(self._employ)  # in a task that no handler has spoilt
 
     async def _run_clerk(self) -> None:
         try:
