@@ -12,6 +12,7 @@ from actors.bell import Bell
 from actors.clerk import Clerk
 from actors.handlers import Handler, Reach
 from actors.heart import Heart
+from actors.job_notes import about
 from actors.job_queue import JobQueue
 from actors.jobs_in_hand import (
     CANCELLED,
@@ -25,6 +26,8 @@ from actors.lease import Lease
 from actors.reply import Reply
 from actors.worker import Worker
 from cormorant.rules.errors import JobError
+from cormorant.rules.job_errors import describe_error
+from cormorant.rules.job_events import JobFailed, PassingWorkDropped
 from cormorant.rules.jobs import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.database import Database
@@ -46,7 +49,8 @@ class RunPassing:
     job: PassingJob
     label: str
     delay_s: float
-    reply: Reply[None]
+    reply: Reply[None] | None = None
+    """None: who asks cannot wait. A refusal is told as a failure then."""
 
 
 @frozen(kw_only=True)
@@ -132,7 +136,7 @@ class JobRunner(Actor[RunnerMessage]):
     async def end(self) -> None:
         """Let handlers finish within the grace, stop the rest, and give back what is not done."""
         self.clerk.close()
-        self.in_hand.drop_claimed()
+        self._drop_waiting()
         self.in_hand.queue.shut_down()
         with trio.move_on_after(self.options.grace_s):
             await self._until_idle()
@@ -142,14 +146,25 @@ class JobRunner(Actor[RunnerMessage]):
         self.bell.nudge()
         await self._clerk_left.wait()
 
+    def _drop_waiting(self) -> None:
+        """Nothing is begun any more. What was claimed is given back; the rest was not to survive this."""
+        dropped = self.in_hand.queue.purge()
+        passing = sum(isinstance(work, PassingJob) for work in dropped)
+        if passing:
+            self.emit(PassingWorkDropped(dropped=passing))
+
     def _queue_passing(self, message: RunPassing) -> None:
         now = trio.current_time()
         try:
             self.in_hand.queue.put(message.job, label=message.label, now=now, delay_s=message.delay_s)
         except (JobError, ValueError) as refusal:
-            message.reply.refuse(refusal)
+            if message.reply is None:
+                self.emit(JobFailed(**about(message.job), attempts=0, error=describe_error(refusal)))
+            else:
+                message.reply.refuse(refusal)
         else:
-            message.reply.answer(None)
+            if message.reply is not None:
+                message.reply.answer(None)
             self._call_workers()
 
     def _call_workers(self) -> None:

@@ -33,6 +33,11 @@ class PassingJob:
 Work = ClaimedJob | PassingJob
 
 
+def is_claimed(work: Work) -> bool:
+    """Whether it is a durable job, ours as long as our lease is."""
+    return isinstance(work, ClaimedJob)
+
+
 @define(eq=False)
 class RunningJob:
     """A handler at work. `why` says why it was cancelled, if not for taking too long."""
@@ -111,9 +116,7 @@ class JobsInHand:
 
     def drop_claimed(self) -> None:
         """Forget claimed jobs that no handler has begun: they may not be ours. Whatever is ours is given back later."""
-        for work in self.queue.purge():
-            if isinstance(work, PassingJob):
-                self.queue.put_claimed(work, priority=0, now=trio.current_time())
+        self.queue.purge(is_claimed)
 
     def job_ids(self) -> set[int]:
         """The durable jobs that run, wait for a worker, or are not yet let go of."""
