@@ -32,14 +32,14 @@ from cormorant.rules.jobs import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.database import Database
 from storage.job_sql import CHANNEL
-from storage.jobs import ClaimedJob
 
 
 @frozen(kw_only=True)
 class CancelHandler:
-    """Command: the job was cancelled; stop its handler if it runs here."""
+    """Command: the job was cancelled; stop its handler if it runs here. Runs of later claims are none of its business."""
 
     job_id: int
+    token: int
 
 
 @frozen(kw_only=True)
@@ -121,12 +121,14 @@ class JobRunner(Actor[RunnerMessage]):
     async def handle(self, message: RunnerMessage) -> None:
         """Do what one message says."""
         match message:
-            case CancelHandler(job_id=job_id):
-                self.in_hand.cancel(CANCELLED, lambda work: isinstance(work, ClaimedJob) and work.id == job_id)
+            case CancelHandler(job_id=job_id, token=token):
+                self.in_hand.withdraw(CANCELLED, lambda job: job.id == job_id and job.token <= token)
+                self.bell.ring()  # there may be room for another one
             case RunPassing():
                 self._queue_passing(message)
             case SetClaiming(is_on=is_on):
                 self.clerk.may_claim = is_on
+                self.clerk.check()  # a look that is under way may have seen how it was before
                 self.bell.ring()
 
     async def wake(self) -> None:

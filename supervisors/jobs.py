@@ -123,11 +123,11 @@ class Jobs:
         return view
 
     async def cancel(self, job_id: int) -> None:
-        """End a live job and stop its handler, here at once, in another process at its next heartbeat."""
+        """End a live job and stop its handler, here at once, in another process as soon as that hears of it."""
         view = await self.show(job_id)
-        await self.database.run(jobs.cancel, job_id, now=self.clock.now())
+        token = await self.database.run(jobs.cancel, job_id, now=self.clock.now())
         with suppress(MailboxFull):  # the next heartbeat finds out
-            self.runner.tell_nowait(CancelHandler(job_id=job_id))
+            self.runner.tell_nowait(CancelHandler(job_id=job_id, token=token))
         of = About(job_id=job_id, kind=view.kind, correlation_id=view.correlation_id)
         self.emit(JobCancelled(**of, why="by hand"))
 

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, text
 
+from actors.errands import Errand, leave, run_errand
 from cormorant.rules.jobs import JobState
-from storage import jobs
-from tests.storage.job_store import NOW, JobStore, at, hire, put, put_in_state, show, take
+from storage import jobs, workers
+from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, put, put_in_state, show, take
 
 T = TypeVar("T")
 
@@ -67,5 +68,42 @@ def test_a_job_that_is_revived_while_it_is_pruned_is_kept(postgres_jobs: JobStor
     )
 
     assert pruned == 0
+    with postgres_jobs.begin() as connection:
+        assert show(connection, job_id).state is JobState.PENDING
+
+
+def errand(*, room: int) -> Errand:
+    return Errand(owner="me", endings=[], kinds=["work"], priorities=PRIORITIES, room=room, now=NOW)
+
+
+def test_a_claim_that_is_still_under_way_when_its_owner_leaves_is_given_back(postgres_jobs: JobStore) -> None:
+    """The line was cut at its COMMIT, so that the owner does not know of it."""
+    with postgres_jobs.begin() as connection:
+        hire(connection)
+        job_id = put(connection)
+
+    after(
+        postgres_jobs,
+        lambda connection: run_errand(connection, errand(room=5)),
+        lambda connection: leave(connection, errand(room=0), doubtful=[], is_orderly=True),
+    )
+
+    with postgres_jobs.begin() as connection:
+        assert workers.all_workers(connection) == []
+        assert (show(connection, job_id).state, show(connection, job_id).owner) == (JobState.PENDING, None)
+
+
+def test_a_claim_that_comes_while_its_owner_leaves_finds_nothing(postgres_jobs: JobStore) -> None:
+    with postgres_jobs.begin() as connection:
+        hire(connection)
+        job_id = put(connection)
+
+    harvest = after(
+        postgres_jobs,
+        lambda connection: leave(connection, errand(room=0), doubtful=[], is_orderly=True),
+        lambda connection: run_errand(connection, errand(room=5)),
+    )
+
+    assert harvest.claimed == []
     with postgres_jobs.begin() as connection:
         assert show(connection, job_id).state is JobState.PENDING
