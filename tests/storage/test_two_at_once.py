@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from actors.errands import Errand, leave, run_errand
 from cormorant.rules.jobs import JobState
-from storage import jobs, workers
+from storage import job_pauses, jobs, workers
 from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, put, put_in_state, show, take
 
 T = TypeVar("T")
@@ -107,3 +107,36 @@ def test_a_claim_that_comes_while_its_owner_leaves_finds_nothing(postgres_jobs: 
     assert harvest.claimed == []
     with postgres_jobs.begin() as connection:
         assert show(connection, job_id).state is JobState.PENDING
+
+
+def test_who_holds_jobs_while_their_kind_is_resumed_holds_none(postgres_jobs: JobStore) -> None:
+    def resume(connection: Connection) -> None:
+        job_pauses.resume(connection, "work")
+        connection.execute(text("UPDATE jobs SET held = false"))
+
+    with postgres_jobs.begin() as connection:
+        job_id = put(connection)
+        job_pauses.pause(connection, "work", now=NOW)
+
+    held = after(postgres_jobs, resume, lambda connection: job_pauses.hold_some(connection, limit=100))
+
+    assert held == []
+    with postgres_jobs.begin() as connection:
+        assert not show(connection, job_id).held
+
+
+def test_who_frees_jobs_while_their_kind_is_paused_frees_none(postgres_jobs: JobStore) -> None:
+    def pause(connection: Connection) -> None:
+        job_pauses.pause(connection, "work", now=NOW)
+        connection.execute(text("UPDATE jobs SET held = true"))
+
+    with postgres_jobs.begin() as connection:
+        job_pauses.pause(connection, "work", now=NOW)
+        job_id = put(connection)
+        job_pauses.resume(connection, "work")
+
+    freed = after(postgres_jobs, pause, lambda connection: job_pauses.free_some(connection, limit=100))
+
+    assert freed == []
+    with postgres_jobs.begin() as connection:
+        assert show(connection, job_id).held
