@@ -1,4 +1,4 @@
-"""Has a handler left something open in the task that it ran in? The one place that looks into trio, which is pinned."""
+"""Has a handler left something open in the task that it ran in? The one place that looks into the scopes of trio, which is pinned."""
 
 from __future__ import annotations
 

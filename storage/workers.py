@@ -37,7 +37,7 @@ def beat(connection: Connection, worker_id: str, *, now: datetime) -> int | None
 
 
 def retire(connection: Connection, worker_id: str) -> None:
-    """Forget a process that has ended in good order and has given everything back."""
+    """Forget a process that ends: it claims nothing any more. In the same transaction, and after this, it gives back what it has."""
     connection.execute(_RETIRE, {"id": worker_id})
 
 
