@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from attrs import define
+from attrs import define, frozen
 
 from actors.actor import Address
 from actors.callbacks import OnComplete, OnJobDone
@@ -27,6 +27,17 @@ from storage import cache, source_states
 from storage.database import Database
 from storage.source_states import Known
 from storage.sources import UnknownSource
+
+
+@frozen(kw_only=True)
+class SourceStatus:
+    """A source at this moment: what waits for it, what runs, and what stands in the way of the next background request."""
+
+    name: str
+    kind: str
+    waiting: int
+    running: int
+    explanation: Explanation
 
 
 @define(eq=False, kw_only=True)
@@ -111,6 +122,19 @@ class Searches:
             priority=priorities.sorted_as(priority),
             now=self.clock.now(),
             edges=known.edges[lane],
+        )
+
+    def status(self) -> tuple[SourceStatus, ...]:
+        """Every source, by name."""
+        return tuple(
+            SourceStatus(
+                name=name,
+                kind=desk.record.kind,
+                waiting=desk.waiting(),
+                running=len(desk.running),
+                explanation=self.explain(name),
+            )
+            for name, desk in sorted(self.desks.by_name.items())
         )
 
     async def pause(self, source: str) -> None:
