@@ -51,6 +51,7 @@ def test_a_reservation_is_kept_and_closes_the_source_until_it_ends(connection: C
 def test_what_is_read_back_is_what_was_written(connection: Connection) -> None:
     source = add_source(connection)
     limits = SourceLimits(spacing_s=0, pace_s=0, per_minute=3, in_flight_max=4)
+    known = look(connection, source)
     for number in range(5):
         known = end(
             connection,
@@ -230,7 +231,7 @@ def test_of_two_processes_that_race_for_the_first_request_exactly_one_gets_throu
     for number in range(20):
         with postgres_jobs.begin() as connection:
             source = add_source(connection, f"s{number}")
-        barrier, answers = Barrier(2), []
+        barrier, answers = Barrier(2), list[object]()
 
         def race(source: int = source, barrier: Barrier = barrier, answers: list[object] = answers) -> None:
             with postgres_jobs.begin() as connection:
