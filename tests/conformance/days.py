@@ -116,14 +116,14 @@ class Site:
 
     def _check(self, now: datetime) -> None:
         self.world.requests += 1
-        assert self.in_flight < self.limits.in_flight, "more in flight than allowed"
+        assert self.in_flight < (self.limits.in_flight or 1), "more in flight than allowed"
         for name, width_s in WIDTHS_S.items():
             limit = getattr(self.limits, name)
             since = now - timedelta(seconds=width_s)
             within = sum(asking.at > since for asking in self.asked)
             assert limit is None or within < limit, f"{within + 1} of {limit} {name}"
         last = self.ended_at if self.limits.in_flight == 1 else (self.asked[-1].at if self.asked else None)
-        spacing = timedelta(seconds=self.limits.spacing_s)
+        spacing = timedelta(seconds=self.limits.spacing_s or 0.0)
         assert last is None or last + spacing <= now, "closer than its spacing"
         assert self.closed_until is None or self.closed_until <= now, "asked during its cooldown"
         assert not self.is_stopped, "asked with credentials that it had refused"

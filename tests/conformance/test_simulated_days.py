@@ -87,6 +87,8 @@ async def act(world: World, service: Service, kind: str, what: Any) -> None:
             world.gateway.go_away()
             await trio.sleep(what)
             world.gateway.come_back()
+        case _:
+            assert kind == "cancel", "and there is nothing to cancel yet"
 
 
 async def live(world: World, actions: list[tuple[float, tuple[str, Any]]]) -> None:
