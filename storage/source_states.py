@@ -23,7 +23,9 @@ from cormorant.rules.reservations import Closed, Permit, Reserved
 from cormorant.rules.reservations import reserve as decide
 from cormorant.rules.source_state import LaneState, Lease, SourceState
 from cormorant.rules.windows import Edges, edges_wanted
-from storage.columns import from_micros, to_micros
+from storage.columns import from_micros, kept_text, to_micros
+
+BECAUSE_LENGTH_MAX = 1_000
 
 
 @frozen(kw_only=True)
@@ -32,11 +34,9 @@ class Known:
 
     state: SourceState
     learned: LearnedLimits
+    limits: SourceLimits
+    """What holds: of what is configured and what was learned, the stricter. Limits and edges belong together."""
     edges: Mapping[Lane, Edges]
-
-    def limits(self, configured: SourceLimits) -> SourceLimits:
-        """What holds: of what is configured and what was learned, the stricter."""
-        return stricter(configured, self.learned)
 
 
 @frozen(kw_only=True)
@@ -65,7 +65,7 @@ def reserve(
     known = _known(connection, source_id, state, learned, configured)
     answer = decide(
         state,
-        known.limits(configured),
+        known.limits,
         lane=wish.lane,
         priority=wish.priority,
         now=now,
@@ -104,6 +104,12 @@ def finish(
     return _known(connection, source_id, state, learned, configured)
 
 
+def is_in_flight(connection: Connection, source_id: int, permit: Permit) -> bool:
+    """Whether the end of a request is not recorded yet."""
+    state, _ = _read(connection, source_id, lock=True)
+    return any(lease.seq == permit.seq for lease in state.lane(permit.lane).in_flight)
+
+
 def change(
     connection: Connection,
     source_id: int,
@@ -138,6 +144,7 @@ def _known(
     return Known(
         state=state,
         learned=learned,
+        limits=limits,
         edges={lane: _edges(connection, source_id, lane, state.lane(lane).last_seq, limits) for lane in Lane},
     )
 
@@ -202,7 +209,9 @@ def _write(connection: Connection, source_id: int, state: SourceState) -> None:
         "is_enabled": state.is_enabled,
         "is_paused": state.is_paused,
         "paused_until": _micros(state.paused_until),
-        "stopped_because": state.stopped_because,
+        "stopped_because": None
+        if state.stopped_because is None
+        else kept_text(state.stopped_because, BECAUSE_LENGTH_MAX),
         "cooldown_until": _micros(state.cooldown.until),
         "cooldown_level": state.cooldown.level,
         "breaker_state": breaker.state.value,
