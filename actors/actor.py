@@ -120,6 +120,9 @@ class Address(Generic[M]):
         A question that was not read yet is withdrawn when the asker is cancelled or out of time.
         """
         reply: Reply[T] = Reply(self._settled)
+        if timeout_s == math.inf:
+            await self._post(_Envelope(question(reply=reply), reply))
+            return await reply.wait()
         with trio.move_on_after(timeout_s):
             await self._post(_Envelope(question(reply=reply), reply))
             return await reply.wait()

@@ -39,11 +39,15 @@ class Ended:
 
     page: SearchPage | None = None
     error: BaseException | None = None
+    was_cancelled: bool = False
+    """Whether we ended it ourselves."""
 
 
 async def execute(flight: Flight, record: SourceRecord, ask: Ask) -> Ended:
     """Make the request within its time. Its crash is an outcome like any other."""
-    with trio.move_on_after(flight.timeout_s) as limit:
+    with trio.move_on_after(flight.timeout_s) as flight.scope:
+        if not flight.is_live:
+            flight.stop()
         try:
             function = flight.execute
             if function is None:
@@ -54,7 +58,8 @@ async def execute(flight: Flight, record: SourceRecord, ask: Ask) -> Ended:
             if rest is not None:
                 raise rest from None
             return Ended(error=crash)
-    assert limit.cancelled_caught
+    if flight.is_stopped:
+        return Ended(was_cancelled=True)
     return Ended(error=SourceUnavailable(f"{record.name} did not answer within {flight.timeout_s:g} s"))
 
 
@@ -141,13 +146,18 @@ def record_landing(  # noqa: PLR0913 - all that is written at the end of a reque
     key: str | None,
     ttl_s: float,
     now: datetime,
+    hint: Known | None = None,
 ) -> Known:
     """Keep the state of the source, the history and the answer."""
-    known = source_states.finish(connection, record.id, permit, landing.end, configured=record.limits, now=now)
+    known = source_states.finish(
+        connection, record.id, permit, landing.end, configured=record.limits, now=now, hint=hint
+    )
     history.record(connection, [_asked(ticket, record, landing, now) for ticket in tickets])
-    if key is not None and landing.end.kind is EndKind.ANSWERED:
+    if key is None or ttl_s <= 0:
+        return known  # nothing is kept, so nothing is to be forgotten
+    if landing.end.kind is EndKind.ANSWERED:
         cache.put(connection, record.id, key, landing.results, ttl_s=ttl_s, now=now)
-    elif key is not None:
+    else:
         cache.drop(connection, record.id, key)
     return known
 

@@ -111,16 +111,19 @@ class RateLimiter(Actor[None]):
     def _end_hopeless(self, now: datetime) -> None:
         """End what has waited too long, and what would."""
         for lane, queue in self.desk.queues.items():
+            if not len(queue):
+                continue
             for flight in queue.expired(now):
                 self._end_late(flight, lane, now)
-            for priority in Priority:
-                head = queue.head(priority)
-                if head is not None:
-                    self._end_hopeless_of(head, lane, now)
+            for head in queue.heads():
+                self._end_hopeless_of(head, lane, now)
         for ticket in self.desk.followers_ending(now):
             ticket.end(OutcomeStatus.RATE_LIMITED, self._wait_error(ticket.priority, ticket.max_wait_s, None))
 
     def _end_hopeless_of(self, head: Flight, lane: Lane, now: datetime) -> None:
+        opens_at = self._opening_of(head, aged(head.priority, (now - head.submitted_at).total_seconds()))
+        if opens_at is not None and opens_at <= now:
+            return  # those whose wait was over before are gone
         queue = self.desk.queues[lane]
         gates = self._gates(head, lane, now)
         final = next((gate for gate in gates if gate.name in _FINAL), None)
@@ -197,8 +200,12 @@ class RateLimiter(Actor[None]):
         return opens_at
 
     def _best(self, now: datetime) -> tuple[Priority, Flight] | None:
-        found = [best for queue in self.desk.queues.values() if (best := queue.best(now, self._opening_of))]
-        return min(found, key=lambda each: (each[0], each[1].sequence), default=None)
+        found = None
+        for queue in self.desk.queues.values():
+            best = queue.best(now, self._opening_of) if len(queue) else None
+            if best is not None and (found is None or (best[0], best[1].sequence) < (found[0], found[1].sequence)):
+                found = best
+        return found
 
     def _start_worker(self, now: datetime) -> None:
         best = self._best(now) if not self.desk.is_closing else None
@@ -214,7 +221,7 @@ class RateLimiter(Actor[None]):
             self.nursery.start_soon(self._work, rank, is_for_people)
 
     async def _wait(self, now: datetime) -> None:
-        times = [queue.next_event(now, self._opening_of) for queue in self.desk.queues.values()]
+        times = [queue.next_event(now, self._opening_of) for queue in self.desk.queues.values() if len(queue)]
         times.append(self.desk.next_follower_end())
         if self.desk.waiting() and self._is_busy_elsewhere():
             times.append(now + timedelta(seconds=LOOK_S))
@@ -255,7 +262,8 @@ class RateLimiter(Actor[None]):
                 self.slots.free(self.desk.name)
         finally:
             self._workers -= 1
-            self.desk.bell.ring()
+            if self.desk.is_stale or self.desk.waiting():
+                self.desk.bell.ring()
 
     async def _fly(self, flight: Flight) -> None:
         self.desk.take(flight)
@@ -285,7 +293,7 @@ class RateLimiter(Actor[None]):
         record = self.desk.record
         try:
             answer, known = await self.database.run(
-                source_states.reserve, record.id, wish, configured=record.limits, now=now
+                source_states.reserve, record.id, wish, configured=record.limits, now=now, hint=self.desk.known
             )
         except (StorageUnavailable, CommitUnknown):
             # In doubt it counts as spent, and its lease runs out by itself.
@@ -297,7 +305,8 @@ class RateLimiter(Actor[None]):
         if isinstance(answer, Closed):
             self.desk.put_back(flight)
             return None
-        self.desk.bell.ring()  # the others wait for something else now
+        if self.desk.waiting():
+            self.desk.bell.ring()  # the others wait for something else now
         return answer
 
     async def _request(self, flight: Flight) -> Landing:
@@ -312,13 +321,9 @@ class RateLimiter(Actor[None]):
                 )
             )
         began = trio.current_time()
-        with trio.CancelScope() as flight.scope:
-            if not flight.is_live:
-                flight.scope.cancel()
-            ended = await execute(flight, self.desk.record, self.ask)
-        was_cancelled = flight.scope.cancelled_caught
+        ended = await execute(flight, self.desk.record, self.ask)
         took_s = trio.current_time() - began
-        if was_cancelled:
+        if ended.was_cancelled:
             return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED, took_s=took_s)
         return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
 
@@ -337,6 +342,7 @@ class RateLimiter(Actor[None]):
                     key=flight.key,
                     ttl_s=self.cache_ttl_s(flight.priority),
                     now=self.clock.now(),
+                    hint=self.desk.known,
                 )
             except (StorageUnavailable, CommitUnknown):
                 self.desk.is_stale = True  # `landed` keeps the permit, and it is recorded later

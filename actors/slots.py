@@ -17,11 +17,14 @@ class Slots:
 
     async def acquire(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
         """Wait for a slot. Cancelled, it holds none."""
+        granted_to = self.pool.bid(source, rank, is_for_people=is_for_people)
+        self._grant(tuple(each for each in granted_to if each != source))
+        if source in granted_to:
+            return
         granted = trio.Event()
         self._waiting[source] = granted
         is_taken = False
         try:
-            self._grant(self.pool.bid(source, rank, is_for_people=is_for_people))
             await granted.wait()
             is_taken = True
         finally:

@@ -10,6 +10,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from storage.columns import from_micros, to_micros
+from storage.plain import Plain
 
 QUERY_LENGTH_MAX = 1_000
 ERROR_LENGTH_MAX = 1_000
@@ -52,8 +53,8 @@ def record(connection: Connection, asked: Sequence[Asked]) -> None:
         }
         for each in asked
     ]
-    if rows:
-        connection.execute(_RECORD, rows if len(rows) > 1 else rows[0])
+    for row in rows:
+        _RECORD.change(connection, row)
 
 
 def recent(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[Asked]:
@@ -69,6 +70,8 @@ def prune(connection: Connection, *, before: datetime, keep: int, limit: int) ->
 
 
 def _kept(words: str, most: int) -> str:
+    if words.isascii() and "\0" not in words:
+        return words[:most]
     return words.replace("\0", "")[:most].encode(errors="replace").decode()
 
 
@@ -89,7 +92,7 @@ def _asked(row: Any) -> Asked:
     )
 
 
-_RECORD = text("""
+_RECORD = Plain("""
     INSERT INTO search_history (search_id, task, source, query, priority, consumer, status, results, started_at, took_s,
                                 waited_s, error)
     VALUES (:search_id, :task, :source, :query, :priority, :consumer, :status, :results, :started_at, :took_s,

@@ -1,6 +1,8 @@
 """What was spent at a source, and may it be asked now? The row of its state is locked, a pure rule decides, and it is written.
 
-The database decides; whoever holds a copy of the state in memory has a hint. What a change returns is the fresh state.
+The database decides; whoever holds a copy of the state in memory has a hint. What a change returns is the fresh state. With
+a hint one statement is enough: it writes only if the row still has the version that the hint has. Else another process was
+faster, and the row is locked and read.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 import attrs
-from attrs import frozen
-from sqlalchemy import ColumnClause, Connection, bindparam, column, text
+from attrs import field, frozen
+from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.breaker import Breaker, BreakerState, Probe
 from cormorant.rules.cooldowns import Cooldown
@@ -22,8 +24,9 @@ from cormorant.rules.request_ends import RequestEnd, after
 from cormorant.rules.reservations import Closed, Permit, Reserved
 from cormorant.rules.reservations import reserve as decide
 from cormorant.rules.source_state import LaneState, Lease, SourceState
-from cormorant.rules.windows import Edges, edges_wanted
+from cormorant.rules.windows import Edges, edges_wanted, has_windows
 from storage.columns import from_micros, to_micros
+from storage.plain import Plain
 
 
 @frozen(kw_only=True)
@@ -33,9 +36,16 @@ class Known:
     state: SourceState
     learned: LearnedLimits
     edges: Mapping[Lane, Edges]
+    version: int = 0
+    """Rises with every change of the row; 0: there is no row yet."""
+    configured: SourceLimits | None = field(default=None, eq=False, repr=False)
+    """What `held` was found out for."""
+    held: SourceLimits | None = field(default=None, eq=False, repr=False)
 
     def limits(self, configured: SourceLimits) -> SourceLimits:
         """What holds: of what is configured and what was learned, the stricter."""
+        if self.held is not None and configured is self.configured:
+            return self.held
         return stricter(configured, self.learned)
 
 
@@ -53,32 +63,34 @@ class Wish:
 
 def look(connection: Connection, source_id: int, *, configured: SourceLimits) -> Known:
     """The source as it is. One that was never asked has a fresh state."""
-    state, learned = _read(connection, source_id, lock=False)
-    return _known(connection, source_id, state, learned, configured)
+    return _read(connection, source_id, configured, lock=False)
 
 
-def reserve(
-    connection: Connection, source_id: int, wish: Wish, *, configured: SourceLimits, now: datetime
+def reserve(  # noqa: PLR0913 - what is wished, and all that decides on it
+    connection: Connection,
+    source_id: int,
+    wish: Wish,
+    *,
+    configured: SourceLimits,
+    now: datetime,
+    hint: Known | None = None,
 ) -> tuple[Reserved | Closed, Known]:
     """Spend one request, if every gate is open. Send it only after COMMIT; it is never refunded."""
-    state, learned = _read(connection, source_id, lock=True)
-    known = _known(connection, source_id, state, learned, configured)
-    answer = decide(
-        state,
-        known.limits(configured),
-        lane=wish.lane,
-        priority=wish.priority,
-        now=now,
-        edges=known.edges[wish.lane],
-        lease_s=wish.lease_s,
-        pace_s=wish.pace_s,
-        waited_s=wish.waited_s,
-    )
-    if isinstance(answer, Closed):
-        return answer, known
-    _write(connection, source_id, answer.state)
-    connection.execute(
-        _REQUEST,
+    known = hint if hint is not None and _is_usable(hint, configured) else None
+    if known is not None:
+        answer = _decide(known, wish, configured, now)
+        # A hint that is out of date opens nothing: what it would spend is not written.
+        if isinstance(answer, Closed) or not _write(connection, source_id, answer.state, version=known.version):
+            known = None
+    if known is None:
+        known = _read(connection, source_id, configured, lock=True)
+        answer = _decide(known, wish, configured, now)
+        if isinstance(answer, Closed):
+            return answer, known
+        _write(connection, source_id, answer.state, version=known.version)
+    assert isinstance(answer, Reserved)
+    _REQUEST.change(
+        connection,
         {
             "source_id": source_id,
             "lane": wish.lane.value,
@@ -88,20 +100,48 @@ def reserve(
             "consumer": wish.consumer,
         },
     )
-    return answer, _known(connection, source_id, answer.state, learned, configured)
+    return answer, _changed(connection, source_id, known, answer.state, configured)
 
 
-def finish(
-    connection: Connection, source_id: int, permit: Permit, end: RequestEnd, *, configured: SourceLimits, now: datetime
+def _decide(known: Known, wish: Wish, configured: SourceLimits, now: datetime) -> Reserved | Closed:
+    return decide(
+        known.state,
+        known.limits(configured),
+        lane=wish.lane,
+        priority=wish.priority,
+        now=now,
+        edges=known.edges[wish.lane],
+        lease_s=wish.lease_s,
+        pace_s=wish.pace_s,
+        waited_s=wish.waited_s,
+    )
+
+
+def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its source
+    connection: Connection,
+    source_id: int,
+    permit: Permit,
+    end: RequestEnd,
+    *,
+    configured: SourceLimits,
+    now: datetime,
+    hint: Known | None = None,
 ) -> Known:
     """Record how a request ended."""
-    state, learned = _read(connection, source_id, lock=True)
-    state = after(state, permit, end, now=now)
-    if end.learned is not None and end.learned != learned:
-        learned = end.learned
-        connection.execute(_LEARN, {"source_id": source_id, "learned": _dump_learned(learned)})
-    _write(connection, source_id, state)
-    return _known(connection, source_id, state, learned, configured)
+    known = hint if hint is not None and _is_usable(hint, configured) else None
+    if known is not None:
+        state = after(known.state, permit, end, now=now)
+        if not _write(connection, source_id, state, version=known.version):
+            known = None
+    if known is None:
+        known = _read(connection, source_id, configured, lock=True)
+        state = after(known.state, permit, end, now=now)
+        _write(connection, source_id, state, version=known.version)
+    if end.learned is not None and end.learned != known.learned:
+        # In the same transaction and under the lock that the write above has taken, so under the same version.
+        _LEARN.change(connection, {"source_id": source_id, "learned": _dump_learned(end.learned)})
+        return _known(connection, source_id, state, end.learned, configured, version=known.version + 1)
+    return _changed(connection, source_id, known, state, configured)
 
 
 def change(
@@ -112,11 +152,11 @@ def change(
     configured: SourceLimits,
 ) -> Known:
     """Change the state by hand: pause, resume, reset."""
-    state, learned = _read(connection, source_id, lock=True)
-    state = rule(state)
-    _write(connection, source_id, state)
+    known = _read(connection, source_id, configured, lock=True)
+    state = rule(known.state)
+    _write(connection, source_id, state, version=known.version)
     announce(connection)
-    return _known(connection, source_id, state, learned, configured)
+    return _changed(connection, source_id, known, state, configured)
 
 
 def announce(connection: Connection) -> None:
@@ -131,15 +171,50 @@ def prune_requests(connection: Connection, *, before: datetime, limit: int) -> i
     return pruned
 
 
-def _known(
-    connection: Connection, source_id: int, state: SourceState, learned: LearnedLimits, configured: SourceLimits
+def _is_usable(hint: Known, configured: SourceLimits) -> bool:
+    """Whether it says all that a decision needs: that there is a row, and the requests on which these limits depend."""
+    return hint.version > 0 and hint.configured is configured
+
+
+def _changed(
+    connection: Connection, source_id: int, before: Known, state: SourceState, configured: SourceLimits
+) -> Known:
+    """What is known once `state` was written over what was known before."""
+    limits = before.limits(configured)
+    return Known(
+        state=state,
+        learned=before.learned,
+        edges=_edges_of(connection, source_id, state, limits),
+        version=before.version + 1,
+        configured=configured,
+        held=limits,
+    )
+
+
+def _known(  # noqa: PLR0913 - a source with all that is known of it
+    connection: Connection,
+    source_id: int,
+    state: SourceState,
+    learned: LearnedLimits,
+    configured: SourceLimits,
+    *,
+    version: int,
 ) -> Known:
     limits = stricter(configured, learned)
     return Known(
         state=state,
         learned=learned,
-        edges={lane: _edges(connection, source_id, lane, state.lane(lane).last_seq, limits) for lane in Lane},
+        edges=_edges_of(connection, source_id, state, limits),
+        version=version,
+        configured=configured,
+        held=limits,
     )
+
+
+def _edges_of(connection: Connection, source_id: int, state: SourceState, limits: SourceLimits) -> Mapping[Lane, Edges]:
+    if not has_windows(limits):
+        return _NO_EDGES
+    return {lane: _edges(connection, source_id, lane, state.lane(lane).last_seq, limits) for lane in Lane}
 
 
 def _edges(connection: Connection, source_id: int, lane: Lane, last_seq: int, limits: SourceLimits) -> Edges:
@@ -151,17 +226,20 @@ def _edges(connection: Connection, source_id: int, lane: Lane, last_seq: int, li
     return {seq: times.get(seq) for seq in wanted}
 
 
-def _read(connection: Connection, source_id: int, *, lock: bool) -> tuple[SourceState, LearnedLimits]:
+def _read(connection: Connection, source_id: int, configured: SourceLimits, *, lock: bool) -> Known:
     statement = _LOCK if lock and connection.dialect.name == "postgresql" else _READ
-    row = connection.execute(statement, {"source_id": source_id}).one_or_none()
+    row = statement.first(connection, {"source_id": source_id})
     if row is None and lock:
-        connection.execute(_CREATE, {"source_id": source_id})
-        row = connection.execute(statement, {"source_id": source_id}).one()
-    return (SourceState(), LearnedLimits()) if row is None else _from_row(row)
+        _CREATE.change(connection, {"source_id": source_id})
+        row = statement.first(connection, {"source_id": source_id})
+        assert row is not None
+    if row is None:
+        return _known(connection, source_id, SourceState(), LearnedLimits(), configured, version=0)
+    state, learned, version = _from_row(row)
+    return _known(connection, source_id, state, learned, configured, version=version)
 
 
-def _from_row(row: Any) -> tuple[SourceState, LearnedLimits]:
-    values = tuple(row)
+def _from_row(values: tuple[Any, ...]) -> tuple[SourceState, LearnedLimits, int]:
     state = SourceState(
         is_enabled=bool(values[0]),
         is_paused=bool(values[1]),
@@ -181,7 +259,7 @@ def _from_row(row: Any) -> tuple[SourceState, LearnedLimits]:
         query=_lane(values[14:20]),
         grab=_lane(values[20:26]),
     )
-    return state, _load_learned(values[26])
+    return state, _load_learned(values[26]), values[27]
 
 
 def _lane(values: tuple[Any, ...]) -> LaneState:
@@ -195,36 +273,48 @@ def _lane(values: tuple[Any, ...]) -> LaneState:
     )
 
 
-def _write(connection: Connection, source_id: int, state: SourceState) -> None:
-    breaker = state.breaker
+def _write(connection: Connection, source_id: int, state: SourceState, *, version: int) -> bool:
+    """Write the state, unless the row has changed since it had this version: then nothing happens, and it is False."""
+    breaker, cooldown, query, grab = state.breaker, state.cooldown, state.query, state.grab
     words: dict[str, Any] = {
         "source_id": source_id,
+        "version": version,
         "is_enabled": state.is_enabled,
         "is_paused": state.is_paused,
         "paused_until": _micros(state.paused_until),
         "stopped_because": state.stopped_because,
-        "cooldown_until": _micros(state.cooldown.until),
-        "cooldown_level": state.cooldown.level,
+        "cooldown_until": _micros(cooldown.until),
+        "cooldown_level": cooldown.level,
         "breaker_state": breaker.state.value,
         "breaker_failures": breaker.failures,
         "breaker_open_until": _micros(breaker.open_until),
-        "breaker_probes": json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes]),
+        "breaker_probes": json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes])
+        if breaker.probes
+        else "[]",
         "generation": breaker.generation,
         "failure_streak": state.failure_streak,
         "last_success_at": _micros(state.last_success_at),
         "last_failure_at": _micros(state.last_failure_at),
+        "query_last_seq": query.last_seq,
+        "query_last_at": _micros(query.last_at),
+        "query_last_end_at": _micros(query.last_end_at),
+        "query_tokens": query.tokens,
+        "query_tokens_at": _micros(query.tokens_at),
+        "query_in_flight": _leases(query),
+        "grab_last_seq": grab.last_seq,
+        "grab_last_at": _micros(grab.last_at),
+        "grab_last_end_at": _micros(grab.last_end_at),
+        "grab_tokens": grab.tokens,
+        "grab_tokens_at": _micros(grab.tokens_at),
+        "grab_in_flight": _leases(grab),
     }
-    for lane in Lane:
-        own = state.lane(lane)
-        words |= {
-            f"{lane}_last_seq": own.last_seq,
-            f"{lane}_last_at": _micros(own.last_at),
-            f"{lane}_last_end_at": _micros(own.last_end_at),
-            f"{lane}_tokens": own.tokens,
-            f"{lane}_tokens_at": _micros(own.tokens_at),
-            f"{lane}_in_flight": json.dumps([(lease.seq, to_micros(lease.expires_at)) for lease in own.in_flight]),
-        }
-    connection.execute(_WRITE, words)
+    return _WRITE.change(connection, words) == 1
+
+
+def _leases(lane: LaneState) -> str:
+    if not lane.in_flight:
+        return "[]"
+    return "[" + ", ".join(f"[{lease.seq}, {to_micros(lease.expires_at)}]" for lease in lane.in_flight) + "]"
 
 
 def _moment(micros: int | None) -> datetime | None:
@@ -243,6 +333,8 @@ def _load_learned(written: str) -> LearnedLimits:
     names = {each.name for each in attrs.fields(LearnedLimits)}
     return LearnedLimits(**{name: value for name, value in json.loads(written).items() if name in names})
 
+
+_NO_EDGES: Mapping[Lane, Edges] = {lane: {} for lane in Lane}
 
 CHANNEL = "cormorant_sources"
 """Where PostgreSQL tells the other processes of changes by hand."""
@@ -265,17 +357,16 @@ _COLUMNS = (
     "last_failure_at",
     *(f"{lane}_{name}" for lane in Lane for name in _OF_A_LANE),
 )
-_SELECT = f"SELECT {', '.join(_COLUMNS)}, learned FROM source_state WHERE source_id = :source_id"
-# With its columns named, SQLAlchemy need not find them out each time.
-_NAMED: list[ColumnClause[Any]] = [column(name) for name in (*_COLUMNS, "learned")]
-_READ = text(_SELECT).columns(*_NAMED)
-_LOCK = text(f"{_SELECT} FOR UPDATE").columns(*_NAMED)
-_CREATE = text("INSERT INTO source_state (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
-_WRITE = text(
-    f"UPDATE source_state SET {', '.join(f'{name} = :{name}' for name in _COLUMNS)} WHERE source_id = :source_id"
+_SELECT = f"SELECT {', '.join(_COLUMNS)}, learned, version FROM source_state WHERE source_id = :source_id"
+_READ = Plain(_SELECT)
+_LOCK = Plain(f"{_SELECT} FOR UPDATE")
+_CREATE = Plain("INSERT INTO source_state (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
+_WRITE = Plain(
+    f"UPDATE source_state SET {', '.join(f'{name} = :{name}' for name in _COLUMNS)}, version = version + 1 "
+    "WHERE source_id = :source_id AND version = :version"
 )
-_LEARN = text("UPDATE source_state SET learned = :learned WHERE source_id = :source_id")
-_REQUEST = text("""
+_LEARN = Plain("UPDATE source_state SET learned = :learned WHERE source_id = :source_id")
+_REQUEST = Plain("""
     INSERT INTO source_requests (source_id, lane, seq, at, expires_at, consumer)
     VALUES (:source_id, :lane, :seq, :at, :expires_at, :consumer)
 """)

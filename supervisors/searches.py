@@ -62,7 +62,8 @@ class Searches:
             is_endless = value == math.inf and part == "max_wait_s"
             if value is not None and not 0 <= value < math.inf and not is_endless:
                 raise BadRequest(part, f"{value!r} is not possible; give seconds, 0 or more")
-        await self.desks.have_come.wait()
+        if not self.desks.have_come.is_set():
+            await self.desks.have_come.wait()
         names = self._names(sources)
         cached = await self._cached(request, names) if execute is None and priority is not Priority.RSS else {}
         return await self.dispatcher.ask(

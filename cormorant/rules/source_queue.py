@@ -228,6 +228,10 @@ class SourceQueue(Generic[T]):
         """The oldest live ticket that was submitted with this class."""
         return self._head_of(self._classes[priority])
 
+    def heads(self) -> list[T]:
+        """The oldest live ticket of each class that has one, the most urgent class first."""
+        return [head for own in self._classes if (own.fifo or own.put_back) and (head := self._head_of(own)) is not None]
+
     def next_event(self, now: datetime, opening_of: OpeningOf[T]) -> datetime | None:
         """When to look again: a class opens, a head's class rises, or a wait ends. None: nothing happens by itself.
 
