@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import trio
 from attrs import define, field
@@ -36,6 +36,7 @@ LOOK_S = 2.0
 WAIT_S_MAX = 60.0
 """At least so often is looked while something waits: a clock that jumps must neither flood nor stall."""
 
+_ALREADY = datetime.min.replace(tzinfo=UTC)
 _FINAL = {GateName.ENABLED, GateName.STOPPED}
 
 
@@ -194,7 +195,8 @@ class RateLimiter(Actor[None]):
             return self._openings[key]
         now = self.clock.now()
         gates = self._gates(flight, flight.lane, now)
-        opens_at = next_opening(gates, now=now)
+        # Not the time of this look: the turn it belongs to began a little earlier, and would find it closed.
+        opens_at = next_opening(gates, now=now) if gates else _ALREADY
         if aged(flight.priority, (now - flight.submitted_at).total_seconds()) is rank:
             self._openings[key] = opens_at
         return opens_at
