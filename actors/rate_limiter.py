@@ -219,10 +219,18 @@ class RateLimiter(Actor[None]):
             self.slots.raise_bid(self.desk.name, rank, is_for_people=is_for_people)
         elif self._workers < self._limits.in_flight_max:
             self._workers += 1
-            self._is_bidding = True
-            self.nursery.start_soon(self._work, rank, is_for_people)
+            if self.slots.acquire_nowait(self.desk.name, rank, is_for_people=is_for_people):
+                # A task that was started runs to its first wait, whatever happens: what it took is surely given back.
+                self.desk.take(best[1])
+                self.nursery.start_soon(self._work_on, best[1])
+            else:
+                self._is_bidding = True
+                self.nursery.start_soon(self._work, rank, is_for_people)
 
     async def _wait(self, now: datetime) -> None:
+        if not self.desk.waiting() and self.desk.next_follower_end() is None:
+            await self.desk.bell.wait()
+            return
         times = [queue.next_event(now, self._opening_of) for queue in self.desk.queues.values() if len(queue)]
         times.append(self.desk.next_follower_end())
         if self.desk.waiting() and self._is_busy_elsewhere():
@@ -256,20 +264,32 @@ class RateLimiter(Actor[None]):
             finally:
                 self._is_bidding = False
             try:
-                holding_slot.set(True)
                 best = self._best(self.clock.now())
                 if best is not None and not self.desk.is_closing:
+                    self.desk.take(best[1])
                     await self._fly(best[1])
             finally:
                 self.slots.free(self.desk.name)
         finally:
-            self._workers -= 1
-            if self.desk.is_stale or self.desk.waiting():
-                self.desk.bell.ring()
+            self._ended_work()
+
+    async def _work_on(self, flight: Flight) -> None:
+        """As `_work`, for what was taken with a slot that was free."""
+        try:
+            await self._fly(flight)
+        finally:
+            self.slots.free(self.desk.name)
+            self._ended_work()
+
+    def _ended_work(self) -> None:
+        self._workers -= 1
+        if self.desk.is_stale or self.desk.waiting():
+            self.desk.bell.ring()
 
     async def _fly(self, flight: Flight) -> None:
-        self.desk.take(flight)
+        """Make the request of a flight that was just taken, with a slot in hand."""
         try:
+            holding_slot.set(True)
             reserved = await self._reserve(flight)
             if reserved is None:
                 return

@@ -17,20 +17,25 @@ class Slots:
 
     async def acquire(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
         """Wait for a slot. Cancelled, it holds none."""
-        granted_to = self.pool.bid(source, rank, is_for_people=is_for_people)
-        self._grant(tuple(each for each in granted_to if each != source))
-        if source in granted_to:
-            return
         granted = trio.Event()
         self._waiting[source] = granted
         is_taken = False
         try:
+            self._grant(self.pool.bid(source, rank, is_for_people=is_for_people))
             await granted.wait()
             is_taken = True
         finally:
             del self._waiting[source]
             if not is_taken and not self.pool.withdraw(source):
                 self.free(source)  # granted and cancelled in the same tick
+
+    def acquire_nowait(self, source: str, rank: Rank, *, is_for_people: bool) -> bool:
+        """Take a slot if one is free for it. False: it has none, and does not bid."""
+        granted_to = self.pool.bid(source, rank, is_for_people=is_for_people)
+        if source not in granted_to:
+            self.pool.withdraw(source)
+        self._grant(tuple(each for each in granted_to if each != source))
+        return source in granted_to
 
     def raise_bid(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
         """A better ticket has come."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from storage.sqlite_driver import GuardedDriver
 
+_NAME: Final = re.compile(r":(\w+)")
+
 
 class Plain:
-    """One statement with `:names`. SQLite's own driver reads them as SQLAlchemy does; other databases go through it."""
+    """One statement with `:names`. Given to SQLite's own driver by position, to other databases through SQLAlchemy."""
 
-    __slots__ = ("_sql", "_statement")
+    __slots__ = ("_names", "_sql", "_statement")
 
     def __init__(self, sql: str) -> None:
-        self._sql = sql
+        self._sql = _NAME.sub("?", sql)
+        self._names = tuple(_NAME.findall(sql))
         self._statement = text(sql)
 
     def change(self, connection: Connection, values: Mapping[str, Any]) -> int:
@@ -40,7 +44,7 @@ class Plain:
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         try:
-            return driver.execute(self._sql, values)
+            return driver.execute(self._sql, [values[name] for name in self._names])
         except sqlite3.Error as error:
             # As SQLAlchemy would tell it, and noted as `note_destroyers` would.
             told = DBAPIError.instance(self._sql, None, error, sqlite3.Error, dialect=connection.dialect)

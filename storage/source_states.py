@@ -8,7 +8,7 @@ faster, and the row is locked and read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -80,14 +80,14 @@ def reserve(  # noqa: PLR0913 - what is wished, and all that decides on it
     if known is not None:
         answer = _decide(known, wish, configured, now)
         # A hint that is out of date opens nothing: what it would spend is not written.
-        if isinstance(answer, Closed) or not _write(connection, source_id, answer.state, version=known.version):
+        if isinstance(answer, Closed) or not _write(connection, source_id, known, answer.state):
             known = None
     if known is None:
         known = _read(connection, source_id, configured, lock=True)
         answer = _decide(known, wish, configured, now)
         if isinstance(answer, Closed):
             return answer, known
-        _write(connection, source_id, answer.state, version=known.version)
+        _write(connection, source_id, known, answer.state)
     assert isinstance(answer, Reserved)
     _REQUEST.change(
         connection,
@@ -131,12 +131,12 @@ def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its sou
     known = hint if hint is not None and _is_usable(hint, configured) else None
     if known is not None:
         state = after(known.state, permit, end, now=now)
-        if not _write(connection, source_id, state, version=known.version):
+        if not _write(connection, source_id, known, state):
             known = None
     if known is None:
         known = _read(connection, source_id, configured, lock=True)
         state = after(known.state, permit, end, now=now)
-        _write(connection, source_id, state, version=known.version)
+        _write(connection, source_id, known, state)
     if end.learned is not None and end.learned != known.learned:
         # In the same transaction and under the lock that the write above has taken, so under the same version.
         _LEARN.change(connection, {"source_id": source_id, "learned": _dump_learned(end.learned)})
@@ -154,7 +154,7 @@ def change(
     """Change the state by hand: pause, resume, reset."""
     known = _read(connection, source_id, configured, lock=True)
     state = rule(known.state)
-    _write(connection, source_id, state, version=known.version)
+    _write(connection, source_id, known, state)
     announce(connection)
     return _changed(connection, source_id, known, state, configured)
 
@@ -273,42 +273,60 @@ def _lane(values: tuple[Any, ...]) -> LaneState:
     )
 
 
-def _write(connection: Connection, source_id: int, state: SourceState, *, version: int) -> bool:
-    """Write the state, unless the row has changed since it had this version: then nothing happens, and it is False."""
-    breaker, cooldown, query, grab = state.breaker, state.cooldown, state.query, state.grab
-    words: dict[str, Any] = {
-        "source_id": source_id,
-        "version": version,
+def _write(connection: Connection, source_id: int, before: Known, state: SourceState) -> bool:
+    """Write what has changed, unless the row has another version by now: then nothing happens, and it is False."""
+    old, words = before.state, {"source_id": source_id, "version": before.version}
+    # Most requests change one lane and nothing else, and all columns take six times as long.
+    if state.grab is old.grab and _is_same_health(old, state):
+        words |= _lane_words("query", state.query) | {"last_success_at": _micros(state.last_success_at)}
+        return _WRITE_QUERY.change(connection, words) == 1
+    words |= _health_words(state) | _lane_words("query", state.query) | _lane_words("grab", state.grab)
+    return _WRITE.change(connection, words) == 1
+
+
+def _is_same_health(old: SourceState, new: SourceState) -> bool:
+    """Whether all is the same but the lanes and the last success."""
+    return (
+        new.breaker == old.breaker
+        and new.cooldown == old.cooldown
+        and new.failure_streak == old.failure_streak
+        and new.last_failure_at == old.last_failure_at
+        and new.is_enabled == old.is_enabled
+        and new.is_paused == old.is_paused
+        and new.paused_until == old.paused_until
+        and new.stopped_because == old.stopped_because
+    )
+
+
+def _health_words(state: SourceState) -> dict[str, Any]:
+    breaker = state.breaker
+    return {
         "is_enabled": state.is_enabled,
         "is_paused": state.is_paused,
         "paused_until": _micros(state.paused_until),
         "stopped_because": state.stopped_because,
-        "cooldown_until": _micros(cooldown.until),
-        "cooldown_level": cooldown.level,
+        "cooldown_until": _micros(state.cooldown.until),
+        "cooldown_level": state.cooldown.level,
         "breaker_state": breaker.state.value,
         "breaker_failures": breaker.failures,
         "breaker_open_until": _micros(breaker.open_until),
-        "breaker_probes": json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes])
-        if breaker.probes
-        else "[]",
+        "breaker_probes": json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes]),
         "generation": breaker.generation,
         "failure_streak": state.failure_streak,
         "last_success_at": _micros(state.last_success_at),
         "last_failure_at": _micros(state.last_failure_at),
-        "query_last_seq": query.last_seq,
-        "query_last_at": _micros(query.last_at),
-        "query_last_end_at": _micros(query.last_end_at),
-        "query_tokens": query.tokens,
-        "query_tokens_at": _micros(query.tokens_at),
-        "query_in_flight": _leases(query),
-        "grab_last_seq": grab.last_seq,
-        "grab_last_at": _micros(grab.last_at),
-        "grab_last_end_at": _micros(grab.last_end_at),
-        "grab_tokens": grab.tokens,
-        "grab_tokens_at": _micros(grab.tokens_at),
-        "grab_in_flight": _leases(grab),
     }
-    return _WRITE.change(connection, words) == 1
+
+
+def _lane_words(lane: str, own: LaneState) -> dict[str, Any]:
+    return {
+        f"{lane}_last_seq": own.last_seq,
+        f"{lane}_last_at": _micros(own.last_at),
+        f"{lane}_last_end_at": _micros(own.last_end_at),
+        f"{lane}_tokens": own.tokens,
+        f"{lane}_tokens_at": _micros(own.tokens_at),
+        f"{lane}_in_flight": _leases(own),
+    }
 
 
 def _leases(lane: LaneState) -> str:
@@ -361,10 +379,17 @@ _SELECT = f"SELECT {', '.join(_COLUMNS)}, learned, version FROM source_state WHE
 _READ = Plain(_SELECT)
 _LOCK = Plain(f"{_SELECT} FOR UPDATE")
 _CREATE = Plain("INSERT INTO source_state (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
-_WRITE = Plain(
-    f"UPDATE source_state SET {', '.join(f'{name} = :{name}' for name in _COLUMNS)}, version = version + 1 "
-    "WHERE source_id = :source_id AND version = :version"
-)
+
+
+def _update(columns: Iterable[str]) -> Plain:
+    return Plain(
+        f"UPDATE source_state SET {', '.join(f'{name} = :{name}' for name in columns)}, version = version + 1 "
+        "WHERE source_id = :source_id AND version = :version"
+    )
+
+
+_WRITE = _update(_COLUMNS)
+_WRITE_QUERY = _update((*(f"query_{name}" for name in _OF_A_LANE), "last_success_at"))
 _LEARN = Plain("UPDATE source_state SET learned = :learned WHERE source_id = :source_id")
 _REQUEST = Plain("""
     INSERT INTO source_requests (source_id, lane, seq, at, expires_at, consumer)
