@@ -120,6 +120,10 @@ class Address(Generic[M]):
         A question that was not read yet is withdrawn when the asker is cancelled or out of time.
         """
         reply: Reply[T] = Reply(self._settled)
+        if timeout_s == math.inf:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            await self._post_question(_Envelope(question(reply=reply), reply))
+            return await reply.wait()
         with trio.move_on_after(timeout_s):
             await self._post(_Envelope(question(reply=reply), reply))
             return await reply.wait()
@@ -139,6 +143,18 @@ class Address(Generic[M]):
             raise WaitForbidden(waiter or self.name, self.name)
         try:
             await self._send.send(envelope)
+        except trio.BrokenResourceError:
+            raise ActorGone(self.name) from None
+
+    async def _post_question(self, envelope: _Envelope[M]) -> None:
+        """As `_post`, without giving way when there is room: the asker waits for the answer next."""
+        waiter = serving.get()
+        if trio.lowlevel.current_task() is self._server or (waiter and not may_wait_for(waiter, self.name)):
+            raise WaitForbidden(waiter or self.name, self.name)
+        try:
+            self._send.send_nowait(envelope)
+        except trio.WouldBlock:
+            await self._post(envelope)
         except trio.BrokenResourceError:
             raise ActorGone(self.name) from None
 
@@ -260,6 +276,15 @@ class Served(Generic[M]):
                 self._in_hand = None
 
     async def _next(self, actor: Actor[M]) -> _Envelope[M] | None:
+        # As `receive` does it. Only who has to wait for a message needs a scope, by which it can be called off.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            envelope = self._address._receive.receive_nowait()
+        except trio.WouldBlock:
+            pass
+        else:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return envelope
         with trio.CancelScope(deadline=actor.wake_at) as self._idle:
             actor._idle = self._idle
             return await self._address._receive.receive()

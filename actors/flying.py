@@ -41,11 +41,15 @@ class Ended:
 
     page: SearchPage | None = None
     error: BaseException | None = None
+    was_cancelled: bool = False
+    """Whether we ended it ourselves."""
 
 
 async def execute(flight: Flight, record: SourceRecord, ask: Ask) -> Ended:
     """Make the request within its time. Its crash is an outcome like any other."""
-    with trio.move_on_after(flight.timeout_s) as limit:
+    with trio.move_on_after(flight.timeout_s) as flight.scope:
+        if not flight.is_live:
+            flight.stop()
         try:
             function = flight.execute
             if function is None:
@@ -56,7 +60,8 @@ async def execute(flight: Flight, record: SourceRecord, ask: Ask) -> Ended:
             if rest is not None:
                 raise rest from None
             return Ended(error=crash)
-    assert limit.cancelled_caught
+    if flight.is_stopped:
+        return Ended(was_cancelled=True)
     return Ended(error=SourceUnavailable(f"{record.name} did not answer within {flight.timeout_s:g} s"))
 
 
@@ -146,13 +151,19 @@ def learned_from(stated: StatedLimits | None) -> LearnedLimits | None:
 
 
 def reserve_now(
-    connection: Connection, source_id: int, wish: Wish, *, configured: SourceLimits, clock: Clock
+    connection: Connection,
+    source_id: int,
+    wish: Wish,
+    *,
+    configured: SourceLimits,
+    clock: Clock,
+    hint: Known | None = None,
 ) -> tuple[Reserved | Closed, Known]:
     """Spend a request as of the moment at which the database takes it, and not as of that at which we came to it.
 
     A call may be held through an outage; counted from before it, a window would open while the request still counts.
     """
-    return source_states.reserve(connection, source_id, wish, configured=configured, now=clock.now())
+    return source_states.reserve(connection, source_id, wish, configured=configured, now=clock.now(), hint=hint)
 
 
 def record_landing(  # noqa: PLR0913 - all that is written at the end of a request, in one transaction
@@ -166,15 +177,20 @@ def record_landing(  # noqa: PLR0913 - all that is written at the end of a reque
     ttl_s: float,
     now: datetime,
     is_in_doubt: bool = False,
+    hint: Known | None = None,
 ) -> Known:
     """Keep the state of the source, the history and the answer. In doubt, only if that was not done before."""
     if is_in_doubt and not source_states.is_in_flight(connection, record.id, permit):
         return source_states.look(connection, record.id, configured=record.limits)
-    known = source_states.finish(connection, record.id, permit, landing.end, configured=record.limits, now=now)
+    known = source_states.finish(
+        connection, record.id, permit, landing.end, configured=record.limits, now=now, hint=hint
+    )
     history.record(connection, [_asked(ticket, record, landing, now) for ticket in tickets])
-    if key is not None and landing.end.kind is EndKind.ANSWERED:
+    if key is None or ttl_s <= 0:
+        return known  # nothing is kept, so nothing is to be forgotten
+    if landing.end.kind is EndKind.ANSWERED:
         cache.put(connection, record.id, key, landing.results, ttl_s=ttl_s, now=now)
-    elif key is not None:
+    else:
         cache.drop(connection, record.id, key)
     return known
 

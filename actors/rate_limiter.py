@@ -13,11 +13,12 @@ from attrs import define, field
 
 from actors.actor import Actor
 from actors.flying import Ask, Landing, execute, holding_slot, landing_of, record_landing, reserve_now
+from actors.openings import Openings
 from actors.search import Ticket
 from actors.slots import Slots
 from actors.source_desk import Flight, SourceDesk
 from cormorant.rules.errors import ActorCrashed, CommitUnknown, StorageUnavailable
-from cormorant.rules.gates import Gate, GateName, earliest_opening, look_again_at, next_opening, openings
+from cormorant.rules.gates import GateName, look_again_at
 from cormorant.rules.limits import Lane, SourceLimits
 from cormorant.rules.outcomes import OutcomeStatus, RateLimitWaitError
 from cormorant.rules.ports import Clock, Emit
@@ -59,7 +60,10 @@ class RateLimiter(Actor[None]):
     _workers: int = field(init=False, default=0)
     _is_bidding: bool = field(init=False, default=False)
     _known_since: float = field(init=False, default=0.0)
-    _openings: dict[tuple[Lane, Priority, Priority, float | None], datetime | None] = field(init=False, factory=dict)
+    _openings: Openings = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._openings = Openings(self.desk, self.clock)
 
     async def begin(self) -> None:
         """Begin. Nobody waits for the database: tickets do, until the state is known."""
@@ -129,12 +133,12 @@ class RateLimiter(Actor[None]):
     def _learn(self, known: Known) -> None:
         self.desk.known = known
         self._known_since = trio.current_time()
-        self._openings.clear()
+        self._openings.forget()
 
     def _end_hopeless(self, now: datetime) -> None:
         """End what has waited too long, and what would."""
         self._end_expired(now)
-        heads = [head for queue in self.desk.queues.values() for each in Priority if (head := queue.head(each))]
+        heads = [head for queue in self.desk.queues.values() if len(queue) for head in queue.heads()]
         horizons = [self._end_hopeless_of(head, now) for head in heads if head.is_live]
         opens_at = min(horizons, default=now)
         for ticket in self.desk.sharers_ending(opens_at):
@@ -142,17 +146,22 @@ class RateLimiter(Actor[None]):
 
     def _end_expired(self, now: datetime) -> None:
         """End what has waited too long."""
-        for lane, queue in self.desk.queues.items():
+        for queue in self.desk.queues.values():
+            if not len(queue):
+                continue
             for flight in queue.expired(now):
-                self._end_late(flight, self._earliest(flight, lane, now) if self.desk.known else None, now)
+                self._end_late(flight, self._openings.earliest(flight, now) if self.desk.known else None, now)
         for ticket in self.desk.sharers_ending(now):
             self._end_ticket(ticket, None, now)
 
     def _end_hopeless_of(self, head: Flight, now: datetime) -> datetime:
         """End those of its class that would wait too long. Returns when the source opens for it, at the earliest."""
         lane = head.lane
+        opens_now_at = self._openings.of(head, aged(head.priority, (now - head.submitted_at).total_seconds()))
+        if opens_now_at is not None and opens_now_at <= now:
+            return now  # those whose wait was over before are gone
         queue = self.desk.queues[lane]
-        gates = self._gates(head, lane, now)
+        gates = self._openings.gates(head, now)
         final = next((gate for gate in gates if gate.name in _FINAL), None)
         if final is not None:
             while (doomed := queue.head(head.priority)) is not None:
@@ -160,7 +169,7 @@ class RateLimiter(Actor[None]):
                 self.desk.forget(doomed)
                 doomed.end(OutcomeStatus.REFUSED, SourceRefused(f"{self.desk.name} is not asked: {final.why}"))
             return now
-        opens_at = self._earliest(head, lane, now)
+        opens_at = self._openings.earliest(head, now)
         if opens_at is None and look_again_at(gates, now=now) is not None:
             return now  # something will end, nobody knows when
         for flight in queue.hopeless(opens_at or _NEVER, head.priority):
@@ -184,47 +193,13 @@ class RateLimiter(Actor[None]):
         )
         self.emit(never.finished(ticket, never.status))
 
-    def _gates(self, flight: Flight, lane: Lane, now: datetime) -> tuple[Gate, ...]:
-        known = self._known
-        return openings(
-            known.state,
-            self._limits,
-            lane=lane,
-            priority=flight.priority,
-            now=now,
-            edges=known.edges[lane],
-            pace_s=flight.pace_s,
-            waited_s=(now - flight.submitted_at).total_seconds(),
-        )
-
-    def _earliest(self, flight: Flight, lane: Lane, now: datetime) -> datetime | None:
-        known = self._known
-        return earliest_opening(
-            known.state,
-            self._limits,
-            lane=lane,
-            priority=flight.priority,
-            now=now,
-            edges=known.edges[lane],
-            pace_s=flight.pace_s,
-            waited_s=(now - flight.submitted_at).total_seconds(),
-        )
-
-    def _opening_of(self, flight: Flight, rank: Priority) -> datetime | None:
-        """When the source opens for it. The same for all of a class and age, until the state changes."""
-        key = (flight.lane, flight.priority, rank, flight.pace_s)
-        if key in self._openings:
-            return self._openings[key]
-        now = self.clock.now()
-        gates = self._gates(flight, flight.lane, now)
-        opens_at = next_opening(gates, now=now)
-        if aged(flight.priority, (now - flight.submitted_at).total_seconds()) is rank:
-            self._openings[key] = opens_at
-        return opens_at
-
     def _best(self, now: datetime) -> tuple[Priority, Flight] | None:
-        found = [best for queue in self.desk.queues.values() if (best := queue.best(now, self._opening_of))]
-        return min(found, key=lambda each: (each[0], each[1].sequence), default=None)
+        found = None
+        for queue in self.desk.queues.values():
+            best = queue.best(now, self._openings.of) if len(queue) else None
+            if best is not None and (found is None or (best[0], best[1].sequence) < (found[0], found[1].sequence)):
+                found = best
+        return found
 
     def _start_worker(self, now: datetime) -> None:
         best = self._best(now) if not self.desk.is_closing else None
@@ -236,11 +211,19 @@ class RateLimiter(Actor[None]):
             self.slots.raise_bid(self.desk.name, rank, is_for_people=is_for_people)
         elif self._workers < self._limits.in_flight_max:
             self._workers += 1
-            self._is_bidding = True
-            self.nursery.start_soon(self._work, rank, is_for_people)
+            if self.slots.acquire_nowait(self.desk.name, rank, is_for_people=is_for_people):
+                # A task that was started runs to its first wait, whatever happens: what it took is surely given back.
+                self.desk.take(best[1])
+                self.nursery.start_soon(self._work_on, best[1])
+            else:
+                self._is_bidding = True
+                self.nursery.start_soon(self._work, rank, is_for_people)
 
     async def _wait(self, now: datetime) -> None:
-        times = [queue.next_event(now, self._opening_of) for queue in self.desk.queues.values()]
+        if not self.desk.waiting() and self.desk.next_sharer_end() is None:
+            await self.desk.bell.wait()
+            return
+        times = [queue.next_event(now, self._openings.of) for queue in self.desk.queues.values() if len(queue)]
         times.append(self.desk.next_sharer_end())
         soonest = min((time for time in times if time is not None), default=None)
         if soonest is not None and soonest <= now:
@@ -259,7 +242,7 @@ class RateLimiter(Actor[None]):
         # Counted from the last look and not from now, or whoever keeps ringing would put it off for ever.
         look_at = self._known_since + LOOK_S if is_busy else math.inf
         if not await self.desk.bell.wait(min(until, look_at)):
-            self._openings.clear()  # they hold for the clock as it was
+            self._openings.forget()  # they hold for the clock as it was
         if trio.current_time() >= look_at:
             self.desk.is_stale = True
 
@@ -277,19 +260,32 @@ class RateLimiter(Actor[None]):
             finally:
                 self._is_bidding = False
             try:
-                holding_slot.set(True)
                 best = self._best(self.clock.now())
                 if best is not None and not self.desk.is_closing:
+                    self.desk.take(best[1])
                     await self._fly(best[1])
             finally:
                 self.slots.free(self.desk.name)
         finally:
-            self._workers -= 1
+            self._ended_work()
+
+    async def _work_on(self, flight: Flight) -> None:
+        """As `_work`, for what was taken with a slot that was free."""
+        try:
+            await self._fly(flight)
+        finally:
+            self.slots.free(self.desk.name)
+            self._ended_work()
+
+    def _ended_work(self) -> None:
+        self._workers -= 1
+        if self.desk.is_stale or self.desk.waiting():
             self.desk.bell.ring()
 
     async def _fly(self, flight: Flight) -> None:
-        self.desk.take(flight)
+        """Make the request of a flight that was just taken, with a slot in hand."""
         try:
+            holding_slot.set(True)
             reserved = await self._reserve(flight)
             if reserved is None:
                 return
@@ -316,7 +312,7 @@ class RateLimiter(Actor[None]):
         answer: Reserved | Closed | None = None
         with trio.move_on_after(RESERVE_S), suppress(StorageUnavailable, CommitUnknown):
             answer, known = await self.database.run(
-                reserve_now, record.id, wish, configured=record.limits, clock=self.clock
+                reserve_now, record.id, wish, configured=record.limits, clock=self.clock, hint=self.desk.known
             )
             self._learn(known)
         if answer is None:
@@ -327,7 +323,8 @@ class RateLimiter(Actor[None]):
         if isinstance(answer, Closed):
             self.desk.put_back(flight)
             return None
-        self.desk.bell.ring()  # the others wait for something else now
+        if self.desk.waiting():
+            self.desk.bell.ring()  # the others wait for something else now
         return answer
 
     async def _request(self, flight: Flight) -> Landing:
@@ -344,11 +341,9 @@ class RateLimiter(Actor[None]):
                 )
             )
         began = trio.current_time()
-        with trio.CancelScope() as flight.scope:
-            ended = await execute(flight, self.desk.record, self.ask)
-        was_cancelled = flight.scope.cancelled_caught
+        ended = await execute(flight, self.desk.record, self.ask)
         took_s = trio.current_time() - began
-        if was_cancelled:
+        if ended.was_cancelled:
             return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED, took_s=took_s)
         return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
 
@@ -366,6 +361,7 @@ class RateLimiter(Actor[None]):
                 key=flight.key,
                 ttl_s=self.cache_ttl_s(flight.priority),
                 now=self.clock.now(),
+                hint=self.desk.known,
             ),
         )
         if landing.end.kind is EndKind.CREDENTIALS_REFUSED:

@@ -81,8 +81,9 @@ class Search:
         self._done = done
         self._left = count
         self._outcomes: list[Outcome] = []
-        # Room for all: who hands over an outcome never waits.
-        self._send, self._receive = trio.open_memory_channel[Outcome](max(1, count))
+        self._seen = 0
+        self._news: trio.Event | None = None
+        """Who waits for the next outcome. Who hands it over never waits."""
         if not count:
             self._end()
 
@@ -90,14 +91,19 @@ class Search:
         """Hand an outcome to whoever holds the search. For its tickets."""
         self._outcomes.append(outcome)
         self._left -= 1
-        self._send.send_nowait(outcome)
+        self._wake()
         self._told(outcome)
         if not self._left:
             self._end()
 
     def _end(self) -> None:
-        self._send.close()
+        self._wake()
         self._done(self.id)
+
+    def _wake(self) -> None:
+        if self._news is not None:
+            self._news.set()
+            self._news = None
 
     @property
     def is_done(self) -> bool:
@@ -125,12 +131,20 @@ class Search:
 
     async def __anext__(self) -> Outcome:
         try:
-            return await self._receive.receive()
-        except trio.EndOfChannel:
-            raise StopAsyncIteration from None
+            if self._seen < len(self._outcomes):
+                await trio.lowlevel.checkpoint()
+            else:
+                await trio.lowlevel.checkpoint_if_cancelled()
+            while self._seen == len(self._outcomes):
+                if not self._left:
+                    raise StopAsyncIteration
+                self._news = self._news or trio.Event()
+                await self._news.wait()
         except trio.Cancelled:
             self.cancel()
             raise
+        self._seen += 1
+        return self._outcomes[self._seen - 1]
 
     async def __aenter__(self) -> Self:
         return self

@@ -29,6 +29,14 @@ class Slots:
             if not is_taken and not self.pool.withdraw(source):
                 self.free(source)  # granted and cancelled in the same tick
 
+    def acquire_nowait(self, source: str, rank: Rank, *, is_for_people: bool) -> bool:
+        """Take a slot if one is free for it. False: it has none, and does not bid."""
+        granted_to = self.pool.bid(source, rank, is_for_people=is_for_people)
+        if source not in granted_to:
+            self.pool.withdraw(source)
+        self._grant(tuple(each for each in granted_to if each != source))
+        return source in granted_to
+
     def raise_bid(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
         """A better ticket has come."""
         self._grant(self.pool.raise_bid(source, rank, is_for_people=is_for_people))

@@ -44,15 +44,25 @@ class Flight:
     tickets: list[Ticket]
     scope: trio.CancelScope | None = None
     is_taken: bool = False
+    is_stopped: bool = False
 
     @property
     def is_live(self) -> bool:
         """Whether anyone still waits for it."""
-        return any(ticket.is_live for ticket in self.tickets)
+        for ticket in self.tickets:  # noqa: SIM110 - asked at every look at a queue, and a generator costs four times as much
+            if ticket.outcome is None:
+                return True
+        return False
+
+    def stop(self) -> None:
+        """End the request, if it is being made: nobody waits for it any more, or there is no more time."""
+        if self.scope is not None:
+            self.is_stopped = True
+            self.scope.cancel()
 
     def living(self) -> list[Ticket]:
         """Those who still wait."""
-        return [ticket for ticket in self.tickets if ticket.is_live]
+        return [ticket for ticket in self.tickets if ticket.outcome is None]
 
     def end(self, status: OutcomeStatus, error: BaseException | None = None) -> None:
         """End all that still wait, without an answer."""
@@ -90,6 +100,8 @@ class SourceDesk:
     quiet: Bell = field(init=False, factory=Bell)
     """Rung when nothing runs any more."""
     queues: dict[Lane, SourceQueue[Flight]] = field(init=False, factory=lambda: {lane: SourceQueue() for lane in Lane})
+    _queries: SourceQueue[Flight] = field(init=False)
+    _grabs: SourceQueue[Flight] = field(init=False)
     running: dict[Flight, Permit | None] = field(init=False, factory=dict)
     left_over: list[Permit] = field(init=False, factory=list)
     """Requests whose limiter crashed: their end is still to be recorded."""
@@ -99,6 +111,9 @@ class SourceDesk:
     _sharers: list[tuple[datetime, int, Ticket, Flight]] = field(init=False, factory=list)
     """Those who share a request that waits, by the end of their own wait."""
 
+    def __attrs_post_init__(self) -> None:
+        self._queries, self._grabs = self.queues[Lane.QUERY], self.queues[Lane.GRAB]
+
     @property
     def name(self) -> str:
         """The source's name."""
@@ -106,7 +121,7 @@ class SourceDesk:
 
     def waiting(self) -> int:
         """How many requests wait."""
-        return sum(len(queue) for queue in self.queues.values())
+        return len(self._queries) + len(self._grabs)
 
     def admit(self, ticket: Ticket) -> None:
         """Take a ticket in: it joins an equal one that waits or runs, or gets in line."""
@@ -179,8 +194,8 @@ class SourceDesk:
         if not flight.is_taken:
             self.queues[flight.lane].cancel(flight)
             self.forget(flight)
-        elif flight.scope is not None:
-            flight.scope.cancel()
+        else:
+            flight.stop()
         self.bell.ring()
 
     def sharers_ending(self, before: datetime) -> Iterator[Ticket]:
@@ -216,7 +231,9 @@ class SourceDesk:
         self._ring()
 
     def _ring(self) -> None:
-        self.bell.ring()
+        # With nothing in line, and nothing to look up, there is nothing to do.
+        if self.is_stale or self.waiting():
+            self.bell.ring()
         if not self.running:
             self.quiet.ring()
 
@@ -246,5 +263,4 @@ class SourceDesk:
     def stop_running(self) -> None:
         """Cancel what still runs."""
         for flight in self.running:
-            if flight.scope is not None:
-                flight.scope.cancel()
+            flight.stop()

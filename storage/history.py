@@ -10,6 +10,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from storage.columns import from_micros, kept_text, to_micros
+from storage.plain import Plain
 
 QUERY_LENGTH_MAX = 1_000
 ERROR_LENGTH_MAX = 1_000
@@ -53,8 +54,8 @@ def record(connection: Connection, asked: Sequence[Asked]) -> None:
         }
         for each in asked
     ]
-    if rows:
-        connection.execute(_RECORD, rows if len(rows) > 1 else rows[0])
+    for row in rows:
+        _RECORD.change(connection, row)
 
 
 def recent(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[Asked]:
@@ -86,7 +87,7 @@ def _asked(row: Any) -> Asked:
     )
 
 
-_RECORD = text("""
+_RECORD = Plain("""
     INSERT INTO search_history (search_id, task, source, query, priority, consumer, status, results, started_at, took_s,
                                 waited_s, error)
     VALUES (:search_id, :task, :source, :query, :priority, :consumer, :status, :results, :started_at, :took_s,

@@ -64,6 +64,10 @@ class SqliteSession:
 
     def serve(self, calls: Sequence[Call[Any]]) -> None:
         """Give each call its outcome, in order. `Away`: those without one surely did not happen."""
+        if len(calls) == 1 and not calls[0].reads_only:
+            self._set_read_only(to=False)
+            self._write([calls[0]])
+            return
         for reads_only, part in groupby(calls, key=lambda call: call.reads_only):
             self._set_read_only(to=reads_only)
             if reads_only:
@@ -79,6 +83,7 @@ class SqliteSession:
         """Let go of connection and locks."""
         if not self._connection.closed:
             self._set_read_only(to=False)
+            self._connection.rollback()
             self._driver.set_progress_handler(None, 0)
             self._connection.close()
         self._turn.close()
@@ -97,14 +102,14 @@ class SqliteSession:
             self._driver.execute(statement)
         except sqlite3.OperationalError as error:
             raise Away(remedy_for(error)) from error
-        return self._connection.begin()
+        # SQLAlchemy's own view of it is kept from group to group: making one costs as much as a statement.
+        return self._connection.get_transaction() or self._connection.begin()
 
     def _read(self, call: Call[Any]) -> None:
         transaction = self._begin("BEGIN")
         result = self._run(call)
         if self._is_intact(transaction):
             self._driver.commit()
-            transaction.commit()
         else:
             result = outcome.Error(self._verdict(call, result))
             self._undo()
@@ -133,7 +138,7 @@ class SqliteSession:
                 if isinstance(result, outcome.Error) and len(calls) > 1 and not is_careful:
                     return self._again_with_savepoints(calls, (call, result))
                 done.append((call, result))
-            return self._finish(transaction, done)
+            return self._finish(done)
 
     def _again_with_savepoints(
         self, calls: list[Call[Any]], failed: tuple[Call[Any], outcome.Error]
@@ -208,14 +213,12 @@ class SqliteSession:
             self._connection.rollback()
             self._driver.rollback()
 
-    def _finish(self, transaction: RootTransaction, done: list[Run]) -> list[Call[Any]]:
+    def _finish(self, done: list[Run]) -> list[Call[Any]]:
         """Make it last, then answer. Errors too: what a call met may be the work of another that is not yet certain."""
         if not any(isinstance(result, outcome.Value) for _, result in done):
             self._undo()
         elif (error := self._commit()) is not None:
             return self._after_failed_commit(done, error)
-        else:
-            transaction.commit()
         for call, result in done:
             call.outcome = result
         return []

@@ -75,7 +75,8 @@ class Searches:
         _check_seconds("max_wait_s", max_wait_s, math.inf)
         _check_seconds("timeout_s", timeout_s, INTERVAL_S_MAX)
         _check_seconds("pace_s", pace_s, INTERVAL_S_MAX)
-        await self.desks.have_come.wait()
+        if not self.desks.have_come.is_set():
+            await self.desks.have_come.wait()
         names = self._names(sources)
         cached = await self._cached(request, names) if execute is None and priority is not Priority.RSS else {}
         return await self.dispatcher.ask(

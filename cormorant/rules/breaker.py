@@ -80,7 +80,7 @@ def mended(breaker: Breaker) -> Breaker:
     'closed'
     """
     if breaker.state is BreakerState.CLOSED:
-        return evolve(breaker, failures=0)
+        return evolve(breaker, failures=0) if breaker.failures else breaker
     return Breaker(generation=breaker.generation + 1)
 
 

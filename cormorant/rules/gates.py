@@ -17,7 +17,7 @@ from cormorant.rules.breaker import PROBES_MAX, BreakerState
 from cormorant.rules.limits import Lane, SourceLimits
 from cormorant.rules.priorities import AGEING_STEP_S, Priority, aged, multiplier
 from cormorant.rules.source_state import LaneState, SourceState, leases_of, newest_time
-from cormorant.rules.windows import Edges, Window, WindowName, edge_opens_at, tokens_at, windows_of
+from cormorant.rules.windows import Edges, Window, WindowName, edge_opens_at, has_windows, tokens_at, windows_of
 
 __all__ = [
     "Explanation",
@@ -127,7 +127,15 @@ def openings(  # noqa: PLR0913 - one look takes all that a gate may depend on, b
         edges=edges,
         pace_s=limits.pace_s if pace_s is None else pace_s,
     )
-    return (*_by_hand(look), *_health(look), *_intervals(look), *_quotas(look))
+    # What cannot be in the way is not looked at: of most sources that is all but the intervals.
+    gates = list(_intervals(look))
+    if state.breaker.state is not BreakerState.CLOSED or state.cooldown.until is not None:
+        gates[:0] = _health(look)
+    if not state.is_enabled or state.is_paused or state.paused_until or state.stopped_because is not None:
+        gates[:0] = _by_hand(look)
+    if has_windows(limits):
+        gates += _quotas(look)
+    return tuple(gates)
 
 
 def next_opening(gates: Sequence[Gate], *, now: datetime) -> datetime | None:
@@ -279,7 +287,10 @@ def _intervals(look: _Look) -> Iterator[Gate]:
         return  # intervals count from an end that nobody knows yet
     verb = "ended" if is_single else "began"
     spacing_s, pace_s = look.limits.spacing_s, look.pace_s * multiplier(look.aged)
-    last_query, last_grab = (_last_that_counts(lane, look.limits) for lane in (look.state.query, look.state.grab))
+    if not spacing_s and not pace_s:
+        return
+    last_query = _last_that_counts(look.state.query, look.limits)
+    last_grab = _last_that_counts(look.state.grab, look.limits)
     last_of_all = _latest(last_query, last_grab)
     if last_of_all is not None and look.at < (opens_at := last_of_all + timedelta(seconds=spacing_s)):
         ago = rough((look.at - last_of_all).total_seconds())

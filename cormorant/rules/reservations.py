@@ -116,8 +116,9 @@ def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
     own = state.lane(lane)
     seq = own.last_seq + 1
     key = Permit(lane=lane, seq=seq, generation=0).key
-    after = evolve(
-        state.with_lane(lane, _spent(own, limits, at=at, lease=Lease(seq=seq, expires_at=expires_at))),
+    after = state.with_lane(
+        lane,
+        _spent(own, limits, at=at, lease=Lease(seq=seq, expires_at=expires_at)),
         breaker=admitted(state.breaker, key=key, at=at, expires_at=expires_at),
     )
     return Reserved(state=after, lane=lane, seq=seq, at=at, expires_at=expires_at, generation=after.generation)
@@ -128,15 +129,18 @@ def _spent(own: LaneState, limits: SourceLimits, *, at: datetime, lease: Lease) 
     if limits.per_minute is not None:
         left = tokens_at(own.tokens, since=own.tokens_at, per_minute=limits.per_minute, at=at)
         tokens = max(0.0, left - 1)
-    over = [each.expires_at for each in own.in_flight if each.expires_at <= at]
-    ended_at = max([*over, *([own.last_end_at] if own.last_end_at else [])], default=None)
+    ended_at, in_flight = own.last_end_at, own.in_flight
+    if in_flight:
+        over = [each.expires_at for each in in_flight if each.expires_at <= at]
+        ended_at = max([*over, *([ended_at] if ended_at else [])], default=None)
+        in_flight = tuple(each for each in in_flight if each.expires_at > at)
     return LaneState(
         last_seq=lease.seq,
         last_at=at,
         last_end_at=ended_at,
         tokens=tokens,
         tokens_at=None if tokens is None else at,
-        in_flight=(*(each for each in own.in_flight if each.expires_at > at), lease),
+        in_flight=(*in_flight, lease),
     )
 
 
@@ -156,13 +160,7 @@ def succeeded(state: SourceState, permit: Permit, *, now: datetime) -> SourceSta
     ended, counts = _ended(state, permit, now)
     if not counts:
         return ended
-    return evolve(
-        ended,
-        cooldown=Cooldown(),
-        breaker=mended(ended.breaker),
-        failure_streak=0,
-        last_success_at=newest_time(state, now),
-    )
+    return ended.well(at=newest_time(state, now), breaker=mended(ended.breaker))
 
 
 def failed(
@@ -205,10 +203,13 @@ def credentials_refused(state: SourceState, permit: Permit, *, now: datetime, be
 def _ended(state: SourceState, permit: Permit, now: datetime) -> tuple[SourceState, bool]:
     """The lease given back, and whether the answer counts: those of an older generation change nothing else."""
     own = state.lane(permit.lane)
-    freed = evolve(
-        own,
+    freed = LaneState(
+        last_seq=own.last_seq,
+        last_at=own.last_at,
         last_end_at=newest_time(state, now),
-        in_flight=tuple(lease for lease in own.in_flight if lease.seq != permit.seq),
+        tokens=own.tokens,
+        tokens_at=own.tokens_at,
+        in_flight=tuple([lease for lease in own.in_flight if lease.seq != permit.seq]),
     )
     return state.with_lane(permit.lane, freed), permit.generation == state.generation
 

@@ -75,7 +75,8 @@ class SlotPool(Generic[S]):
             raise ValueError(f"{source!r} bids already; raise its bid")
         free = self.slots - self._taken
         if not self._bids and (free > self.kept or (free and is_for_people)):
-            self._give(source)
+            self._granted[source] = self._granted.get(source, 0) + 1
+            self._taken += 1
             return (source,)
         self._enter(source, rank, is_for_people=is_for_people)
         return self._grant()
@@ -102,7 +103,7 @@ class SlotPool(Generic[S]):
         else:
             self._granted[source] = held - 1
         self._taken -= 1
-        return self._grant()
+        return self._grant() if self._bids else ()
 
     def _enter(self, source: S, rank: Rank, *, is_for_people: bool) -> None:
         self._turn += 1

@@ -135,9 +135,10 @@ class SourceQueue(Generic[T]):
             heapq.heappush(own.put_back, (number, ticket))
             if own.head is not None and number < own.head.sequence:
                 own.head = None
-        if ticket.deadline is not None:
-            heapq.heappush(own.deadlines, (ticket.deadline, number))
-            self._no_end_before = min(self._no_end_before, ticket.deadline)
+        deadline = ticket.deadline
+        if deadline is not None:
+            heapq.heappush(own.deadlines, (deadline, number))
+            self._no_end_before = min(self._no_end_before, deadline)
         return True
 
     def _hold(self, key: Hashable, ticket: T) -> bool:
@@ -180,10 +181,10 @@ class SourceQueue(Generic[T]):
         for own in self._classes:
             head = own.head
             # The usual case in line, because this is where the time goes: a head that lives and has not risen.
-            if head is None or not head.is_live or own.rises_at <= now:
-                head = self._head_at(own, now) if own.fifo or own.put_back else None
-            if head is None:
-                continue
+            if head is None or own.rises_at <= now or not head.is_live:
+                head = self._head_at(own, now)
+                if head is None:
+                    continue
             rank = own.rank
             if best is None or rank < best_rank or (rank == best_rank and head.sequence < best.sequence):
                 opens_at = opening_of(head, rank)
@@ -208,9 +209,12 @@ class SourceQueue(Generic[T]):
         else:
             own.fifo.popleft()
         own.head = None
-        del self._waiting[ticket.sequence]
+        waiting = self._waiting
+        del waiting[ticket.sequence]
         if ticket.deadline is not None:
-            self._leave()
+            self._left_over += 1
+            if self._left_over > len(waiting) + _SPARE:
+                self._rebuild()
 
     def expired(self, now: datetime) -> list[T]:
         """Take out the tickets whose wait is over. At its very deadline a ticket may still go."""
@@ -228,6 +232,12 @@ class SourceQueue(Generic[T]):
         """The oldest live ticket that was submitted with this class."""
         return self._head_of(self._classes[priority])
 
+    def heads(self) -> list[T]:
+        """The oldest live ticket of each class that has one, the most urgent class first."""
+        return [
+            head for own in self._classes if (own.fifo or own.put_back) and (head := self._head_of(own)) is not None
+        ]
+
     def next_event(self, now: datetime, opening_of: OpeningOf[T]) -> datetime | None:
         """When to look again: a class opens, a head's class rises, or a wait ends. None: nothing happens by itself.
 
@@ -236,10 +246,10 @@ class SourceQueue(Generic[T]):
         earliest = _NEVER
         for own in self._classes:
             head = own.head
-            if head is None or not head.is_live or own.rises_at <= now:
-                head = self._head_at(own, now) if own.fifo or own.put_back else None
-            if head is None:
-                continue
+            if head is None or own.rises_at <= now or not head.is_live:
+                head = self._head_at(own, now)
+                if head is None:
+                    continue
             opens_at = opening_of(head, own.rank)
             if opens_at is not None and opens_at < earliest:
                 earliest = opens_at
@@ -262,16 +272,28 @@ class SourceQueue(Generic[T]):
 
     def _head_at(self, own: _Class[T], now: datetime) -> T | None:
         """The head, with its rank brought up to now."""
-        head = self._head_of(own)
+        fifo = own.fifo
+        if own.head is None and fifo and not own.put_back:
+            # The usual case: what stood behind the head that was taken.
+            head: T | None = fifo[0]
+            if head is not None and head.is_live and self._waiting.get(head.sequence) is head:
+                own.head = head
+            else:
+                head = self._head_of(own)
+        elif fifo or own.put_back:
+            head = self._head_of(own)
+        else:
+            own.head = head = None
         if head is None:
             return None
-        waited = now - head.submitted_at
+        submitted_at = head.submitted_at
+        waited = now - submitted_at
         if waited >= _TOP_AFTER[own.priority]:
             own.rank, own.rises_at = Priority.INTERACTIVE, _NEVER
         else:
             steps = max(0, waited // _AGEING_STEP)
             own.rank = aged(own.priority, steps * AGEING_STEP_S)
-            own.rises_at = head.submitted_at + _AGEING_STEP * (steps + 1)
+            own.rises_at = submitted_at + _AGEING_STEP * (steps + 1)
         return head
 
     def _head_of(self, own: _Class[T]) -> T | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from cormorant.rules.breaker import Breaker
 from cormorant.rules.cooldowns import Cooldown
@@ -61,9 +62,41 @@ class SourceState:
         """What was spent in a lane."""
         return self.query if lane is Lane.QUERY else self.grab
 
-    def with_lane(self, lane: Lane, state: LaneState) -> SourceState:
-        """The same source after a lane has changed."""
-        return evolve(self, query=state) if lane is Lane.QUERY else evolve(self, grab=state)
+    def with_lane(self, lane: Lane, state: LaneState, *, breaker: Breaker | None = None) -> SourceState:
+        """The same source after a lane has changed, and perhaps its breaker."""
+        # Not `evolve`, which looks all fields up by name: this is done twice for each request.
+        return SourceState(
+            is_enabled=self.is_enabled,
+            is_paused=self.is_paused,
+            paused_until=self.paused_until,
+            stopped_because=self.stopped_because,
+            cooldown=self.cooldown,
+            breaker=self.breaker if breaker is None else breaker,
+            failure_streak=self.failure_streak,
+            last_success_at=self.last_success_at,
+            last_failure_at=self.last_failure_at,
+            query=state if lane is Lane.QUERY else self.query,
+            grab=state if lane is Lane.GRAB else self.grab,
+        )
+
+    def well(self, *, at: datetime, breaker: Breaker) -> SourceState:
+        """The same source after it has answered."""
+        return SourceState(
+            is_enabled=self.is_enabled,
+            is_paused=self.is_paused,
+            paused_until=self.paused_until,
+            stopped_because=self.stopped_because,
+            cooldown=_NO_COOLDOWN,
+            breaker=breaker,
+            failure_streak=0,
+            last_success_at=at,
+            last_failure_at=self.last_failure_at,
+            query=self.query,
+            grab=self.grab,
+        )
+
+
+_NO_COOLDOWN: Final = Cooldown()
 
 
 def newest_time(state: SourceState, now: datetime) -> datetime:

@@ -18,7 +18,7 @@ from attrs import frozen
 from cormorant.rules.limits import Lane, SourceLimits
 from cormorant.rules.priorities import Priority
 
-__all__ = ["Edges", "Window", "WindowName", "edge_opens_at", "edges_wanted", "tokens_at", "windows_of"]
+__all__ = ["Edges", "Window", "WindowName", "edge_opens_at", "edges_wanted", "has_windows", "tokens_at", "windows_of"]
 
 Edges = Mapping[int, datetime | None]
 """When the request of each number was made; None: there is no such request (any more)."""
@@ -80,6 +80,23 @@ def windows_of(limits: SourceLimits, lane: Lane, priority: Priority) -> tuple[Wi
             reset = limits.reset if name is WindowName.DAY else None
             found.append(Window(name=name, limit=limit, whole=whole, reset=reset, reset_zone=limits.reset_zone))
     return tuple(found)
+
+
+def has_windows(limits: SourceLimits) -> bool:
+    """Whether requests are counted at all, in either lane.
+
+    >>> has_windows(SourceLimits()), has_windows(SourceLimits(grabs_per_day=1))
+    (False, True)
+    """
+    return not (
+        limits.per_minute is None
+        and limits.per_hour is None
+        and limits.per_day is None
+        and limits.per_month is None
+        and limits.grabs_per_hour is None
+        and limits.grabs_per_day is None
+        and limits.grabs_per_month is None
+    )
 
 
 def _configured(limits: SourceLimits, lane: Lane) -> tuple[tuple[WindowName, int | None], ...]:

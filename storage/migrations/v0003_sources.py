@@ -67,6 +67,8 @@ def _create_state(op: Operations) -> None:
         Column("last_failure_at", BigInteger),
         *(column for lane in ("query", "grab") for column in _lane_columns(lane)),
         Column("learned", Text, nullable=False, server_default=text("'{}'")),
+        # Rises with every change, so that one statement can both ask whether a copy is up to date and write.
+        Column("version", BigInteger, nullable=False, server_default=text("1")),
     )
     op.create_table(
         "source_requests",
