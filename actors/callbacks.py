@@ -15,6 +15,9 @@ from cormorant.rules.outcomes import Outcome
 from cormorant.rules.ports import Emit
 from cormorant.rules.search_events import CallbackFailed
 
+CALLBACK_S = 30.0
+"""How long one callback may take."""
+
 OnComplete = Callable[..., Any]
 """`on_complete(job_id, source, results, coverage, error)`, plain or async; once for each source."""
 OnJobDone = Callable[[int], Any]
@@ -67,8 +70,9 @@ class Callbacks(Actor[Feed]):
 
     async def _call(self, search_id: int, function: Callable[..., Any], *words: Any) -> None:
         try:
-            returned = function(*words)
-            if inspect.isawaitable(returned):
-                await returned
+            with trio.fail_after(CALLBACK_S):
+                returned = function(*words)
+                if inspect.isawaitable(returned):
+                    await returned
         except Exception as error:  # noqa: BLE001 - foreign code: a caller's own mistake must not stop the others
             self.emit(CallbackFailed(search_id=search_id, error=error))

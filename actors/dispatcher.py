@@ -48,7 +48,13 @@ class Intake:
 
     sequence: int = 0
     searches: int = 0
+    open: int = 0
+    """How many tickets have no outcome yet."""
     waiting: list[Ticket] = field(factory=list)
+
+    def ended(self, _: Outcome) -> None:
+        """A ticket has its outcome."""
+        self.open -= 1
 
 
 @define(eq=False, kw_only=True)
@@ -71,8 +77,7 @@ class Dispatcher(Actor[Submit]):
 
     async def handle(self, message: Submit) -> None:
         """Take a search in."""
-        waiting = sum(desk.waiting() for desk in self.desks.values()) + len(self.intake.waiting)
-        if waiting + len(message.sources) > self.queue_max:
+        if self.intake.open + len(message.sources) > self.queue_max:
             message.reply.refuse(SearchQueueFull(self.queue_max))
             return
         search = self._open(message)
@@ -107,23 +112,11 @@ class Dispatcher(Actor[Submit]):
     def _open(self, message: Submit) -> Search:
         intake = self.intake
         intake.searches += 1
-        send, receive = trio.open_memory_channel[Outcome](len(message.sources) + 1)
-        follows = message.on_complete is not None or message.on_job_done is not None
-        search = Search(
-            intake.searches,
-            len(message.sources),
-            send.send_nowait if follows else _ignore,
-            (lambda _: send.close()) if follows else _ignore,
-        )
-        if follows:
-            self.callbacks.tell_nowait(
-                Feed(
-                    search_id=search.id,
-                    outcomes=receive,
-                    on_complete=message.on_complete,
-                    on_job_done=message.on_job_done,
-                )
-            )
+        intake.open += len(message.sources)
+        if message.on_complete is None and message.on_job_done is None:
+            search = Search(intake.searches, len(message.sources), intake.ended, _ignore)
+        else:
+            search = self._followed(message)
         now = self.clock.now()
         search.tickets = [self._ticket(message, source, search, now) for source in message.sources]
         for ticket in search.tickets:
@@ -132,6 +125,19 @@ class Dispatcher(Actor[Submit]):
             else:
                 intake.waiting.append(ticket)
         return search
+
+    def _followed(self, message: Submit) -> Search:
+        send, receive = trio.open_memory_channel[Outcome](len(message.sources) + 1)
+        number, intake = self.intake.searches, self.intake
+
+        def told(outcome: Outcome) -> None:
+            intake.ended(outcome)
+            send.send_nowait(outcome)
+
+        self.callbacks.tell_nowait(
+            Feed(search_id=number, outcomes=receive, on_complete=message.on_complete, on_job_done=message.on_job_done)
+        )
+        return Search(number, len(message.sources), told, lambda _: send.close())
 
     def _ticket(self, message: Submit, source: str, search: Search, now: datetime) -> Ticket:
         self.intake.sequence += 1

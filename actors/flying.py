@@ -17,7 +17,7 @@ from actors.source_desk import Flight
 from cormorant.rules.failures import split_crash
 from cormorant.rules.limits import LearnedLimits
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
-from cormorant.rules.request_ends import EndKind, RequestEnd, end_of
+from cormorant.rules.request_ends import EndKind, RequestEnd, end_of, quota_wait_s
 from cormorant.rules.reservations import Permit
 from cormorant.rules.searches import Result, SearchPage, SearchRequest, StatedLimits
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
@@ -104,10 +104,11 @@ class Landing:
         )
 
 
-def landing_of(ended: Ended, source: str, *, took_s: float, waited_s: float) -> Landing:
+def landing_of(ended: Ended, source: str, *, took_s: float, waited_s: float, now: datetime) -> Landing:
     """What follows from an answer or an error."""
     if ended.page is not None:
-        end = end_of(None, learned=learned_from(ended.page.limits))
+        stated = ended.page.limits
+        end = end_of(None, learned=learned_from(stated), quota_wait_s=quota_wait_s(stated, now=now))
         return Landing(
             end=end, status=OutcomeStatus.FOUND, results=ended.page.results, took_s=took_s, waited_s=waited_s
         )

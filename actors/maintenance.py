@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import trio
 from attrs import define
@@ -13,8 +15,12 @@ from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.job_events import JobsPruned, KindUnknown
 from cormorant.rules.jobs import JobState
 from cormorant.rules.ports import Clock, Emit
-from storage import job_pauses, job_reports, jobs, workers
+from cormorant.rules.search_events import SearchesPruned
+from storage import cache, history, job_pauses, job_reports, jobs, ledger, source_states, workers
 from storage.database import Database
+
+REQUESTS_KEPT = timedelta(days=32)
+"""Longer than the widest window, a month: what is older opens nothing."""
 
 
 @define(eq=False, kw_only=True)
@@ -27,6 +33,8 @@ class Maintenance(Actor[None]):
     interval_s: float = 600.0
     keep_succeeded_s: float = 7 * 86_400.0
     keep_failed_s: float = 30 * 86_400.0
+    keep_history_s: float = 30 * 86_400.0
+    history_max: int = 100_000
 
     async def begin(self) -> None:
         """Begin a little after the start, when the others have registered."""
@@ -39,6 +47,7 @@ class Maintenance(Actor[None]):
             await self._keep_pauses()
             await self._report_unknown_kinds()
             await self._prune()
+            await self._prune_searches()
         except (StorageUnavailable, CommitUnknown):
             return
 
@@ -51,8 +60,22 @@ class Maintenance(Actor[None]):
 
     async def _prune_state(self, state: JobState, keep_s: float) -> int:
         before = self.clock.now() - timedelta(seconds=keep_s)
+        return await self._in_pages(jobs.prune, state=state, before=before)
+
+    async def _prune_searches(self) -> None:
+        now = self.clock.now()
+        oldest = now - timedelta(seconds=self.keep_history_s)
+        pruned = SearchesPruned(
+            history=await self._in_pages(history.prune, before=oldest, keep=self.history_max),
+            answers=await self._in_pages(cache.prune, now=now) + await self._in_pages(ledger.prune),
+            requests=await self._in_pages(source_states.prune_requests, before=now - REQUESTS_KEPT),
+        )
+        if pruned.history or pruned.answers or pruned.requests:
+            self.emit(pruned)
+
+    async def _in_pages(self, function: Callable[..., int], **words: Any) -> int:
         total = 0
-        while done := await self.database.run(jobs.prune, state=state, before=before, limit=PAGE):
+        while done := await self.database.run(function, limit=PAGE, **words):
             total += done
         return total
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -31,6 +32,9 @@ RECORD_S = 5.0
 """How long the end of a request may take to be recorded when the service stops around it."""
 LOOK_S = 2.0
 """How often is looked whether another process has ended its request, which does not tell us."""
+
+WAIT_S_MAX = 60.0
+"""At least so often is looked while something waits: a clock that jumps must neither flood nor stall."""
 
 _FINAL = {GateName.ENABLED, GateName.STOPPED}
 
@@ -222,8 +226,10 @@ class RateLimiter(Actor[None]):
             soonest = None  # what may go now waits for a slot, or for one of ours to end
             later = [time for time in times if time is not None and time > now]
             soonest = min(later, default=None)
-        until = trio.current_time() + (soonest - now).total_seconds() if soonest is not None else None
-        rang = await self.desk.bell.wait(until) if until is not None else await self.desk.bell.wait()
+        wait_s = WAIT_S_MAX if soonest is None else min(WAIT_S_MAX, (soonest - now).total_seconds())
+        # With nothing in line there is nothing to look for.
+        until = trio.current_time() + wait_s if self.desk.waiting() or soonest is not None else math.inf
+        rang = await self.desk.bell.wait(until)
         if not rang and self._is_busy_elsewhere():
             self.desk.is_stale = True
 
@@ -314,7 +320,7 @@ class RateLimiter(Actor[None]):
         took_s = trio.current_time() - began
         if was_cancelled:
             return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED, took_s=took_s)
-        return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s)
+        return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
 
     async def _land(self, flight: Flight, reserved: Reserved, landing: Landing) -> None:
         """Record the end, then tell everyone. When the service stops around it, it may take a little longer."""

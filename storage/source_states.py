@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 from attrs import frozen
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import ColumnClause, Connection, bindparam, column, text
 
 from cormorant.rules.breaker import Breaker, BreakerState, Probe
 from cormorant.rules.cooldowns import Cooldown
@@ -265,8 +265,11 @@ _COLUMNS = (
     "last_failure_at",
     *(f"{lane}_{name}" for lane in Lane for name in _OF_A_LANE),
 )
-_READ = text(f"SELECT {', '.join(_COLUMNS)}, learned FROM source_state WHERE source_id = :source_id")
-_LOCK = text(f"{_READ.text} FOR UPDATE")
+_SELECT = f"SELECT {', '.join(_COLUMNS)}, learned FROM source_state WHERE source_id = :source_id"
+# With its columns named, SQLAlchemy need not find them out each time.
+_NAMED: list[ColumnClause[Any]] = [column(name) for name in (*_COLUMNS, "learned")]
+_READ = text(_SELECT).columns(*_NAMED)
+_LOCK = text(f"{_SELECT} FOR UPDATE").columns(*_NAMED)
 _CREATE = text("INSERT INTO source_state (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
 _WRITE = text(
     f"UPDATE source_state SET {', '.join(f'{name} = :{name}' for name in _COLUMNS)} WHERE source_id = :source_id"

@@ -122,6 +122,8 @@ class Assembly:
             emit=self.emit,
             keep_succeeded_s=self.settings.jobs.keep_succeeded_s,
             keep_failed_s=self.settings.jobs.keep_failed_s,
+            keep_history_s=self.settings.search.history_keep_s,
+            history_max=self.settings.search.history_max,
         )
 
     def _jobs(self, runner: Address[RunnerMessage], bell: WorkBell) -> Jobs:

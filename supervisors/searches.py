@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from attrs import define
+from attrs import define, frozen
 
 from actors.actor import Address
 from actors.callbacks import OnComplete, OnJobDone
@@ -18,7 +18,7 @@ from actors.source_keeper import Desks
 from cormorant.rules import priorities, reservations
 from cormorant.rules.gates import Explanation, explain
 from cormorant.rules.limits import Lane, LearnedLimits
-from cormorant.rules.outcomes import SearchWithinSearch
+from cormorant.rules.outcomes import NestedSearch
 from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import BadRequest, Result, SearchRequest, search_key
@@ -27,6 +27,17 @@ from storage import cache, source_states
 from storage.database import Database
 from storage.source_states import Known
 from storage.sources import UnknownSource
+
+
+@frozen(kw_only=True)
+class SourceStatus:
+    """A source at this moment: what waits for it, what runs, and what stands in the way of the next background request."""
+
+    name: str
+    kind: str
+    waiting: int
+    running: int
+    explanation: Explanation
 
 
 @define(eq=False, kw_only=True)
@@ -56,10 +67,11 @@ class Searches:
     ) -> Search:
         """Submit a search, and return at once what it can be followed by."""
         if holding_slot.get():
-            raise SearchWithinSearch
+            raise NestedSearch
         request = _request(wanted)
         for part, value in (("max_wait_s", max_wait_s), ("timeout_s", timeout_s), ("pace_s", pace_s)):
-            if value is not None and not 0 <= value < math.inf:
+            is_endless = value == math.inf and part == "max_wait_s"
+            if value is not None and not 0 <= value < math.inf and not is_endless:
                 raise BadRequest(part, f"{value!r} is not possible; give seconds, 0 or more")
         await self.desks.have_come.wait()
         names = self._names(sources)
@@ -71,7 +83,7 @@ class Searches:
                 sources=names,
                 cached=cached,
                 priority=priorities.sorted_as(priority),
-                max_wait_s=priorities.max_wait_s(priority) if max_wait_s is None else max_wait_s,
+                max_wait_s=_wait(max_wait_s, priority),
                 timeout_s=priorities.timeout_s(priority) if timeout_s is None else timeout_s,
                 pace_s=pace_s,
                 lane=lane,
@@ -112,6 +124,19 @@ class Searches:
             edges=known.edges[lane],
         )
 
+    def status(self) -> tuple[SourceStatus, ...]:
+        """Every source, by name."""
+        return tuple(
+            SourceStatus(
+                name=name,
+                kind=desk.record.kind,
+                waiting=desk.waiting(),
+                running=len(desk.running),
+                explanation=self.explain(name),
+            )
+            for name, desk in sorted(self.desks.by_name.items())
+        )
+
     async def pause(self, source: str) -> None:
         """Ask a source no more, in any process, also after a restart."""
         await self._change(source, reservations.pause)
@@ -136,6 +161,13 @@ class Searches:
         if desk is None:
             raise UnknownSource(source, list(self.desks.by_name))
         return desk
+
+
+def _wait(given: float | None, priority: Priority | None) -> float | None:
+    """How long it may wait; None: as long as it takes, as `math.inf` says for a class that has a limit otherwise."""
+    if given is None:
+        return priorities.max_wait_s(priority)
+    return None if given == math.inf else given
 
 
 def _request(wanted: str | SearchRequest) -> SearchRequest:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = ("embedding.md", "jobs.md")
+PAGES = ("embedding.md", "jobs.md", "searching.md")
 EXAMPLES = {
     page: re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL) for page in PAGES
 }

@@ -12,7 +12,6 @@ import pytest
 from cormorant.cli.sources import add, sources
 from cormorant.reference import all_events, events_reference, settings_reference
 from cormorant.rules.catalogue import known_settings
-from cormorant.rules.gates import GateName
 from cormorant.rules.jobs import JobState, Verb
 from cormorant.rules.settings import Settings
 
@@ -51,13 +50,12 @@ def test_the_page_of_jobs_names_every_state_and_every_change() -> None:
     assert [verb for verb in Verb if f"*{verb}*" not in page] == []
 
 
-def test_the_page_of_sources_names_every_command_gate_and_limit() -> None:
+def test_the_page_of_sources_names_every_command_and_option() -> None:
     page = (ROOT / "docs" / "sources.md").read_text()
 
     assert [name for name in sources.commands if f"`cormorant sources {name}" not in page] == []
     options = [name for parameter in add.params for name in parameter.opts if name.startswith("--")]
     assert [name for name in options if f"`{name}" not in page] == []
-    assert [gate for gate in GateName if f"| `{gate}` |" not in page] == []
 
 
 def test_the_page_of_jobs_explains_every_setting_with_its_default() -> None:

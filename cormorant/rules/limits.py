@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, time, tzinfo
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from attrs import evolve, fields, frozen
@@ -118,6 +119,7 @@ PRESETS: Final[Mapping[str, SourceLimits]] = {
 }
 
 
+@lru_cache(maxsize=4096)
 def stricter(configured: SourceLimits, stated: LearnedLimits) -> SourceLimits:
     """What holds when a source states limits of its own: of each pair the stricter.
 

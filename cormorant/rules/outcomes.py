@@ -13,12 +13,12 @@ from cormorant.rules.searches import Result
 
 __all__ = [
     "Found",
+    "NestedSearch",
     "Outcome",
     "OutcomeStatus",
     "RateLimitWaitError",
     "SearchFailed",
     "SearchQueueFull",
-    "SearchWithinSearch",
     "found_in",
 ]
 
@@ -51,7 +51,7 @@ class SearchQueueFull(SearchError):
         self.capacity = capacity
 
 
-class SearchWithinSearch(SearchError):
+class NestedSearch(SearchError):
     """Whoever is asked for a source must not wait for another search: all slots could wait for each other."""
 
     def __init__(self) -> None:
@@ -117,7 +117,11 @@ def found_in(job_id: int, outcomes: Sequence[Outcome]) -> Found:
     A feed that is fetched for somebody else is no failure.
     """
     answers = [outcome for outcome in outcomes if outcome.is_answer]
-    others = [outcome for outcome in outcomes if not outcome.is_answer]
+    # A real failure is told before a wait that was too long.
+    others = sorted(
+        (outcome for outcome in outcomes if not outcome.is_answer),
+        key=lambda outcome: outcome.status is OutcomeStatus.RATE_LIMITED,
+    )
     missing = {outcome.source: _why(outcome) for outcome in others}
     if others and not answers and any(each.status is not OutcomeStatus.DEDUPLICATED for each in others):
         raise SearchFailed(missing)

@@ -88,3 +88,15 @@ class SourceStopped(Event):
 
     source: str
     because: str
+
+
+@frozen(kw_only=True)
+class SearchesPruned(Event):
+    """What searches left behind was forgotten: history, kept answers, and requests that no window looks at any more."""
+
+    name: ClassVar[str] = "search.pruned"
+    level: ClassVar[str] = "debug"
+
+    history: int
+    answers: int
+    requests: int

@@ -13,6 +13,7 @@ from attrs import define, field
 from actors.search import Search
 from cormorant.rules.outcomes import Outcome
 from cormorant.rules.priorities import Priority
+from cormorant.rules.settings import JobSettings
 from cormorant.testing import (
     Recorder,
     ScriptedSource,
@@ -39,8 +40,10 @@ class SearchPlace:
     def service(self, limits: dict[str, Any] | None = None, **chosen: Any) -> Service:
         """A service with these sources, all with the same limits; nothing is paced unless it is said."""
         named = named_sources(*self.sources, **({"spacing_s": 0.0, "pace_s": 0.0} | (limits or {})))
+        # Nothing is claimed by other processes here: looking for jobs would be most of a simulated day.
+        calm = JobSettings(poll_s=300.0, heartbeat_s=60.0, sweep_s=3600.0)
         return open_service(
-            settings(sources=named, **chosen),
+            settings(**{"sources": named, "jobs": calm} | chosen),
             clock=self.clock,
             chance=random.Random(1),
             offload=in_line,

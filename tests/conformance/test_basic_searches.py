@@ -99,6 +99,20 @@ async def test_callbacks_come_once_for_each_source_and_once_at_the_end(clock: Mo
     assert [event.event.name for event in place.events.heard].count("search.callback_failed") == 1
 
 
+async def test_a_callback_that_never_ends_is_given_up_after_30_s(clock: MockClock) -> None:
+    done: list[float] = []
+
+    async def on_complete(*_: object) -> None:
+        await trio.sleep_forever()
+
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            await service.search("x", on_complete=on_complete, on_job_done=lambda _: done.append(trio.current_time()))
+            await trio.sleep(100)
+
+    assert [round(at, 3) for at in done] == [30.005]
+
+
 async def test_a_search_function_of_ones_own_goes_through_the_same_gates(clock: MockClock) -> None:
     asked: list[float] = []
 
@@ -112,6 +126,24 @@ async def test_a_search_function_of_ones_own_goes_through_the_same_gates(clock: 
 
     assert asked == [0.005, 7.005, 14.005]
     assert place.sources["a"].asked_at == []
+
+
+async def test_the_status_says_what_waits_and_why(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"], takes_s=5.0)) as place:
+        async with place.service({"spacing_s": 60.0}) as service:
+            for query in ("one", "two", "three"):
+                await service.search(query)
+            await trio.sleep(1)
+            (busy_source,) = (await service.status()).sources
+            await trio.sleep(10)
+            (waiting,) = (await service.status()).sources
+
+    assert (busy_source.waiting, busy_source.running) == (2, 1)
+    assert [gate.name for gate in busy_source.explanation.gates] == ["in_flight"]
+    assert (waiting.waiting, waiting.running) == (2, 0)
+    assert waiting.explanation.lines == (
+        "waits for spacing until 00:01:06: the last request ended 5 s ago and the site allows one every 60 s",
+    )
 
 
 async def test_statuses_by_source(clock: MockClock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -16,6 +17,7 @@ from tests.conformance.searching import search_place
 SEARCH = payload_for(SearchRequest(query="x"), sources=["a", "b"], priority=Priority.BACKGROUND)
 
 
+@pytest.mark.slow("a simulated hour, twice")
 async def test_a_closed_source_is_asked_when_it_opens_and_the_others_are_not_asked_again(clock: MockClock) -> None:
     with search_place(a=ScriptedSource(["found"]), b=ScriptedSource(busy(3600), ["late"])) as place:
         async with place.service() as service:

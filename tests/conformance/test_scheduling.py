@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.outcomes import OutcomeStatus, RateLimitWaitError, SearchQueueFull, SearchWithinSearch
+from cormorant.rules.outcomes import NestedSearch, OutcomeStatus, RateLimitWaitError, SearchQueueFull
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import BadRequest, SearchRequest
 from cormorant.rules.settings import SearchSettings
-from cormorant.testing import TIMEOUT, ScriptedSource, busy
+from cormorant.testing import START, TIMEOUT, ScriptedSource, busy
 from storage.sources import UnknownSource
 from tests.conformance.searching import all_of, search_each, search_place, settle
 
@@ -87,6 +89,27 @@ async def test_unless_it_says_so_a_feed_waits_15_s_and_others_as_long_as_it_take
             (outcome,) = await all_of(await service.search("second", priority=priority))
 
     assert outcome.status is (OutcomeStatus.FOUND if waits else OutcomeStatus.RATE_LIMITED)
+
+
+async def test_a_feed_may_be_told_to_wait_as_long_as_it_takes(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service({"spacing_s": 500.0}) as service:
+            await all_of(await service.search("first"))
+            (outcome,) = await all_of(await service.search("second", priority=RSS, max_wait_s=math.inf))
+
+    assert outcome.status is OutcomeStatus.FOUND
+    assert place.sources["a"].asked_at == [0.005, 500.005]
+
+
+async def test_the_next_request_goes_at_exactly_the_time_that_was_explained(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service({"pace_s": 1000.0, "spacing_s": 2.0}) as service:
+            await all_of(await service.search("first", priority=BACKGROUND))
+            opens_at = service.explain("a", BACKGROUND).opens_at
+            await all_of(await service.search("second", priority=BACKGROUND, max_wait_s=math.inf))
+
+    assert opens_at is not None
+    assert place.sources["a"].asked_at[1] == pytest.approx((opens_at - START).total_seconds(), abs=0.01)
 
 
 async def test_the_wait_counts_from_submission_also_behind_others(clock: MockClock) -> None:
@@ -197,6 +220,7 @@ async def test_a_follower_raises_the_rank_and_keeps_its_own_wait(clock: MockCloc
     assert [request.query for request in place.sources["a"].requests] == ["running", "shared", "middle"]
 
 
+@pytest.mark.slow("a simulated hour")
 async def test_an_answer_is_kept_for_an_hour_and_an_empty_one_is_not(clock: MockClock) -> None:
     with search_place(full=ScriptedSource(["x"]), empty=ScriptedSource()) as place:
         async with place.service() as service:
@@ -209,6 +233,7 @@ async def test_an_answer_is_kept_for_an_hour_and_an_empty_one_is_not(clock: Mock
     assert [len(source.asked_at) for source in place.sources.values()] == [2, 3]
 
 
+@pytest.mark.slow("a simulated quarter of an hour, a search every 6 s")
 async def test_an_interactive_search_every_6_s_does_not_starve_background(clock: MockClock) -> None:
     with search_place(a=ScriptedSource()) as place:
         async with place.service({"pace_s": 60.0, "spacing_s": 2.0}) as service, trio.open_nursery() as nursery:
@@ -239,7 +264,7 @@ async def test_a_search_within_a_search_is_refused(clock: MockClock) -> None:
 
             (outcome,) = await all_of(await service.search("x", execute=execute))
 
-    assert isinstance(outcome.error, SearchWithinSearch)
+    assert isinstance(outcome.error, NestedSearch)
 
 
 async def test_more_searches_than_may_wait_are_refused(clock: MockClock) -> None:
