@@ -62,13 +62,19 @@ def find(connection: Connection, name: str) -> SourceRecord:
     return _record(row)
 
 
+def by_identity(connection: Connection, identity: str) -> tuple[SourceRecord, bool] | None:
+    """Whoever has this address, or had it last, and whether it was removed; None: nobody."""
+    row = connection.execute(_BY_IDENTITY, {"identity": identity}).one_or_none()
+    return None if row is None else (_record(row), bool(row.is_removed))
+
+
 def add(connection: Connection, source: SourceRecord, *, now: datetime) -> SourceRecord:
     """Take a source in. One that was there before, under whatever name, goes on from what was spent."""
     if connection.execute(_FIND, {"name": source.name}).one_or_none() is not None:
         raise SourceExists(f"there is a source {source.name!r} already; choose another name, or remove it first")
-    known = connection.execute(_BY_IDENTITY, {"identity": source.identity}).one_or_none()
-    if known is not None and not known.is_removed:
-        raise SourceExists(f"{source.url} is in use already as {known.name!r}; one account has one source")
+    known = by_identity(connection, source.identity)
+    if known is not None and not known[1]:
+        raise SourceExists(f"this address is in use already as {known[0].name!r}; one account has one source")
     return _put(connection, source, now=now)
 
 
@@ -155,7 +161,7 @@ def _record(row: Any) -> SourceRecord:
 _FIELDS = "id, name, identity, kind, url, key, proxy, limits, origin"
 _ALL = text(f"SELECT {_FIELDS} FROM sources WHERE NOT is_removed ORDER BY name")
 _FIND = text(f"SELECT {_FIELDS} FROM sources WHERE NOT is_removed AND name = :name")
-_BY_IDENTITY = text("SELECT id, name, is_removed FROM sources WHERE identity = :identity")
+_BY_IDENTITY = text(f"SELECT {_FIELDS}, is_removed FROM sources WHERE identity = :identity")
 _PUT = text("""
     INSERT INTO sources (identity, name, kind, url, key, proxy, limits, origin, is_removed, changed_at)
     VALUES (:identity, :name, :kind, :url, :key, :proxy, :limits, :origin, false, :now)

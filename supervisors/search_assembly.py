@@ -154,7 +154,10 @@ class SearchAssembly:
 
 @frozen
 class _Limiter:
-    """A limiter that ends what waits for it when it will not be started again."""
+    """A limiter that ends what waits for it when it will not be started again.
+
+    It has no `stop`: nothing is left to be done in good order when its turn comes, so that cancelling it is no force.
+    """
 
     served: Runnable
     desk: SourceDesk
@@ -162,12 +165,9 @@ class _Limiter:
     async def __call__(self, *, task_status: trio.TaskStatus[object]) -> None:
         await self.served(task_status=task_status)
 
-    def stop(self) -> None:
-        self.served.stop()  # type: ignore[attr-defined]  # an address that is served has it
-
     def gone(self) -> None:
         self.desk.close()
-        self.served.gone()  # type: ignore[attr-defined]  # as above
+        self.served.gone()  # type: ignore[attr-defined]  # an address that is served has it
 
 
 def _child_name(source: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cormorant.cli.sources import add, sources
 from cormorant.reference import all_events, events_reference, settings_reference
 from cormorant.rules.catalogue import known_settings
 from cormorant.rules.jobs import JobState, Verb
@@ -47,6 +48,14 @@ def test_the_page_of_jobs_names_every_state_and_every_change() -> None:
 
     assert [state for state in JobState if f"| `{state}` |" not in page] == []
     assert [verb for verb in Verb if f"*{verb}*" not in page] == []
+
+
+def test_the_page_of_sources_names_every_command_and_option() -> None:
+    page = (ROOT / "docs" / "sources.md").read_text()
+
+    assert [name for name in sources.commands if f"`cormorant sources {name}" not in page] == []
+    options = [name for parameter in add.params for name in parameter.opts if name.startswith("--")]
+    assert [name for name in options if f"`{name}" not in page] == []
 
 
 def test_the_page_of_jobs_explains_every_setting_with_its_default() -> None:

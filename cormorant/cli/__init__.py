@@ -16,7 +16,7 @@ __all__ = ["STARTED_AT", "main"]
 STARTED_AT = time.perf_counter()
 """When the program began, for "ready in …"."""
 
-_COMMANDS = {"run": "cormorant.cli.run", "doctor": "cormorant.cli.doctor", "jobs": "cormorant.cli.jobs"}
+_COMMANDS = {name: f"cormorant.cli.{name}" for name in ("run", "doctor", "sources", "search", "explain", "jobs")}
 
 
 class Commands(HintingGroup):

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
+from unicodedata import east_asian_width
 
 import click
 
@@ -32,6 +33,8 @@ def table(
     widths = [max(map(len, column)) for column in zip_longest(head, *shown, fillvalue="")]
     room = width_of_terminal()
     last = max(len(head[-1]), room - sum(widths[:-1]) - len(_GAP) * (len(head) - 1)) if room else None
+    if head[-1] not in right:
+        widths[-1] = 0  # nothing follows that would have to be in line
     yield _line([_aligned(name, width, name in right) for name, width in zip(head, widths, strict=True)])
     for row in shown:
         row[-1] = _cut(row[-1], last)
@@ -60,7 +63,17 @@ def _aligned(cell: str, width: int, is_number: bool) -> str:  # noqa: FBT001 - p
 
 
 def _cut(cell: str, width: int | None) -> str:
-    return cell if width is None or len(cell) <= width else cell[: width - 1] + _CUT
+    if width is None or len(cell) + _wide_in(cell) <= width:
+        return cell
+    kept = cell[: width - 1]
+    while len(kept) + _wide_in(kept) >= width:
+        kept = kept[:-1]
+    return kept + _CUT
+
+
+def _wide_in(cell: str) -> int:
+    """How many of its characters take two columns, as Chinese and Japanese ones do."""
+    return 0 if cell.isascii() else sum(east_asian_width(character) in "WF" for character in cell)
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -71,6 +84,7 @@ def painter(colours: dict[str, str]) -> Paint:
     """Colours cells by what they say; click takes the colours away where nobody sees them."""
 
     def paint(cell: str, padded: str) -> str:
-        return click.style(padded, fg=colours[cell]) if cell in colours else padded
+        # Only the words: spaces within the colour could not be taken off the end of a line.
+        return padded.replace(cell, click.style(cell, fg=colours[cell]), 1) if cell in colours else padded
 
     return paint

@@ -1,4 +1,4 @@
-"""How does a command reach the database, beside a running service or without one? It neither makes nor migrates it."""
+"""How does a command reach the database, beside a running service or without one? It migrates none, and makes one only if told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import outcome
 import trio
 from attrs import evolve
 
-from cormorant.cli.preflight import Problem, database_problem, look_at_database, shown_database
+from cormorant.cli.preflight import (
+    Problem,
+    database_problem,
+    look_at_database,
+    make_data_folder,
+    refuse_what_cannot_work,
+    shown_database,
+)
 from cormorant.cli.words import Refused
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.ports import ignore
@@ -26,13 +33,19 @@ HOLD_S = 5.0
 """A person waits for an answer: a database that is away longer than this is told, not waited out."""
 
 
-def visit(settings: Settings, errand: Callable[[Database], Awaitable[T]]) -> T:
+def visit(settings: Settings, errand: Callable[[Database], Awaitable[T]], *, may_make: bool = False) -> T:
     """Run an errand at the database and return what it returns; `Refused` if the database cannot be used as it is.
+
+    `may_make` is for what people do before the first start: a database that is not there yet, or empty, is made.
 
     It goes through the gateway, so that it takes its turn among the processes that write to a SQLite file.
     """
     state = look_at_database(settings)
-    problem = database_problem(settings, state) or schema_problem(settings, state)
+    is_made_here = may_make and (state is None or (state.is_reachable and not state.schema_version))
+    if is_made_here:
+        refuse_what_cannot_work(settings)
+        make_data_folder(settings)
+    problem = None if is_made_here else database_problem(settings, state) or schema_problem(settings, state)
     if problem:
         raise Refused(f"{problem.found}; {problem.remedy}")
     try:

@@ -19,6 +19,7 @@ __all__ = [
     "EXIT_OK",
     "EXIT_REFUSED",
     "HintingGroup",
+    "Interrupted",
     "NotDone",
     "Refused",
     "causes",
@@ -60,6 +61,12 @@ class NotDone(Refused):
     """What was asked for was tried and could not be done."""
 
     exit_code = EXIT_FAILED
+
+
+class Interrupted(Refused):
+    """Somebody had enough of waiting. The exit code is the one that shells give to Ctrl-C."""
+
+    exit_code = 130
 
 
 class HintingGroup(click.Group):

@@ -28,6 +28,7 @@ __all__ = [
     "look_again_at",
     "next_opening",
     "openings",
+    "whole_second",
 ]
 
 
@@ -226,17 +227,17 @@ def explain(  # noqa: PLR0913 - as openings
     opens_at = earliest_opening(state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s)
     lines = [_line(gate, now, zone) for gate in gates]
     if opens_at is not None and (last := next_opening(gates, now=now)) is not None and opens_at < last:
-        when = clock_time(_whole_second(opens_at), now, zone)
+        when = clock_time(whole_second(opens_at), now, zone)
         lines.append(f"goes at {when} all the same: by then it has waited long enough to count as more urgent")
     return Explanation(gates=gates, opens_at=opens_at, lines=tuple(lines) or ("may go now",))
 
 
 def _line(gate: Gate, now: datetime, zone: tzinfo) -> str:
-    until = "" if gate.opens_at is None else f" until {clock_time(_whole_second(gate.opens_at), now, zone)}"
+    until = "" if gate.opens_at is None else f" until {clock_time(whole_second(gate.opens_at), now, zone)}"
     return f"waits for {_WORDS.get(gate.name, gate.name.value)}{until}: {gate.why}"
 
 
-def _whole_second(moment: datetime) -> datetime:
+def whole_second(moment: datetime) -> datetime:
     """Rounded up: a time shown must not be too early."""
     whole = moment.replace(microsecond=0)
     return whole if whole == moment else whole + timedelta(seconds=1)
@@ -250,7 +251,7 @@ def _by_hand(look: _Look) -> Iterator[Gate]:
         yield Gate(
             name=GateName.STOPPED,
             opens_at=None,
-            why=f"it refused our credentials ({state.stopped_because}); correct them and reset it",
+            why=f"it refused our credentials ({state.stopped_because.partition(';')[0]}); correct them and reset it",
         )
     if state.paused_until is None:
         if state.is_paused:

@@ -18,7 +18,17 @@ from attrs import frozen
 from cormorant.rules.limits import Lane, SourceLimits
 from cormorant.rules.priorities import Priority
 
-__all__ = ["Edges", "Window", "WindowName", "edge_opens_at", "edges_wanted", "has_windows", "tokens_at", "windows_of"]
+__all__ = [
+    "Edges",
+    "Window",
+    "WindowName",
+    "counts_since",
+    "edge_opens_at",
+    "edges_wanted",
+    "has_windows",
+    "tokens_at",
+    "windows_of",
+]
 
 Edges = Mapping[int, datetime | None]
 """When the request of each number was made; None: there is no such request (any more)."""
@@ -142,6 +152,25 @@ def _next_reset(at: datetime, reset: time, zone: tzinfo) -> datetime:
     # Compared in UTC: within a zone Python compares what the clocks show, also where they are set back.
     days = (datetime.combine(today + n * _DAY, reset, tzinfo=zone).astimezone(UTC) for n in range(3))
     return next(begins_at for begins_at in days if begins_at > at)
+
+
+def counts_since(window: Window, *, now: datetime) -> datetime:
+    """Since when requests count in a window, for whoever wants to know how much of it is spent.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> day = Window(name=WindowName.DAY, limit=9, whole=9)
+    >>> f"{counts_since(day, now=noon):%d %H:%M}"
+    '31 12:00'
+    >>> f"{counts_since(Window(name=WindowName.DAY, limit=9, whole=9, reset=time(3, 30)), now=noon):%d %H:%M}"
+    '01 03:30'
+    """
+    if window.reset is None:
+        return now - window.width
+    today = now.astimezone(window.reset_zone).date()
+    days = [
+        datetime.combine(today - n * _DAY, window.reset, tzinfo=window.reset_zone).astimezone(UTC) for n in (0, 1, 2)
+    ]
+    return next(began_at for began_at in days if began_at <= now)
 
 
 def tokens_at(tokens: float | None, *, since: datetime | None, per_minute: int, at: datetime) -> float:

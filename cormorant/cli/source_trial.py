@@ -1,0 +1,70 @@
+"""Does a source answer? One request for what it can do, through the gate like every other, and its end recorded."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import trio
+from sqlalchemy import Connection
+
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.priorities import TIMEOUT_S, Priority
+from cormorant.rules.request_ends import RequestEnd, end_of
+from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
+from cormorant.rules.searches import Caps
+from cormorant.rules.source_errors import SourceError, SourceUnavailable
+from cormorant.rules.stored_caps import dump_caps
+from storage import source_states, sources
+from storage.database import Database
+from storage.source_states import Wish
+from storage.sources import SourceRecord
+from supervisors.asking import Asker
+
+__all__ = ["SourceClosed", "try_out"]
+
+CONSUMER: Final = "cormorant sources test"
+_TIMEOUT_S: Final = TIMEOUT_S[Priority.INTERACTIVE]
+_RECORD_S: Final = 5.0
+
+
+class SourceClosed(CormorantError):
+    """The source may not be asked now."""
+
+
+async def try_out(database: Database, record: SourceRecord, asker: Asker) -> Caps:
+    """What the source can do, asked now and kept. Raises `SourceClosed` or what the source did wrong."""
+    wish = Wish(priority=Priority.INTERACTIVE, lease_s=_TIMEOUT_S + PROBE_GRACE_S, consumer=CONSUMER)
+    answer, _ = await database.run(
+        source_states.reserve, record.id, wish, configured=record.limits, now=datetime.now(UTC)
+    )
+    if isinstance(answer, Closed):
+        raise SourceClosed(f"{record.name} may not be asked now")
+    return await _ask(database, record, asker, answer)
+
+
+async def _ask(database: Database, record: SourceRecord, asker: Asker, reserved: Reserved) -> Caps:
+    caps: Caps | None = None
+    end = end_of(KeyboardInterrupt())  # whatever cuts it short is ours
+    try:
+        with trio.move_on_after(_TIMEOUT_S):
+            caps = await asker.caps(record)
+        if caps is None:
+            raise SourceUnavailable(f"it did not answer within {_TIMEOUT_S:g} s")
+        end = end_of(None)
+    except SourceError as error:
+        end = end_of(error)
+        raise
+    finally:
+        with trio.move_on_after(_RECORD_S, shield=True):
+            await database.run(_record, record, reserved.permit, end, caps, now=datetime.now(UTC))
+    return caps
+
+
+def _record(
+    connection: Connection, record: SourceRecord, permit: Permit, end: RequestEnd, caps: Caps | None, *, now: datetime
+) -> None:
+    source_states.finish(connection, record.id, permit, end, configured=record.limits, now=now)
+    source_states.announce(connection)
+    if caps is not None:
+        sources.set_caps(connection, record.id, dump_caps(caps), now=now)

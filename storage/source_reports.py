@@ -1,0 +1,27 @@
+"""How much was spent at a source, and how old is what is known of it? Looks only; nothing is decided by it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from cormorant.rules.limits import Lane
+from storage.columns import from_micros, to_micros
+
+
+def spent(connection: Connection, source_id: int, lane: Lane, *, since: datetime) -> int:
+    """How many requests were made in a lane after a moment."""
+    words = {"source_id": source_id, "lane": lane.value, "since": to_micros(since)}
+    count: int = connection.execute(_SPENT, words).scalar_one()
+    return count
+
+
+def caps_at(connection: Connection, source_id: int) -> datetime | None:
+    """When the source last said what it can do; None: never."""
+    at = connection.execute(_CAPS_AT, {"id": source_id}).scalar_one_or_none()
+    return None if at is None else from_micros(at)
+
+
+_SPENT = text("SELECT count(*) FROM source_requests WHERE source_id = :source_id AND lane = :lane AND at > :since")
+_CAPS_AT = text("SELECT caps_at FROM sources WHERE id = :id")

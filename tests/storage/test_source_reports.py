@@ -1,0 +1,49 @@
+"""What was spent at a source, on both databases."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection
+
+from cormorant.rules.limits import Lane, SourceLimits
+from storage import source_reports, source_states, sources
+from storage.source_states import Wish
+from storage.sources import SourceRecord
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FREE = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=100)
+ATTIC = SourceRecord(name="attic", identity="http://a.example", kind="torznab", url="http://a.example", limits=FREE)
+
+
+def test_what_was_spent_is_counted_by_lane_since_a_moment(connection: Connection) -> None:
+    source_id = sources.add(connection, ATTIC, now=NOON).id
+    for minute, lane in ((0, Lane.QUERY), (1, Lane.QUERY), (2, Lane.GRAB), (3, Lane.QUERY)):
+        at = NOON + timedelta(minutes=minute)
+        source_states.reserve(connection, source_id, Wish(lane=lane, lease_s=60), configured=FREE, now=at)
+
+    since = NOON + timedelta(minutes=1)
+    assert source_reports.spent(connection, source_id, Lane.QUERY, since=since) == 1
+    assert source_reports.spent(connection, source_id, Lane.QUERY, since=since - timedelta(seconds=1)) == 2
+    assert source_reports.spent(connection, source_id, Lane.GRAB, since=NOON) == 1
+    assert source_reports.spent(connection, source_id + 1, Lane.QUERY, since=NOON) == 0
+
+
+def test_the_age_of_the_caps_is_known_once_they_are(connection: Connection) -> None:
+    source_id = sources.add(connection, ATTIC, now=NOON).id
+    assert source_reports.caps_at(connection, source_id) is None
+
+    sources.set_caps(connection, source_id, {"title": "Attic"}, now=NOON)
+
+    assert source_reports.caps_at(connection, source_id) == NOON
+
+
+def test_a_removed_source_is_still_known_by_its_address(connection: Connection) -> None:
+    assert sources.by_identity(connection, ATTIC.identity) is None
+    sources.add(connection, ATTIC, now=NOON)
+    sources.remove(connection, "attic", now=NOON)
+
+    known = sources.by_identity(connection, ATTIC.identity)
+
+    assert known is not None
+    assert (known[0].name, known[1]) == ("attic", True)
