@@ -41,6 +41,7 @@ LOOK_S = 2.0
 WAIT_S_MAX = 60.0
 """At least so often is looked while something waits: a clock that jumps must neither flood nor stall."""
 
+_PAST = datetime.min.replace(tzinfo=UTC)
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _FINAL = {GateName.ENABLED, GateName.STOPPED}
 
@@ -217,7 +218,8 @@ class RateLimiter(Actor[None]):
             return self._openings[key]
         now = self.clock.now()
         gates = self._gates(flight, flight.lane, now)
-        opens_at = next_opening(gates, now=now)
+        # One that is open is open for whoever looked at the clock a moment ago, too.
+        opens_at = next_opening(gates, now=now) if gates else _PAST
         if aged(flight.priority, (now - flight.submitted_at).total_seconds()) is rank:
             self._openings[key] = opens_at
         return opens_at
