@@ -42,7 +42,7 @@ async def test_a_request_that_a_killed_process_never_sent_stays_spent(url: str, 
     limits = {"per_hour": PER_HOUR, "spacing_s": 0.0, "pace_s": 0.0, "in_flight": 4}
     async with loopback_site() as site:
         lives = SearchOrders(url=url, data=str(tmp_path), port=site.port, searches=PER_HOUR, limits=limits)
-        dies = SearchOrders(url=url, data=str(tmp_path), port=site.port, searches=3, limits=limits, dies_at=1)
+        dies = SearchOrders(url=url, data=str(tmp_path), port=site.port, searches=1, limits=limits, dies_at=1)
         with searching(dies) as (dying,):
             with trio.fail_after(30):
                 while dying.poll() is None:
