@@ -63,6 +63,7 @@ class Inline(Gateway):
 
     @override
     async def _probe(self) -> None:
+        self._desk.close()  # a database in memory has one connection, and it may be set to read only
         await self._prepare()
         self._parts.dialect.probe()
 
