@@ -36,7 +36,8 @@ _COMMON: Final = frozenset(
     }
 )  # fmt: skip
 _PAIR: Final = 2
-_TEXTS: Final = frozenset({"title", "guid", "link", "comments", "pubDate", "size"})
+_ATTR_NAMES: Final = tuple(sorted(ATTRS))
+_ELEMENT_NAMES: Final = ("title", "guid", "link", "comments", "pubDate", "size", "category", "enclosure")
 _DIGITS_MAX: Final = 18
 _NUMBER: Final = re.compile(r"\s*\+?(\d{1,18})(?:\.0*)?\s*", re.ASCII)
 _FACTORS: Final = {"0": 0.0, "0.5": 0.5, "1": 1.0, "2": 2.0}
@@ -141,6 +142,8 @@ class ItemReader:
 
     def _enclosure(self, raw: _Raw) -> etree._Element | None:
         """The one of the protocol that is wanted, else the first that can be fetched."""
+        if not raw.enclosures:
+            return None
         usable = [each for each in raw.enclosures if each.get("url")]
         if len(usable) <= 1:
             return usable[0] if usable else None
@@ -181,9 +184,9 @@ class ItemReader:
         return self._hidden(self._whole_link(page))
 
     def _attributes(self, raw: _Raw) -> Mapping[str, tuple[str, ...]]:
-        found = {name: (value,) for name, value in raw.first.items()} | {
-            name: tuple(raw.more[name]) for name in raw.more
-        }
+        found: dict[str, tuple[str, ...]] = {name: (value,) for name, value in raw.first.items()}
+        for name, values in raw.more.items():
+            found[name] = tuple(values)
         if self.secrets:
             return {name: tuple(map(self._clean, values)) for name, values in found.items()}
         return found
@@ -200,33 +203,35 @@ class ItemReader:
 
 def _raw(item: etree._Element) -> _Raw:
     raw = _Raw()
-    elements, first, last_attr = raw.elements, raw.first, ""
-    for child in item:
+    elements, first, attribute = raw.elements, raw.first, None
+    # Told which names are wanted, lxml does the comparing, which costs more in Python than all the rest.
+    for attribute in item.iterchildren(*_ATTR_NAMES):  # noqa: B007 - the last one is looked at below
+        pair = attribute.values()
+        if len(pair) == _PAIR and pair[0] in _COMMON:
+            name, value = pair
+        else:
+            name, value = _named(attribute)
+        value = value.strip()
+        if name in first:
+            raw.repeat(name, value)
+        elif name:
+            first[name] = value
+    raw.is_torznab = attribute is not None and attribute.tag in _TORZNAB_ATTRS
+    for child in item.iterchildren(*_ELEMENT_NAMES):
         tag = child.tag
-        if tag in ATTRS:
-            name, value = _named(child)
-            if name in first:
-                raw.repeat(name, value)
-            elif name:
-                first[name] = value
-            last_attr = tag
-        elif tag in _TEXTS:
-            elements.setdefault(tag, child)
-        elif tag == "category":
+        if tag == "category":
             raw.categories.append(child)
         elif tag == "enclosure":
             raw.enclosures.append(child)
-    raw.is_torznab = last_attr in _TORZNAB_ATTRS
+        elif tag not in elements:
+            elements[tag] = child
     return raw
 
 
 def _named(attribute: etree._Element) -> tuple[str, str]:
     """Name and value in whatever order they stand; no name when either is missing."""
-    pair = attribute.values()
-    if len(pair) == _PAIR and pair[0] in _COMMON:
-        return str(pair[0]), str(pair[1]).strip()
     name, value = attribute.get("name"), attribute.get("value")
-    return ("", "") if name is None or value is None else (name.lower(), value.strip())
+    return ("", "") if name is None or value is None else (name.lower(), value)
 
 
 def _magnet(raw: _Raw) -> str | None:
