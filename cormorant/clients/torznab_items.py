@@ -63,10 +63,10 @@ def whole(text: str | None) -> int | None:
 class _Raw:
     """An item as it is written. `first` has the first value of each attribute, `more` all of those that have several."""
 
-    __slots__ = ("categories", "elements", "enclosures", "first", "is_torznab", "more")
+    __slots__ = ("categories", "enclosures", "first", "is_torznab", "more", "texts")
 
     def __init__(self) -> None:
-        self.elements: dict[str, etree._Element] = {}
+        self.texts: dict[str, str] = {}
         self.categories: list[etree._Element] = []
         self.enclosures: list[etree._Element] = []
         self.first: dict[str, str] = {}
@@ -75,8 +75,7 @@ class _Raw:
 
     def text(self, tag: str) -> str:
         """The text of an element, or nothing."""
-        element = self.elements.get(tag)
-        return "" if element is None else _text(element)
+        return self.texts.get(tag, "")
 
     def repeat(self, name: str, value: str) -> None:
         """Note a further value. A reply may state each twice, once in each namespace."""
@@ -126,7 +125,7 @@ class ItemReader:
             link=link,
             protocol=self._protocol(raw, enclosure, magnet),
             size_bytes=_size(raw, enclosure),
-            published=read_date(first("usenetdate")) or read_date(raw.text("pubDate")),
+            published=("usenetdate" in raw.first and read_date(first("usenetdate"))) or read_date(raw.text("pubDate")),
             categories=raw.all("category") or tuple(dict.fromkeys(map(_text, raw.categories))),
             seeders=seeders,
             peers=_peers(raw, seeders),
@@ -192,7 +191,7 @@ class ItemReader:
         return found
 
     def _hidden(self, text: str) -> str:
-        return hide_keys(self._clean(text))
+        return hide_keys(self._clean(text) if self.secrets else text)
 
     def _clean(self, text: str) -> str:
         for secret in self.secrets:
@@ -203,7 +202,7 @@ class ItemReader:
 
 def _raw(item: etree._Element) -> _Raw:
     raw = _Raw()
-    elements, first, attribute = raw.elements, raw.first, None
+    texts, first, attribute = raw.texts, raw.first, None
     # Told which names are wanted, lxml does the comparing, which costs more in Python than all the rest.
     for attribute in item.iterchildren(*_ATTR_NAMES):  # noqa: B007 - the last one is looked at below
         pair = attribute.values()
@@ -223,8 +222,8 @@ def _raw(item: etree._Element) -> _Raw:
             raw.categories.append(child)
         elif tag == "enclosure":
             raw.enclosures.append(child)
-        elif tag not in elements:
-            elements[tag] = child
+        elif tag not in texts:
+            texts[tag] = _text(child)
     return raw
 
 
@@ -260,8 +259,10 @@ def _size(raw: _Raw, enclosure: etree._Element | None) -> int | None:
 
 def _peers(raw: _Raw, seeders: int | None) -> int | None:
     stated = whole(raw.first.get("peers"))
-    leechers = whole(raw.first.get("leechers"))
-    return stated if stated is not None or leechers is None else leechers + (seeders or 0)
+    if stated is not None or "leechers" not in raw.first:
+        return stated
+    leechers = whole(raw.first["leechers"])
+    return None if leechers is None else leechers + (seeders or 0)
 
 
 def _factor(text: str | None) -> float | None:
