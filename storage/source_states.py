@@ -66,7 +66,7 @@ def look(connection: Connection, source_id: int, *, configured: SourceLimits) ->
     return _read(connection, source_id, configured, lock=False)
 
 
-def reserve(  # noqa: PLR0913 - what is wished, and all that decides on it
+def reserve(
     connection: Connection,
     source_id: int,
     wish: Wish,
@@ -77,18 +77,14 @@ def reserve(  # noqa: PLR0913 - what is wished, and all that decides on it
 ) -> tuple[Reserved | Closed, Known]:
     """Spend one request, if every gate is open. Send it only after COMMIT; it is never refunded."""
     known = hint if hint is not None and _is_usable(hint, configured) else None
-    if known is not None:
-        answer = _decide(known, wish, configured, now)
-        # A hint that is out of date opens nothing: what it would spend is not written.
-        if isinstance(answer, Closed) or not _write(connection, source_id, known, answer.state):
-            known = None
-    if known is None:
+    answer = None if known is None else _decide(known, wish, configured, now)
+    # A hint that is out of date opens nothing: what it would spend is not written.
+    if known is None or not isinstance(answer, Reserved) or not _write(connection, source_id, known, answer.state):
         known = _read(connection, source_id, configured, lock=True)
         answer = _decide(known, wish, configured, now)
         if isinstance(answer, Closed):
             return answer, known
         _write(connection, source_id, known, answer.state)
-    assert isinstance(answer, Reserved)
     _REQUEST.change(
         connection,
         {
@@ -129,11 +125,8 @@ def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its sou
 ) -> Known:
     """Record how a request ended."""
     known = hint if hint is not None and _is_usable(hint, configured) else None
-    if known is not None:
-        state = after(known.state, permit, end, now=now)
-        if not _write(connection, source_id, known, state):
-            known = None
-    if known is None:
+    state = None if known is None else after(known.state, permit, end, now=now)
+    if known is None or state is None or not _write(connection, source_id, known, state):
         known = _read(connection, source_id, configured, lock=True)
         state = after(known.state, permit, end, now=now)
         _write(connection, source_id, known, state)
@@ -191,7 +184,7 @@ def _changed(
     )
 
 
-def _known(  # noqa: PLR0913 - a source with all that is known of it
+def _known(
     connection: Connection,
     source_id: int,
     state: SourceState,

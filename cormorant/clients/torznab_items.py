@@ -204,8 +204,8 @@ def _raw(item: etree._Element) -> _Raw:
     raw = _Raw()
     texts, first, attribute = raw.texts, raw.first, None
     # Told which names are wanted, lxml does the comparing, which costs more in Python than all the rest.
-    for attribute in item.iterchildren(*_ATTR_NAMES):  # noqa: B007 - the last one is looked at below
-        pair = attribute.values()
+    for attribute in item.iterchildren(*_ATTR_NAMES):
+        pair: list[str] = attribute.values()  # type: ignore[assignment]  # bytes are never read, only put in
         if len(pair) == _PAIR and pair[0] in _COMMON:
             name, value = pair
         else:

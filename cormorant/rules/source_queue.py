@@ -138,8 +138,7 @@ class SourceQueue(Generic[T]):
         deadline = ticket.deadline
         if deadline is not None:
             heapq.heappush(own.deadlines, (deadline, number))
-            if deadline < self._no_end_before:
-                self._no_end_before = deadline
+            self._no_end_before = min(self._no_end_before, deadline)
         return True
 
     def _hold(self, key: Hashable, ticket: T) -> bool:
@@ -235,7 +234,9 @@ class SourceQueue(Generic[T]):
 
     def heads(self) -> list[T]:
         """The oldest live ticket of each class that has one, the most urgent class first."""
-        return [head for own in self._classes if (own.fifo or own.put_back) and (head := self._head_of(own)) is not None]
+        return [
+            head for own in self._classes if (own.fifo or own.put_back) and (head := self._head_of(own)) is not None
+        ]
 
     def next_event(self, now: datetime, opening_of: OpeningOf[T]) -> datetime | None:
         """When to look again: a class opens, a head's class rises, or a wait ends. None: nothing happens by itself.
