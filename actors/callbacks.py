@@ -23,6 +23,9 @@ OnComplete = Callable[..., Any]
 OnJobDone = Callable[[int], Any]
 """`on_job_done(job_id)`, plain or async; once, after all of them."""
 
+CALLBACK_S = 30.0
+"""How long one callback may take: whoever hangs must not keep the end of its search from being told."""
+
 
 @frozen(kw_only=True)
 class Feed:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 
 import trio
-from attrs import define, field, frozen
-from sqlalchemy import Connection
+from attrs import define, field
 
+from actors.errands import Cleared, Errand, Harvest, all_endings, clear_up, ending_of, leave, run_errand
 from actors.job_notes import about, note_completed, note_dropped, note_settled
 from actors.jobs_in_hand import CANCELLED, FinishedJob, JobsInHand, WorkBell
 from actors.lease import Lease
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.job_errors import remember_error
 from cormorant.rules.job_events import JobCancelled
-from cormorant.rules.jobs import PAUSED_FLAG, WAITING, JobState, Verb
+from cormorant.rules.jobs import WAITING
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.verdicts import DONE
-from storage import flags, jobs, workers
 from storage.database import Database
-from storage.jobs import ClaimedJob, Ending, Settled
+from storage.jobs import Ending
 
 LEAVE_S = 2.0
 CALLED = 2
@@ -29,121 +27,6 @@ CALLED = 2
 RETRY_S = 1.0
 CHECK_S = 1.0
 """At most so often it is checked what is ours because others write: on SQLite one hears of every write of theirs."""
-
-
-@frozen(kw_only=True)
-class Errand:
-    """What one transaction is to do."""
-
-    owner: str
-    done: Sequence[tuple[int, int]] = ()
-    endings: Sequence[Ending]
-    kinds: Sequence[str]
-    priorities: Sequence[int]
-    room: int
-    now: datetime
-
-
-@frozen(kw_only=True)
-class Harvest:
-    """What one transaction brought."""
-
-    completed: Collection[int] = ()
-    """Jobs that have ended as usual; the other endings are in `settled`, unless they were not ours to give."""
-    settled: Sequence[Settled] = ()
-    claimed: Sequence[ClaimedJob] = ()
-    next_due: datetime | None = None
-
-
-def run_errand(connection: Connection, errand: Errand) -> Harvest:
-    """Let go of what is done, then claim what there is room for."""
-    completed, settled = let_go(connection, errand)
-    claimed = jobs.claim(
-        connection,
-        owner=errand.owner,
-        kinds=errand.kinds,
-        priorities=errand.priorities,
-        limit=errand.room,
-        now=errand.now,
-    )
-    due = (
-        jobs.next_due(connection, priorities=errand.priorities, now=errand.now) if len(claimed) < errand.room else None
-    )
-    return Harvest(completed=completed, settled=settled, claimed=claimed, next_due=due)
-
-
-def let_go(connection: Connection, errand: Errand) -> tuple[set[int], list[Settled]]:
-    """End what is done: nearly all of it in the usual way, the rest as each one has it."""
-    completed = jobs.complete(connection, owner=errand.owner, done=errand.done, now=errand.now)
-    others = [done_ending(*each) for each in errand.done if each[0] not in completed]
-    settled = jobs.settle(connection, owner=errand.owner, endings=[*others, *errand.endings], now=errand.now)
-    return completed, settled
-
-
-def done_ending(job_id: int, token: int) -> Ending:
-    """How a job ends that is done."""
-    return Ending(id=job_id, token=token, to=JobState.SUCCEEDED)
-
-
-def all_endings(errand: Errand) -> list[Ending]:
-    """Everything that the errand lets go of."""
-    return [*(done_ending(*each) for each in errand.done), *errand.endings]
-
-
-@frozen(kw_only=True)
-class Cleared:
-    """What the database and we agree on."""
-
-    completed: Collection[int]
-    settled: Sequence[Settled]
-    lost: set[int]
-    cancelled: set[int]
-    """Those of the lost ones that somebody cancelled; the others were taken from us."""
-    is_paused: bool
-    priorities: Sequence[int]
-    """Those that jobs wait with. Some may be of an older configuration."""
-
-
-def clear_up(connection: Connection, errand: Errand, *, known: set[int]) -> Cleared:
-    """Let go of what is done, find what was let go of before, and give back what was claimed unseen."""
-    completed, settled = let_go(connection, errand)
-    settled += jobs.settled_before(connection, all_endings(errand))
-    lost = known - jobs.release_unknown(connection, owner=errand.owner, known=known, now=errand.now)
-    return Cleared(
-        completed=completed,
-        settled=settled,
-        lost=lost,
-        cancelled=jobs.cancelled_among(connection, lost),
-        is_paused=flags.is_set(connection, PAUSED_FLAG),
-        priorities=jobs.priorities_in_use(connection),
-    )
-
-
-_STATE_AFTER = {
-    Verb.COMPLETE: JobState.SUCCEEDED,
-    Verb.RETRY: JobState.RETRYABLE,
-    Verb.SNOOZE: JobState.PENDING,
-    Verb.FAIL: JobState.FAILED,
-    Verb.CANCEL: JobState.CANCELLED,
-    Verb.RELEASE: JobState.PENDING,
-}
-
-
-def ending_of(done: FinishedJob, *, now: datetime) -> Ending:
-    """How a finished job is let go of."""
-    job, verdict = done.job, done.verdict
-    errors = None
-    if verdict.error is not None and verdict.verb is not Verb.RELEASE:
-        errors = remember_error(job.last_errors, verdict.error, job_id=job.id, attempt=job.attempts + 1, at=now)
-    return Ending(
-        id=job.id,
-        token=job.token,
-        to=_STATE_AFTER[verdict.verb],
-        uses_attempt=verdict.verb is Verb.RETRY,
-        # What is given back keeps its place, and is due for others too whose clocks are behind ours.
-        run_at=job.run_at if verdict.verb is Verb.RELEASE else now + timedelta(seconds=verdict.delay_s),
-        last_errors=errors,
-    )
 
 
 @define(eq=False)
@@ -238,6 +121,7 @@ class Clerk:
             await trio.sleep(RETRY_S)  # the gateway has waited out its time; handlers may still be at work
         except CommitUnknown:
             self._is_doubtful = True
+            _doubt(finished)
         finally:
             self.in_hand.claiming -= room
             if harvest is None:
@@ -264,13 +148,14 @@ class Clerk:
             self.bell.is_hungry = True
 
     def _told(self, finished: Sequence[FinishedJob], harvest: Harvest) -> None:
-        settled = {each.id: each for each in harvest.settled}
+        settled = {(each.id, each.token): each for each in harvest.settled}
         now = trio.current_time()
         for done in finished:
-            if done.job.id in harvest.completed:
+            claim = (done.job.id, done.job.token)
+            if claim in harvest.completed:
                 self.emit(note_completed(done))
                 continue
-            mine = settled.get(done.job.id)
+            mine = settled.get(claim)
             if mine is not None and mine.state in WAITING:  # it may be due before the next look
                 self._look_at = min(self._look_at, now + done.verdict.delay_s)
             self.emit(note_dropped(done.job, done.verdict.verb) if mine is None else note_settled(done, mine))
@@ -297,18 +182,23 @@ class Clerk:
     async def _clear_up(self) -> None:
         """See to it that the database and we agree: after a COMMIT in doubt, and at every heartbeat."""
         finished, self.in_hand.finished = self.in_hand.finished, []
-        known = self.in_hand.job_ids()
+        known = self.in_hand.claims()
         self._checked_at, self._check_at = trio.current_time(), math.inf
+        self._is_doubtful = False  # before the look, which says nothing of doubts that arise meanwhile
         cleared: Cleared | None = None
         try:
-            cleared = await self.database.run(clear_up, self._errand(finished, 0), known=known)
-        except (StorageUnavailable, CommitUnknown):
+            errand, doubtful = self._errand(finished, 0), self._doubtful(finished)
+            cleared = await self.database.run(clear_up, errand, doubtful=doubtful, known=known)
+        except StorageUnavailable:
+            await trio.sleep(RETRY_S)
+        except CommitUnknown:
+            _doubt(finished)
             await trio.sleep(RETRY_S)
         finally:
             if cleared is None:
+                self._is_doubtful = True
                 self._take_back(finished, 1)
         if cleared is not None:
-            self._is_doubtful = False
             self.may_claim = not cleared.is_paused
             self._priorities = sorted({*self.priorities, *cleared.priorities})
             self.bell.is_hungry = True
@@ -316,41 +206,35 @@ class Clerk:
             self._stop_lost(cleared)
 
     def _stop_lost(self, cleared: Cleared) -> None:
-        """Stop handlers whose jobs are no longer ours: cancelled, or reclaimed by others."""
+        """Stop handlers whose jobs are no longer ours, cancelled or reclaimed by others, and begin none."""
         if not cleared.lost:
             return
-        stopped = self.in_hand.cancel(CANCELLED, lambda work: isinstance(work, ClaimedJob) and work.id in cleared.lost)
-        for work in stopped:
-            if isinstance(work, ClaimedJob) and work.id in cleared.cancelled:
-                self.emit(JobCancelled(**about(work), why="from outside"))
+        for job in self.in_hand.withdraw(CANCELLED, lambda job: (job.id, job.token) in cleared.lost):
+            if (job.id, job.token) in cleared.cancelled:
+                self.emit(JobCancelled(**about(job), why="from outside"))
+
+    def _doubtful(self, finished: Sequence[FinishedJob]) -> list[Ending]:
+        """The endings that may have been written already."""
+        return all_endings(self._errand([each for each in finished if each.in_doubt], 0))
 
     async def _leave(self) -> None:
         """The last transaction: what is done is let go of, what is not is given back, and we are forgotten."""
         if not self.lease.owner:
             return
         finished, self.in_hand.finished = self.in_hand.finished, []
-        errand = self._errand(finished, 0)
+        errand, doubtful = self._errand(finished, 0), self._doubtful(finished)
         harvest: Harvest | None = None
         while harvest is None:
             try:
-                harvest = await self.database.run(leave, errand, is_orderly=self.is_leaving)
+                # A stop that was asked for is orderly also when a handler does not obey and it takes too long.
+                harvest = await self.database.run(leave, errand, doubtful=doubtful, is_orderly=self.is_closing)
             except CommitUnknown:
-                continue  # if it happened, to do it once more changes nothing
+                doubtful = all_endings(errand)  # if it happened, to do it once more changes nothing
             except StorageUnavailable:
                 return
         self._told(finished, harvest)
 
 
-def leave(connection: Connection, errand: Errand, *, is_orderly: bool) -> Harvest:
-    """End a run. In disorder, what ran has used up an attempt: it may be the reason."""
-    completed, settled = let_go(connection, errand)
-    if is_orderly:
-        jobs.release_all(connection, owner=errand.owner, now=errand.now)
-    else:
-        jobs.reclaim(connection, owner=errand.owner, limit=LEAVE_MOST, now=errand.now)
-    workers.retire(connection, errand.owner)
-    before = jobs.settled_before(connection, all_endings(errand))
-    return Harvest(completed=completed, settled=[*settled, *before])
-
-
-LEAVE_MOST = 100_000
+def _doubt(finished: Sequence[FinishedJob]) -> None:
+    for each in finished:
+        each.in_doubt = True

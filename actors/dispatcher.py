@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import trio
@@ -14,6 +15,7 @@ from actors.callbacks import Feed, OnComplete, OnJobDone
 from actors.reply import Reply
 from actors.search import Execute, Search, Ticket
 from actors.source_desk import SourceDesk
+from cormorant.rules.errors import ActorCrashed
 from cormorant.rules.limits import Lane
 from cormorant.rules.outcomes import Outcome, OutcomeStatus, SearchQueueFull
 from cormorant.rules.ports import Clock, Emit
@@ -73,7 +75,7 @@ class Dispatcher(Actor[Submit]):
         """What a crash left behind ends as failed: its submitters were told that we crashed."""
         left, self.intake.waiting = self.intake.waiting, []
         for ticket in left:
-            ticket.end(OutcomeStatus.FAILED)
+            ticket.end(OutcomeStatus.FAILED, ActorCrashed("dispatcher"))
 
     async def handle(self, message: Submit) -> None:
         """Take a search in."""
@@ -92,16 +94,21 @@ class Dispatcher(Actor[Submit]):
     async def wake(self) -> None:
         """The window is over: the most urgent first, then in the order they came."""
         self.wake_at = math.inf
-        tickets, self.intake.waiting = self.intake.waiting, []
-        tickets.sort(key=lambda ticket: (ticket.priority, ticket.sequence))
-        for ticket in tickets:
-            if not ticket.is_live:
-                continue
-            desk = self.desks.get(ticket.source)
-            if desk is None:
-                ticket.end(OutcomeStatus.SHUT_DOWN)
-            else:
-                desk.admit(ticket)
+        tickets = self.intake.waiting
+        tickets.sort(key=lambda ticket: (ticket.priority, ticket.sequence), reverse=True)
+        while tickets:
+            # It stays in the intake until it is in line: a crash here leaves nobody waiting for ever.
+            self._line_up(tickets[-1])
+            tickets.pop()
+
+    def _line_up(self, ticket: Ticket) -> None:
+        if not ticket.is_live:
+            return
+        desk = self.desks.get(ticket.source)
+        if desk is None:
+            ticket.end(OutcomeStatus.SHUT_DOWN)
+        else:
+            desk.admit(ticket)
 
     async def end(self) -> None:
         """What is not in line yet will not be."""
@@ -132,7 +139,8 @@ class Dispatcher(Actor[Submit]):
 
         def told(outcome: Outcome) -> None:
             intake.ended(outcome)
-            send.send_nowait(outcome)
+            with suppress(trio.BrokenResourceError):  # whoever called back has ended; the search goes on without
+                send.send_nowait(outcome)
 
         self.callbacks.tell_nowait(
             Feed(search_id=number, outcomes=receive, on_complete=message.on_complete, on_job_done=message.on_job_done)

@@ -15,15 +15,17 @@ from sqlalchemy import Connection
 from actors.search import Ticket
 from actors.source_desk import Flight
 from cormorant.rules.failures import split_crash
-from cormorant.rules.limits import LearnedLimits
+from cormorant.rules.limits import LearnedLimits, SourceLimits
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.ports import Clock
 from cormorant.rules.request_ends import EndKind, RequestEnd, end_of, quota_wait_s
-from cormorant.rules.reservations import Permit
+from cormorant.rules.reservations import Closed, Permit, Reserved
+from cormorant.rules.search_events import SearchFinished
 from cormorant.rules.searches import Result, SearchPage, SearchRequest, StatedLimits
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
 from storage import cache, history, source_states
 from storage.history import Asked
-from storage.source_states import Known
+from storage.source_states import Known, Wish
 from storage.sources import SourceRecord
 
 Ask = Callable[[SourceRecord, SearchRequest], Awaitable[SearchPage]]
@@ -108,6 +110,18 @@ class Landing:
             took_s=self.took_s,
         )
 
+    def finished(self, ticket: Ticket, status: OutcomeStatus) -> SearchFinished:
+        """What is told of it for one of those who waited."""
+        return SearchFinished(
+            search_id=ticket.search.id,
+            source=ticket.source,
+            status=status.value,
+            results=len(self.results),
+            waited_s=self.waited_s,
+            took_s=self.took_s,
+            error=None if self.error is None else str(self.error),
+        )
+
 
 def landing_of(ended: Ended, source: str, *, took_s: float, waited_s: float, now: datetime) -> Landing:
     """What follows from an answer or an error."""
@@ -136,6 +150,22 @@ def learned_from(stated: StatedLimits | None) -> LearnedLimits | None:
     return LearnedLimits(per_day=stated.api_max, grabs_per_day=stated.grab_max, per_minute=stated.rate_limit)
 
 
+def reserve_now(
+    connection: Connection,
+    source_id: int,
+    wish: Wish,
+    *,
+    configured: SourceLimits,
+    clock: Clock,
+    hint: Known | None = None,
+) -> tuple[Reserved | Closed, Known]:
+    """Spend a request as of the moment at which the database takes it, and not as of that at which we came to it.
+
+    A call may be held through an outage; counted from before it, a window would open while the request still counts.
+    """
+    return source_states.reserve(connection, source_id, wish, configured=configured, now=clock.now(), hint=hint)
+
+
 def record_landing(  # noqa: PLR0913 - all that is written at the end of a request, in one transaction
     connection: Connection,
     record: SourceRecord,
@@ -146,9 +176,12 @@ def record_landing(  # noqa: PLR0913 - all that is written at the end of a reque
     key: str | None,
     ttl_s: float,
     now: datetime,
+    is_in_doubt: bool = False,
     hint: Known | None = None,
 ) -> Known:
-    """Keep the state of the source, the history and the answer."""
+    """Keep the state of the source, the history and the answer. In doubt, only if that was not done before."""
+    if is_in_doubt and not source_states.is_in_flight(connection, record.id, permit):
+        return source_states.look(connection, record.id, configured=record.limits)
     known = source_states.finish(
         connection, record.id, permit, landing.end, configured=record.limits, now=now, hint=hint
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import trio
-from attrs import define, field
+from attrs import define
 
-from actors.jobs_in_hand import LOST, UNCONFIRMED, JobsInHand, WorkBell
+from actors.jobs_in_hand import LOST, UNCONFIRMED, JobsInHand, WorkBell, is_claimed
 from actors.lease import Lease
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.job_events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
@@ -37,7 +37,6 @@ class Heart:
     chance: Chance
     emit: Emit
     on_beat: Callable[[], None] = lambda: None
-    _is_unconfirmed: bool = field(init=False, default=False)
 
     async def run(self) -> None:
         """Beat for ever; when declared dead, begin anew under another name."""
@@ -108,12 +107,12 @@ class Heart:
         """Others may be taking our jobs: stop working on them, before they start."""
         self.lease.is_held = False
         silent_s = trio.current_time() - self.lease.confirmed_at
-        stopped = self.in_hand.cancel(UNCONFIRMED)
+        stopped = self.in_hand.cancel(UNCONFIRMED, is_claimed)
         self.in_hand.drop_claimed()
         self.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=len(stopped)))
 
     def _lose(self) -> None:
         self.lease.is_held = False
-        stopped = self.in_hand.cancel(LOST)
+        stopped = self.in_hand.cancel(LOST, is_claimed)
         self.in_hand.drop_claimed()
         self.emit(WorkerLeaseLost(worker=self.lease.owner, handlers=len(stopped)))

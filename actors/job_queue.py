@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from attrs import define, field, frozen
@@ -93,8 +93,7 @@ class JobQueue(Generic[J]):
         if not self._ready:
             return None
         item = heapq.heappop(self._ready)[-1]
-        if len(self) <= self.warn_depth // 2:
-            self._warned = False
+        self._note_relief()
         return item
 
     @property
@@ -115,13 +114,16 @@ class JobQueue(Generic[J]):
         # A sequence number in each entry decides before the items themselves would be compared.
         return [entry[-1].job for entry in sorted(self._ready)] + [entry[-1].job for entry in sorted(self._scheduled)]
 
-    def purge(self) -> list[J]:
-        """Empty both heaps. Returns what was in them."""
-        jobs = self.jobs()
-        self._ready.clear()
-        self._scheduled.clear()
-        self._warned = False
-        return jobs
+    def purge(self, which: Callable[[J], bool] = lambda _: True) -> list[J]:
+        """Take jobs out of both heaps, all or those chosen, and leave the others in their places. Returns what was taken."""
+        purged = [job for job in self.jobs() if which(job)]
+        if purged:
+            self._ready = [entry for entry in self._ready if not which(entry[-1].job)]
+            self._scheduled = [entry for entry in self._scheduled if not which(entry[-1].job)]
+            heapq.heapify(self._ready)
+            heapq.heapify(self._scheduled)
+            self._note_relief()
+        return purged
 
     def snapshot(self) -> Snapshot:
         """How full it is."""
@@ -138,6 +140,10 @@ class JobQueue(Generic[J]):
             ready_at, seq, item = heapq.heappop(self._scheduled)
             heapq.heappush(self._ready, (item.priority_value, ready_at, seq, item))
         return len(self._ready)
+
+    def _note_relief(self) -> None:
+        if len(self) <= self.warn_depth // 2:
+            self._warned = False
 
     def _warn_if_deep(self) -> None:
         if len(self) >= self.warn_depth and not self._warned:

@@ -12,6 +12,7 @@ from actors.bell import Bell
 from actors.clerk import Clerk
 from actors.handlers import Handler, Reach
 from actors.heart import Heart
+from actors.job_notes import about
 from actors.job_queue import JobQueue
 from actors.jobs_in_hand import (
     CANCELLED,
@@ -25,18 +26,20 @@ from actors.lease import Lease
 from actors.reply import Reply
 from actors.worker import Worker
 from cormorant.rules.errors import JobError
+from cormorant.rules.job_errors import describe_error
+from cormorant.rules.job_events import JobFailed, PassingWorkDropped
 from cormorant.rules.jobs import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.database import Database
 from storage.job_sql import CHANNEL
-from storage.jobs import ClaimedJob
 
 
 @frozen(kw_only=True)
 class CancelHandler:
-    """Command: the job was cancelled; stop its handler if it runs here."""
+    """Command: the job was cancelled; stop its handler if it runs here. Runs of later claims are none of its business."""
 
     job_id: int
+    token: int
 
 
 @frozen(kw_only=True)
@@ -46,7 +49,8 @@ class RunPassing:
     job: PassingJob
     label: str
     delay_s: float
-    reply: Reply[None]
+    reply: Reply[None] | None = None
+    """None: who asks cannot wait. A refusal is told as a failure then."""
 
 
 @frozen(kw_only=True)
@@ -112,17 +116,19 @@ class JobRunner(Actor[RunnerMessage]):
         self.nursery.start_soon(self._make_heart(self.lease).run)
         self.nursery.start_soon(self.database.listen, CHANNEL, self.clerk.hear)
         for _ in range(options.concurrency):
-            self.nursery.start_soon(self._make_worker().run)
+            self.nursery.start_soon(self._employ)
 
     async def handle(self, message: RunnerMessage) -> None:
         """Do what one message says."""
         match message:
-            case CancelHandler(job_id=job_id):
-                self.in_hand.cancel(CANCELLED, lambda work: isinstance(work, ClaimedJob) and work.id == job_id)
+            case CancelHandler(job_id=job_id, token=token):
+                self.in_hand.withdraw(CANCELLED, lambda job: job.id == job_id and job.token <= token)
+                self.bell.ring()  # there may be room for another one
             case RunPassing():
                 self._queue_passing(message)
             case SetClaiming(is_on=is_on):
                 self.clerk.may_claim = is_on
+                self.clerk.check()  # a look that is under way may have seen how it was before
                 self.bell.ring()
 
     async def wake(self) -> None:
@@ -132,7 +138,7 @@ class JobRunner(Actor[RunnerMessage]):
     async def end(self) -> None:
         """Let handlers finish within the grace, stop the rest, and give back what is not done."""
         self.clerk.close()
-        self.in_hand.drop_claimed()
+        self._drop_waiting()
         self.in_hand.queue.shut_down()
         with trio.move_on_after(self.options.grace_s):
             await self._until_idle()
@@ -142,14 +148,25 @@ class JobRunner(Actor[RunnerMessage]):
         self.bell.nudge()
         await self._clerk_left.wait()
 
+    def _drop_waiting(self) -> None:
+        """Nothing is begun any more. What was claimed is given back; the rest was not to survive this."""
+        dropped = self.in_hand.queue.purge()
+        passing = sum(isinstance(work, PassingJob) for work in dropped)
+        if passing:
+            self.emit(PassingWorkDropped(dropped=passing))
+
     def _queue_passing(self, message: RunPassing) -> None:
         now = trio.current_time()
         try:
             self.in_hand.queue.put(message.job, label=message.label, now=now, delay_s=message.delay_s)
         except (JobError, ValueError) as refusal:
-            message.reply.refuse(refusal)
+            if message.reply is None:
+                self.emit(JobFailed(**about(message.job), attempts=0, error=describe_error(refusal)))
+            else:
+                message.reply.refuse(refusal)
         else:
-            message.reply.answer(None)
+            if message.reply is not None:
+                message.reply.answer(None)
             self._call_workers()
 
     def _call_workers(self) -> None:
@@ -160,6 +177,10 @@ class JobRunner(Actor[RunnerMessage]):
     async def _until_idle(self) -> None:
         while self.in_hand.running:
             await self._quiet.wait()
+
+    async def _employ(self) -> None:
+        await self._make_worker().run()
+        self.nursery.start_soon(self._employ)  # in a task that no handler has spoilt
 
     async def _run_clerk(self) -> None:
         try:

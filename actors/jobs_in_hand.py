@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from actors.bell import Bell
 from actors.job_queue import JobQueue
 from cormorant.rules.verdicts import Verdict
-from storage.jobs import ClaimedJob
+from storage.jobs import Claim, ClaimedJob
 
 CANCELLED = "cancelled"
 STOPPING = "the service stops"
@@ -31,6 +31,11 @@ class PassingJob:
 
 
 Work = ClaimedJob | PassingJob
+
+
+def is_claimed(work: Work) -> bool:
+    """Whether it is a durable job, ours as long as our lease is."""
+    return isinstance(work, ClaimedJob)
 
 
 @define(eq=False)
@@ -53,6 +58,8 @@ class FinishedJob:
     job: ClaimedJob
     verdict: Verdict
     took_s: float
+    in_doubt: bool = False
+    """Whether a COMMIT, of which nobody knows whether it happened, may have written it."""
 
 
 @define(eq=False)
@@ -111,12 +118,23 @@ class JobsInHand:
 
     def drop_claimed(self) -> None:
         """Forget claimed jobs that no handler has begun: they may not be ours. Whatever is ours is given back later."""
-        for work in self.queue.purge():
-            if isinstance(work, PassingJob):
-                self.queue.put_claimed(work, priority=0, now=trio.current_time())
+        self.queue.purge(is_claimed)
 
-    def job_ids(self) -> set[int]:
-        """The durable jobs that run, wait for a worker, or are not yet let go of."""
+    def withdraw(self, why: str, which: Callable[[ClaimedJob], bool]) -> list[ClaimedJob]:
+        """Stop those durable jobs that run, and forget those that no handler has begun. Returns which."""
+
+        def is_chosen(work: Work) -> bool:
+            return isinstance(work, ClaimedJob) and which(work)
+
+        return [
+            work for work in self.cancel(why, is_chosen) + self.queue.purge(is_chosen) if isinstance(work, ClaimedJob)
+        ]
+
+    def claims(self) -> set[Claim]:
+        """The durable jobs that run, wait for a worker, or are not yet let go of.
+
+        Not their ids alone: one that was cancelled and revived may be claimed anew while its old run goes on.
+        """
         works = [running.work for running in self.running.values()] + [done.job for done in self.finished]
         works += self.queue.jobs()
-        return {work.id for work in works if isinstance(work, ClaimedJob)}
+        return {(work.id, work.token) for work in works if isinstance(work, ClaimedJob)}

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
 
 import trio
 from attrs import define, field
 
 from actors.actor import Actor
-from actors.flying import Ask, Landing, execute, holding_slot, landing_of, record_landing
+from actors.flying import Ask, Landing, execute, holding_slot, landing_of, record_landing, reserve_now
+from actors.openings import Openings
+from actors.search import Ticket
 from actors.slots import Slots
 from actors.source_desk import Flight, SourceDesk
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.gates import Gate, GateName, earliest_opening, look_again_at, next_opening, openings
+from cormorant.rules.errors import ActorCrashed, CommitUnknown, StorageUnavailable
+from cormorant.rules.gates import GateName, look_again_at
 from cormorant.rules.limits import Lane, SourceLimits
 from cormorant.rules.outcomes import OutcomeStatus, RateLimitWaitError
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.priorities import Priority, aged
 from cormorant.rules.request_ends import EndKind, RequestEnd
 from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Reserved
-from cormorant.rules.search_events import SearchFinished, SearchStarted, SourceStopped
+from cormorant.rules.search_events import SearchStarted, SourceStopped
 from cormorant.rules.source_errors import SourceRefused
 from storage import source_states
 from storage.database import Database
@@ -30,13 +34,15 @@ from storage.source_states import Known, Wish
 RETRY_S = 1.0
 RECORD_S = 5.0
 """How long the end of a request may take to be recorded when the service stops around it."""
+RESERVE_S = 5.0
+"""How long a reservation may take. Longer, and the request waits in line again, where its own wait can end."""
 LOOK_S = 2.0
 """How often is looked whether another process has ended its request, which does not tell us."""
 
 WAIT_S_MAX = 60.0
 """At least so often is looked while something waits: a clock that jumps must neither flood nor stall."""
 
-_ALREADY = datetime.min.replace(tzinfo=UTC)
+_NEVER = datetime.max.replace(tzinfo=UTC)
 _FINAL = {GateName.ENABLED, GateName.STOPPED}
 
 
@@ -53,7 +59,11 @@ class RateLimiter(Actor[None]):
     emit: Emit
     _workers: int = field(init=False, default=0)
     _is_bidding: bool = field(init=False, default=False)
-    _openings: dict[tuple[Lane, Priority, Priority, float | None], datetime | None] = field(init=False, factory=dict)
+    _known_since: float = field(init=False, default=0.0)
+    _openings: Openings = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._openings = Openings(self.desk, self.clock)
 
     async def begin(self) -> None:
         """Begin. Nobody waits for the database: tickets do, until the state is known."""
@@ -61,7 +71,7 @@ class RateLimiter(Actor[None]):
 
     @property
     def _limits(self) -> SourceLimits:
-        return self._known.limits(self.desk.record.limits)
+        return self._known.limits
 
     @property
     def _known(self) -> Known:
@@ -79,10 +89,25 @@ class RateLimiter(Actor[None]):
             await self._wait(now)
 
     async def _refresh(self) -> None:
-        """Read the state, and record the end of what a crash left open."""
+        """Read the state, however long the database is away. Waits end meanwhile as they must."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_overdue)
+            await self._read()
+            nursery.cancel_scope.cancel()
+
+    async def _end_overdue(self) -> None:
+        while True:
+            await trio.sleep(RETRY_S)
+            self._end_expired(self.clock.now())
+
+    async def _read(self) -> None:
+        """Read the state, once the end of what an outage or a crash left open is recorded."""
         while True:
             self.desk.is_stale = False
             try:
+                while self.desk.unrecorded:
+                    await self.database.run(self.desk.unrecorded[0])
+                    self.desk.unrecorded.pop(0)
                 while self.desk.left_over:
                     await self._record_left_over()
                 self._learn(
@@ -107,104 +132,71 @@ class RateLimiter(Actor[None]):
 
     def _learn(self, known: Known) -> None:
         self.desk.known = known
-        self._openings.clear()
+        self._known_since = trio.current_time()
+        self._openings.forget()
 
     def _end_hopeless(self, now: datetime) -> None:
         """End what has waited too long, and what would."""
-        for lane, queue in self.desk.queues.items():
+        self._end_expired(now)
+        heads = [head for queue in self.desk.queues.values() if len(queue) for head in queue.heads()]
+        horizons = [self._end_hopeless_of(head, now) for head in heads if head.is_live]
+        opens_at = min(horizons, default=now)
+        for ticket in self.desk.sharers_ending(opens_at):
+            self._end_ticket(ticket, None if opens_at == _NEVER else opens_at, now)
+
+    def _end_expired(self, now: datetime) -> None:
+        """End what has waited too long."""
+        for queue in self.desk.queues.values():
             if not len(queue):
                 continue
             for flight in queue.expired(now):
-                self._end_late(flight, lane, now)
-            for head in queue.heads():
-                self._end_hopeless_of(head, lane, now)
-        for ticket in self.desk.followers_ending(now):
-            ticket.end(OutcomeStatus.RATE_LIMITED, self._wait_error(ticket.priority, ticket.max_wait_s, None))
+                self._end_late(flight, self._openings.earliest(flight, now) if self.desk.known else None, now)
+        for ticket in self.desk.sharers_ending(now):
+            self._end_ticket(ticket, None, now)
 
-    def _end_hopeless_of(self, head: Flight, lane: Lane, now: datetime) -> None:
-        opens_at = self._opening_of(head, aged(head.priority, (now - head.submitted_at).total_seconds()))
-        if opens_at is not None and opens_at <= now:
-            return  # those whose wait was over before are gone
+    def _end_hopeless_of(self, head: Flight, now: datetime) -> datetime:
+        """End those of its class that would wait too long. Returns when the source opens for it, at the earliest."""
+        lane = head.lane
+        opens_now_at = self._openings.of(head, aged(head.priority, (now - head.submitted_at).total_seconds()))
+        if opens_now_at is not None and opens_now_at <= now:
+            return now  # those whose wait was over before are gone
         queue = self.desk.queues[lane]
-        gates = self._gates(head, lane, now)
+        gates = self._openings.gates(head, now)
         final = next((gate for gate in gates if gate.name in _FINAL), None)
         if final is not None:
             while (doomed := queue.head(head.priority)) is not None:
                 queue.cancel(doomed)
+                self.desk.forget(doomed)
                 doomed.end(OutcomeStatus.REFUSED, SourceRefused(f"{self.desk.name} is not asked: {final.why}"))
-            return
-        opens_at = self._earliest(head, lane, now)
+            return now
+        opens_at = self._openings.earliest(head, now)
         if opens_at is None and look_again_at(gates, now=now) is not None:
-            return  # something will end, nobody knows when
-        horizon = opens_at or datetime.max.replace(tzinfo=now.tzinfo)
-        for flight in queue.hopeless(horizon, head.priority):
-            self._end_late(flight, lane, now)
+            return now  # something will end, nobody knows when
+        for flight in queue.hopeless(opens_at or _NEVER, head.priority):
+            self._end_late(flight, opens_at, now)
+        return opens_at or _NEVER
 
-    def _end_late(self, flight: Flight, lane: Lane, now: datetime) -> None:
-        opens_at = self._earliest(flight, lane, now)
-        wait_s = None if opens_at is None else max(0.0, (opens_at - now).total_seconds())
+    def _end_late(self, flight: Flight, opens_at: datetime | None, now: datetime) -> None:
+        self.desk.forget(flight)
         for ticket in flight.living():
-            waited_s = (now - ticket.submitted_at).total_seconds()
-            error = self._wait_error(ticket.priority, ticket.max_wait_s, wait_s)
-            ticket.end(OutcomeStatus.RATE_LIMITED, error, waited_s=waited_s)
-            self.emit(
-                SearchFinished(
-                    search_id=ticket.search.id,
-                    source=self.desk.name,
-                    status=OutcomeStatus.RATE_LIMITED.value,
-                    results=0,
-                    waited_s=waited_s,
-                    took_s=0.0,
-                    error=str(error),
-                )
-            )
+            self._end_ticket(ticket, opens_at, now)
 
-    def _wait_error(self, priority: Priority, max_wait_s: float | None, wait_s: float | None) -> RateLimitWaitError:
-        return RateLimitWaitError(self.desk.name, wait_s=wait_s, max_wait_s=max_wait_s, priority=priority)
-
-    def _gates(self, flight: Flight, lane: Lane, now: datetime) -> tuple[Gate, ...]:
-        known = self._known
-        return openings(
-            known.state,
-            self._limits,
-            lane=lane,
-            priority=flight.priority,
-            now=now,
-            edges=known.edges[lane],
-            pace_s=flight.pace_s,
-            waited_s=(now - flight.submitted_at).total_seconds(),
+    def _end_ticket(self, ticket: Ticket, opens_at: datetime | None, now: datetime) -> None:
+        wait_s = None if opens_at is None else max(0.0, (opens_at - now).total_seconds())
+        waited_s = (now - ticket.submitted_at).total_seconds()
+        error = RateLimitWaitError(
+            self.desk.name, wait_s=wait_s, max_wait_s=ticket.max_wait_s, priority=ticket.priority
         )
-
-    def _earliest(self, flight: Flight, lane: Lane, now: datetime) -> datetime | None:
-        known = self._known
-        return earliest_opening(
-            known.state,
-            self._limits,
-            lane=lane,
-            priority=flight.priority,
-            now=now,
-            edges=known.edges[lane],
-            pace_s=flight.pace_s,
-            waited_s=(now - flight.submitted_at).total_seconds(),
+        ticket.end(OutcomeStatus.RATE_LIMITED, error, waited_s=waited_s)
+        never = Landing(
+            end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.RATE_LIMITED, error=error, waited_s=waited_s
         )
-
-    def _opening_of(self, flight: Flight, rank: Priority) -> datetime | None:
-        """When the source opens for it. The same for all of a class and age, until the state changes."""
-        key = (flight.lane, flight.priority, rank, flight.pace_s)
-        if key in self._openings:
-            return self._openings[key]
-        now = self.clock.now()
-        gates = self._gates(flight, flight.lane, now)
-        # Not the time of this look: the turn it belongs to began a little earlier, and would find it closed.
-        opens_at = next_opening(gates, now=now) if gates else _ALREADY
-        if aged(flight.priority, (now - flight.submitted_at).total_seconds()) is rank:
-            self._openings[key] = opens_at
-        return opens_at
+        self.emit(never.finished(ticket, never.status))
 
     def _best(self, now: datetime) -> tuple[Priority, Flight] | None:
         found = None
         for queue in self.desk.queues.values():
-            best = queue.best(now, self._opening_of) if len(queue) else None
+            best = queue.best(now, self._openings.of) if len(queue) else None
             if best is not None and (found is None or (best[0], best[1].sequence) < (found[0], found[1].sequence)):
                 found = best
         return found
@@ -228,26 +220,30 @@ class RateLimiter(Actor[None]):
                 self.nursery.start_soon(self._work, rank, is_for_people)
 
     async def _wait(self, now: datetime) -> None:
-        if not self.desk.waiting() and self.desk.next_follower_end() is None:
+        if not self.desk.waiting() and self.desk.next_sharer_end() is None:
             await self.desk.bell.wait()
             return
-        times = [queue.next_event(now, self._opening_of) for queue in self.desk.queues.values() if len(queue)]
-        times.append(self.desk.next_follower_end())
-        if self.desk.waiting() and self._is_busy_elsewhere():
-            times.append(now + timedelta(seconds=LOOK_S))
+        times = [queue.next_event(now, self._openings.of) for queue in self.desk.queues.values() if len(queue)]
+        times.append(self.desk.next_sharer_end())
         soonest = min((time for time in times if time is not None), default=None)
         if soonest is not None and soonest <= now:
             if not self._is_bidding and not self._workers:
                 await trio.lowlevel.checkpoint()
                 return
-            soonest = None  # what may go now waits for a slot, or for one of ours to end
-            later = [time for time in times if time is not None and time > now]
-            soonest = min(later, default=None)
+            # What may go now waits for a slot, or for one of ours to end.
+            soonest = min((time for time in times if time is not None and time > now), default=None)
         wait_s = WAIT_S_MAX if soonest is None else min(WAIT_S_MAX, (soonest - now).total_seconds())
         # With nothing in line there is nothing to look for.
         until = trio.current_time() + wait_s if self.desk.waiting() or soonest is not None else math.inf
-        rang = await self.desk.bell.wait(until)
-        if not rang and self._is_busy_elsewhere():
+        await self._wait_until(until)
+
+    async def _wait_until(self, until: float) -> None:
+        is_busy = self.desk.waiting() > 0 and self._is_busy_elsewhere()
+        # Counted from the last look and not from now, or whoever keeps ringing would put it off for ever.
+        look_at = self._known_since + LOOK_S if is_busy else math.inf
+        if not await self.desk.bell.wait(min(until, look_at)):
+            self._openings.forget()  # they hold for the clock as it was
+        if trio.current_time() >= look_at:
             self.desk.is_stale = True
 
     def _is_busy_elsewhere(self) -> bool:
@@ -299,7 +295,7 @@ class RateLimiter(Actor[None]):
         finally:
             if flight in self.desk.running and flight.is_taken:
                 self.desk.landed(flight)
-                flight.end(OutcomeStatus.FAILED, SourceRefused(f"the request to {self.desk.name} was not completed"))
+                flight.end(OutcomeStatus.FAILED, ActorCrashed(f"rate_limiter:{self.desk.name}"))
 
     async def _reserve(self, flight: Flight) -> Reserved | None:
         """Spend a request. None: it may not go, and waits again."""
@@ -313,17 +309,17 @@ class RateLimiter(Actor[None]):
             consumer=flight.consumer,
         )
         record = self.desk.record
-        try:
+        answer: Reserved | Closed | None = None
+        with trio.move_on_after(RESERVE_S), suppress(StorageUnavailable, CommitUnknown):
             answer, known = await self.database.run(
-                source_states.reserve, record.id, wish, configured=record.limits, now=now, hint=self.desk.known
+                reserve_now, record.id, wish, configured=record.limits, clock=self.clock, hint=self.desk.known
             )
-        except (StorageUnavailable, CommitUnknown):
+            self._learn(known)
+        if answer is None:
             # In doubt it counts as spent, and its lease runs out by itself.
             self.desk.put_back(flight)
             self.desk.is_stale = True
-            await trio.sleep(RETRY_S)
             return None
-        self._learn(known)
         if isinstance(answer, Closed):
             self.desk.put_back(flight)
             return None
@@ -332,6 +328,8 @@ class RateLimiter(Actor[None]):
         return answer
 
     async def _request(self, flight: Flight) -> Landing:
+        if not flight.is_live:  # the last one left while it was reserved
+            return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
         waited_s = (self.clock.now() - flight.submitted_at).total_seconds()
         for ticket in flight.living():
             self.emit(
@@ -352,41 +350,40 @@ class RateLimiter(Actor[None]):
     async def _land(self, flight: Flight, reserved: Reserved, landing: Landing) -> None:
         """Record the end, then tell everyone. When the service stops around it, it may take a little longer."""
         status = OutcomeStatus.SHUT_DOWN if self.desk.is_closing and landing.was_cancelled else landing.status
-        record = self.desk.record
-        with trio.move_on_after(RECORD_S, shield=True):
-            try:
-                known = await self.database.run(
-                    record_landing,
-                    record,
-                    reserved.permit,
-                    landing,
-                    tickets=flight.living(),
-                    key=flight.key,
-                    ttl_s=self.cache_ttl_s(flight.priority),
-                    now=self.clock.now(),
-                    hint=self.desk.known,
-                )
-            except (StorageUnavailable, CommitUnknown):
-                self.desk.is_stale = True  # `landed` keeps the permit, and it is recorded later
-            else:
-                self.desk.running[flight] = None
-                self._learn(known)
-                if known.state.stopped_because is not None and landing.end.kind is EndKind.CREDENTIALS_REFUSED:
-                    self.emit(SourceStopped(source=self.desk.name, because=known.state.stopped_because))
-        self._tell_all(flight, landing, status)
+        await self._record(
+            flight,
+            partial(
+                record_landing,
+                record=self.desk.record,
+                permit=reserved.permit,
+                landing=landing,
+                tickets=flight.living(),
+                key=flight.key,
+                ttl_s=self.cache_ttl_s(flight.priority),
+                now=self.clock.now(),
+                hint=self.desk.known,
+            ),
+        )
+        if landing.end.kind is EndKind.CREDENTIALS_REFUSED:
+            self.emit(SourceStopped(source=self.desk.name, because=landing.end.because))
+        for ticket in flight.living():
+            self.emit(landing.finished(ticket, status))
+        flight.finish(landing.outcome(self.desk.name, status))
         self.desk.landed(flight)
 
-    def _tell_all(self, flight: Flight, landing: Landing, status: OutcomeStatus) -> None:
-        for ticket in flight.living():
-            self.emit(
-                SearchFinished(
-                    search_id=ticket.search.id,
-                    source=self.desk.name,
-                    status=status.value,
-                    results=len(landing.results),
-                    waited_s=landing.waited_s,
-                    took_s=landing.took_s,
-                    error=None if landing.error is None else str(landing.error),
-                )
-            )
-        flight.finish(landing.outcome(self.desk.name, status))
+    async def _record(self, flight: Flight, statement: Callable[..., Known]) -> None:
+        is_in_doubt = True  # also when its time is over: it may have been done in that moment
+        with trio.move_on_after(RECORD_S, shield=True):
+            try:
+                self._learn(await self.database.run(statement))
+            except StorageUnavailable:
+                is_in_doubt = False
+            except CommitUnknown:
+                pass
+            else:
+                self.desk.running[flight] = None
+                return
+        # Kept, and recorded before the next request goes: what the source said must not be lost.
+        self.desk.running[flight] = None
+        self.desk.unrecorded.append(partial(statement, is_in_doubt=is_in_doubt))
+        self.desk.is_stale = True

@@ -24,7 +24,7 @@ PAGE = 500
 
 def reclaim_if_dead(connection: Connection, worker_id: str, *, limit: int, now: datetime) -> list[Reclaimed]:
     """A page of a dead process's jobs; nothing while it lives, as it does when it beat just before it was buried."""
-    if not workers.is_dead(connection, worker_id):
+    if workers.is_living(connection, worker_id):
         return []
     return jobs.reclaim(connection, owner=worker_id, limit=limit, now=now)
 
@@ -63,7 +63,8 @@ class ReclaimSweeper(Actor[None]):
             await self.database.run(workers.bury, worker_id, beat=living[worker_id], now=self.clock.now())
         # Also those that another sweeper has buried and could not finish with.
         dead = [worker.id for worker in known if worker.dead_at is not None]
-        for worker_id in dict.fromkeys([*silent, *dead]):
+        unknown = await self.database.read(workers.unknown_owners)
+        for worker_id in dict.fromkeys([*silent, *dead, *unknown]):
             await self._take_over(worker_id)
         if dead or silent:
             await self.database.run(workers.forget_dead)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
 
 import trio
 from attrs import define, field
+from sqlalchemy import Connection
 
 from actors.bell import Bell
 from actors.search import Execute, Ticket
@@ -21,6 +22,7 @@ from storage.source_states import Known
 from storage.sources import SourceRecord
 
 RSS_KEY = "rss"
+PAIR = 2
 
 
 @define(eq=False, kw_only=True)
@@ -103,8 +105,11 @@ class SourceDesk:
     running: dict[Flight, Permit | None] = field(init=False, factory=dict)
     left_over: list[Permit] = field(init=False, factory=list)
     """Requests whose limiter crashed: their end is still to be recorded."""
+    unrecorded: list[Callable[[Connection], Known]] = field(init=False, factory=list)
+    """How requests ended while the database was away: to be recorded before the next one goes."""
     _flights: dict[str, Flight] = field(init=False, factory=dict)
-    _followers: list[tuple[datetime, int, Ticket]] = field(init=False, factory=list)
+    _sharers: list[tuple[datetime, int, Ticket, Flight]] = field(init=False, factory=list)
+    """Those who share a request that waits, by the end of their own wait."""
 
     def __attrs_post_init__(self) -> None:
         self._queries, self._grabs = self.queues[Lane.QUERY], self.queues[Lane.GRAB]
@@ -157,18 +162,30 @@ class SourceDesk:
 
     def _join(self, flight: Flight, ticket: Ticket) -> None:
         ticket.on_left = lambda _: self._left(flight)
-        if ticket.deadline is not None and not flight.is_taken:
-            heapq.heappush(self._followers, (ticket.deadline, ticket.sequence, ticket))
-        if not flight.is_taken:
-            queue = self.queues[flight.lane]
-            queue.cancel(flight)
-            flight.priority = min(flight.priority, ticket.priority)
-            ends = [each.deadline for each in (*flight.living(), ticket)]
-            flight.deadline = None if None in ends else max(end for end in ends if end is not None)
-            queue.push(flight, key=flight.queue_key)
-        flight.timeout_s = max(flight.timeout_s, ticket.timeout_s)
         flight.tickets.append(ticket)
+        if not flight.is_taken:  # one that was taken has its lease and its time-out
+            self._rank_anew(flight, ticket)
+            self._watch(flight)
         self.bell.ring()
+
+    def _rank_anew(self, flight: Flight, ticket: Ticket) -> None:
+        queue = self.queues[flight.lane]
+        queue.cancel(flight)
+        flight.priority = min(flight.priority, ticket.priority)
+        flight.timeout_s = max(flight.timeout_s, ticket.timeout_s)
+        ends = [each.deadline for each in flight.living()]
+        flight.deadline = None if None in ends else max(end for end in ends if end is not None)
+        queue.push(flight, key=flight.queue_key)
+
+    def _watch(self, flight: Flight) -> None:
+        """The request waits as long as the most patient of them; each of them keeps its own end."""
+        # When the second joins, the first is no longer alone; after that only the last one is new.
+        self._keep_ends(flight, flight.tickets if len(flight.tickets) == PAIR else flight.tickets[-1:])
+
+    def _keep_ends(self, flight: Flight, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            if ticket.deadline is not None:
+                heapq.heappush(self._sharers, (ticket.deadline, ticket.sequence, ticket, flight))
 
     def _left(self, flight: Flight) -> None:
         """Somebody left. With the last one the request is dropped, or cancelled if it runs."""
@@ -176,23 +193,23 @@ class SourceDesk:
             return
         if not flight.is_taken:
             self.queues[flight.lane].cancel(flight)
-            self._forget(flight)
+            self.forget(flight)
         else:
             flight.stop()
         self.bell.ring()
 
-    def followers_ending(self, before: datetime) -> Iterator[Ticket]:
-        """Those who joined a request and whose own wait ends sooner than its."""
-        while self._followers and self._followers[0][0] < before:
-            ticket = heapq.heappop(self._followers)[-1]
-            if ticket.is_live:
+    def sharers_ending(self, before: datetime) -> Iterator[Ticket]:
+        """Take out those who share a request that waits, and whose own wait ends before."""
+        while self._sharers and self._sharers[0][0] < before:
+            *_, ticket, flight = heapq.heappop(self._sharers)
+            if ticket.is_live and not flight.is_taken:
                 yield ticket
 
-    def next_follower_end(self) -> datetime | None:
-        """When the next of them has waited too long."""
-        while self._followers and not self._followers[0][-1].is_live:
-            heapq.heappop(self._followers)
-        return self._followers[0][0] if self._followers else None
+    def next_sharer_end(self) -> datetime | None:
+        """The first instant at which one of them has waited too long."""
+        while self._sharers and (not self._sharers[0][2].is_live or self._sharers[0][3].is_taken):
+            heapq.heappop(self._sharers)
+        return self._sharers[0][0] + timedelta.resolution if self._sharers else None
 
     def take(self, flight: Flight) -> None:
         """The request is about to be made. Invariant: `best` of its queue has just named it."""
@@ -204,9 +221,13 @@ class SourceDesk:
         """It could not go after all: back to its old place."""
         del self.running[flight]
         flight.is_taken = False
+        if self.is_closing:
+            flight.end(OutcomeStatus.SHUT_DOWN)
         self.queues[flight.lane].put_back(flight)
         if not flight.is_live:
-            self._forget(flight)
+            self.forget(flight)
+        elif len(flight.tickets) >= PAIR:
+            self._keep_ends(flight, flight.living())
         self._ring()
 
     def _ring(self) -> None:
@@ -222,10 +243,11 @@ class SourceDesk:
         if permit is not None:
             self.left_over.append(permit)
         self.queues[flight.lane].finished(flight)
-        self._forget(flight)
+        self.forget(flight)
         self._ring()
 
-    def _forget(self, flight: Flight) -> None:
+    def forget(self, flight: Flight) -> None:
+        """Nobody can join it any more."""
         if flight.key is not None and self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
 

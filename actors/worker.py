@@ -13,11 +13,12 @@ from actors.clerk import Clerk
 from actors.handlers import Handler, JobContext, Reach, Watch, payload_of, run_handler
 from actors.job_notes import about
 from actors.jobs_in_hand import CANCELLED, LOST, FinishedJob, JobsInHand, PassingJob, RunningJob, Work
+from actors.leaks import give_up, is_left_open
 from actors.lease import Lease
 from cormorant.rules.errors import HandlerMisbehaved, JobTimedOut
-from cormorant.rules.failures import split_crash
+from cormorant.rules.failures import split_off
 from cormorant.rules.job_errors import describe_error
-from cormorant.rules.job_events import JobBlockedLoop, JobFailed, JobReturnedValue, JobStarted
+from cormorant.rules.job_events import JobBlockedLoop, JobCancelled, JobFailed, JobReturnedValue, JobStarted
 from cormorant.rules.jobs import RetryPolicy, Verb
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.verdicts import DONE, Verdict, verdict_on
@@ -25,6 +26,8 @@ from storage.jobs import ClaimedJob
 
 SLICE_S = 0.002
 """So long a worker runs handlers that never wait before it lets others go on."""
+NOT_THEIRS = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
+"""What goes on up through a handler. All else that comes out of it is its own failure, `sys.exit()` too."""
 
 
 class Interrupted(Exception):
@@ -49,36 +52,56 @@ class Worker:
     chance: Chance
     emit: Emit
     _watch: Watch = field(init=False)
+    _task: trio.lowlevel.Task = field(init=False)
     _running: RunningJob | None = field(init=False, default=None)
+    _is_left_open: bool = field(init=False, default=False)
+    """Whether the last handler left a scope open, which would cancel those that come after it."""
     _yield_at: float = field(init=False, default=-math.inf)
 
     def __attrs_post_init__(self) -> None:
         self._watch = Watch(self.clock.stopwatch, self._waits, self._blocked, self.block_s)
 
     async def run(self) -> None:
-        """Work for ever."""
-        while True:
+        """Work until a handler leaves something open in this task: no other handler may run in it then."""
+        self._task = trio.lowlevel.current_task()
+        while not self._is_left_open:
             # A scope costs more than all else around a handler, and only one that waits can be cancelled. So the
             # handlers of a scope are any number that never wait, and at most one that does, which is the last.
             scope = trio.CancelScope()
-            error: Exception | None = None
+            error: BaseException | None = None
             try:
                 with scope:
                     error = await self._run_until_one_waits(scope)
+            except RuntimeError as corrupted:
+                error = self._blame(corrupted)
             finally:
                 running = self._forget()
             if running is not None:
                 self._end(running, error)
 
-    async def _run_until_one_waits(self, scope: trio.CancelScope) -> Exception | None:
+    async def _run_until_one_waits(self, scope: trio.CancelScope) -> BaseException | None:
         """Run handlers. Returns what the one raised that has waited, which is still the running one then."""
         while True:
             running = self._running = await self._begin_next(scope)
-            error = await self._attempt(running)
-            if running.deadline < math.inf or running.why is not None:
+            try:
+                error = await self._attempt(running)
+            finally:
+                self._is_left_open = is_left_open(self._task, scope)
+            if running.deadline < math.inf or running.why is not None or self._is_left_open:
                 return error
             self._forget()
             self._end(running, error)
+
+    def _blame(self, corrupted: RuntimeError) -> HandlerMisbehaved:
+        """What trio raises at the end of a scope in which another was left open is that handler's failure."""
+        if not self._is_left_open or isinstance(corrupted.__context__, KeyboardInterrupt):
+            raise corrupted
+        give_up(self._task)
+        assert self._running is not None
+        return HandlerMisbehaved(
+            f"the handler of {self._running.work.kind} left a cancel scope or a nursery open, as a generator does that is "
+            "not read to its end: close it with `contextlib.aclosing`"
+        )
 
     async def _begin_next(self, scope: trio.CancelScope) -> RunningJob:
         queue = self.in_hand.queue
@@ -115,7 +138,7 @@ class Worker:
                 self.quiet.ring()
         return running
 
-    async def _attempt(self, running: RunningJob) -> Exception | None:
+    async def _attempt(self, running: RunningJob) -> BaseException | None:
         """Run a handler. Returns what it raised."""
         work = running.work
         try:
@@ -132,7 +155,7 @@ class Worker:
             )
             returned = await run_handler(self.handlers[work.kind], context, self._watch)
         except BaseException as raised:  # noqa: BLE001 - foreign code; what is not its crash goes on up
-            crash, rest = split_crash(raised)
+            rest, crash = split_off(raised, NOT_THEIRS)
             if rest is not None:
                 raise rest from None
             return crash
@@ -163,14 +186,14 @@ class Worker:
             token=work.token,
         )
 
-    def _end(self, running: RunningJob, error: Exception | None) -> None:
+    def _end(self, running: RunningJob, error: BaseException | None) -> None:
         """Hand over what came of it."""
         work = running.work
         if running.scope.cancelled_caught and running.why is None:
             error = JobTimedOut(work.kind, self._timeout_of(work.kind))
         if isinstance(work, PassingJob):
-            if error is not None:
-                self.emit(JobFailed(**about(work), attempts=1, error=describe_error(error)))
+            self._tell_of_passing(work, running, error)
+            self.clerk.bell.nudge()  # there is room for another one
             return
         verdict = self._verdict(work, running, error)
         if verdict is not None:
@@ -178,20 +201,33 @@ class Worker:
             self.in_hand.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
             self.clerk.bell.nudge()
 
-    def _verdict(self, job: ClaimedJob, running: RunningJob, error: Exception | None) -> Verdict | None:
+    def _tell_of_passing(self, work: PassingJob, running: RunningJob, error: BaseException | None) -> None:
+        if running.why is not None and _was_stopped(running, error):
+            self.emit(JobCancelled(**about(work), why=running.why))
+        elif error is not None:
+            self.emit(JobFailed(**about(work), attempts=1, error=describe_error(error)))
+
+    def _verdict(self, job: ClaimedJob, running: RunningJob, error: BaseException | None) -> Verdict | None:
         """What follows for the job. None: it is not ours any more."""
         if error is None and running.why is None:
             return DONE
-        was_stopped = running.scope.cancelled_caught or (running.why is not None and error is not None)
-        if was_stopped and running.why in {CANCELLED, LOST}:
-            return None
-        if was_stopped and running.why is not None:
-            return Verdict(verb=Verb.RELEASE, error=Interrupted(running.why))
+        if running.why is not None and _was_stopped(running, error):
+            is_ours = running.why not in {CANCELLED, LOST}
+            return Verdict(verb=Verb.RELEASE, error=Interrupted(running.why)) if is_ours else None
         if isinstance(error, HandlerMisbehaved):
             return Verdict(verb=Verb.FAIL, error=error)
-        return verdict_on(error, attempts=job.attempts, policy=self.retry, jitter=self.chance.random())
+        try:
+            return verdict_on(error, attempts=job.attempts, policy=self.retry, jitter=self.chance.random())
+        except Exception as worse:  # noqa: BLE001 - foreign code: the class of the error may be anything
+            words = f"what the handler of {job.kind} raised cannot be made sense of: {describe_error(worse)}"
+            return Verdict(verb=Verb.FAIL, error=HandlerMisbehaved(words))
 
     def _timeout_of(self, kind: str) -> float:
         handler = self.handlers.get(kind)
         own = None if handler is None else handler.timeout_s
         return self.usual_timeout_s if own is None else own
+
+
+def _was_stopped(running: RunningJob, error: BaseException | None) -> bool:
+    """Whether a handler that was cancelled obeyed; it may have come to its end all the same."""
+    return running.scope.cancelled_caught or error is not None

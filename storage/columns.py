@@ -54,6 +54,15 @@ def check_text(text: str) -> str:
     return text
 
 
+def kept_text(words: str, most: int) -> str:
+    """As much of a text as is kept, and of that what every database can keep. For what others say, which may be anything.
+
+    >>> kept_text("abc" + chr(0) + "d", 3)
+    'abc'
+    """
+    return words.replace("\0", "")[:most].encode(errors="replace").decode()
+
+
 class Moment(TypeDecorator[datetime]):
     """A point in time: aware in Python, BIGINT microseconds UTC in the database. Sorts and compares alike everywhere."""
 

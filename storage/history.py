@@ -9,11 +9,12 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Connection, text
 
-from storage.columns import from_micros, to_micros
+from storage.columns import from_micros, kept_text, to_micros
 from storage.plain import Plain
 
 QUERY_LENGTH_MAX = 1_000
 ERROR_LENGTH_MAX = 1_000
+CONSUMER_LENGTH_MAX = 200
 
 
 @frozen(kw_only=True)
@@ -41,15 +42,15 @@ def record(connection: Connection, asked: Sequence[Asked]) -> None:
             "search_id": each.search_id,
             "task": each.task,
             "source": each.source,
-            "query": _kept(each.query, QUERY_LENGTH_MAX),
+            "query": kept_text(each.query, QUERY_LENGTH_MAX),
             "priority": each.priority,
-            "consumer": each.consumer,
+            "consumer": kept_text(each.consumer, CONSUMER_LENGTH_MAX),
             "status": each.status,
             "results": each.results,
             "started_at": to_micros(each.started_at),
             "took_s": each.took_s,
             "waited_s": each.waited_s,
-            "error": None if each.error is None else _kept(each.error, ERROR_LENGTH_MAX),
+            "error": None if each.error is None else kept_text(each.error, ERROR_LENGTH_MAX),
         }
         for each in asked
     ]
@@ -67,12 +68,6 @@ def prune(connection: Connection, *, before: datetime, keep: int, limit: int) ->
     """Forget what is too old or too much, oldest first."""
     pruned: int = connection.execute(_PRUNE, {"before": to_micros(before), "keep": keep, "limit": limit}).rowcount
     return pruned
-
-
-def _kept(words: str, most: int) -> str:
-    if words.isascii() and "\0" not in words:
-        return words[:most]
-    return words.replace("\0", "")[:most].encode(errors="replace").decode()
 
 
 def _asked(row: Any) -> Asked:

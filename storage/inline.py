@@ -90,6 +90,7 @@ class Inline(Gateway):
         try:
             self._check_played_outage()
         except Away as away:
+            self._desk.close()  # as in a real one: in memory the probe uses the same connection, which may be set to read only
             return away
         return self._desk.serve(calls)
 

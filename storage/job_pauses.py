@@ -38,17 +38,29 @@ def hold_some(connection: Connection, *, limit: int, after: int = 0) -> list[int
 
     Returns which, in order. The next page begins after the last: to begin anew would go through all that is done.
     """
+    _keep_pauses(connection)
     return sorted(connection.execute(_HOLD, {"after": after, "limit": limit}).scalars())
 
 
 def free_some(connection: Connection, *, limit: int, after: int = 0) -> list[int]:
     """Free jobs that are held though their kind is not paused; as `hold_some`."""
+    _keep_pauses(connection)
     freed = sorted(connection.execute(_FREE, {"after": after, "limit": limit}).scalars())
     if freed:
         announce(connection)
     return freed
 
 
+def _keep_pauses(connection: Connection) -> None:
+    """Let nobody pause or resume until this transaction ends.
+
+    PostgreSQL waits for whoever changes a job just now, and does not ask again then whether its kind is paused.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_KEEP_PAUSES)
+
+
+_KEEP_PAUSES = text("LOCK TABLE paused_kinds IN SHARE MODE")
 _PAUSE = text("INSERT INTO paused_kinds (kind, paused_at) VALUES (:kind, :now) ON CONFLICT (kind) DO NOTHING")
 _RESUME = text("DELETE FROM paused_kinds WHERE kind = :kind")
 _PAUSED = text("SELECT kind FROM paused_kinds ORDER BY kind")

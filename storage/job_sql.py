@@ -111,7 +111,7 @@ SETTLE_POSTGRES = text(f"""
               SELECT 1 FROM jobs AS held
               WHERE held.id = ended_id AND held.token = ended_token AND held.owner = :owner AND held.state || '' = 'running'
               FOR UPDATE) AS mine) AS ended
-    WHERE jobs.id = ended_id RETURNING id, state, attempts
+    WHERE jobs.id = ended_id RETURNING id, token, state, attempts
 """)
 # With a plus before it, the owner's index is not considered: for each of its jobs all endings would be gone through.
 IS_MINE_SQLITE = "jobs.id = ended_id AND state = 'running' AND +owner = :owner AND token = ended_token"
@@ -121,7 +121,7 @@ SETTLE_SQLITE = text(f"""
                  json_extract(value, '$[2]') AS ended_to, json_extract(value, '$[3]') AS ended_used,
                  json_extract(value, '$[4]') AS ended_run_at, json_extract(value, '$[5]') AS ended_errors
           FROM json_each(:rows)) AS ended
-    WHERE {IS_MINE_SQLITE} RETURNING id, state, attempts
+    WHERE {IS_MINE_SQLITE} RETURNING id, token, state, attempts
 """)
 # What most jobs come to, without all that may happen otherwise.
 COMPLETE = "state = 'succeeded', finished_at = :now, owner = NULL"
@@ -129,13 +129,13 @@ COMPLETE_POSTGRES = text(f"""
     UPDATE jobs SET {COMPLETE}
     WHERE id = ANY(CAST(:ids AS bigint[])) AND owner = :owner AND state || '' = 'running' AND rerun_payload IS NULL
           AND token = (CAST(:tokens AS int[]))[array_position(CAST(:ids AS bigint[]), id)]
-    RETURNING id
+    RETURNING id, token
 """)
 COMPLETE_SQLITE = text(f"""
     UPDATE jobs SET {COMPLETE}
     FROM (SELECT json_extract(value, '$[0]') AS ended_id, json_extract(value, '$[1]') AS ended_token
           FROM json_each(:rows)) AS ended
-    WHERE {IS_MINE_SQLITE} AND rerun_payload IS NULL RETURNING id
+    WHERE {IS_MINE_SQLITE} AND rerun_payload IS NULL RETURNING id, token
 """)
 RELEASE_ALL = text(f"""
     UPDATE jobs SET {letting_go("'pending'", uses_attempt="false", run_at="run_at")}
@@ -151,7 +151,7 @@ RECLAIM = text(f"""
 """)
 CANCEL = text("""
     UPDATE jobs SET state = 'cancelled', finished_at = :now, rerun_payload = NULL, owner = NULL
-    WHERE id = :id AND state IN ('pending', 'retryable', 'running')
+    WHERE id = :id AND state IN ('pending', 'retryable', 'running') RETURNING token
 """)
 REVIVE = text("""
     UPDATE jobs SET state = 'pending', attempts = 0, run_at = :now, finished_at = NULL,
@@ -160,7 +160,7 @@ REVIVE = text("""
 """)
 DISCARD = text("DELETE FROM jobs WHERE id = :id AND state IN ('succeeded', 'failed', 'cancelled')")
 OWNED = text("SELECT id, token FROM jobs WHERE owner = :owner AND state = 'running'")
-CANCELLED = text("SELECT id FROM jobs WHERE id IN :ids AND state = 'cancelled'").bindparams(
+CANCELLED = text("SELECT id, token FROM jobs WHERE id IN :ids AND state = 'cancelled'").bindparams(
     bindparam("ids", expanding=True)
 )
 IS_OURS = "SELECT 1 FROM jobs WHERE id = :id AND state = 'running' AND owner = :owner AND token = :token"

@@ -16,6 +16,9 @@ from cormorant.rules.jobs import JobState
 from storage import job_sql as sql
 from storage.columns import check_text, from_micros, to_micros
 
+Claim = tuple[int, int]
+"""A job's id and the token under which it was claimed: the id alone does not say which of its runs is meant."""
+
 
 @frozen(kw_only=True)
 class NewJob:
@@ -67,6 +70,8 @@ class Ending:
     id: int
     token: int
     to: JobState
+    attempts: int = 0
+    """How many were used up before."""
     uses_attempt: bool = False
     run_at: datetime | None = None
     last_errors: str | None = None
@@ -77,6 +82,7 @@ class Settled:
     """A job as its owner left it."""
 
     id: int
+    token: int
     state: JobState
     attempts: int
 
@@ -167,7 +173,7 @@ def _numbered(priorities: Sequence[int]) -> dict[str, int]:
     return {f"priority{n}": priority for n, priority in enumerate(priorities)}
 
 
-def complete(connection: Connection, *, owner: str, done: Sequence[tuple[int, int]], now: datetime) -> set[int]:
+def complete(connection: Connection, *, owner: str, done: Sequence[Claim], now: datetime) -> set[Claim]:
     """Let go of jobs, named by id and token, that are done. Returns which of them have ended with that.
 
     The others are no longer the owner's, or are to run again: `settle` knows what to do with those.
@@ -181,7 +187,7 @@ def complete(connection: Connection, *, owner: str, done: Sequence[tuple[int, in
         ended = connection.execute(sql.COMPLETE_POSTGRES, words | {"ids": list(ids), "tokens": list(tokens)})
     else:
         ended = connection.execute(sql.COMPLETE_SQLITE, words | {"rows": json.dumps(in_order)})
-    return set(ended.scalars())
+    return {(job_id, token) for job_id, token in ended}
 
 
 def settle(connection: Connection, *, owner: str, endings: Iterable[Ending], now: datetime) -> list[Settled]:
@@ -198,7 +204,7 @@ def settle(connection: Connection, *, owner: str, endings: Iterable[Ending], now
         settled = connection.execute(sql.SETTLE_SQLITE, words | {"rows": json.dumps(rows)})
     if any(to == JobState.PENDING and run_at <= words["now"] for _, _, to, _, run_at, _ in rows):
         announce(connection)  # given back: another process may take it at once
-    return [Settled(id=row.id, state=JobState(row.state), attempts=row.attempts) for row in settled]
+    return [_settled(row) for row in settled]
 
 
 def release_all(connection: Connection, *, owner: str, now: datetime) -> int:
@@ -226,12 +232,16 @@ def reclaim(connection: Connection, *, owner: str, limit: int, now: datetime) ->
     ]
 
 
-def cancel(connection: Connection, job_id: int, *, now: datetime) -> None:
-    """End a live job; what its owner still does with it counts no more. Drops the run that was to follow, too."""
-    changed = connection.execute(sql.CANCEL, {"id": job_id, "now": to_micros(now)}).rowcount
-    if not changed:
+def cancel(connection: Connection, job_id: int, *, now: datetime) -> int:
+    """End a live job; what its owner still does with it counts no more. Drops the run that was to follow, too.
+
+    Returns the token of its last claim: runs under it, or under an earlier one, are to be stopped.
+    """
+    token: int | None = connection.execute(sql.CANCEL, {"id": job_id, "now": to_micros(now)}).scalar()
+    if token is None:
         raise IllegalChange(verb="cancel", state=_state_of(connection, job_id))
     announce(connection)  # its owner is to stop the handler
+    return token
 
 
 def revive(connection: Connection, job_id: int, *, now: datetime) -> None:
@@ -255,28 +265,38 @@ def discard(connection: Connection, job_id: int) -> None:
 def settled_before(connection: Connection, endings: Iterable[Ending]) -> list[Settled]:
     """Those of the endings that an earlier transaction, whose COMMIT was in doubt, has written after all.
 
-    Nobody has claimed the job since: each claim has a new token.
+    Nobody has claimed the job since, as each claim has a new token, and it is as the ending would have left it. Others may
+    have brought it there: cancelled, or reclaimed.
     """
-    tokens = {ending.id: ending.token for ending in endings}
-    rows = connection.execute(sql.LET_GO, {"ids": list(tokens)}) if tokens else ()
-    return [
-        Settled(id=row.id, state=JobState(row.state), attempts=row.attempts)
-        for row in rows
-        if row.token == tokens[row.id]
-    ]
+    by_claim = {(ending.id, ending.token): ending for ending in endings}
+    rows = connection.execute(sql.LET_GO, {"ids": [job_id for job_id, _ in by_claim]}) if by_claim else ()
+    found = [_settled(row) for row in rows if (row.id, row.token) in by_claim]
+    return [each for each in found if _could_follow(by_claim[each.id, each.token], each)]
 
 
-def release_unknown(connection: Connection, *, owner: str, known: set[int], now: datetime) -> set[int]:
+def _could_follow(ending: Ending, found: Settled) -> bool:
+    if found.state is JobState.PENDING and found.attempts == 0 and ending.to is not JobState.PENDING:
+        return ending.to is not JobState.CANCELLED  # enqueued again while it ran
+    if ending.to in {JobState.SUCCEEDED, JobState.CANCELLED}:
+        return found.state is ending.to
+    is_there = found.state is ending.to or (ending.uses_attempt and found.state is JobState.FAILED)
+    return is_there and found.attempts == ending.attempts + ending.uses_attempt
+
+
+def release_unknown(connection: Connection, *, owner: str, known: set[Claim], now: datetime) -> set[Claim]:
     """Give back what an owner was given without knowing it, and say what it has: what it runs beyond that is lost."""
-    owned = connection.execute(sql.OWNED, {"owner": owner}).all()
-    unknown = [Ending(id=row.id, token=row.token, to=JobState.PENDING) for row in owned if row.id not in known]
+    owned = {(row.id, row.token) for row in connection.execute(sql.OWNED, {"owner": owner})}
+    unknown = [Ending(id=job_id, token=token, to=JobState.PENDING) for job_id, token in owned - known]
     settle(connection, owner=owner, endings=unknown, now=now)
-    return {row.id for row in owned}
+    return owned
 
 
-def cancelled_among(connection: Connection, job_ids: set[int]) -> set[int]:
-    """Those of some jobs that somebody has cancelled."""
-    return set(connection.execute(sql.CANCELLED, {"ids": sorted(job_ids)}).scalars()) if job_ids else set()
+def cancelled_among(connection: Connection, claims: set[Claim]) -> set[Claim]:
+    """Those of some jobs that somebody has cancelled, and that nobody has claimed since."""
+    if not claims:
+        return set()
+    rows = connection.execute(sql.CANCELLED, {"ids": sorted({job_id for job_id, _ in claims})})
+    return claims & {(row.id, row.token) for row in rows}
 
 
 def check_ours(connection: Connection, job_id: int, *, owner: str, token: int) -> None:
@@ -314,6 +334,10 @@ def prune(connection: Connection, *, state: JobState, before: datetime, limit: i
 def _state_of(connection: Connection, job_id: int) -> str:
     state: str | None = connection.execute(text("SELECT state FROM jobs WHERE id = :id"), {"id": job_id}).scalar()
     return state or "unknown"
+
+
+def _settled(row: Any) -> Settled:
+    return Settled(id=row.id, token=row.token, state=JobState(row.state), attempts=row.attempts)
 
 
 def _ending_row(ending: Ending, now: int) -> tuple[int, int, str, bool, int, str | None]:

@@ -7,26 +7,30 @@ faster, and the row is locked and read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
-import attrs
 from attrs import field, frozen
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.breaker import Breaker, BreakerState, Probe
-from cormorant.rules.cooldowns import Cooldown
 from cormorant.rules.limits import Lane, LearnedLimits, SourceLimits, stricter
 from cormorant.rules.priorities import Priority
 from cormorant.rules.request_ends import RequestEnd, after
 from cormorant.rules.reservations import Closed, Permit, Reserved
 from cormorant.rules.reservations import reserve as decide
-from cormorant.rules.source_state import LaneState, Lease, SourceState
+from cormorant.rules.source_state import SourceState
 from cormorant.rules.windows import Edges, edges_wanted, has_windows
 from storage.columns import from_micros, to_micros
 from storage.plain import Plain
+from storage.source_rows import (
+    COLUMNS,
+    OF_A_LANE,
+    dump_learned,
+    from_row,
+    health_words,
+    is_same_health,
+    lane_words,
+)
 
 
 @frozen(kw_only=True)
@@ -35,18 +39,13 @@ class Known:
 
     state: SourceState
     learned: LearnedLimits
+    limits: SourceLimits
+    """What holds: of what is configured and what was learned, the stricter. Limits and edges belong together."""
     edges: Mapping[Lane, Edges]
     version: int = 0
     """Rises with every change of the row; 0: there is no row yet."""
     configured: SourceLimits | None = field(default=None, eq=False, repr=False)
-    """What `held` was found out for."""
-    held: SourceLimits | None = field(default=None, eq=False, repr=False)
-
-    def limits(self, configured: SourceLimits) -> SourceLimits:
-        """What holds: of what is configured and what was learned, the stricter."""
-        if self.held is not None and configured is self.configured:
-            return self.held
-        return stricter(configured, self.learned)
+    """What `limits` were found out for."""
 
 
 @frozen(kw_only=True)
@@ -76,15 +75,9 @@ def reserve(
     hint: Known | None = None,
 ) -> tuple[Reserved | Closed, Known]:
     """Spend one request, if every gate is open. Send it only after COMMIT; it is never refunded."""
-    known = hint if hint is not None and _is_usable(hint, configured) else None
-    answer = None if known is None else _decide(known, wish, configured, now)
-    # A hint that is out of date opens nothing: what it would spend is not written.
-    if known is None or not isinstance(answer, Reserved) or not _write(connection, source_id, known, answer.state):
-        known = _read(connection, source_id, configured, lock=True)
-        answer = _decide(known, wish, configured, now)
-        if isinstance(answer, Closed):
-            return answer, known
-        _write(connection, source_id, known, answer.state)
+    known, answer = _decide_by(hint, connection, source_id, wish, configured=configured, now=now)
+    if isinstance(answer, Closed):
+        return answer, known
     _REQUEST.change(
         connection,
         {
@@ -99,10 +92,32 @@ def reserve(
     return answer, _changed(connection, source_id, known, answer.state, configured)
 
 
-def _decide(known: Known, wish: Wish, configured: SourceLimits, now: datetime) -> Reserved | Closed:
+def _decide_by(
+    hint: Known | None,
+    connection: Connection,
+    source_id: int,
+    wish: Wish,
+    *,
+    configured: SourceLimits,
+    now: datetime,
+) -> tuple[Known, Reserved | Closed]:
+    """Decide by what is known already, and only if that is out of date, or says no, by what the database has."""
+    if hint is not None and _is_usable(hint, configured):
+        answer = _decide(hint, wish, now)
+        # A hint that is out of date opens nothing: what it would spend is not written.
+        if isinstance(answer, Reserved) and _write(connection, source_id, hint, answer.state):
+            return hint, answer
+    known = _read(connection, source_id, configured, lock=True)
+    answer = _decide(known, wish, now)
+    if isinstance(answer, Reserved):
+        _write(connection, source_id, known, answer.state)
+    return known, answer
+
+
+def _decide(known: Known, wish: Wish, now: datetime) -> Reserved | Closed:
     return decide(
         known.state,
-        known.limits(configured),
+        known.limits,
         lane=wish.lane,
         priority=wish.priority,
         now=now,
@@ -124,17 +139,36 @@ def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its sou
     hint: Known | None = None,
 ) -> Known:
     """Record how a request ended."""
-    known = hint if hint is not None and _is_usable(hint, configured) else None
-    state = None if known is None else after(known.state, permit, end, now=now)
-    if known is None or state is None or not _write(connection, source_id, known, state):
-        known = _read(connection, source_id, configured, lock=True)
-        state = after(known.state, permit, end, now=now)
-        _write(connection, source_id, known, state)
+    known, state = _end_by(hint, connection, source_id, lambda state: after(state, permit, end, now=now), configured)
     if end.learned is not None and end.learned != known.learned:
         # In the same transaction and under the lock that the write above has taken, so under the same version.
-        _LEARN.change(connection, {"source_id": source_id, "learned": _dump_learned(end.learned)})
+        _LEARN.change(connection, {"source_id": source_id, "learned": dump_learned(end.learned)})
         return _known(connection, source_id, state, end.learned, configured, version=known.version + 1)
     return _changed(connection, source_id, known, state, configured)
+
+
+def _end_by(
+    hint: Known | None,
+    connection: Connection,
+    source_id: int,
+    rule: Callable[[SourceState], SourceState],
+    configured: SourceLimits,
+) -> tuple[Known, SourceState]:
+    """Write what follows from what is known already, or, if that is out of date, from what the database has."""
+    if hint is not None and _is_usable(hint, configured):
+        state = rule(hint.state)
+        if _write(connection, source_id, hint, state):
+            return hint, state
+    known = _read(connection, source_id, configured, lock=True)
+    state = rule(known.state)
+    _write(connection, source_id, known, state)
+    return known, state
+
+
+def is_in_flight(connection: Connection, source_id: int, permit: Permit) -> bool:
+    """Whether the end of a request is not recorded yet."""
+    state = _read(connection, source_id, SourceLimits(), lock=True).state
+    return any(lease.seq == permit.seq for lease in state.lane(permit.lane).in_flight)
 
 
 def change(
@@ -173,14 +207,13 @@ def _changed(
     connection: Connection, source_id: int, before: Known, state: SourceState, configured: SourceLimits
 ) -> Known:
     """What is known once `state` was written over what was known before."""
-    limits = before.limits(configured)
     return Known(
         state=state,
         learned=before.learned,
-        edges=_edges_of(connection, source_id, state, limits),
+        limits=before.limits,
+        edges=_edges_of(connection, source_id, state, before.limits),
         version=before.version + 1,
         configured=configured,
-        held=limits,
     )
 
 
@@ -197,10 +230,10 @@ def _known(
     return Known(
         state=state,
         learned=learned,
+        limits=limits,
         edges=_edges_of(connection, source_id, state, limits),
         version=version,
         configured=configured,
-        held=limits,
     )
 
 
@@ -228,121 +261,21 @@ def _read(connection: Connection, source_id: int, configured: SourceLimits, *, l
         assert row is not None
     if row is None:
         return _known(connection, source_id, SourceState(), LearnedLimits(), configured, version=0)
-    state, learned, version = _from_row(row)
+    state, learned, version = from_row(row)
     return _known(connection, source_id, state, learned, configured, version=version)
-
-
-def _from_row(values: tuple[Any, ...]) -> tuple[SourceState, LearnedLimits, int]:
-    state = SourceState(
-        is_enabled=bool(values[0]),
-        is_paused=bool(values[1]),
-        paused_until=_moment(values[2]),
-        stopped_because=values[3],
-        cooldown=Cooldown(until=_moment(values[4]), level=values[5]),
-        breaker=Breaker(
-            state=BreakerState(values[6]),
-            failures=values[7],
-            open_until=_moment(values[8]),
-            probes=tuple(Probe(key=key, expires_at=from_micros(at)) for key, at in json.loads(values[9])),
-            generation=values[10],
-        ),
-        failure_streak=values[11],
-        last_success_at=_moment(values[12]),
-        last_failure_at=_moment(values[13]),
-        query=_lane(values[14:20]),
-        grab=_lane(values[20:26]),
-    )
-    return state, _load_learned(values[26]), values[27]
-
-
-def _lane(values: tuple[Any, ...]) -> LaneState:
-    return LaneState(
-        last_seq=values[0],
-        last_at=_moment(values[1]),
-        last_end_at=_moment(values[2]),
-        tokens=values[3],
-        tokens_at=_moment(values[4]),
-        in_flight=tuple(Lease(seq=seq, expires_at=from_micros(at)) for seq, at in json.loads(values[5])),
-    )
 
 
 def _write(connection: Connection, source_id: int, before: Known, state: SourceState) -> bool:
     """Write what has changed, unless the row has another version by now: then nothing happens, and it is False."""
     old, words = before.state, {"source_id": source_id, "version": before.version}
     # Most requests change one lane and nothing else, and all columns take six times as long.
-    if state.grab is old.grab and _is_same_health(old, state):
-        words |= _lane_words("query", state.query) | {"last_success_at": _micros(state.last_success_at)}
+    if state.grab is old.grab and is_same_health(old, state):
+        words |= lane_words("query", state.query) | {
+            "last_success_at": None if state.last_success_at is None else to_micros(state.last_success_at)
+        }
         return _WRITE_QUERY.change(connection, words) == 1
-    words |= _health_words(state) | _lane_words("query", state.query) | _lane_words("grab", state.grab)
+    words |= health_words(state) | lane_words("query", state.query) | lane_words("grab", state.grab)
     return _WRITE.change(connection, words) == 1
-
-
-def _is_same_health(old: SourceState, new: SourceState) -> bool:
-    """Whether all is the same but the lanes and the last success."""
-    return (
-        new.breaker == old.breaker
-        and new.cooldown == old.cooldown
-        and new.failure_streak == old.failure_streak
-        and new.last_failure_at == old.last_failure_at
-        and new.is_enabled == old.is_enabled
-        and new.is_paused == old.is_paused
-        and new.paused_until == old.paused_until
-        and new.stopped_because == old.stopped_because
-    )
-
-
-def _health_words(state: SourceState) -> dict[str, Any]:
-    breaker = state.breaker
-    return {
-        "is_enabled": state.is_enabled,
-        "is_paused": state.is_paused,
-        "paused_until": _micros(state.paused_until),
-        "stopped_because": state.stopped_because,
-        "cooldown_until": _micros(state.cooldown.until),
-        "cooldown_level": state.cooldown.level,
-        "breaker_state": breaker.state.value,
-        "breaker_failures": breaker.failures,
-        "breaker_open_until": _micros(breaker.open_until),
-        "breaker_probes": json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes]),
-        "generation": breaker.generation,
-        "failure_streak": state.failure_streak,
-        "last_success_at": _micros(state.last_success_at),
-        "last_failure_at": _micros(state.last_failure_at),
-    }
-
-
-def _lane_words(lane: str, own: LaneState) -> dict[str, Any]:
-    return {
-        f"{lane}_last_seq": own.last_seq,
-        f"{lane}_last_at": _micros(own.last_at),
-        f"{lane}_last_end_at": _micros(own.last_end_at),
-        f"{lane}_tokens": own.tokens,
-        f"{lane}_tokens_at": _micros(own.tokens_at),
-        f"{lane}_in_flight": _leases(own),
-    }
-
-
-def _leases(lane: LaneState) -> str:
-    if not lane.in_flight:
-        return "[]"
-    return "[" + ", ".join(f"[{lease.seq}, {to_micros(lease.expires_at)}]" for lease in lane.in_flight) + "]"
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
-
-
-def _micros(moment: datetime | None) -> int | None:
-    return None if moment is None else to_micros(moment)
-
-
-def _dump_learned(learned: LearnedLimits) -> str:
-    return json.dumps({name: value for name, value in attrs.asdict(learned).items() if value is not None})
-
-
-def _load_learned(written: str) -> LearnedLimits:
-    names = {each.name for each in attrs.fields(LearnedLimits)}
-    return LearnedLimits(**{name: value for name, value in json.loads(written).items() if name in names})
 
 
 _NO_EDGES: Mapping[Lane, Edges] = {lane: {} for lane in Lane}
@@ -350,25 +283,7 @@ _NO_EDGES: Mapping[Lane, Edges] = {lane: {} for lane in Lane}
 CHANNEL = "cormorant_sources"
 """Where PostgreSQL tells the other processes of changes by hand."""
 
-_OF_A_LANE = ("last_seq", "last_at", "last_end_at", "tokens", "tokens_at", "in_flight")
-_COLUMNS = (
-    "is_enabled",
-    "is_paused",
-    "paused_until",
-    "stopped_because",
-    "cooldown_until",
-    "cooldown_level",
-    "breaker_state",
-    "breaker_failures",
-    "breaker_open_until",
-    "breaker_probes",
-    "generation",
-    "failure_streak",
-    "last_success_at",
-    "last_failure_at",
-    *(f"{lane}_{name}" for lane in Lane for name in _OF_A_LANE),
-)
-_SELECT = f"SELECT {', '.join(_COLUMNS)}, learned, version FROM source_state WHERE source_id = :source_id"
+_SELECT = f"SELECT {', '.join(COLUMNS)}, learned, version FROM source_state WHERE source_id = :source_id"
 _READ = Plain(_SELECT)
 _LOCK = Plain(f"{_SELECT} FOR UPDATE")
 _CREATE = Plain("INSERT INTO source_state (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
@@ -381,8 +296,8 @@ def _update(columns: Iterable[str]) -> Plain:
     )
 
 
-_WRITE = _update(_COLUMNS)
-_WRITE_QUERY = _update((*(f"query_{name}" for name in _OF_A_LANE), "last_success_at"))
+_WRITE = _update(COLUMNS)
+_WRITE_QUERY = _update((*(f"query_{name}" for name in OF_A_LANE), "last_success_at"))
 _LEARN = Plain("UPDATE source_state SET learned = :learned WHERE source_id = :source_id")
 _REQUEST = Plain("""
     INSERT INTO source_requests (source_id, lane, seq, at, expires_at, consumer)

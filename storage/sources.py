@@ -91,7 +91,12 @@ def set_configured(connection: Connection, wanted: Sequence[SourceRecord], *, no
 
 
 def change(connection: Connection, source: SourceRecord, *, now: datetime) -> SourceRecord:
-    """Rename a source, or reach it differently."""
+    """Rename a source, or reach it differently. With another identity it is another account, and begins anew."""
+    named = connection.execute(_FIND, {"name": source.name}).one_or_none()
+    if named is not None and named.identity != source.identity:
+        if named.id != source.id:
+            raise SourceExists(f"there is a source {source.name!r} already; choose another name, or remove it first")
+        _remove(connection, named.id, now)
     return _put(connection, source, now=now)
 
 

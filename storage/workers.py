@@ -37,7 +37,7 @@ def beat(connection: Connection, worker_id: str, *, now: datetime) -> int | None
 
 
 def retire(connection: Connection, worker_id: str) -> None:
-    """Forget a process that has ended in good order and has given everything back."""
+    """Forget a process that ends: it claims nothing any more. In the same transaction, and after this, it gives back what it has."""
     connection.execute(_RETIRE, {"id": worker_id})
 
 
@@ -61,9 +61,14 @@ def bury(connection: Connection, worker_id: str, *, beat: int, now: datetime) ->
     return connection.execute(_BURY, {"id": worker_id, "seen": beat, "now": to_micros(now)}).rowcount == 1
 
 
-def is_dead(connection: Connection, worker_id: str) -> bool:
-    """Whether a process was declared dead."""
-    return connection.execute(_IS_DEAD, {"id": worker_id}).scalar() is not None
+def is_living(connection: Connection, worker_id: str) -> bool:
+    """Whether a process is known and was not declared dead."""
+    return connection.execute(_IS_LIVING, {"id": worker_id}).scalar() is not None
+
+
+def unknown_owners(connection: Connection) -> list[str]:
+    """Who owns running jobs and is not known. There should be nobody; but if there is, nobody would miss it."""
+    return list(connection.execute(_UNKNOWN_OWNERS).scalars())
 
 
 def forget_dead(connection: Connection) -> int:
@@ -77,7 +82,11 @@ _BEAT = text("UPDATE workers SET beat = beat + 1, beat_at = :now WHERE id = :id 
 _RETIRE = text("DELETE FROM workers WHERE id = :id")
 _ALL = text("SELECT id, beat, beat_at, dead_at, kinds, version FROM workers ORDER BY id")
 _BURY = text("UPDATE workers SET dead_at = :now WHERE id = :id AND beat = :seen AND dead_at IS NULL")
-_IS_DEAD = text("SELECT 1 FROM workers WHERE id = :id AND dead_at IS NOT NULL")
+_IS_LIVING = text("SELECT 1 FROM workers WHERE id = :id AND dead_at IS NULL")
+_UNKNOWN_OWNERS = text("""
+    SELECT DISTINCT owner FROM jobs WHERE state = 'running'
+    AND NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = jobs.owner) ORDER BY owner
+""")
 _FORGET_DEAD = text("""
     DELETE FROM workers WHERE dead_at IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.owner = workers.id AND jobs.state = 'running')

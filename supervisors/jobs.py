@@ -15,7 +15,7 @@ from actors.actor import Address
 from actors.job_runner import CancelHandler, RunnerMessage, RunPassing, SetClaiming
 from actors.jobs_in_hand import PassingJob, WorkBell
 from actors.pages import in_pages
-from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel
+from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel, WaitForbidden
 from cormorant.rules.job_events import About, JobCancelled
 from cormorant.rules.payloads import checked_payload
 from cormorant.rules.ports import Chance, Clock, Emit
@@ -57,10 +57,7 @@ class Jobs:
         max_attempts: int | None = None,
     ) -> NewJob:
         """A job to be enqueued, checked; for `storage.jobs.enqueue` inside a transaction of your own."""
-        if priority not in self.priorities:
-            raise UnknownLabel(priority, known=tuple(self.priorities))
-        if not 0 <= delay_s < float("inf"):
-            raise ValueError(f"a delay of {delay_s!r} s is not possible: give 0 or more")
+        self._check(priority, delay_s)
         if max_attempts is not None and max_attempts < 1:
             raise ValueError(f"{max_attempts} attempts are not possible: give 1 or more")
         if not 0 < len(kind) <= NAME_MAX:
@@ -75,6 +72,12 @@ class Jobs:
             dedupe_key=dedupe_key,
             correlation_id=correlation_id,
         )
+
+    def _check(self, priority: str, delay_s: float) -> None:
+        if priority not in self.priorities:
+            raise UnknownLabel(priority, known=tuple(self.priorities))
+        if not 0 <= delay_s < float("inf"):
+            raise ValueError(f"a delay of {delay_s!r} s is not possible: give 0 or more")
 
     async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
         """Take in a durable job and return its id; `how` as `make` has it."""
@@ -101,9 +104,16 @@ class Jobs:
                 return done
 
     async def run_passing(self, kind: str, payload: Any, *, priority: str = "normal", delay_s: float = 0.0) -> None:
-        """Run something once, now or later, that need not survive a restart and is not tried again."""
-        job = PassingJob(kind=kind, payload=payload)
-        await self.runner.ask(partial(RunPassing, job=job, label=priority, delay_s=delay_s))
+        """Run something once, now or later, that need not survive a restart and is not tried again.
+
+        In a handler, which cannot wait for those that run it, a full queue is told by the event `job.failed`.
+        """
+        self._check(priority, delay_s)
+        message = partial(RunPassing, job=PassingJob(kind=kind, payload=payload), label=priority, delay_s=delay_s)
+        try:
+            await self.runner.ask(message)
+        except WaitForbidden:
+            self.runner.tell_nowait(message())
 
     async def show(self, job_id: int) -> JobView:
         """One job, or `UnknownJob`."""
@@ -113,11 +123,11 @@ class Jobs:
         return view
 
     async def cancel(self, job_id: int) -> None:
-        """End a live job and stop its handler, here at once, in another process at its next heartbeat."""
+        """End a live job and stop its handler, here at once, in another process as soon as that hears of it."""
         view = await self.show(job_id)
-        await self.database.run(jobs.cancel, job_id, now=self.clock.now())
+        token = await self.database.run(jobs.cancel, job_id, now=self.clock.now())
         with suppress(MailboxFull):  # the next heartbeat finds out
-            self.runner.tell_nowait(CancelHandler(job_id=job_id))
+            self.runner.tell_nowait(CancelHandler(job_id=job_id, token=token))
         of = About(job_id=job_id, kind=view.kind, correlation_id=view.correlation_id)
         self.emit(JobCancelled(**of, why="by hand"))
 
@@ -154,7 +164,8 @@ class Jobs:
 
     async def _set_claiming(self, *, is_on: bool) -> None:
         await self.database.run(job_pauses.set_all, is_paused=not is_on, now=self.clock.now())
-        await self.runner.tell(SetClaiming(is_on=is_on))
+        with suppress(MailboxFull):  # the next heartbeat finds out
+            self.runner.tell_nowait(SetClaiming(is_on=is_on))
 
 
 def enqueue_once(connection: Connection, job: NewJob, *, now: datetime, asked_before: bool) -> Enqueued:

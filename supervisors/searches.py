@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from attrs import define
+from attrs import define, frozen
 
 from actors.actor import Address
 from actors.callbacks import OnComplete, OnJobDone
@@ -17,7 +17,7 @@ from actors.source_desk import SourceDesk
 from actors.source_keeper import Desks
 from cormorant.rules import priorities, reservations
 from cormorant.rules.gates import Explanation, explain
-from cormorant.rules.limits import Lane, LearnedLimits
+from cormorant.rules.limits import INTERVAL_S_MAX, Lane, LearnedLimits
 from cormorant.rules.outcomes import NestedSearch
 from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
@@ -27,6 +27,20 @@ from storage import cache, source_states
 from storage.database import Database
 from storage.source_states import Known
 from storage.sources import UnknownSource
+
+WAIT_S_MAX = 366 * 86_400.0
+"""Who waits longer waits as long as it takes."""
+
+
+@frozen(kw_only=True)
+class SourceStatus:
+    """A source at this moment: what waits for it, what runs, and what stands in the way of the next background request."""
+
+    name: str
+    kind: str
+    waiting: int
+    running: int
+    explanation: Explanation
 
 
 @define(eq=False, kw_only=True)
@@ -58,10 +72,9 @@ class Searches:
         if holding_slot.get():
             raise NestedSearch
         request = _request(wanted)
-        for part, value in (("max_wait_s", max_wait_s), ("timeout_s", timeout_s), ("pace_s", pace_s)):
-            is_endless = value == math.inf and part == "max_wait_s"
-            if value is not None and not 0 <= value < math.inf and not is_endless:
-                raise BadRequest(part, f"{value!r} is not possible; give seconds, 0 or more")
+        _check_seconds("max_wait_s", max_wait_s, math.inf)
+        _check_seconds("timeout_s", timeout_s, INTERVAL_S_MAX)
+        _check_seconds("pace_s", pace_s, INTERVAL_S_MAX)
         if not self.desks.have_come.is_set():
             await self.desks.have_come.wait()
         names = self._names(sources)
@@ -104,14 +117,29 @@ class Searches:
     def explain(self, source: str, priority: Priority | None = None, *, lane: Lane = Lane.QUERY) -> Explanation:
         """Why a request submitted now would wait, gate by gate, and until when."""
         desk = self._desk(source)
-        known = desk.known or Known(state=SourceState(), learned=LearnedLimits(), edges={each: {} for each in Lane})
+        known = desk.known or Known(
+            state=SourceState(), learned=LearnedLimits(), limits=desk.record.limits, edges={each: {} for each in Lane}
+        )
         return explain(
             known.state,
-            known.limits(desk.record.limits),
+            known.limits,
             lane=lane,
             priority=priorities.sorted_as(priority),
             now=self.clock.now(),
             edges=known.edges[lane],
+        )
+
+    def status(self) -> tuple[SourceStatus, ...]:
+        """Every source, by name."""
+        return tuple(
+            SourceStatus(
+                name=name,
+                kind=desk.record.kind,
+                waiting=desk.waiting(),
+                running=len(desk.running),
+                explanation=self.explain(name),
+            )
+            for name, desk in sorted(self.desks.by_name.items())
         )
 
     async def pause(self, source: str) -> None:
@@ -144,7 +172,13 @@ def _wait(given: float | None, priority: Priority | None) -> float | None:
     """How long it may wait; None: as long as it takes, as `math.inf` says for a class that has a limit otherwise."""
     if given is None:
         return priorities.max_wait_s(priority)
-    return None if given == math.inf else given
+    return None if given > WAIT_S_MAX else given
+
+
+def _check_seconds(part: str, value: float | None, most: float) -> None:
+    if value is not None and not 0 <= value <= most:
+        allowed = "0 or more" if most == math.inf else f"from 0 to {most:g}"
+        raise BadRequest(part, f"{value!r} is not possible; give seconds, {allowed}")
 
 
 def _request(wanted: str | SearchRequest) -> SearchRequest:

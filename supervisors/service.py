@@ -31,7 +31,7 @@ from supervisors.environment import SystemClock, SystemRandom, in_thread
 from supervisors.event_bus import EventBus, EventStream, Listener
 from supervisors.jobs import Jobs
 from supervisors.report import ShutdownReport
-from supervisors.searches import Searches
+from supervisors.searches import Searches, SourceStatus
 from supervisors.tree import tree
 
 P = ParamSpec("P")
@@ -56,6 +56,7 @@ class ServiceStatus:
     version: str
     state: ServiceState
     tree: tuple[ChildView, ...]
+    sources: tuple[SourceStatus, ...]
 
 
 class Service:
@@ -120,9 +121,14 @@ class Service:
         return self._bus.stream()
 
     async def status(self) -> ServiceStatus:
-        """What is running, and how often it had to be restarted."""
+        """What is running, how often it had to be restarted, and what each source is doing."""
         await trio.lowlevel.checkpoint()
-        return ServiceStatus(version=__version__, state=self._state_now(), tree=self._root.children())
+        return ServiceStatus(
+            version=__version__,
+            state=self._state_now(),
+            tree=self._root.children(),
+            sources=self._searches.status(),
+        )
 
     async def transaction(
         self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs

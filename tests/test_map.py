@@ -29,6 +29,7 @@ ALLOWED = {
     "actors.flying.execute catches BaseException": "calls search functions; what is not their crash goes on up",
     "actors.handlers._timed catches BaseException": "passes on to a handler's coroutine whatever trio throws into it",
     "actors.worker.Worker._attempt catches BaseException": "calls handlers; what is not their crash goes on up",
+    "actors.worker.Worker._verdict catches Exception": "asks the classes of foreign errors what follows from them",
     "cormorant.rules.job_errors._words_of catches Exception": "calls the __str__ of foreign errors",
     "cormorant.telemetry.LogWriter._line catches Exception": "calls the __str__ of foreign errors; the log must go on",
 }

@@ -102,7 +102,9 @@ def _cancel(connection: Connection, job_id: int, now: datetime) -> str:
     job = job_reports.show(connection, job_id)
     jobs.cancel(connection, job_id, now=now)
     is_running = job is not None and job.state is JobState.RUNNING
-    return f"its handler at {job.owner} is stopped at the next heartbeat" if job is not None and is_running else ""
+    if job is None or not is_running:
+        return ""
+    return f"its handler at {job.owner} is stopped soon, at the next heartbeat at the latest"
 
 
 def _discard(connection: Connection, job_id: int, now: datetime) -> str:  # noqa: ARG001 - one signature for all changes

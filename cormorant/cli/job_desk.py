@@ -125,7 +125,8 @@ class Desk:
         return sum(count.count for count in counts if count.kind == kind and count.held is held)
 
     def _soon(self) -> str:
-        return f", from the next heartbeat of each process on (every {format_duration(self.settings.jobs.heartbeat_s)})"
+        beat = format_duration(self.settings.jobs.heartbeat_s)
+        return f", at the latest from the next heartbeat of each process on (every {beat})"
 
     def _words(self, scene: Scene) -> JobWords:
         zone = ZoneInfo(self.settings.time_zone)

@@ -137,7 +137,7 @@ def retry(config: str, *, as_json: bool, ids: tuple[int, ...], failed: bool, kin
 @_options
 @_ids(required=True)
 def cancel(config: str, *, as_json: bool, ids: tuple[int, ...]) -> None:
-    """End jobs that wait or run. A handler that runs is stopped at its process's next heartbeat."""
+    """End jobs that wait or run. A handler that runs is stopped soon, at its process's next heartbeat at the latest."""
     _at_desk(config, lambda desk: desk.change("cancel", ids), as_json=as_json)
 
 

@@ -16,3 +16,16 @@ def split_crash(error: BaseException) -> tuple[Exception | None, BaseException |
     if isinstance(error, BaseExceptionGroup):
         return error.split(Exception)
     return (error, None) if isinstance(error, Exception) else (None, error)
+
+
+def split_off(
+    error: BaseException, kinds: tuple[type[BaseException], ...]
+) -> tuple[BaseException | None, BaseException | None]:
+    """The part of an error that is of some kinds, and the part that is not.
+
+    >>> split_off(SystemExit(3), (KeyboardInterrupt,))
+    (None, SystemExit(3))
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(kinds)
+    return (error, None) if isinstance(error, kinds) else (None, error)

@@ -84,7 +84,7 @@ class JobFailed(JobEvent):
 
 @frozen(kw_only=True)
 class JobCancelled(JobEvent):
-    """A job was cancelled, by hand or by its own handler; a handler that ran was stopped."""
+    """A job was cancelled, by hand or by its own handler, or was passing work at a stop; a handler that ran was stopped."""
 
     name: ClassVar[str] = "job.cancelled"
 
@@ -162,6 +162,15 @@ class JobsPruned(Event):
     succeeded: int
     cancelled: int
     failed: int
+
+
+@frozen(kw_only=True)
+class PassingWorkDropped(Event):
+    """The service stops, and so much work that need not survive a restart had not begun."""
+
+    name: ClassVar[str] = "jobs.passing_dropped"
+
+    dropped: int
 
 
 @frozen(kw_only=True)

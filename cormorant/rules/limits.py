@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from attrs import evolve, fields, frozen
 
-__all__ = ["PRESETS", "Lane", "LearnedLimits", "SourceLimits", "stricter"]
+__all__ = ["INTERVAL_S_MAX", "PRESETS", "Lane", "LearnedLimits", "SourceLimits", "stricter"]
 
 SHARE_MAX: Final = 0.9
 INTERVAL_S_MAX: Final = 86_400.0

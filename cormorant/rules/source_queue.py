@@ -301,7 +301,8 @@ class SourceQueue(Generic[T]):
         if head is not None and head.is_live:
             return head
         while (head := own.first() if own.put_back or not own.fifo else own.fifo[0]) is not None:
-            if self._waiting.get(head.sequence) is head:
+            # One that was taken out and pushed anew with another class is left over here.
+            if self._waiting.get(head.sequence) is head and head.priority is own.priority:
                 if head.is_live:
                     own.head = head
                     own.rises_at = _PAST  # whoever needs the rank finds it out anew
@@ -314,8 +315,11 @@ class SourceQueue(Generic[T]):
 
     def _due(self, own: _Class[T], before: datetime) -> Iterator[T]:
         while own.deadlines and own.deadlines[0][0] < before:
-            ticket = self._waiting.pop(heapq.heappop(own.deadlines)[1], None)
-            if ticket is not None:
+            end, number = heapq.heappop(own.deadlines)
+            ticket = self._waiting.get(number)
+            # One that was taken out and pushed anew may wait longer now, or in another class.
+            if ticket is not None and ticket.deadline == end and ticket.priority is own.priority:
+                del self._waiting[number]
                 self._forget(ticket)
                 if ticket.is_live:
                     yield ticket

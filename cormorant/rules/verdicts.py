@@ -19,13 +19,18 @@ class HandlerOutcome(Exception):
 class Snooze(HandlerOutcome):
     """Run me again in so many seconds. No attempt is counted."""
 
+    seconds: float = 60.0
+    """As a subclass has it whose `__init__` does not call ours."""
+
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"snoozed for {_checked_delay(seconds):g} s")
-        self.seconds = seconds
+        self.seconds = _checked_delay(seconds)
+        super().__init__(f"snoozed for {self.seconds:g} s")
 
 
 class Retry(HandlerOutcome):
     """This attempt failed; try again, after the usual back-off or after `delay_s`."""
+
+    delay_s: float | None = None
 
     def __init__(self, reason: str, *, delay_s: float | None = None) -> None:
         super().__init__(reason)
@@ -57,10 +62,10 @@ def verdict_on(error: BaseException | None, *, attempts: int, policy: RetryPolic
     """What follows from an error that a handler raised, or from none.
 
     `attempts` is how many failed before this one. Errors that say `is_permanent` end the job, all others are tried
-    again. In a group, as a handler's own nursery raises it, the strictest word counts.
+    again. In a group, as a handler's own nursery raises it, the strictest word counts. Classes of others may raise here.
 
     >>> verdict_on(Snooze(30), attempts=0, policy=RetryPolicy(), jitter=0.5)
-    Verdict(verb=<Verb.SNOOZE: 'snooze'>, delay_s=30, error=None)
+    Verdict(verb=<Verb.SNOOZE: 'snooze'>, delay_s=30.0, error=None)
     >>> verdict_on(ValueError("no"), attempts=0, policy=RetryPolicy(base_s=300), jitter=0.5).delay_s
     300.0
     """
@@ -69,7 +74,7 @@ def verdict_on(error: BaseException | None, *, attempts: int, policy: RetryPolic
     leaves = list(_leaves(error))
     spoken = _first_of(leaves)
     if isinstance(spoken, Snooze):
-        return Verdict(verb=Verb.SNOOZE, delay_s=spoken.seconds)
+        return Verdict(verb=Verb.SNOOZE, delay_s=_checked_delay(spoken.seconds))
     if isinstance(spoken, Cancel | Fail):
         return Verdict(verb=Verb.CANCEL if isinstance(spoken, Cancel) else Verb.FAIL, error=spoken)
     if spoken is None and any(getattr(type(leaf), "is_permanent", False) for leaf in leaves):
@@ -77,13 +82,13 @@ def verdict_on(error: BaseException | None, *, attempts: int, policy: RetryPolic
     delay_s = spoken.delay_s if isinstance(spoken, Retry) else None
     if delay_s is None:
         delay_s = delay_before_retry(policy, attempts=attempts + 1, jitter=jitter)
-    return Verdict(verb=Verb.RETRY, delay_s=delay_s, error=spoken or error)
+    return Verdict(verb=Verb.RETRY, delay_s=_checked_delay(delay_s), error=spoken or error)
 
 
 def _checked_delay(seconds: float) -> float:
     if not 0 <= seconds <= DELAY_S_MAX:
         raise ValueError(f"a job cannot be put off by {seconds!r} s: give 0 to {DELAY_S_MAX:.0f}")
-    return seconds
+    return float(seconds)  # of a Decimal, say, nobody could make a time
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

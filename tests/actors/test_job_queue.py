@@ -211,6 +211,23 @@ def test_a_purge_empties_both_heaps_and_returns_what_was_in_them_in_order() -> N
     assert queue.next_ready_at() == math.inf
 
 
+def test_a_purge_of_some_leaves_the_others_in_their_places() -> None:
+    queue: JobQueue[str] = JobQueue()
+    for number, label in enumerate(("low", "high", "normal", "high")):
+        queue.put(f"{label} {number}", label=label, now=number)
+    queue.put("drop later", label="high", now=4, delay_s=1)
+    queue.put("later", label="high", now=4, delay_s=5)
+    queue.shut_down()
+
+    purged = queue.purge(lambda job: job in {"high 1", "drop later", "unknown"})
+
+    assert purged == ["high 1", "drop later"]
+    assert queue.next_ready_at() == 9
+    assert queue.jobs() == ["high 3", "normal 2", "low 0", "later"]
+    taken = [queue.take(now=4) for _ in range(4)]
+    assert [item and item.job for item in taken] == ["high 3", "normal 2", "low 0", None]
+
+
 def test_an_empty_queue_gives_nothing() -> None:
     queue: JobQueue[str] = JobQueue()
 

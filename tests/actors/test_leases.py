@@ -133,6 +133,23 @@ async def test_a_poison_job_ends_as_failed_and_takes_nobody_else_with_it(clock: 
     assert len(place.events.of(JobFailed)) == 1
 
 
+async def test_what_belongs_to_somebody_who_is_not_known_is_taken_over_at_the_next_look(
+    clock: MockClock, place: Workplace
+) -> None:
+    work = Handled()
+
+    async with place.service({"work": work}) as service:
+        await service.pause()
+        await service.enqueue("work", {})
+        await service.transaction(die_with_a_job, now=place.clock.now())
+        await service.transaction(workers.retire, DEAD)
+        await service.resume()
+        await trio.sleep(100)
+
+    assert work.runs == [60.0]
+    assert [event.owner for event in place.events.of(JobReclaimed)] == [DEAD]
+
+
 async def test_twenty_deaths_do_not_touch_a_job_that_never_started(clock: MockClock, place: Workplace) -> None:
     async with place.service({}) as service:
         started = await service.enqueue("work", "started", max_attempts=50)
@@ -178,6 +195,7 @@ async def test_what_a_stale_owner_finishes_changes_nothing(clock: MockClock, pla
         job_id = await service.enqueue("work", {})
         await trio.sleep(1)
         await service.pause()
+        await trio.sleep(1)  # the pause makes it look what is its own
         me = await service.transaction(only_worker)
         await service.transaction(jobs.reclaim, owner=me, limit=10, now=place.clock.now())
         await trio.sleep(12)

@@ -221,7 +221,9 @@ def test_each_id_has_its_own_outcome_and_one_that_fails_makes_code_1(place: Plac
     discarded = place.program("discard", "1", "2")
 
     assert (cancelled.code, retried.code, discarded.code) == (1, 1, 1)
-    assert line_of(cancelled.out, "4 ").endswith(f"cancelled; its handler at {OWNER} is stopped at the next heartbeat")
+    assert line_of(cancelled.out, "4 ").endswith(
+        f"cancelled; its handler at {OWNER} is stopped soon, at the next heartbeat at the latest"
+    )
     assert line_of(cancelled.out, "5 ").endswith("cancelled")
     assert line_of(cancelled.out, "1 ").endswith(
         "it is succeeded; only what is pending, running or retryable can be cancelled"

@@ -128,6 +128,24 @@ async def test_a_search_function_of_ones_own_goes_through_the_same_gates(clock: 
     assert place.sources["a"].asked_at == []
 
 
+async def test_the_status_says_what_waits_and_why(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"], takes_s=5.0)) as place:
+        async with place.service({"spacing_s": 60.0}) as service:
+            for query in ("one", "two", "three"):
+                await service.search(query)
+            await trio.sleep(1)
+            (busy_source,) = (await service.status()).sources
+            await trio.sleep(10)
+            (waiting,) = (await service.status()).sources
+
+    assert (busy_source.waiting, busy_source.running) == (2, 1)
+    assert [gate.name for gate in busy_source.explanation.gates] == ["in_flight"]
+    assert (waiting.waiting, waiting.running) == (2, 0)
+    assert waiting.explanation.lines == (
+        "waits for spacing until 00:01:06: the last request ended 5 s ago and the site allows one every 60 s",
+    )
+
+
 async def test_statuses_by_source(clock: MockClock) -> None:
     with search_place(a=ScriptedSource(["x"]), b=ScriptedSource(busy(60))) as place:
         async with place.service() as service:

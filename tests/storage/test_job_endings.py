@@ -28,7 +28,7 @@ def test_a_completed_job_has_succeeded_and_has_no_owner(connection: Connection) 
     settled = settle(connection, job, JobState.SUCCEEDED, now=at(3), run_at=at(99))
 
     view = show(connection, job.id)
-    assert settled == [Settled(id=job.id, state=JobState.SUCCEEDED, attempts=0)]
+    assert settled == [Settled(id=job.id, token=job.token, state=JobState.SUCCEEDED, attempts=0)]
     assert (view.state, view.owner, view.finished_at, view.run_at) == (JobState.SUCCEEDED, None, at(3), NOW)
 
 
@@ -119,7 +119,7 @@ def test_what_was_enqueued_again_starts_afresh_instead_of_ending(
     settled = settle(connection, job, to, uses_attempt=uses_attempt, now=at(7), run_at=at(300))
 
     view = show(connection, job.id)
-    assert settled == [Settled(id=job.id, state=JobState.PENDING, attempts=0)]
+    assert settled == [Settled(id=job.id, token=job.token, state=JobState.PENDING, attempts=0)]
     assert (view.payload, view.runs_again, view.run_at, view.finished_at) == ("new", False, at(7), None)
 
 
@@ -240,32 +240,3 @@ def test_whoever_was_given_up_changes_nothing_any_more(connection: Connection) -
     assert jobs.reclaim(connection, owner="me", limit=9, now=NOW) == []
 
     assert show(connection, heirs.id).owner == "heir"
-
-
-def test_what_an_earlier_commit_wrote_is_told_from_what_it_did_not(connection: Connection) -> None:
-    for number in range(3):
-        put(connection, run_at=at(-number))
-    claimed_since, still_ours, written = take(connection)
-    settle(connection, written, JobState.RETRYABLE, uses_attempt=True, run_at=at(60))
-    settle(connection, claimed_since, JobState.PENDING)
-    take(connection)
-    endings = [
-        Ending(id=job.id, token=job.token, to=JobState.SUCCEEDED) for job in (claimed_since, still_ours, written)
-    ]
-
-    found = jobs.settled_before(connection, endings)
-
-    assert found == [Settled(id=written.id, state=JobState.RETRYABLE, attempts=1)]
-    assert jobs.settled_before(connection, []) == []
-
-
-def test_what_an_owner_was_given_without_knowing_is_given_back(connection: Connection) -> None:
-    for _ in range(3):
-        put(connection)
-    known, *unknown = take(connection)
-
-    owned = jobs.release_unknown(connection, owner="me", known={known.id, 10**6}, now=at(1))
-
-    assert owned == {known.id, *(job.id for job in unknown)}
-    assert [show(connection, job.id).state for job in unknown] == [JobState.PENDING] * 2
-    assert show(connection, known.id).owner == "me"

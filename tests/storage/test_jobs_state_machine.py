@@ -211,14 +211,14 @@ class JobsMachine(RuleBasedStateMachine):
     def give_back(self, number: int, how: str, known: set[int]) -> None:
         name = pick(number, self.running()).owner or ""
         mine = self.model.owned(name)
-        kept = {pick(place, mine).id for place in known} if how == "unknown" else set()
+        kept = {(job.id, job.token) for job in (pick(place, mine) for place in known)} if how == "unknown" else set()
         if how == "unknown":
             owned = jobs.release_unknown(self.connection, owner=name, known=kept, now=self.time)
-            assert owned == {job.id for job in mine}
+            assert owned == {(job.id, job.token) for job in mine}
         else:
             assert jobs.release_all(self.connection, owner=name, now=self.time) == len(mine)
         for job in mine:
-            if job.id not in kept:
+            if (job.id, job.token) not in kept:
                 run_at = self.now if how == "unknown" else job.run_at
                 self.model.let_go(job, Verb.RELEASE, run_at=run_at, now=self.now)
         if how == "leave":
@@ -249,7 +249,7 @@ class JobsMachine(RuleBasedStateMachine):
     def reclaim(self, limit: int) -> None:
         """A page from each of the dead, who are forgotten when nothing is left."""
         for name in [name for name, worker in self.model.workers.items() if worker.is_dead]:
-            assert workers.is_dead(self.connection, name)
+            assert not workers.is_living(self.connection, name)
             reclaimed = jobs.reclaim(self.connection, owner=name, limit=limit, now=self.time)
             expected = self.model.reclaim(name, limit=limit, now=self.now)
             assert [(job.id, job.state, job.attempts) for job in reclaimed] == [
@@ -264,7 +264,7 @@ class JobsMachine(RuleBasedStateMachine):
     def cancel(self, number: int) -> None:
         job = pick(number, self.jobs_in(LIVE) or self.model.jobs.values())
         if job.state in LIVE:
-            jobs.cancel(self.connection, job.id, now=self.time)
+            assert jobs.cancel(self.connection, job.id, now=self.time) == job.token
             self.model.cancel(job, now=self.now)
         else:
             with pytest.raises(IllegalChange):

@@ -48,6 +48,20 @@ async def test_calls_are_held_and_go_on_in_order(clock: MockClock, database: Dat
     assert ears.kinds() == [StorageLost, StorageBack]
 
 
+async def test_an_outage_after_a_read_ends_like_any_other(clock: MockClock, database: Database, ears: Ears) -> None:
+    async with serving(database):
+        await database.read(note_numbers)
+        database.go_away()
+        with trio.move_on_after(5):
+            await database.read(note_numbers)
+        database.come_back()
+        await trio.sleep(10)
+        await database.run(add_note, 1)
+        assert await database.read(note_numbers) == [1]
+
+    assert ears.kinds() == [StorageLost, StorageBack]
+
+
 async def test_it_is_told_once_how_long_the_database_was_away(clock: MockClock, database: Database, ears: Ears) -> None:
     async with serving(database), trio.open_nursery() as nursery:
         await trio.sleep(5)

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, text
 
+from actors.errands import Errand, leave, run_errand
 from cormorant.rules.jobs import JobState
-from storage import jobs
-from tests.storage.job_store import NOW, JobStore, at, hire, put, put_in_state, show, take
+from storage import job_pauses, jobs, workers
+from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, put, put_in_state, show, take
 
 T = TypeVar("T")
 
@@ -69,3 +70,73 @@ def test_a_job_that_is_revived_while_it_is_pruned_is_kept(postgres_jobs: JobStor
     assert pruned == 0
     with postgres_jobs.begin() as connection:
         assert show(connection, job_id).state is JobState.PENDING
+
+
+def errand(*, room: int) -> Errand:
+    return Errand(owner="me", endings=[], kinds=["work"], priorities=PRIORITIES, room=room, now=NOW)
+
+
+def test_a_claim_that_is_still_under_way_when_its_owner_leaves_is_given_back(postgres_jobs: JobStore) -> None:
+    """The line was cut at its COMMIT, so that the owner does not know of it."""
+    with postgres_jobs.begin() as connection:
+        hire(connection)
+        job_id = put(connection)
+
+    after(
+        postgres_jobs,
+        lambda connection: run_errand(connection, errand(room=5)),
+        lambda connection: leave(connection, errand(room=0), doubtful=[], is_orderly=True),
+    )
+
+    with postgres_jobs.begin() as connection:
+        assert workers.all_workers(connection) == []
+        assert (show(connection, job_id).state, show(connection, job_id).owner) == (JobState.PENDING, None)
+
+
+def test_a_claim_that_comes_while_its_owner_leaves_finds_nothing(postgres_jobs: JobStore) -> None:
+    with postgres_jobs.begin() as connection:
+        hire(connection)
+        job_id = put(connection)
+
+    harvest = after(
+        postgres_jobs,
+        lambda connection: leave(connection, errand(room=0), doubtful=[], is_orderly=True),
+        lambda connection: run_errand(connection, errand(room=5)),
+    )
+
+    assert harvest.claimed == []
+    with postgres_jobs.begin() as connection:
+        assert show(connection, job_id).state is JobState.PENDING
+
+
+def test_who_holds_jobs_while_their_kind_is_resumed_holds_none(postgres_jobs: JobStore) -> None:
+    def resume(connection: Connection) -> None:
+        job_pauses.resume(connection, "work")
+        connection.execute(text("UPDATE jobs SET held = false"))
+
+    with postgres_jobs.begin() as connection:
+        job_id = put(connection)
+        job_pauses.pause(connection, "work", now=NOW)
+
+    held = after(postgres_jobs, resume, lambda connection: job_pauses.hold_some(connection, limit=100))
+
+    assert held == []
+    with postgres_jobs.begin() as connection:
+        assert not show(connection, job_id).held
+
+
+def test_who_frees_jobs_while_their_kind_is_paused_frees_none(postgres_jobs: JobStore) -> None:
+    def pause(connection: Connection) -> None:
+        job_pauses.pause(connection, "work", now=NOW)
+        connection.execute(text("UPDATE jobs SET held = true"))
+
+    with postgres_jobs.begin() as connection:
+        job_pauses.pause(connection, "work", now=NOW)
+        job_id = put(connection)
+        job_pauses.resume(connection, "work")
+
+    freed = after(postgres_jobs, pause, lambda connection: job_pauses.free_some(connection, limit=100))
+
+    assert freed == []
+    with postgres_jobs.begin() as connection:
+        assert show(connection, job_id).held

@@ -48,7 +48,7 @@ def test_who_has_beaten_since_it_was_seen_is_not_buried(connection: Connection) 
 
     assert not workers.bury(connection, "me", beat=seen, now=at(300))
 
-    assert not workers.is_dead(connection, "me")
+    assert workers.is_living(connection, "me")
     assert workers.beat(connection, "me", now=at(301)) == 2
 
 
@@ -57,13 +57,13 @@ def test_who_is_buried_beats_no_more_and_is_buried_once(connection: Connection) 
     assert not workers.bury(connection, "me", beat=0, now=at(301))
 
     (me,) = workers.all_workers(connection)
-    assert workers.is_dead(connection, "me")
+    assert not workers.is_living(connection, "me")
     assert (me.dead_at, me.beat) == (at(300), 0)
     assert workers.beat(connection, "me", now=at(302)) is None
 
 
-def test_who_is_not_there_is_not_dead_and_cannot_be_buried(connection: Connection) -> None:
-    assert not workers.is_dead(connection, "stranger")
+def test_who_is_not_there_does_not_live_and_cannot_be_buried(connection: Connection) -> None:
+    assert not workers.is_living(connection, "stranger")
     assert not workers.bury(connection, "stranger", beat=0, now=NOW)
 
 
@@ -101,3 +101,19 @@ def test_who_is_buried_but_not_yet_reclaimed_from_may_still_finish(connection: C
 
     assert settled.state is JobState.SUCCEEDED
     assert jobs.reclaim(connection, owner="me", limit=9, now=NOW) == []
+
+
+def test_an_owner_that_nobody_knows_is_found(connection: Connection) -> None:
+    for owner in ("gone", "buried"):
+        hire(connection, owner)
+        put(connection)
+        put(connection)
+        take(connection, owner)
+    put(connection)
+    take(connection, "me")
+    workers.retire(connection, "gone")
+    workers.bury(connection, "buried", beat=0, now=NOW)
+
+    assert workers.unknown_owners(connection) == ["gone"]
+    assert len(jobs.reclaim(connection, owner="gone", limit=9, now=NOW)) == 2
+    assert workers.unknown_owners(connection) == []

@@ -1,0 +1,150 @@
+"""What does one transaction of the clerk do? Lets go of jobs, claims others, finds out what is ours, or leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from actors.jobs_in_hand import FinishedJob
+from cormorant.rules.job_errors import remember_error
+from cormorant.rules.jobs import PAUSED_FLAG, JobState, Verb
+from storage import flags, jobs, workers
+from storage.jobs import Claim, ClaimedJob, Ending, Settled
+
+LEAVE_MOST = 100_000
+
+
+@frozen(kw_only=True)
+class Errand:
+    """What one transaction is to do."""
+
+    owner: str
+    done: Sequence[Claim] = ()
+    endings: Sequence[Ending]
+    kinds: Sequence[str]
+    priorities: Sequence[int]
+    room: int
+    now: datetime
+
+
+@frozen(kw_only=True)
+class Harvest:
+    """What one transaction brought."""
+
+    completed: Collection[Claim] = ()
+    """Jobs that have ended as usual; the other endings are in `settled`, unless they were not ours to give."""
+    settled: Sequence[Settled] = ()
+    claimed: Sequence[ClaimedJob] = ()
+    next_due: datetime | None = None
+
+
+def run_errand(connection: Connection, errand: Errand) -> Harvest:
+    """Let go of what is done, then claim what there is room for."""
+    completed, settled = let_go(connection, errand)
+    claimed = jobs.claim(
+        connection,
+        owner=errand.owner,
+        kinds=errand.kinds,
+        priorities=errand.priorities,
+        limit=errand.room,
+        now=errand.now,
+    )
+    due = (
+        jobs.next_due(connection, priorities=errand.priorities, now=errand.now) if len(claimed) < errand.room else None
+    )
+    return Harvest(completed=completed, settled=settled, claimed=claimed, next_due=due)
+
+
+def let_go(connection: Connection, errand: Errand) -> tuple[set[Claim], list[Settled]]:
+    """End what is done: nearly all of it in the usual way, the rest as each one has it."""
+    completed = jobs.complete(connection, owner=errand.owner, done=errand.done, now=errand.now)
+    others = [done_ending(*each) for each in errand.done if each not in completed]
+    settled = jobs.settle(connection, owner=errand.owner, endings=[*others, *errand.endings], now=errand.now)
+    return completed, settled
+
+
+def done_ending(job_id: int, token: int) -> Ending:
+    """How a job ends that is done."""
+    return Ending(id=job_id, token=token, to=JobState.SUCCEEDED)
+
+
+def all_endings(errand: Errand) -> list[Ending]:
+    """Everything that the errand lets go of."""
+    return [*(done_ending(*each) for each in errand.done), *errand.endings]
+
+
+@frozen(kw_only=True)
+class Cleared:
+    """What the database and we agree on."""
+
+    completed: Collection[Claim]
+    settled: Sequence[Settled]
+    lost: set[Claim]
+    cancelled: set[Claim]
+    """Those of the lost ones that somebody cancelled; the others were taken from us."""
+    is_paused: bool
+    priorities: Sequence[int]
+    """Those that jobs wait with. Some may be of an older configuration."""
+
+
+def clear_up(connection: Connection, errand: Errand, *, doubtful: Sequence[Ending], known: set[Claim]) -> Cleared:
+    """Let go of what is done, find what was let go of before, and give back what was claimed unseen.
+
+    `doubtful` are endings that a COMMIT, of which nobody knows whether it happened, may have written.
+    """
+    completed, settled = let_go(connection, errand)
+    settled += jobs.settled_before(connection, doubtful)
+    lost = known - jobs.release_unknown(connection, owner=errand.owner, known=known, now=errand.now)
+    return Cleared(
+        completed=completed,
+        settled=settled,
+        lost=lost,
+        cancelled=jobs.cancelled_among(connection, lost),
+        is_paused=flags.is_set(connection, PAUSED_FLAG),
+        priorities=jobs.priorities_in_use(connection),
+    )
+
+
+_STATE_AFTER = {
+    Verb.COMPLETE: JobState.SUCCEEDED,
+    Verb.RETRY: JobState.RETRYABLE,
+    Verb.SNOOZE: JobState.PENDING,
+    Verb.FAIL: JobState.FAILED,
+    Verb.CANCEL: JobState.CANCELLED,
+    Verb.RELEASE: JobState.PENDING,
+}
+
+
+def ending_of(done: FinishedJob, *, now: datetime) -> Ending:
+    """How a finished job is let go of."""
+    job, verdict = done.job, done.verdict
+    errors = None
+    if verdict.error is not None and verdict.verb is not Verb.RELEASE:
+        errors = remember_error(job.last_errors, verdict.error, job_id=job.id, attempt=job.attempts + 1, at=now)
+    return Ending(
+        id=job.id,
+        token=job.token,
+        to=_STATE_AFTER[verdict.verb],
+        attempts=job.attempts,
+        uses_attempt=verdict.verb is Verb.RETRY,
+        # What is given back keeps its place, and is due for others too whose clocks are behind ours.
+        run_at=job.run_at if verdict.verb is Verb.RELEASE else now + timedelta(seconds=verdict.delay_s),
+        last_errors=errors,
+    )
+
+
+def leave(connection: Connection, errand: Errand, *, doubtful: Sequence[Ending], is_orderly: bool) -> Harvest:
+    """End a run. In disorder, what ran has used up an attempt: it may be the reason."""
+    # First, because it waits for a claim of ours whose COMMIT is in doubt and still under way. What that has claimed would
+    # not be seen before, and would belong to nobody after.
+    workers.retire(connection, errand.owner)
+    completed, settled = let_go(connection, errand)
+    if is_orderly:
+        jobs.release_all(connection, owner=errand.owner, now=errand.now)
+    else:
+        jobs.reclaim(connection, owner=errand.owner, limit=LEAVE_MOST, now=errand.now)
+    before = jobs.settled_before(connection, doubtful)
+    return Harvest(completed=completed, settled=[*settled, *before])

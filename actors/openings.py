@@ -1,0 +1,71 @@
+"""When does a source open for a request that waits? By what is known of it, and the same for all alike until that changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from attrs import define, field
+
+from actors.source_desk import Flight, SourceDesk
+from cormorant.rules.gates import Gate, earliest_opening, next_opening, openings
+from cormorant.rules.limits import Lane
+from cormorant.rules.ports import Clock
+from cormorant.rules.priorities import Priority, aged
+
+_ALREADY = datetime.min.replace(tzinfo=UTC)
+
+
+@define(eq=False)
+class Openings:
+    """The openings of one source, remembered by class and age."""
+
+    desk: SourceDesk
+    clock: Clock
+    _found: dict[tuple[Lane, Priority, Priority, float | None], datetime | None] = field(init=False, factory=dict)
+
+    def forget(self) -> None:
+        """What is known has changed, or the clock may have."""
+        self._found.clear()
+
+    def gates(self, flight: Flight, now: datetime) -> tuple[Gate, ...]:
+        """What is in the way of a request now."""
+        known = self.desk.known
+        assert known is not None
+        return openings(
+            known.state,
+            known.limits,
+            lane=flight.lane,
+            priority=flight.priority,
+            now=now,
+            edges=known.edges[flight.lane],
+            pace_s=flight.pace_s,
+            waited_s=(now - flight.submitted_at).total_seconds(),
+        )
+
+    def earliest(self, flight: Flight, now: datetime) -> datetime | None:
+        """When a request can go, its growing older counted in."""
+        known = self.desk.known
+        assert known is not None
+        return earliest_opening(
+            known.state,
+            known.limits,
+            lane=flight.lane,
+            priority=flight.priority,
+            now=now,
+            edges=known.edges[flight.lane],
+            pace_s=flight.pace_s,
+            waited_s=(now - flight.submitted_at).total_seconds(),
+        )
+
+    def of(self, flight: Flight, rank: Priority) -> datetime | None:
+        """When the source opens for a request that counts as this class by now."""
+        key = (flight.lane, flight.priority, rank, flight.pace_s)
+        if key in self._found:
+            return self._found[key]
+        now = self.clock.now()
+        gates = self.gates(flight, now)
+        # Not the time of this look: the turn it belongs to began a little earlier, and would find it closed.
+        opens_at = next_opening(gates, now=now) if gates else _ALREADY
+        if aged(flight.priority, (now - flight.submitted_at).total_seconds()) is rank:
+            self._found[key] = opens_at
+        return opens_at

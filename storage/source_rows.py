@@ -1,0 +1,145 @@
+"""How is the state of a source written in its row?"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from cormorant.rules.breaker import Breaker, BreakerState, Probe
+from cormorant.rules.cooldowns import Cooldown
+from cormorant.rules.limits import Lane, LearnedLimits
+from cormorant.rules.source_state import LaneState, Lease, SourceState
+from storage.columns import from_micros, kept_text, to_micros
+
+BECAUSE_LENGTH_MAX = 1_000
+
+OF_A_LANE = ("last_seq", "last_at", "last_end_at", "tokens", "tokens_at", "in_flight")
+COLUMNS = (
+    "is_enabled",
+    "is_paused",
+    "paused_until",
+    "stopped_because",
+    "cooldown_until",
+    "cooldown_level",
+    "breaker_state",
+    "breaker_failures",
+    "breaker_open_until",
+    "breaker_probes",
+    "generation",
+    "failure_streak",
+    "last_success_at",
+    "last_failure_at",
+    *(f"{lane}_{name}" for lane in Lane for name in OF_A_LANE),
+)
+
+
+def from_row(values: tuple[Any, ...]) -> tuple[SourceState, LearnedLimits, int]:
+    """The state that a row means, what the source said of its limits, and the version of the row."""
+    state = SourceState(
+        is_enabled=bool(values[0]),
+        is_paused=bool(values[1]),
+        paused_until=_moment(values[2]),
+        stopped_because=values[3],
+        cooldown=Cooldown(until=_moment(values[4]), level=values[5]),
+        breaker=Breaker(
+            state=BreakerState(values[6]),
+            failures=values[7],
+            open_until=_moment(values[8]),
+            probes=tuple(Probe(key=key, expires_at=from_micros(at)) for key, at in json.loads(values[9])),
+            generation=values[10],
+        ),
+        failure_streak=values[11],
+        last_success_at=_moment(values[12]),
+        last_failure_at=_moment(values[13]),
+        query=_lane(values[14:20]),
+        grab=_lane(values[20:26]),
+    )
+    return state, _load_learned(values[26]), values[27]
+
+
+def _lane(values: tuple[Any, ...]) -> LaneState:
+    return LaneState(
+        last_seq=values[0],
+        last_at=_moment(values[1]),
+        last_end_at=_moment(values[2]),
+        tokens=values[3],
+        tokens_at=_moment(values[4]),
+        in_flight=tuple(Lease(seq=seq, expires_at=from_micros(at)) for seq, at in json.loads(values[5])),
+    )
+
+
+def is_same_health(old: SourceState, new: SourceState) -> bool:
+    """Whether all is the same but the lanes and the last success."""
+    return (
+        new.breaker == old.breaker
+        and new.cooldown == old.cooldown
+        and new.failure_streak == old.failure_streak
+        and new.last_failure_at == old.last_failure_at
+        and new.is_enabled == old.is_enabled
+        and new.is_paused == old.is_paused
+        and new.paused_until == old.paused_until
+        and new.stopped_because == old.stopped_because
+    )
+
+
+def health_words(state: SourceState) -> dict[str, Any]:
+    """All of a state but its lanes, as the row has it."""
+    breaker = state.breaker
+    return {
+        "is_enabled": state.is_enabled,
+        "is_paused": state.is_paused,
+        "paused_until": micros(state.paused_until),
+        "stopped_because": None
+        if state.stopped_because is None
+        else kept_text(state.stopped_because, BECAUSE_LENGTH_MAX),
+        "cooldown_until": micros(state.cooldown.until),
+        "cooldown_level": state.cooldown.level,
+        "breaker_state": breaker.state.value,
+        "breaker_failures": breaker.failures,
+        "breaker_open_until": micros(breaker.open_until),
+        "breaker_probes": json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes]),
+        "generation": breaker.generation,
+        "failure_streak": state.failure_streak,
+        "last_success_at": micros(state.last_success_at),
+        "last_failure_at": micros(state.last_failure_at),
+    }
+
+
+def lane_words(lane: str, own: LaneState) -> dict[str, Any]:
+    """One lane as the row has it."""
+    return {
+        f"{lane}_last_seq": own.last_seq,
+        f"{lane}_last_at": micros(own.last_at),
+        f"{lane}_last_end_at": micros(own.last_end_at),
+        f"{lane}_tokens": own.tokens,
+        f"{lane}_tokens_at": micros(own.tokens_at),
+        f"{lane}_in_flight": _leases(own),
+    }
+
+
+def _leases(lane: LaneState) -> str:
+    if not lane.in_flight:
+        return "[]"
+    return "[" + ", ".join(f"[{lease.seq}, {to_micros(lease.expires_at)}]" for lease in lane.in_flight) + "]"
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def micros(moment: datetime | None) -> int | None:
+    """A time that may be missing."""
+    return None if moment is None else to_micros(moment)
+
+
+def dump_learned(learned: LearnedLimits) -> str:
+    """What a source said of its limits, as the row has it."""
+    return json.dumps({name: value for name, value in attrs.asdict(learned).items() if value is not None})
+
+
+def _load_learned(written: str) -> LearnedLimits:
+    names = {each.name for each in attrs.fields(LearnedLimits)}
+    return LearnedLimits(**{name: value for name, value in json.loads(written).items() if name in names})

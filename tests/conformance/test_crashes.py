@@ -1,0 +1,270 @@
+"""Each crash point of a search's life: who fails, what stays spent, and that the next one goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors.search import Ticket
+from cormorant.rules.errors import ActorCrashed
+from cormorant.rules.limits import SourceLimits
+from cormorant.rules.outcomes import OutcomeStatus
+from cormorant.rules.priorities import Priority
+from cormorant.rules.settings import SearchSettings
+from cormorant.rules.source_errors import CredentialsRefused
+from cormorant.rules.source_state import SourceState
+from cormorant.testing import BROKEN, TIMEOUT, ScriptedSource, busy
+from storage import history, source_states
+from supervisors import Service
+from tests.conformance.crashing import crash_dispatcher, crash_limiter, desk_of, slots_of
+from tests.conformance.searching import SearchPlace, all_of, search_each, search_place, settle
+
+pytestmark = pytest.mark.slow("starts and stops a whole service")
+
+ANY = SourceLimits()
+
+
+async def state_of(service: Service, source: str = "a") -> SourceState:
+    """The state of a source as the database has it."""
+    known = await service.transaction(source_states.look, desk_of(service, source).record.id, configured=ANY)
+    return known.state
+
+
+async def test_a_dispatcher_that_crashes_before_the_window_ends_fails_what_it_took_in(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            lost = await service.search("lost")
+            crash_dispatcher(service)
+            (outcome,) = await all_of(lost)
+            (after,) = await all_of(await service.search("after"))
+
+    assert outcome.status is OutcomeStatus.FAILED
+    assert isinstance(outcome.error, ActorCrashed)
+    assert after.status is OutcomeStatus.FOUND
+    assert [request.query for request in place.sources["a"].requests] == ["after"]
+
+
+async def test_a_dispatcher_that_crashes_while_it_lines_up_leaves_nobody_waiting(clock: MockClock) -> None:
+    class Broken:
+        def admit(self, ticket: Ticket) -> None:
+            raise ValueError("broken")
+
+    with search_place(a=ScriptedSource(["x"]), b=ScriptedSource(), c=ScriptedSource()) as place:
+        async with place.service() as service:
+            broken: Any = Broken()
+            mended, service.sources.desks.by_name["b"] = service.sources.desks.by_name["b"], broken
+            search = await service.search("x", execute=place.sources["a"])
+            with trio.fail_after(10):
+                outcomes = {outcome.source: outcome.status.value for outcome in await all_of(search)}
+            service.sources.desks.by_name["b"] = mended
+
+    assert outcomes == {"a": "found", "b": "failed", "c": "failed"}
+
+
+async def test_a_limiter_that_crashes_while_it_bids_keeps_its_queue(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"]), b=ScriptedSource(takes_s=10.0)) as place:
+        async with place.service(search=SearchSettings(slots=1)) as service:
+            slow = await service.search("slow", sources=["b"])
+            await trio.sleep(1)
+            waits = [await service.search(query, sources=["a"]) for query in ("one", "two")]
+            await trio.sleep(1)
+            crash_limiter(service, "a")
+            outcomes = [(await all_of(search))[0].status for search in (slow, *waits)]
+            await settle()
+            taken = slots_of(service).pool.taken
+
+    assert outcomes == ["found", "found", "found"]
+    assert place.sources["a"].asked_at == [10.005, 10.005]
+    assert taken == 0
+
+
+async def test_a_limiter_that_crashes_in_flight_fails_that_ticket_alone_and_the_request_stays_spent(
+    clock: MockClock,
+) -> None:
+    with search_place(a=ScriptedSource(TIMEOUT, ["x"])) as place:
+        async with place.service({"per_hour": 2, "spacing_s": 2.0}) as service:
+            searches = [await service.search(query) for query in ("one", "two", "three")]
+            await trio.sleep(10)
+            crash_limiter(service, "a")
+            first, second = [(await all_of(search))[0] for search in searches[:2]]
+            between = await state_of(service)
+            (third,) = await all_of(searches[2])
+            await settle()
+            taken = slots_of(service).pool.taken
+
+    assert (first.status, type(first.error)) == (OutcomeStatus.FAILED, ActorCrashed)
+    assert [second.status, third.status] == ["found", "found"]
+    # The lease was closed by the next incarnation, not waited for, and spacing counts from there.
+    began, again, late = place.sources["a"].asked_at
+    assert (began, late) == (0.005, 3600.005), "two per hour, the one that was lost included"
+    assert 12.0 < again < 12.3
+    assert (between.query.last_seq, between.query.in_flight, between.failure_streak) == (2, (), 0)
+    assert taken == 0
+
+
+async def test_a_limiter_that_crashes_too_often_is_set_aside_and_takes_nobody_with_it(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(TIMEOUT), b=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            waits = [await service.search(query, sources=["a"]) for query in ("runs", "waits")]
+            await trio.sleep(1)
+            crash_limiter(service, "a", times=12)
+            with trio.fail_after(600):
+                outcomes = [(await all_of(search))[0].status for search in waits]
+            other = (await all_of(await service.search("x", sources=["b"])))[0].status
+            with trio.fail_after(1):
+                after = (await all_of(await service.search("x", sources=["a"])))[0].status
+            await settle()
+            taken = slots_of(service).pool.taken
+
+    assert outcomes[0] is OutcomeStatus.FAILED
+    assert outcomes[1] in {OutcomeStatus.FAILED, OutcomeStatus.SHUT_DOWN}
+    assert (other, after, taken) == (OutcomeStatus.FOUND, OutcomeStatus.SHUT_DOWN, 0)
+
+
+async def test_an_outage_during_the_reservation_loses_nothing_and_sends_nothing_twice(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            await trio.sleep(1)
+            place.gateway.go_away()
+            search = await service.search("x", execute=place.sources["a"])
+            await trio.sleep(100)
+            asked_meanwhile = list(place.sources["a"].asked_at)
+            place.gateway.come_back()
+            (outcome,) = await all_of(search)
+            state = await state_of(service)
+
+    assert asked_meanwhile == []
+    assert outcome.status is OutcomeStatus.FOUND
+    assert len(place.sources["a"].asked_at) == 1
+    assert state.query.last_seq == 1
+
+
+async def test_a_request_held_up_by_an_outage_counts_from_when_it_was_really_sent(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service({"per_hour": 1}) as service:
+            await trio.sleep(1)
+            place.gateway.go_away()
+            searches = [await service.search(query, execute=place.sources["a"]) for query in ("one", "two")]
+            await trio.sleep(4.0)
+            place.gateway.come_back()
+            for search in searches:
+                await all_of(search)
+
+    first, second = place.sources["a"].asked_at
+    assert first >= 5.0
+    assert second - first >= 3600.0
+
+
+async def test_a_wait_ends_in_time_while_the_database_is_away(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            await trio.sleep(1)
+            place.gateway.go_away()
+            began = trio.current_time()
+            (outcome,) = await all_of(await service.search("x", execute=place.sources["a"], max_wait_s=10.0))
+            took_s = trio.current_time() - began
+            place.gateway.come_back()
+
+    assert outcome.status is OutcomeStatus.RATE_LIMITED
+    assert 10.0 < took_s <= 11.1
+    assert place.sources["a"].asked_at == []
+
+
+def away(place: SearchPlace, then: BaseException) -> ScriptedSource:
+    """A source that answers with an error, the database having gone meanwhile."""
+
+    async def step() -> None:
+        await trio.sleep(1)
+        place.gateway.go_away()
+        raise then
+
+    return ScriptedSource(step, ["x"])
+
+
+async def test_what_a_source_said_during_an_outage_is_recorded_before_it_is_asked_again(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource()) as place:
+        place.sources["a"] = away(place, busy(3600))
+        async with place.service() as service:
+            searches = [await service.search(query) for query in ("one", "two")]
+            (first,) = await all_of(searches[0])
+            await trio.sleep(60)
+            place.gateway.come_back()
+            (second,) = await all_of(searches[1])
+            state = await state_of(service)
+            told = await service.transaction(history.recent)
+
+    assert [first.status, second.status] == ["failed", "found"]
+    began, again = place.sources["a"].asked_at
+    assert (began, again) == (0.005, 3601.005), "as long after the answer as it said"
+    assert state.query.last_seq == 2
+    assert [asked.status for asked in told] == ["found", "failed"]
+
+
+async def test_credentials_that_were_refused_during_an_outage_stop_the_source(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource()) as place:
+        place.sources["a"] = away(place, CredentialsRefused("wrong key"))
+        async with place.service() as service:
+            searches = [await service.search(query) for query in ("one", "two")]
+            await all_of(searches[0])
+            await trio.sleep(60)
+            place.gateway.come_back()
+            (second,) = await all_of(searches[1])
+
+    assert second.status is OutcomeStatus.REFUSED
+    assert place.sources["a"].asked_at == [0.005]
+
+
+async def test_refused_credentials_stop_the_source_at_once_and_a_reset_lets_it_go_on(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(CredentialsRefused("wrong \0 key"), ["x"], takes_s=1.0)) as place:
+        async with place.service() as service:
+            first, second = await search_each(service, ["one", "two"])
+            (third,) = await all_of(await service.search("three"))
+            ended_at = trio.current_time()
+            await service.reset_source("a")
+            (fourth,) = await all_of(await service.search("four"))
+
+    assert [each.status for each in (*first, *second, third, fourth)] == ["failed", "refused", "refused", "found"]
+    assert round(ended_at, 6) == 1.01
+    assert place.sources["a"].asked_at == [0.005, 1.015]
+    assert [stamped.event.name for stamped in place.events.heard].count("source.stopped") == 1
+
+
+async def test_the_breaker_opens_after_five_failures_and_one_probe_decides(clock: MockClock) -> None:
+    script = [BROKEN] * 6 + [["x"]]
+    with search_place(a=ScriptedSource(*script)) as place:
+        async with place.service() as service:
+            outcomes = await search_each(service, [f"{number}" for number in range(8)])
+
+    assert [each[0].status for each in outcomes] == ["failed"] * 6 + ["found"] * 2
+    assert place.sources["a"].asked_at == [0.005] * 5 + [300.005, 600.005, 600.005]
+
+
+async def test_a_person_who_leaves_while_the_request_is_reserved_is_not_asked_for(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            await trio.sleep(1)
+            place.gateway.go_away()
+            search = await service.search("x", execute=place.sources["a"], priority=Priority.INTERACTIVE)
+            await trio.sleep(1)
+            search.cancel()
+            place.gateway.come_back()
+            await trio.sleep(60)
+            taken = slots_of(service).pool.taken
+
+    assert place.sources["a"].asked_at == []
+    assert taken == 0
+
+
+async def test_a_stop_during_an_outage_leaves_no_search_open(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            await trio.sleep(1)
+            place.gateway.go_away()
+            searches = [await service.search(query, execute=place.sources["a"]) for query in ("one", "two")]
+            await trio.sleep(1)
+
+    assert all(search.is_done for search in searches)
+    assert place.sources["a"].asked_at == []
