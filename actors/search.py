@@ -50,6 +50,7 @@ class Ticket:
         if self.outcome is not None:
             return False
         self.outcome = outcome
+        self.on_left = None  # no circle stays behind, so that memory is free at once and nobody has to look for it
         self.search.take(outcome)
         return True
 
@@ -61,8 +62,9 @@ class Ticket:
 
     def leave(self) -> None:
         """Nobody waits for it any more."""
-        if self.end(OutcomeStatus.CANCELLED) and self.on_left is not None:
-            self.on_left(self)
+        on_left = self.on_left
+        if self.end(OutcomeStatus.CANCELLED) and on_left is not None:
+            on_left(self)
 
 
 OnOutcome = Callable[[Outcome], None]
@@ -97,6 +99,7 @@ class Search:
             self._end()
 
     def _end(self) -> None:
+        self.tickets = ()
         self._wake()
         self._done(self.id)
 

@@ -5,6 +5,10 @@ more. A decision is one search that goes, with all that it takes: its arrival, t
 slot, the taking, the end, and finding out when to look again. *Heads* are the real queues and the real slot pool. *Whole
 queue* is the loop that schedulers of this kind usually have: at each event it pops every task, looks at it and pushes back
 what cannot go.
+
+End to end: the whole service with 200 sources that answer at once, as many callers, each of whom searches one source after
+the other: submission, dispatcher, limiter, slot, reservation, request, record of its end, outcome. Without pace or spacing,
+so that nothing is waited for but our own work.
 """
 
 from __future__ import annotations
@@ -14,12 +18,14 @@ import heapq
 import random
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
+import trio
 from attrs import define, field, frozen
 
 # Run as a file, Python would look here first and take neighbours of this file for packages of the same name.
@@ -27,9 +33,17 @@ sys.path[0] = str(Path(__file__).parent.parent)
 
 from bench._report import Goal, Options, Row, finish, read_options  # noqa: E402 - see above
 from cormorant.rules.limits import SourceLimits  # noqa: E402 - see above
+from cormorant.rules.ports import ignore  # noqa: E402 - see above
 from cormorant.rules.priorities import PACE_MULTIPLIERS, Priority  # noqa: E402 - see above
+from cormorant.rules.searches import SearchPage, SearchRequest  # noqa: E402 - see above
+from cormorant.rules.settings import SearchSettings  # noqa: E402 - see above
 from cormorant.rules.slots import SLOTS, SlotPool  # noqa: E402 - see above
 from cormorant.rules.source_queue import SourceQueue  # noqa: E402 - see above
+from cormorant.testing import in_line, memory_gateway, named_sources, settings  # noqa: E402 - see above
+from storage.database import Database, Mode, StorageOptions  # noqa: E402 - see above
+from storage.sources import SourceRecord  # noqa: E402 - see above
+from supervisors.environment import SystemClock  # noqa: E402 - see above
+from supervisors.service import Service, open_service  # noqa: E402 - see above
 
 SOURCES = (10, 50)
 TICKETS = (100, 1_000, 10_000, 100_000)
@@ -266,11 +280,81 @@ def pure_part(*, rounds: int, seconds: float) -> tuple[list[Row], list[Goal]]:
     return rows, goals
 
 
+END_TO_END_SOURCES = tuple(f"source{number:03}" for number in range(200))
+
+
+@frozen
+class Rate:
+    """How fast searches were answered, by the clock on the wall and by the processor's."""
+
+    per_s: float
+    per_s_of_processor: float
+
+
+async def _answer(_source: SourceRecord, _request: SearchRequest) -> SearchPage:
+    """Answer at once: our own way is measured, not that of a source."""
+    return SearchPage(results=())
+
+
+def _service(gateway: Database) -> Service:
+    chosen = settings(
+        sources=named_sources(*END_TO_END_SOURCES, spacing_s=0.0, pace_s=0.0),
+        search=SearchSettings(slots=len(END_TO_END_SOURCES), cache_enabled=False),
+    )
+    chance = random.Random(1)
+    return open_service(chosen, clock=SystemClock(), chance=chance, offload=in_line, gateway=gateway, ask=_answer)
+
+
+async def _search_all(service: Service, *, each: int) -> Rate:
+    """So many searches at each source, one after the other; all sources at the same time."""
+
+    async def keep_searching(source: str) -> None:
+        for number in range(each):
+            async with await service.search(f"words {number}", sources=[source]) as search:
+                found = await search.wait()
+            assert found.coverage == (source,)
+
+    began, processor_began = time.perf_counter(), time.process_time()
+    async with trio.open_nursery() as callers:
+        for source in END_TO_END_SOURCES:
+            callers.start_soon(keep_searching, source)
+    count = each * len(END_TO_END_SOURCES)
+    return Rate(count / (time.perf_counter() - began), count / (time.process_time() - processor_began))
+
+
+async def _rounds(gateway: Database, *, rounds: int, each: int) -> list[Rate]:
+    rates = []
+    async with _service(gateway) as service:
+        await _search_all(service, each=1)  # the first search at a source waits for its limiter to have read its state
+        for _ in range(rounds):
+            rates.append(await _search_all(service, each=each))  # noqa: PERF401 - one after the other
+    return rates
+
+
+def end_to_end_part(*, rounds: int, each: int) -> tuple[list[Row], list[Goal]]:
+    """The way through the actors and the database."""
+    with memory_gateway() as gateway:
+        quick = trio.run(lambda: _rounds(gateway, rounds=rounds, each=each))
+    with tempfile.TemporaryDirectory(prefix="cormorant-bench-") as folder:
+        options = StorageOptions(url=f"sqlite:///{folder}/searches.db")
+        disk = Database(options, mode=Mode.THREADS, emit=ignore, chance=random.Random(1))
+        durable = trio.run(lambda: _rounds(disk, rounds=rounds, each=each))
+    of_processor = [rate.per_s_of_processor for rate in quick]
+    rows = [
+        Row("end to end, in line", "searches/s of processor time", of_processor),
+        Row("  by the clock on the wall", "searches/s", [rate.per_s for rate in quick]),
+        Row("end to end, SQLite FULL on disk", "searches/s", [rate.per_s for rate in durable]),
+        Row("  by the processor", "searches/s of processor time", [rate.per_s_of_processor for rate in durable]),
+    ]
+    return rows, [Goal("dispatch.searches_per_s_in_line", statistics.median(of_processor), ">=", 3_000)]
+
+
 def main(options: Options) -> int:
-    """Run all parts. The way through the actors and the database is a part of its own, to be added here beside the pure one."""
+    """Run all parts."""
     rounds, seconds = (3, 0.2) if options.quick else (7, 1.0)
     rows, goals = pure_part(rounds=rounds, seconds=seconds)
-    return finish(options, rows, goals)
+    more_rows, more_goals = end_to_end_part(rounds=rounds, each=5 if options.quick else 20)
+    return finish(options, [*rows, *more_rows], [*goals, *more_goals])
 
 
 if __name__ == "__main__":

@@ -87,7 +87,8 @@ class Gateway(ABC):
 
     async def _enter(self, call: Call[Any]) -> None:
         """Take a seat for the call, or wait for one; unless there is no point any more when it is had."""
-        await self._room.enter()
+        if not self._room.take_seat():
+            await self._room.enter()
         if self._stopping.is_set() or self._outage.is_too_late(call):
             self._room.leave()
             raise StorageUnavailable(STOPPED if self._stopping.is_set() else self._outage.refusal)

@@ -66,7 +66,7 @@ class SqliteSession:
         """Give each call its outcome, in order. `Away`: those without one surely did not happen."""
         if len(calls) == 1 and not calls[0].reads_only:
             self._set_read_only(to=False)
-            self._write([calls[0]])
+            self._write_alone(calls[0])
             return
         for reads_only, part in groupby(calls, key=lambda call: call.reads_only):
             self._set_read_only(to=reads_only)
@@ -122,6 +122,16 @@ class SqliteSession:
             calls = self._run_group(calls[:size]) + calls[size:]
             if calls and not self.is_usable:
                 raise Away("the connection broke", is_stale=True)
+
+    def _write_alone(self, call: Call[Any]) -> None:
+        """As `_run_group` for one: whatever becomes of it, nobody else has to run again."""
+        with self._turn:
+            transaction = self._begin("BEGIN IMMEDIATE")
+            result = self._run(call)
+            if not self._is_intact(transaction):
+                self._after_destruction([], (call, result))
+            else:
+                self._finish([(call, result)])
 
     def _run_group(self, calls: list[Call[Any]]) -> list[Call[Any]]:
         """Run calls in one transaction. Returns those that must run again."""

@@ -22,11 +22,16 @@ class WaitingRoom:
         self._free = seats
         self._outside = ParkingLot()
 
+    def take_seat(self) -> bool:
+        """Take a seat if one is free."""
+        if not self._free:
+            return False
+        self._free -= 1
+        return True
+
     async def enter(self) -> None:
         """Take a seat, or wait for one."""
-        if self._free:
-            self._free -= 1
-        else:
+        if not self.take_seat():
             await self._outside.park()
 
     def leave(self) -> None:

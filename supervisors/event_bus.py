@@ -31,6 +31,8 @@ class EventBus:
     def emit(self, event: Event) -> None:
         """Tell everyone. Never waits, never raises. What a listener emits comes after what it listens to."""
         self._sequence += 1
+        if not self._listeners:
+            return
         stamped = Stamped(self._sequence, self._clock.now(), event)
         if self._is_telling:
             self._untold.append(stamped)

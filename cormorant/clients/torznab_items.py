@@ -36,7 +36,8 @@ _COMMON: Final = frozenset(
     }
 )  # fmt: skip
 _PAIR: Final = 2
-_TEXTS: Final = frozenset({"title", "guid", "link", "comments", "pubDate", "size"})
+_ATTR_NAMES: Final = tuple(sorted(ATTRS))
+_ELEMENT_NAMES: Final = ("title", "guid", "link", "comments", "pubDate", "size", "category", "enclosure")
 _DIGITS_MAX: Final = 18
 _NUMBER: Final = re.compile(r"\s*\+?(\d{1,18})(?:\.0*)?\s*", re.ASCII)
 _FACTORS: Final = {"0": 0.0, "0.5": 0.5, "1": 1.0, "2": 2.0}
@@ -62,10 +63,10 @@ def whole(text: str | None) -> int | None:
 class _Raw:
     """An item as it is written. `first` has the first value of each attribute, `more` all of those that have several."""
 
-    __slots__ = ("categories", "elements", "enclosures", "first", "is_torznab", "more")
+    __slots__ = ("categories", "enclosures", "first", "is_torznab", "more", "texts")
 
     def __init__(self) -> None:
-        self.elements: dict[str, etree._Element] = {}
+        self.texts: dict[str, str] = {}
         self.categories: list[etree._Element] = []
         self.enclosures: list[etree._Element] = []
         self.first: dict[str, str] = {}
@@ -74,8 +75,7 @@ class _Raw:
 
     def text(self, tag: str) -> str:
         """The text of an element, or nothing."""
-        element = self.elements.get(tag)
-        return "" if element is None else _text(element)
+        return self.texts.get(tag, "")
 
     def repeat(self, name: str, value: str) -> None:
         """Note a further value. A reply may state each twice, once in each namespace."""
@@ -125,7 +125,7 @@ class ItemReader:
             link=link,
             protocol=self._protocol(raw, enclosure, magnet),
             size_bytes=_size(raw, enclosure),
-            published=read_date(first("usenetdate")) or read_date(raw.text("pubDate")),
+            published=("usenetdate" in raw.first and read_date(first("usenetdate"))) or read_date(raw.text("pubDate")),
             categories=raw.all("category") or tuple(dict.fromkeys(map(_text, raw.categories))),
             seeders=seeders,
             peers=_peers(raw, seeders),
@@ -141,6 +141,8 @@ class ItemReader:
 
     def _enclosure(self, raw: _Raw) -> etree._Element | None:
         """The one of the protocol that is wanted, else the first that can be fetched."""
+        if not raw.enclosures:
+            return None
         usable = [each for each in raw.enclosures if each.get("url")]
         if len(usable) <= 1:
             return usable[0] if usable else None
@@ -181,15 +183,15 @@ class ItemReader:
         return self._hidden(self._whole_link(page))
 
     def _attributes(self, raw: _Raw) -> Mapping[str, tuple[str, ...]]:
-        found = {name: (value,) for name, value in raw.first.items()} | {
-            name: tuple(raw.more[name]) for name in raw.more
-        }
+        found: dict[str, tuple[str, ...]] = {name: (value,) for name, value in raw.first.items()}
+        for name, values in raw.more.items():
+            found[name] = tuple(values)
         if self.secrets:
             return {name: tuple(map(self._clean, values)) for name, values in found.items()}
         return found
 
     def _hidden(self, text: str) -> str:
-        return hide_keys(self._clean(text))
+        return hide_keys(self._clean(text) if self.secrets else text)
 
     def _clean(self, text: str) -> str:
         for secret in self.secrets:
@@ -200,33 +202,35 @@ class ItemReader:
 
 def _raw(item: etree._Element) -> _Raw:
     raw = _Raw()
-    elements, first, last_attr = raw.elements, raw.first, ""
-    for child in item:
+    texts, first, attribute = raw.texts, raw.first, None
+    # Told which names are wanted, lxml does the comparing, which costs more in Python than all the rest.
+    for attribute in item.iterchildren(*_ATTR_NAMES):
+        pair: list[str] = attribute.values()  # type: ignore[assignment]  # bytes are never read, only put in
+        if len(pair) == _PAIR and pair[0] in _COMMON:
+            name, value = pair
+        else:
+            name, value = _named(attribute)
+        value = value.strip()
+        if name in first:
+            raw.repeat(name, value)
+        elif name:
+            first[name] = value
+    raw.is_torznab = attribute is not None and attribute.tag in _TORZNAB_ATTRS
+    for child in item.iterchildren(*_ELEMENT_NAMES):
         tag = child.tag
-        if tag in ATTRS:
-            name, value = _named(child)
-            if name in first:
-                raw.repeat(name, value)
-            elif name:
-                first[name] = value
-            last_attr = tag
-        elif tag in _TEXTS:
-            elements.setdefault(tag, child)
-        elif tag == "category":
+        if tag == "category":
             raw.categories.append(child)
         elif tag == "enclosure":
             raw.enclosures.append(child)
-    raw.is_torznab = last_attr in _TORZNAB_ATTRS
+        elif tag not in texts:
+            texts[tag] = _text(child)
     return raw
 
 
 def _named(attribute: etree._Element) -> tuple[str, str]:
     """Name and value in whatever order they stand; no name when either is missing."""
-    pair = attribute.values()
-    if len(pair) == _PAIR and pair[0] in _COMMON:
-        return str(pair[0]), str(pair[1]).strip()
     name, value = attribute.get("name"), attribute.get("value")
-    return ("", "") if name is None or value is None else (name.lower(), value.strip())
+    return ("", "") if name is None or value is None else (name.lower(), value)
 
 
 def _magnet(raw: _Raw) -> str | None:
@@ -255,8 +259,10 @@ def _size(raw: _Raw, enclosure: etree._Element | None) -> int | None:
 
 def _peers(raw: _Raw, seeders: int | None) -> int | None:
     stated = whole(raw.first.get("peers"))
-    leechers = whole(raw.first.get("leechers"))
-    return stated if stated is not None or leechers is None else leechers + (seeders or 0)
+    if stated is not None or "leechers" not in raw.first:
+        return stated
+    leechers = whole(raw.first["leechers"])
+    return None if leechers is None else leechers + (seeders or 0)
 
 
 def _factor(text: str | None) -> float | None:
