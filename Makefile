@@ -31,8 +31,8 @@ fast: $(READY) ## Run the tests that take no time
 soak: $(READY) ## Run the long tests: real processes killed, frozen and cut off
 	SOAK=1 $(BIN)/python -m pytest tests/chaos $(ARGS)
 
-check: lint types test ## Do what CI does: lint, types, tests on the oldest and the newest Python
-	@own=$$($(BIN)/python $(version_of)); \
+check: lint types ## Do what CI does: lint, types, tests on the oldest and the newest Python, both at once
+	@own=$$($(BIN)/python $(version_of)); others=; \
 	for version in $(OLDEST) $(NEWEST); do \
 	  if [ "$$version" = "$$own" ]; then continue; fi; \
 	  found=; \
@@ -40,9 +40,17 @@ check: lint types test ## Do what CI does: lint, types, tests on the oldest and 
 	    if [ "$$("$$python" $(version_of))" = "$$version" ]; then found=$$python; break; fi; \
 	  done; \
 	  if [ -z "$$found" ]; then echo "Python $$version is not installed here: its tests did not run."; continue; fi; \
-	  echo "Python $$version: $$found"; \
-	  $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$$found" || exit 1; \
-	done
+	  echo "Python $$version: $$found, meanwhile; what it says comes at the end"; \
+	  $(MAKE) --no-print-directory test VENV=.venv-$$version PYTHON="$$found" > .check-$$version.log 2>&1 & \
+	  others="$$others $$!:$$version"; \
+	done; \
+	failed=0; \
+	$(MAKE) --no-print-directory test || failed=1; \
+	for other in $$others; do \
+	  wait "$${other%%:*}" || failed=1; \
+	  echo "Python $${other#*:}:"; tail -n 40 ".check-$${other#*:}.log"; \
+	done; \
+	exit $$failed
 
 lint: $(READY) ## Look for style and mistakes
 	$(BIN)/ruff format --check .
@@ -68,7 +76,7 @@ lock: $(BIN)/uv ## Pin the dependencies anew (ARGS=--upgrade takes newer ones)
 	  --custom-compile-command 'make lock' --extra dev --extra postgres --output-file requirements.lock $(ARGS) pyproject.toml
 
 clean: ## Remove environments and caches; data/ stays
-	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .venv-* .check-*.log .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp makes a second run free. `uv pip sync` also removes what the lock no longer names.

@@ -42,7 +42,6 @@ LOOK_S = 2.0
 WAIT_S_MAX = 60.0
 """At least so often is looked while something waits: a clock that jumps must neither flood nor stall."""
 
-_PAST = datetime.min.replace(tzinfo=UTC)
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _FINAL = {GateName.ENABLED, GateName.STOPPED}
 

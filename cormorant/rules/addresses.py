@@ -68,6 +68,8 @@ def read_address(text: str) -> Address | None:
     found = _ADDRESS.fullmatch(text)
     if found is None:
         return None
+    if found["user"] is None and "@" in text.partition("://")[2].partition("/")[0]:
+        return None  # SQLAlchemy would take what stands before it for a user
     part = {name: value or "" for name, value in found.groupdict().items()}
     password, query, ipv6 = Secret(part.pop("password")), Secret(part.pop("query")), part.pop("ipv6")
     return Address(**part | {"host": ipv6 or part["host"]}, password=password, query=query)
