@@ -67,6 +67,7 @@ class RateLimiter(Actor[None]):
 
     async def begin(self) -> None:
         """Begin. Nobody waits for the database: tickets do, until the state is known."""
+        self.desk.open()
         self.nursery.start_soon(self._serve)
 
     @property

@@ -251,6 +251,10 @@ class SourceDesk:
         if flight.key is not None and self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
 
+    def open(self) -> None:
+        """Take in searches again: a limiter begins, after the branch was started anew."""
+        self.is_closing = False
+
     def close(self) -> None:
         """Take in nothing more. What waits ends; what runs goes on."""
         self.is_closing = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -62,6 +63,20 @@ async def test_a_dispatcher_that_crashes_while_it_lines_up_leaves_nobody_waiting
             service.sources.desks.by_name["b"] = mended
 
     assert outcomes == {"a": "found", "b": "failed", "c": "failed"}
+
+
+async def test_after_so_many_crashes_that_the_branch_is_started_anew_searches_go_on(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            for number in range(6):
+                await service.search(f"lost {number}")
+                with suppress(IndexError, StopIteration, KeyError):  # it may be starting anew just now
+                    crash_dispatcher(service)
+                await trio.sleep(0.5)
+            await trio.sleep(60)
+            (after,) = await all_of(await service.search("after"))
+
+    assert after.status is OutcomeStatus.FOUND
 
 
 async def test_a_limiter_that_crashes_while_it_bids_keeps_its_queue(clock: MockClock) -> None:
