@@ -16,3 +16,14 @@ def split_crash(error: BaseException) -> tuple[Exception | None, BaseException |
     if isinstance(error, BaseExceptionGroup):
         return error.split(Exception)
     return (error, None) if isinstance(error, Exception) else (None, error)
+
+
+def in_words(error: BaseException | None) -> str:
+    """What an error says; a group says what its parts say, for its own words name only the nursery.
+
+    >>> in_words(ExceptionGroup("Exceptions from Trio nursery", [ExceptionGroup("g", [ValueError("x"), KeyError("y")])]))
+    "x; 'y'"
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(in_words(each) for each in error.exceptions)
+    return str(error)
