@@ -41,7 +41,9 @@ class ClientSettings:
     """An app that searches through the gate, known by its key."""
 
     priority: str = choice(
-        "completion", "How urgent its searches are.", choices=tuple(each.name.lower() for each in Priority)
+        "completion",
+        "How urgent its searches are; asking for what is new has a class of its own.",
+        choices=("interactive", "completion", "background"),
     )
     hold_s: float = duration(
         60.0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import trio
 from litestar import Litestar
 from litestar.connection import ASGIConnection
 from litestar.datastructures import MutableScopeHeaders, State
@@ -17,6 +16,9 @@ from litestar.types import Message, Scope
 
 from cormorant import __version__
 from cormorant.rules.events import WebKeyRefused
+from cormorant.web.closing import Closing
+from cormorant.web.gate import Gate
+from cormorant.web.gate_routes import download, torznab
 from cormorant.web.health import health, ready
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
@@ -37,15 +39,15 @@ _HEADERS: Final = {
 }
 
 
-def make_app(parts: WebParts, keys: Keys, stopping: trio.Event) -> Litestar:
-    """The application. `stopping` ends its streams and makes it unready."""
+def make_app(parts: WebParts, keys: Keys, closing: Closing) -> Litestar:
+    """The application. `closing` ends its streams and makes it unready."""
     return Litestar(
         path=parts.web.url_base,
-        route_handlers=[health, ready],
+        route_handlers=[health, ready, torznab, download],
         guards=[_needs_key],
         exception_handlers=problem_handlers(),
         before_send=[_add_headers],
-        state=State({"parts": parts, "keys": keys, "stopping": stopping}),
+        state=State({"parts": parts, "keys": keys, "closing": closing, "gate": Gate(parts=parts, keys=keys)}),
         plugins=[AttrsSchemaPlugin()],
         openapi_config=OpenAPIConfig(
             title="Cormorant",

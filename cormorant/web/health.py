@@ -8,6 +8,7 @@ from litestar import Response, get
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.web.closing import Closing
 from cormorant.web.port import WebParts
 from cormorant.web.problems import AnyRequest, parts_of, problem
 
@@ -34,8 +35,8 @@ async def health() -> Health:
 async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
     """Ready, if every child of the tree is up and the database answers."""
     parts = parts_of(request)
-    stopping: trio.Event = request.app.state["stopping"]
-    if stopping.is_set() or not parts.is_ready():
+    closing: Closing = request.app.state["closing"]
+    if closing.is_told or not parts.is_ready():
         return problem(503, "it is starting or stopping")
     if not await _storage_answers(parts):
         return problem(503, "the database does not answer")

@@ -17,6 +17,7 @@ from cormorant.rules.errors import CannotListen
 from cormorant.rules.events import WebListening
 from cormorant.rules.listen_addresses import ListenAddress
 from cormorant.web.app import make_app
+from cormorant.web.closing import Closing
 from cormorant.web.keys import keys_of
 from cormorant.web.port import WebParts
 
@@ -38,14 +39,14 @@ class WebServer(Actor[None]):
     """The HTTP server as a child of the tree."""
 
     parts: WebParts
-    _stopping: trio.Event = field(init=False, factory=trio.Event)
+    _closing: Closing = field(init=False, factory=Closing)
     _ended: trio.Event = field(init=False, factory=trio.Event)
 
     async def begin(self) -> None:
         """Bind and serve. The start is acknowledged only when connections are taken."""
         parts = self.parts
         keys = keys_of(parts.web, parts.clients, data=parts.data, emit=parts.emit)
-        app = make_app(parts, keys, self._stopping)
+        app = make_app(parts, keys, self._closing)
         listening = bound(parts.web.address)
         address = _address_of(listening)
         await self.nursery.start(self._serve, app, listening.detach())
@@ -53,7 +54,7 @@ class WebServer(Actor[None]):
 
     async def end(self) -> None:
         """Unready at once, then no more connections; what is under way gets its time."""
-        self._stopping.set()
+        self._closing.tell()
         await self._ended.wait()
 
     async def _serve(
@@ -63,7 +64,7 @@ class WebServer(Actor[None]):
             await serve(
                 app,  # type: ignore[arg-type]  # an ASGI application, by another spelling of the same types
                 _config(listening),
-                shutdown_trigger=self._stopping.wait,
+                shutdown_trigger=self._closing.told.wait,
                 task_status=task_status,
                 mode="asgi",
             )

@@ -49,7 +49,7 @@ class WebPlace:
             offload=in_line,
             gateway=self.gateway,
             listeners=[self.events],
-            ask=scripted(self.sources),
+            ask=scripted(self.sources) if self.sources else None,
         )
 
     @property
@@ -64,6 +64,11 @@ class WebPlace:
         """The service, and a client that has the key of the API."""
         async with self.service(limits, **chosen) as service, self.client() as client:
             yield service, client
+
+    async def torznab(self, client: httpx2.AsyncClient, source: str, /, **params: Any) -> httpx2.Response:
+        """Ask as Sonarr does."""
+        named = {"apikey": SONARR} | params
+        return await client.get(f"/gate/{source}/api", params=named, headers={"X-Api-Key": ""})
 
     def client(self, **headers: str) -> httpx2.AsyncClient:
         """Somebody who asks the server."""
