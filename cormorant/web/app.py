@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from litestar import Litestar
+from litestar import Litestar, Router
 from litestar.connection import ASGIConnection
 from litestar.datastructures import MutableScopeHeaders, State
 from litestar.exceptions import NotAuthorizedException
@@ -16,6 +16,9 @@ from litestar.types import Message, Scope
 
 from cormorant import __version__
 from cormorant.rules.events import WebKeyRefused
+from cormorant.web.api_jobs import job_routes
+from cormorant.web.api_searches import search_routes
+from cormorant.web.api_sources import source_routes
 from cormorant.web.closing import Closing
 from cormorant.web.gate import Gate
 from cormorant.web.gate_routes import download, torznab
@@ -23,6 +26,7 @@ from cormorant.web.health import health, ready
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
 from cormorant.web.problems import problem_handlers
+from cormorant.web.search_desk import SearchDesk
 
 __all__ = ["OPEN", "make_app"]
 
@@ -39,15 +43,17 @@ _HEADERS: Final = {
 }
 
 
-def make_app(parts: WebParts, keys: Keys, closing: Closing) -> Litestar:
+def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk) -> Litestar:
     """The application. `closing` ends its streams and makes it unready."""
+    api = Router("/api/v1", route_handlers=[source_routes(), search_routes(), job_routes()])
+    gate = Gate(parts=parts, keys=keys)
     return Litestar(
         path=parts.web.url_base,
-        route_handlers=[health, ready, torznab, download],
+        route_handlers=[health, ready, torznab, download, api],
         guards=[_needs_key],
         exception_handlers=problem_handlers(),
         before_send=[_add_headers],
-        state=State({"parts": parts, "keys": keys, "closing": closing, "gate": Gate(parts=parts, keys=keys)}),
+        state=State({"parts": parts, "keys": keys, "closing": closing, "gate": gate, "searches": searches}),
         plugins=[AttrsSchemaPlugin()],
         openapi_config=OpenAPIConfig(
             title="Cormorant",

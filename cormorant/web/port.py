@@ -79,6 +79,14 @@ class JobsPort(Protocol):
         """Let a failed or cancelled job start afresh."""
         ...
 
+    async def pause(self) -> None:
+        """Claim no more jobs."""
+        ...
+
+    async def resume(self) -> None:
+        """Claim jobs again."""
+        ...
+
 
 class ChildNode(Protocol):
     """A child of the supervision tree as it is shown."""

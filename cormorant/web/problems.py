@@ -18,6 +18,7 @@ from cormorant.rules.events import WebRequestCrashed
 from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.rules.searches import BadRequest
 from cormorant.web.port import WebParts
+from cormorant.web.search_desk import UnknownSearch
 from storage.sources import UnknownSource
 
 __all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]
@@ -25,6 +26,9 @@ __all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
 """When to come back if so much waits that nothing more is taken in, or the database is away."""
+
+_SHOWN_AS = {"in_state": "state"}
+"""Parameters whose names Litestar keeps for itself."""
 
 AnyRequest = Request[Any, Any, Any]
 
@@ -56,13 +60,14 @@ def parts_of(request: AnyRequest) -> WebParts:
 def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
     extra: Any = error.extra
     wrong = extra if isinstance(extra, list) else []
-    errors = tuple(f"{each.get('key', '')}: {each.get('message', '')}" for each in wrong if isinstance(each, dict))
+    named = [(str(each.get("key", "")), each.get("message", "")) for each in wrong if isinstance(each, dict)]
+    errors = tuple(f"{_SHOWN_AS.get(key, key)}: {message}" for key, message in named)
     kept = {name: value for name, value in (error.headers or {}).items() if name.lower() in {"retry-after", "allow"}}
     detail = "" if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR else str(error.detail)
     return problem(error.status_code, detail, errors=errors, headers=kept)
 
 
-def _not_found(_: AnyRequest, error: UnknownSource | UnknownJob) -> Response[bytes]:
+def _not_found(_: AnyRequest, error: UnknownSource | UnknownJob | UnknownSearch) -> Response[bytes]:
     return problem(404, str(error))
 
 
@@ -93,6 +98,7 @@ def problem_handlers() -> ExceptionHandlersMap:
         HTTPException: _of_http,
         UnknownSource: _not_found,
         UnknownJob: _not_found,
+        UnknownSearch: _not_found,
         BadRequest: _bad,
         JobError: _conflict,
         SearchQueueFull: _full,

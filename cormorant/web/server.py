@@ -20,6 +20,7 @@ from cormorant.web.app import make_app
 from cormorant.web.closing import Closing
 from cormorant.web.keys import keys_of
 from cormorant.web.port import WebParts
+from cormorant.web.search_desk import SearchDesk
 
 __all__ = ["GRACE_S", "WebServer", "bound"]
 
@@ -46,7 +47,9 @@ class WebServer(Actor[None]):
         """Bind and serve. The start is acknowledged only when connections are taken."""
         parts = self.parts
         keys = keys_of(parts.web, parts.clients, data=parts.data, emit=parts.emit)
-        app = make_app(parts, keys, self._closing)
+        desks = parts.searches.desks.by_name
+        searches = SearchDesk(nursery=self.nursery, closing=self._closing, desk_of=desks.get)
+        app = make_app(parts, keys, self._closing, searches)
         listening = bound(parts.web.address)
         address = _address_of(listening)
         await self.nursery.start(self._serve, app, listening.detach())
