@@ -20,6 +20,7 @@ from cormorant import __version__
 from cormorant.clients.downloads import Download
 from cormorant.rules.jobs import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.searches import Caps
 from cormorant.rules.settings import Settings
 from storage.database import Database, StorageOptions
 from storage.sources import SourceRecord
@@ -43,6 +44,7 @@ class Assembly:
     database: Database
     ask: Ask
     fetch: Callable[[SourceRecord, str], Awaitable[Download]]
+    caps: Callable[[SourceRecord], Awaitable[Caps]] | None
     is_ready: Callable[[], bool]
     children: Callable[[], Sequence[ChildView]]
     clock: Clock
@@ -84,6 +86,7 @@ class Assembly:
             jobs=jobs,
             database=self.database,
             fetch=self.fetch,
+            caps=self.caps,
             is_ready=self.is_ready,
             tree=self.children,
             clock=self.clock,

@@ -86,6 +86,7 @@ class Service:
             database=self._database,
             ask=ask or asker.search,
             fetch=asker.download,
+            caps=asker.caps if ask is None else None,
             is_ready=lambda: self._state_now() is ServiceState.READY,
             children=self._children,
             clock=self.clock,

@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from cormorant.clients.downloads import Download
 from cormorant.rules import priorities
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.gate_caps import DEFAULT_CAPS, caps_of_plain, is_wanted, merged_caps
+from cormorant.rules.gate_caps import is_wanted
 from cormorant.rules.gate_queries import GateQuery
 from cormorant.rules.limits import Lane
 from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchError
@@ -27,11 +27,12 @@ from cormorant.rules.searches import Caps, Result, SearchPage, SearchRequest
 from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.source_errors import SourceLimited
 from cormorant.rules.web_settings import ClientSettings
+from cormorant.web.abilities import Abilities
 from cormorant.web.feeds import Feeds
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
 from cormorant.web.torznab_documents import FeedItem, FeedPage
-from storage import gate_links, sources
+from storage import gate_links
 from storage.gate_links import GateLink
 from storage.sources import SourceRecord, UnknownSource
 
@@ -71,10 +72,12 @@ class Gate:
     parts: WebParts
     keys: Keys
     feeds: Feeds = field(init=False)
+    abilities: Abilities = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         parts = self.parts
         self.feeds = Feeds(searches=parts.searches, clock=parts.clock, ttl_s=parts.rss_ttl_s)
+        self.abilities = Abilities(parts)
 
     def client(self, key: str) -> Client | None:
         """The app whose key this is."""
@@ -91,14 +94,9 @@ class Gate:
             raise UnknownSource(wanted, list(desks.by_name))
         return [wanted]
 
-    async def caps(self, names: Sequence[str]) -> Caps:
+    async def caps(self, client: Client, names: Sequence[str]) -> Caps:
         """What these sources can do, one or together."""
-        found = [await self._caps_of(self._record(name)) for name in names]
-        return found[0] if len(found) == 1 else merged_caps(found)
-
-    async def _caps_of(self, record: SourceRecord) -> Caps:
-        kept = await self.parts.database.read(sources.caps, record.id)
-        return DEFAULT_CAPS if kept is None else caps_of_plain(kept[0])
+        return await self.abilities.of([self._record(name) for name in names], consumer=client.name)
 
     def _record(self, name: str) -> SourceRecord:
         desk = self.parts.searches.desks.by_name.get(name)

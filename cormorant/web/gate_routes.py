@@ -97,7 +97,7 @@ async def _answer(gate: Gate, client: Client, query: GateQuery, *, source: str, 
     names = await gate.names(source)
     if query.request is None:
         title = "Cormorant" if source == COMBINED else f"Cormorant: {source}"
-        return Response(caps_document(await gate.caps(names), title=title), media_type=XML_TYPE)
+        return Response(caps_document(await gate.caps(client, names), title=title), media_type=XML_TYPE)
     page = await gate.find(client, query, query.request, names=names, base=base)
     return Response(feed_document(page), media_type=FEED_TYPE)
 

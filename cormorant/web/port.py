@@ -15,7 +15,7 @@ from cormorant.rules.gates import Explanation
 from cormorant.rules.limits import Lane
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchRequest
+from cormorant.rules.searches import Caps, SearchRequest
 from cormorant.rules.web_settings import ClientSettings, WebSettings
 from storage.database import Database
 from storage.job_reports import JobView
@@ -129,6 +129,8 @@ class WebParts:
     jobs: JobsPort
     database: Database
     fetch: Fetch
+    caps: Callable[[SourceRecord], Awaitable[Caps]] | None
+    """Asks a source what it can do; None where sources are asked in a way of the program's own."""
     is_ready: Callable[[], bool]
     tree: Callable[[], Sequence[ChildNode]]
     clock: Clock

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import trio
 from lxml import etree
 from sqlalchemy import Connection, text
 
@@ -16,7 +17,7 @@ from cormorant.clients.torznab_items import NEWZNAB, TORZNAB
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import SourceSettings
 from cormorant.rules.web_settings import ClientSettings
-from tests.clients.raw_server import RawServer, page, raw_server
+from tests.clients.raw_server import Asked, RawServer, page, raw_server
 from tests.web.web_place import SONARR, SOURCE_KEY, WebPlace, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")
@@ -123,11 +124,6 @@ async def test_a_download_goes_through_the_gate_and_is_put_down_to_the_app(tmp_p
         _, items = await found(place, client)
         torrent = await client.get(link_of(items["torrent"]), headers={"X-Api-Key": ""})
         nzb = await client.get(link_of(items["NZB"]), headers={"X-Api-Key": ""})
-
-        def spent(connection: Connection) -> list[tuple[str, str]]:
-            rows = connection.execute(text("SELECT lane, consumer FROM source_requests ORDER BY lane DESC, seq"))
-            return [(row.lane, row.consumer) for row in rows]
-
         lanes = await place.gateway.read(spent)
 
     assert (torrent.status_code, torrent.headers["content-type"], torrent.content) == (
@@ -189,3 +185,40 @@ async def test_a_link_outlives_a_restart(tmp_path: Path) -> None:
                 answer = await client.get(path)
 
     assert answer.content == TORRENT
+
+
+CAPS = b"""<caps><limits default="50" max="75"/><searching><search available="yes" supportedParams="q"/>
+<tv-search available="yes" supportedParams="q,season,ep,tvdbid"/></searching>
+<categories><category id="5000" name="TV"><subcat id="5040" name="HD"/></category></categories></caps>"""
+
+
+async def answer_by_function(stream: trio.SocketStream, asked: Asked) -> None:
+    await stream.send_all(page(CAPS if asked.params.get("t") == "caps" else feed("http://x")))
+
+
+async def test_a_site_is_asked_once_what_it_can_do_and_that_counts(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as (place, site, client):
+        site.routes["/api"] = answer_by_function
+        first = await place.torznab(client, "red", t="caps")
+        second = await place.torznab(client, "red", t="caps")
+        lanes = await place.gateway.read(spent)
+
+    assert etree.fromstring(first.content).xpath("string(//tv-search/@supportedParams)") == "q,season,ep,tvdbid"
+    assert first.content == second.content
+    assert [asked.params["t"] for asked in site.asked] == ["caps"]
+    assert lanes == [("query", "sonarr")]
+
+
+async def test_a_site_that_does_not_say_what_it_can_do_counts_as_usual_and_is_left_alone(tmp_path: Path) -> None:
+    async with a_site(tmp_path) as (place, site, client):
+        site.routes["/api"] = page(status="500 Oops")
+        answers = [await place.torznab(client, "red", t="caps") for _ in range(3)]
+
+    found = {str(etree.fromstring(answer.content).xpath("string(//tv-search/@supportedParams)")) for answer in answers}
+    assert found == {"q,season,ep"}
+    assert len(site.asked) == 1
+
+
+def spent(connection: Connection) -> list[tuple[str, str]]:
+    rows = connection.execute(text("SELECT lane, consumer FROM source_requests ORDER BY lane DESC, seq"))
+    return [(row.lane, row.consumer) for row in rows]
