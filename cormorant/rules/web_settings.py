@@ -8,7 +8,7 @@ from typing import Final
 from attrs import frozen
 
 from cormorant.rules.conflicts import Conflict
-from cormorant.rules.fields import choice, duration, flag, listen, secret, url_base
+from cormorant.rules.fields import choice, duration, flag, listen, secret, share, url_base
 from cormorant.rules.listen_addresses import ListenAddress, parse_listen_address
 from cormorant.rules.priorities import Priority
 from cormorant.rules.secrets import Secret
@@ -50,6 +50,9 @@ class ClientSettings:
         "How long a search waits for its turn before the app is told when to come back.",
         low_s=0.0,
         high_s=HOLD_S_MAX,
+    )
+    share: float = share(
+        1.0, "Largest part of what a source allows in an hour, a day or a month that it may use; at least one request."
     )
     key: Secret = secret(  # noqa: RUF009  # an attrs field is made, not a value
         "Its key. Empty: one is made at the first start and kept in the data folder, in keys/client-NAME.key.",

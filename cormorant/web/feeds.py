@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 import trio
@@ -14,7 +14,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import PAGE_SIZE_MAX, SearchRequest
 from cormorant.web.port import SearchesPort
 
-__all__ = ["Feeds"]
+__all__ = ["FeedAsker", "Feeds"]
 
 GATHER_S = 0.05
 """So long the first waits for others that come at the same moment, with categories of their own."""
@@ -39,6 +39,16 @@ class _Flight:
     outcome: Outcome | None = None
 
 
+@frozen(kw_only=True)
+class FeedAsker:
+    """An app that wants to know what is new."""
+
+    name: str
+    hold_s: float
+    refusal: Callable[[str], Awaitable[Outcome | None]]
+    """Why a source may not be asked for it now, though pages that are there are for all."""
+
+
 @define(eq=False, kw_only=True)
 class Feeds:
     """The pages of what is new, by source. An empty set of categories means all of them."""
@@ -51,7 +61,7 @@ class Feeds:
     _wanted: dict[str, set[int]] = field(init=False, factory=dict)
     """What apps have asked for so far: one request brings it for all."""
 
-    async def page(self, source: str, categories: Sequence[int], *, hold_s: float, consumer: str) -> Outcome:
+    async def page(self, asker: FeedAsker, source: str, categories: Sequence[int]) -> Outcome:
         """What is new at a source in these categories and perhaps others, or why that cannot be said."""
         wanted = frozenset(categories)
         self._want(source, wanted)
@@ -62,7 +72,7 @@ class Feeds:
                 return kept.outcome
             flight = self._flights.get(source)
             if flight is None:
-                return await self._fetch(source, hold_s=hold_s, consumer=consumer)
+                return await self._fetch(asker, source)
             is_for_us = flight.categories is None or _covers(flight.categories, wanted)
             await flight.ended.wait()
             if is_for_us and flight.outcome is not None:
@@ -78,28 +88,31 @@ class Feeds:
     def _is_fresh(self, page: _Page) -> bool:
         return timedelta(0) <= self.clock.now() - page.fetched_at < timedelta(seconds=self.ttl_s)
 
-    async def _fetch(self, source: str, *, hold_s: float, consumer: str) -> Outcome:
+    async def _fetch(self, asker: FeedAsker, source: str) -> Outcome:
         flight = self._flights[source] = _Flight()
         try:
+            refusal = await asker.refusal(source)
+            if refusal is not None:
+                return refusal
             await trio.sleep(GATHER_S)
             flight.categories = frozenset(self._wanted[source])
-            outcome = await self._ask(source, flight.categories, hold_s=hold_s, consumer=consumer)
+            outcome = await self._ask(asker, source, flight.categories)
             flight.outcome = outcome
             if outcome.is_answer:
                 self._pages[source] = _Page(outcome, flight.categories, self.clock.now())
             return outcome
         finally:
-            # Also when this app is gone: those who wait begin anew.
+            # Also when this app is gone or may not ask: those who wait begin anew.
             del self._flights[source]
             flight.ended.set()
 
-    async def _ask(self, source: str, categories: frozenset[int], *, hold_s: float, consumer: str) -> Outcome:
+    async def _ask(self, asker: FeedAsker, source: str, categories: frozenset[int]) -> Outcome:
         request = SearchRequest(categories=sorted(categories), limit=PAGE_SIZE_MAX)
-        until = trio.current_time() + hold_s
+        until = trio.current_time() + asker.hold_s
         while True:
             left_s = max(0.0, until - trio.current_time())
             search = await self.searches.search(
-                request, sources=[source], priority=Priority.RSS, max_wait_s=left_s, consumer=consumer
+                request, sources=[source], priority=Priority.RSS, max_wait_s=left_s, consumer=asker.name
             )
             async with search:
                 (outcome,) = [each async for each in search]

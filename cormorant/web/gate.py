@@ -8,11 +8,12 @@ import math
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import attrs
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from cormorant.clients.downloads import Download
 from cormorant.rules import priorities
@@ -25,12 +26,14 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.redaction import HIDDEN, spellings
 from cormorant.rules.searches import Caps, Result, SearchPage, SearchRequest
 from cormorant.rules.secrets import hide_secrets
+from cormorant.rules.shares import ShareUsedUp
 from cormorant.rules.source_errors import SourceLimited
 from cormorant.rules.web_settings import ClientSettings
 from cormorant.web.abilities import Abilities
-from cormorant.web.feeds import Feeds
+from cormorant.web.feeds import FeedAsker, Feeds
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
+from cormorant.web.shares import Client, Shares
 from cormorant.web.torznab_documents import FeedItem, FeedPage
 from storage import gate_links
 from storage.gate_links import GateLink
@@ -46,14 +49,6 @@ _ASK_S_MIN: Final = 10.0
 _UNKNOWN_WAIT_S: Final = 300.0
 """When to come back where nobody knows when a source opens: it is paused, or its credentials are refused."""
 _LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
-
-
-@frozen(kw_only=True)
-class Client:
-    """An app that asks."""
-
-    name: str
-    settings: ClientSettings
 
 
 class NothingAnswered(Exception):
@@ -73,11 +68,13 @@ class Gate:
     keys: Keys
     feeds: Feeds = field(init=False)
     abilities: Abilities = field(init=False)
+    shares: Shares = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         parts = self.parts
         self.feeds = Feeds(searches=parts.searches, clock=parts.clock, ttl_s=parts.rss_ttl_s)
         self.abilities = Abilities(parts)
+        self.shares = Shares(parts)
 
     def client(self, key: str) -> Client | None:
         """The app whose key this is."""
@@ -129,24 +126,26 @@ class Gate:
 
     async def _search(self, client: Client, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
         chosen = client.settings
+        refused = await self.shares.refusals(client, request, names)
         search = await self.parts.searches.search(
             request,
-            sources=names,
+            sources=[name for name in names if name not in refused],
             priority=chosen.rank,
             max_wait_s=chosen.hold_s,
             timeout_s=_time_to_ask(chosen),
             consumer=client.name,
         )
         async with search:
-            return [outcome async for outcome in search]
+            return [*refused.values(), *[outcome async for outcome in search]]
 
     async def _feeds(self, client: Client, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
         outcomes: list[Outcome] = []
+        refusal = partial(self.shares.refusal, client, lane=Lane.QUERY, priority=Priority.RSS)
+        asker = FeedAsker(name=client.name, hold_s=client.settings.hold_s, refusal=refusal)
 
         async def look(name: str) -> None:
-            hold_s, who = client.settings.hold_s, client.name
             try:
-                outcome = await self.feeds.page(name, request.categories, hold_s=hold_s, consumer=who)
+                outcome = await self.feeds.page(asker, name, request.categories)
             except (SearchError, StorageUnavailable, CommitUnknown) as error:  # the others may answer
                 outcome = Outcome(job_id=0, source=name, status=OutcomeStatus.FAILED, error=error)
             outcomes.append(outcome)
@@ -168,9 +167,11 @@ class Gate:
         """Whole seconds until the source opens, as it is known now; never too few."""
         opens_at = self.parts.searches.explain(outcome.source, priority, lane=lane).opens_at
         stated = outcome.error.wait_s if isinstance(outcome.error, RateLimitWaitError) else None
-        if opens_at is not None:
-            stated = (opens_at - self.parts.clock.now()).total_seconds()
-        return max(1, math.ceil(_UNKNOWN_WAIT_S if stated is None else stated))
+        until_open = stated if opens_at is None else (opens_at - self.parts.clock.now()).total_seconds()
+        wait_s = _UNKNOWN_WAIT_S if until_open is None else until_open
+        if isinstance(outcome.error, ShareUsedUp):
+            wait_s = max(wait_s, stated or 0.0)
+        return max(1, math.ceil(wait_s))
 
     def _why(self, outcome: Outcome) -> str:
         words = outcome.status.value if outcome.error is None else str(outcome.error)
@@ -249,6 +250,9 @@ class Gate:
         if link.startswith("magnet:"):  # nobody is asked
             return Download(kind="magnet", magnet=link)
         chosen = client.settings
+        refusal = await self.shares.refusal(client, name, lane=Lane.GRAB, priority=chosen.rank)
+        if refusal is not None:
+            raise self._nothing([refusal], chosen.rank, Lane.GRAB)
         search = await self.parts.searches.search(
             SearchRequest(),
             sources=[name],

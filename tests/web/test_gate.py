@@ -284,3 +284,30 @@ async def _asking(
 
 async def _hold(place: Any, client: httpx2.AsyncClient, answers: list[httpx2.Response]) -> None:
     answers.append(await place.torznab(client, "red", **SEARCH | {"q": "held"}))
+
+
+async def test_an_app_uses_no_more_than_its_share_and_what_is_kept_is_for_all(tmp_path: Path) -> None:
+    red = ScriptedSource(["x"])
+    apps = {
+        "greedy": ClientSettings(key=Secret("key of greedy"), share=0.25, hold_s=0.2),
+        "sonarr": ClientSettings(key=Secret(SONARR), hold_s=0.2),
+    }
+    with web_place(tmp_path, red=red) as place:
+        async with place.served({"per_day": 8}, clients=apps) as (_, client):
+
+            async def greedy(query: str) -> httpx2.Response:
+                return await place.torznab(client, "red", apikey="key of greedy", **SEARCH | {"q": query})
+
+            answers = [await greedy(query) for query in ("one", "two", "three", "two")]
+            feed = await place.torznab(client, "red", apikey="key of greedy", **RSS)
+            other = [
+                await place.torznab(client, "red", **SEARCH | {"q": "three"}),
+                await place.torznab(client, "red", **RSS),
+            ]
+            kept = [await greedy("three"), await place.torznab(client, "red", apikey="key of greedy", **RSS)]
+
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 200]
+    assert 86_390 <= int(answers[2].headers["retry-after"]) <= 86_400
+    assert feed.status_code == 429
+    assert [answer.status_code for answer in other + kept] == [200] * 4
+    assert len(red.requests) == 4
