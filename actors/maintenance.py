@@ -16,11 +16,14 @@ from cormorant.rules.job_events import JobsPruned, KindUnknown
 from cormorant.rules.jobs import JobState
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search_events import SearchesPruned
-from storage import cache, history, job_pauses, job_reports, jobs, ledger, source_states, workers
+from storage import cache, gate_links, history, job_pauses, job_reports, jobs, ledger, source_states, workers
 from storage.database import Database
 
 REQUESTS_KEPT = timedelta(days=32)
 """Longer than the widest window, a month: what is older opens nothing."""
+
+LINKS_KEPT = timedelta(days=60)
+"""Apps may delay a download by weeks."""
 
 
 @define(eq=False, kw_only=True)
@@ -67,7 +70,9 @@ class Maintenance(Actor[None]):
         oldest = now - timedelta(seconds=self.keep_history_s)
         pruned = SearchesPruned(
             history=await self._in_pages(history.prune, before=oldest, keep=self.history_max),
-            answers=await self._in_pages(cache.prune, now=now) + await self._in_pages(ledger.prune),
+            answers=await self._in_pages(cache.prune, now=now)
+            + await self._in_pages(ledger.prune)
+            + await self._in_pages(gate_links.prune, before=now - LINKS_KEPT),
             requests=await self._in_pages(source_states.prune_requests, before=now - REQUESTS_KEPT),
         )
         if pruned.history or pruned.answers or pruned.requests:

@@ -19,6 +19,7 @@ from actors.handlers import Handler, Run
 from cormorant.rules.events import Event, Stamped, fields_of
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings import Settings
+from cormorant.rules.web_settings import WebSettings
 from cormorant.scripted import BROKEN, BUSY, TIMEOUT, ScriptedSource, busy, named_sources, scripted
 from storage.database import Database, Mode, StorageOptions
 from supervisors.event_bus import Listener
@@ -76,8 +77,8 @@ async def in_line(function: Callable[..., T], /, *args: Any) -> T:
 
 
 def settings(**overrides: Any) -> Settings:
-    """Settings built in code: the defaults, with parts replaced."""
-    return attrs.evolve(Settings(), **overrides)
+    """Settings built in code: the defaults, with parts replaced. No server, unless `web` says so."""
+    return attrs.evolve(Settings(), **{"web": WebSettings(enabled=False)} | overrides)
 
 
 @contextmanager
@@ -150,9 +151,10 @@ class Simulation:
 
 
 def _named(settings: Settings) -> Settings:
-    """A process that has no name takes that of its machine and its number, and both would show in the trace."""
+    """A process that has no name takes that of its machine and its number, and both would show in the trace. No sockets."""
     name = settings.service.worker_id or "simulated"
-    return attrs.evolve(settings, service=attrs.evolve(settings.service, worker_id=name))
+    without = attrs.evolve(settings.web, enabled=False)
+    return attrs.evolve(settings, service=attrs.evolve(settings.service, worker_id=name), web=without)
 
 
 @contextmanager

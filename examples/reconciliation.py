@@ -32,6 +32,7 @@ from actors.handlers import JobContext
 from cormorant.rules.ports import Clock
 from cormorant.rules.settings import Settings
 from cormorant.rules.verdicts import Fail, Snooze
+from cormorant.rules.web_settings import WebSettings
 from cormorant.testing import memory_gateway, simulated
 from storage import jobs
 from storage.columns import from_micros, to_micros
@@ -236,7 +237,7 @@ def main_simulated() -> None:
 async def main_real(folder: Path, *, again_s: float) -> None:
     """The same on a file and on the real clock."""
     clock = SystemClock()
-    chosen = Settings(data=str(folder))
+    chosen = Settings(data=str(folder), web=WebSettings(enabled=False))  # no other app searches here
     platform = InventedPlatform(clock, clock.now(), known_to(again_s))
     reconciler = Reconciler(platform=platform, clock=clock, again_s=again_s, say=print)
     async with open_service(chosen, handlers={"reconcile": reconciler.reconcile}, clock=clock) as service:

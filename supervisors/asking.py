@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from cormorant.clients.downloads import Download
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
 from cormorant.clients.transport import Transport
 from cormorant.rules.ports import Clock, Offload
@@ -25,6 +26,11 @@ class Asker:
         """One page of results."""
         async with self._transport(record) as transport:
             return await self._client(record, transport).search(request)
+
+    async def download(self, record: SourceRecord, link: str) -> Download:
+        """What a link leads to, checked to be a torrent, an NZB or a magnet."""
+        async with self._transport(record) as transport:
+            return await self._client(record, transport).download(link)
 
     async def caps(self, record: SourceRecord) -> Caps:
         """What the source can do."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
@@ -17,10 +17,14 @@ from actors.jobs_in_hand import WorkBell
 from actors.maintenance import Maintenance
 from actors.reclaim_sweeper import ReclaimSweeper
 from cormorant import __version__
+from cormorant.clients.downloads import Download
 from cormorant.rules.jobs import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.searches import Caps
 from cormorant.rules.settings import Settings
 from storage.database import Database, StorageOptions
+from storage.sources import SourceRecord
+from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch
 from supervisors.jobs import Jobs
 from supervisors.search_assembly import SearchAssembly, SearchParts
@@ -39,6 +43,10 @@ class Assembly:
     handlers: Mapping[str, Handler]
     database: Database
     ask: Ask
+    fetch: Callable[[SourceRecord, str], Awaitable[Download]]
+    caps: Callable[[SourceRecord], Awaitable[Caps]] | None
+    is_ready: Callable[[], bool]
+    children: Callable[[], Sequence[ChildView]]
     clock: Clock
     chance: Chance
     emit: Emit
@@ -57,12 +65,34 @@ class Assembly:
             job_runner=runner.served_by(lambda: self._job_runner(bell, jobs, handlers)),
             reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(lambda: self._sweeper(bell)),
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(self._maintenance),
+            web=self._web(searches, jobs) if self.settings.web.enabled else None,
             job_grace_s=self.settings.jobs.grace_s,
             stop_total_s=self.settings.service.stop_total_s,
             emit=self.emit,
             chance=self.chance,
         )
         return parts, jobs, searches
+
+    def _web(self, searches: Searches, jobs: Jobs) -> Runnable:
+        from cormorant.web.port import WebParts  # noqa: PLC0415 - who has no server need not wait for it to load
+        from cormorant.web.server import WebServer  # noqa: PLC0415 - as above
+
+        parts = WebParts(
+            web=self.settings.web,
+            clients=self.settings.clients,
+            data=self.settings.data,
+            rss_ttl_s=self.settings.search.rss_ttl_s,
+            searches=searches,
+            jobs=jobs,
+            database=self.database,
+            fetch=self.fetch,
+            caps=self.caps,
+            is_ready=self.is_ready,
+            tree=self.children,
+            clock=self.clock,
+            emit=self.emit,
+        )
+        return Address[None]("web", emit=self.emit).served_by(lambda: WebServer(parts=parts))
 
     def _search(self) -> SearchAssembly:
         return SearchAssembly(

@@ -6,6 +6,7 @@ from attrs import frozen
 
 from actors.reply import Reply
 from cormorant.rules.errors import StartFailed
+from cormorant.rules.failures import in_words
 from supervisors.child import Child, ChildSpec
 from supervisors.report import ChildReport
 
@@ -35,6 +36,6 @@ def start_failed(child: Child) -> StartFailed:
     """What whoever wanted a child is told when it did not come up."""
     if isinstance(child.crash, StartFailed) and child.crash.child == child.name:
         return child.crash
-    error = StartFailed(child.name, str(child.crash))
+    error = StartFailed(child.name, in_words(child.crash))
     error.__cause__ = child.crash
     return error

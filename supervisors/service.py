@@ -80,11 +80,16 @@ class Service:
         self.offload = offload
         self._bus = EventBus(self.clock, listeners)
         self._database = self._own(gateway)
+        asker = Asker(offload=offload, clock=self.clock)
         assembly = Assembly(
             settings=settings,
             handlers=as_handlers(handlers or {}),
             database=self._database,
-            ask=ask or Asker(offload=offload, clock=self.clock).search,
+            ask=ask or asker.search,
+            fetch=asker.download,
+            caps=asker.caps if ask is None else None,
+            is_ready=lambda: self._state_now() is ServiceState.READY,
+            children=self._children,
             clock=self.clock,
             chance=self.chance,
             emit=self._bus.emit,
@@ -223,6 +228,9 @@ class Service:
     async def resume(self) -> None:
         """Go on."""
         await self.jobs.resume()
+
+    def _children(self) -> tuple[ChildView, ...]:
+        return self._root.children()
 
     def _check_serving(self) -> None:
         state = self._state_now()

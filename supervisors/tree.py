@@ -12,6 +12,9 @@ from supervisors.supervisor import Supervisor
 SPARE_S = 3.0
 """What the runner needs after its handlers' grace, to give back what they did not finish."""
 
+WEB_GRACE_S = 3.0
+"""What answers under way get, and a little for the server to end."""
+
 MIGRATION_S = 3600.0
 """A start with a backup and a migration of a large database may take long; one without takes no time."""
 
@@ -25,6 +28,8 @@ class Parts:
     job_runner: Runnable
     reclaim_sweeper: Runnable
     maintenance: Runnable
+    web: Runnable | None
+    """None: no server."""
     job_grace_s: float
     stop_total_s: float
     emit: Emit
@@ -50,6 +55,7 @@ def tree(parts: Parts) -> Supervisor:
             ChildSpec("search", parts.search),
             ChildSpec("jobs", parts.job_runner, grace_s=parts.job_grace_s + SPARE_S),
             ChildSpec("sweepers", sweepers),
+            *([] if parts.web is None else [ChildSpec("web", parts.web, grace_s=WEB_GRACE_S)]),
         ],
         name="root",
         strategy=Strategy.ONE_FOR_ONE,  # addresses survive a restart, so a crash of one need not end the others

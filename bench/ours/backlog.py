@@ -26,6 +26,7 @@ from cormorant.rules.events import Stamped
 from cormorant.rules.job_events import JobCompleted
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import JobSettings, Settings, StorageSettings
+from cormorant.rules.web_settings import WebSettings
 from storage.dialect import dialect_for
 from supervisors import Service, open_service
 from supervisors.assembly import storage_options
@@ -63,6 +64,7 @@ def settings_for(chosen: dict[str, Any]) -> Settings:
             url=Secret(chosen.get("url", "")), connections=chosen.get("connections", StorageSettings().connections)
         ),
         jobs=attrs.evolve(JobSettings(), concurrency=chosen["concurrency"]),
+        web=WebSettings(enabled=False),
     )
 
 

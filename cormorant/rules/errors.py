@@ -233,3 +233,24 @@ class SettingsError(CormorantError):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
+
+
+class CannotListen(CormorantError):
+    """The HTTP server could not take its address."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(
+            f"web.listen: cannot listen on {address}: {why}; end what uses it, or set web.listen to another address "
+            "(web.enabled = false: no server)"
+        )
+        self.address = address
+
+
+class KeyUnusable(CormorantError):
+    """The file of a key cannot be read or made."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(
+            f"the key in {file} cannot be used: {why}; mend or remove the file, or set the key in the settings"
+        )
+        self.file = file

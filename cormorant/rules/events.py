@@ -47,6 +47,51 @@ def _plain(value: object) -> object:
     return value
 
 
+# The web
+
+
+@frozen(kw_only=True)
+class WebListening(Event):
+    """The HTTP server takes connections at this address."""
+
+    name: ClassVar[str] = "web.listening"
+
+    address: str
+
+
+@frozen(kw_only=True)
+class WebKeyMade(Event):
+    """A key was made, because none is set; it is in this file, which only its owner can read."""
+
+    name: ClassVar[str] = "web.key_made"
+
+    of: str
+    file: str
+
+
+@frozen(kw_only=True)
+class WebRequestCrashed(Event):
+    """A request was answered with 500, because handling it raised an error that nobody expected."""
+
+    name: ClassVar[str] = "web.request_crashed"
+    level: ClassVar[str] = "error"
+
+    method: str
+    path: str
+    error: BaseException
+
+
+@frozen(kw_only=True)
+class WebKeyRefused(Event):
+    """Somebody asked with a wrong key."""
+
+    name: ClassVar[str] = "web.key_refused"
+    level: ClassVar[str] = "warning"
+
+    path: str
+    client: str
+
+
 # Supervision
 
 

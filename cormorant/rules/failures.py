@@ -29,3 +29,14 @@ def split_off(
     if isinstance(error, BaseExceptionGroup):
         return error.split(kinds)
     return (error, None) if isinstance(error, kinds) else (None, error)
+
+
+def in_words(error: BaseException | None) -> str:
+    """What an error says; a group says what its parts say, for its own words name only the nursery.
+
+    >>> in_words(ExceptionGroup("Exceptions from Trio nursery", [ExceptionGroup("g", [ValueError("x"), KeyError("y")])]))
+    "x; 'y'"
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(in_words(each) for each in error.exceptions)
+    return str(error)

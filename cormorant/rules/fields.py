@@ -14,6 +14,7 @@ import attrs
 from attrs import frozen
 
 from cormorant.rules.addresses import address_problem
+from cormorant.rules.listen_addresses import parse_listen_address, parse_url_base
 from cormorant.rules.quantities import (
     as_written,
     format_duration,
@@ -35,6 +36,7 @@ __all__ = [
     "database",
     "duration",
     "flag",
+    "listen",
     "name_problem",
     "named",
     "number",
@@ -46,6 +48,7 @@ __all__ = [
     "size",
     "text",
     "time_of_day",
+    "url_base",
     "web_address",
     "zone",
 ]
@@ -210,6 +213,14 @@ def _parse_web_address(value: object) -> str:
     return text
 
 
+def _parse_listen(value: object) -> str:
+    return parse_listen_address(_parse_text(value)).shown
+
+
+def _parse_url_base(value: object) -> str:
+    return parse_url_base(_parse_text(value))
+
+
 def _int_or_text(text: str) -> object:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()) else text
 
@@ -252,6 +263,8 @@ DATABASE = Kind(name="address of a database", parse=_parse_database, write=SECRE
 PROXY = Kind(name="address of a proxy", parse=_parse_proxy, write=SECRET.write)
 SECRETS = frozenset({SECRET, DATABASE, PROXY})
 """What may also be written as a reference to a variable or a file."""
+LISTEN = Kind(name="IP address and port", parse=_parse_listen)
+URL_BASE = Kind(name="beginning of a path", parse=_parse_url_base)
 WEB_ADDRESS = Kind(name="http:// or https:// address", parse=_parse_web_address)
 TIME_OF_DAY = Kind(name="time of day with its zone", parse=parse_time_of_day, write=format_time_of_day)
 DURATION = Kind(name="duration", parse=parse_duration, write=format_duration, suffix="_s")
@@ -342,6 +355,16 @@ def proxy(meaning: str) -> Any:
 def web_address(meaning: str) -> Any:
     """The address of a site; empty unless set."""
     return _field("", Setting(kind=WEB_ADDRESS, meaning=meaning))
+
+
+def listen(default: str, meaning: str) -> Any:
+    """An address of this machine and a port."""
+    return _field(default, Setting(kind=LISTEN, meaning=meaning))
+
+
+def url_base(default: str, meaning: str) -> Any:
+    """The beginning of every path of a server."""
+    return _field(default, Setting(kind=URL_BASE, meaning=meaning))
 
 
 def time_of_day(meaning: str) -> Any:

@@ -27,6 +27,7 @@ from cormorant.rules.fields import (
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import RESERVED_NAMES, LimitSettings, SourceSettings, source_conflicts
+from cormorant.rules.web_settings import ClientSettings, WebSettings, web_conflicts
 
 __all__ = [
     "FIXED_GRACES_S",
@@ -43,7 +44,7 @@ __all__ = [
 
 DATABASE_FILE = "cormorant.db"
 
-FIXED_GRACES_S = 18.0
+FIXED_GRACES_S = 21.0
 """What an orderly stop may need besides `jobs.grace`: the graces in the tree that nobody can set."""
 
 _BEATS_MIN = 2
@@ -199,6 +200,8 @@ class Settings:
     search: SearchSettings = field(factory=SearchSettings)
     limits: Mapping[str, LimitSettings] = named(LimitSettings)
     sources: Mapping[str, SourceSettings] = named(SourceSettings, reserved=RESERVED_NAMES)
+    web: WebSettings = field(factory=WebSettings)
+    clients: Mapping[str, ClientSettings] = named(ClientSettings)
 
     def __attrs_post_init__(self) -> None:
         found = list(_conflicts(self))
@@ -234,3 +237,4 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
             f"allowed: at least {format_duration(least_s)}",
         )
     yield from source_conflicts(settings.sources, settings.limits)
+    yield from web_conflicts(settings.web, settings.clients)

@@ -25,7 +25,7 @@ __all__ = [
     "source_conflicts",
 ]
 
-RESERVED_NAMES: Final = ("all",)
+RESERVED_NAMES: Final = ("all", "combined")
 """What no source can be called: where sources are named, it means each of them."""
 
 _DEFAULT_PRESET = "default"

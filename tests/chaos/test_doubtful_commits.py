@@ -19,6 +19,7 @@ from actors.handlers import JobContext
 from cormorant.rules.job_events import JobCompleted, JobResultDropped, WorkerRegistered
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import JobSettings, Settings, StorageSettings
+from cormorant.rules.web_settings import WebSettings
 from cormorant.testing import Recorder
 from supervisors.service import Service, open_service
 from tests.chaos.conftest import Tell
@@ -66,7 +67,11 @@ async def placed(ledger: Ledger, **chosen: Any) -> AsyncIterator[Place]:
     """The service with a handler that waits at the gate if its payload says so."""
     events, runs = Recorder(), list[int]()
     async with proxied(ledger.url) as proxy:
-        settings = Settings(storage=StorageSettings(url=Secret(proxy.url)), jobs=JobSettings(**CALM | chosen))
+        settings = Settings(
+            storage=StorageSettings(url=Secret(proxy.url)),
+            jobs=JobSettings(**CALM | chosen),
+            web=WebSettings(enabled=False),
+        )
 
         async def work(context: JobContext) -> None:
             assert context.job_id is not None

@@ -29,6 +29,7 @@ from actors.handlers import JobContext
 from cormorant.rules.events import Stamped, fields_of
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import JobSettings, ServiceSettings, Settings, StorageSettings
+from cormorant.rules.web_settings import WebSettings
 from supervisors.environment import SystemClock
 from supervisors.service import open_service
 from tests.chaos.journal import BEGAN, CRASHED, ENDED, STOPPED, Pen
@@ -60,7 +61,8 @@ class Orders:
         return Settings(
             data=str(Path(self.journal).parent),
             storage=StorageSettings(url=Secret(self.url), statement_timeout_s=self.statement_timeout_s),
-            service=ServiceSettings(worker_id=f"worker {os.getpid()}", stop_total_s=20.0),
+            service=ServiceSettings(worker_id=f"worker {os.getpid()}", stop_total_s=23.0),
+            web=WebSettings(enabled=False),
             jobs=JobSettings(**{name: getattr(self, name) for name in names}),
         )
 

@@ -19,10 +19,10 @@ WAIT_S = 30.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment without settings of whoever runs the tests, and with buffers as users have them."""
+    """The environment without settings of whoever runs the tests, without a server, and with buffers as users have them."""
     left_out = ("CORMORANT_", "PYTHONUNBUFFERED", "WORKER_ID")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-    return kept | {"PYTHONPATH": str(ROOT)} | more
+    return kept | {"PYTHONPATH": str(ROOT), "CORMORANT_WEB__ENABLED": "false"} | more
 
 
 @frozen

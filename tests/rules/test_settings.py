@@ -34,7 +34,9 @@ BOUNDS = [
 async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_given_before(
     tmp_path: Path, key: str, value: str
 ) -> None:
-    (tmp_path / "config.toml").write_text('[limits.name]\n[sources.name]\nurl = "http://name"\n')
+    (tmp_path / "config.toml").write_text(
+        '[limits.name]\n[sources.name]\nurl = "http://name"\n[clients.name]\n[web]\nlisten = "127.0.0.1:0"\n'
+    )
     (tmp_path / "data").mkdir()
     state, problems = None, list[str]()
 
@@ -53,8 +55,8 @@ async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_g
 
 
 def test_settings_made_in_code_must_go_together_too() -> None:
-    with pytest.raises(SettingsConflict, match="service.stop_total: 20s is less than jobs.grace") as refusal:
-        Settings(service=ServiceSettings(stop_total_s=20.0), jobs=JobSettings(lock_timeout_s=1.0))
+    with pytest.raises(SettingsConflict, match="service.stop_total: 22s is less than jobs.grace") as refusal:
+        Settings(service=ServiceSettings(stop_total_s=22.0), jobs=JobSettings(lock_timeout_s=1.0))
 
     assert [conflict.keys for conflict in refusal.value.conflicts] == [
         ("service.stop_total", "jobs.grace"),

@@ -191,7 +191,7 @@ async def test_events_are_a_stream_that_ends_with_the_service(clock: MockClock, 
 async def test_two_services_with_two_databases_run_in_one_process(tmp_path: Path) -> None:
     def here(name: str) -> Settings:
         (tmp_path / name).mkdir()
-        return evolve(Settings(), data=str(tmp_path / name))
+        return settings(data=str(tmp_path / name))
 
     async with open_service(here("a")) as first, open_service(here("b")) as second:
         assert await first.transaction(remember, "x") == 1
@@ -203,7 +203,7 @@ async def test_a_database_that_cannot_be_used_fails_the_start_with_the_reason(tm
     wrong: Any = evolve(Settings().storage, url=type(Settings().storage.url)("mysql://here/there"))
 
     with pytest.raises(ServiceFailed) as caught:
-        async with open_service(evolve(Settings(), data=str(tmp_path), storage=wrong)):
+        async with open_service(settings(data=str(tmp_path), storage=wrong)):
             pytest.fail("the body must not run")
 
     assert isinstance(caught.value.__cause__, StartFailed)

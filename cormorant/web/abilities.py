@@ -1,0 +1,89 @@
+"""What can a source do? As it last said; asked again once a week, through the gate like everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import trio
+from attrs import define, field
+
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.gate_caps import DEFAULT_CAPS, caps_of_plain, merged_caps, plain_caps
+from cormorant.rules.outcomes import SearchError
+from cormorant.rules.priorities import Priority
+from cormorant.rules.searches import Caps, SearchPage, SearchRequest
+from cormorant.web.port import WebParts
+from storage import sources
+from storage.sources import SourceRecord
+
+__all__ = ["Abilities"]
+
+_FRESH: Final = timedelta(days=7)
+"""As long as Sonarr, Radarr and Lidarr keep them."""
+_HOLD_S: Final = 10.0
+_ASK_S: Final = 20.0
+_AGAIN_S: Final = 900.0
+"""A source that did not say is asked again after so long; an app may look every minute."""
+
+
+@define(eq=False)
+class Abilities:
+    """The abilities of sources, for apps that ask for them."""
+
+    parts: WebParts
+    _tried_at: dict[int, float] = field(init=False, factory=dict)
+    _turns: dict[int, trio.Lock] = field(init=False, factory=dict)
+
+    async def of(self, records: Sequence[SourceRecord], *, consumer: str) -> Caps:
+        """What these sources can do, one or together. One that cannot be asked now counts as able to do the usual."""
+        found: dict[str, Caps] = {}
+
+        async def look(record: SourceRecord) -> None:
+            try:
+                found[record.name] = await self._of(record, consumer)
+            except (SearchError, StorageUnavailable, CommitUnknown):
+                found[record.name] = DEFAULT_CAPS
+
+        async with trio.open_nursery() as nursery:
+            for record in records:
+                nursery.start_soon(look, record)
+        each = [found[record.name] for record in records]
+        return each[0] if len(each) == 1 else merged_caps(each)
+
+    async def _of(self, record: SourceRecord, consumer: str) -> Caps:
+        async with self._turns.setdefault(record.id, trio.Lock()):
+            kept = await self.parts.database.read(sources.caps, record.id)
+            if kept is not None and self.parts.clock.now() - kept[1] < _FRESH:
+                return caps_of_plain(kept[0])
+            said = await self._ask(record, consumer)
+            if said is None:
+                return DEFAULT_CAPS if kept is None else caps_of_plain(kept[0])
+            now = self.parts.clock.now()
+            await self.parts.database.run(sources.set_caps, record.id, plain_caps(said), now=now)
+            return said
+
+    async def _ask(self, record: SourceRecord, consumer: str) -> Caps | None:
+        ask, now = self.parts.caps, trio.current_time()
+        if ask is None or now - self._tried_at.get(record.id, -_AGAIN_S) < _AGAIN_S:
+            return None
+        self._tried_at[record.id] = now
+        said: list[Caps] = []
+
+        async def execute(source: SourceRecord, _: SearchRequest) -> SearchPage:
+            said.append(await ask(source))
+            return SearchPage(results=())
+
+        search = await self.parts.searches.search(
+            SearchRequest(),
+            sources=[record.name],
+            priority=Priority.INTERACTIVE,  # a person has just added us to their app
+            max_wait_s=_HOLD_S,
+            timeout_s=_ASK_S,
+            consumer=consumer,
+            execute=execute,
+        )
+        async with search:
+            outcomes = [outcome async for outcome in search]
+        return said[0] if said and outcomes[0].is_answer and said[0].searching else None

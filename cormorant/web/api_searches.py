@@ -1,0 +1,86 @@
+"""How does a program search over HTTP? It begins a search, looks or listens to what comes, and may end it."""
+
+from __future__ import annotations
+
+import attrs
+import trio
+from litestar import Response, Router, delete, get, post
+from litestar.params import FromPath, JSONBody
+from litestar.response import Stream
+
+from cormorant.rules.priorities import Priority
+from cormorant.rules.searches import KINDS, BadRequest, SearchRequest
+from cormorant.web.models import SearchBody, SearchOut
+from cormorant.web.problems import AnyRequest, parts_of
+from cormorant.web.search_desk import WAIT_S_MAX, SearchDesk, wait_s_of
+
+__all__ = ["search_routes"]
+
+_FIELDS = frozenset(attrs.fields_dict(SearchBody))
+
+
+def _desk(request: AnyRequest) -> SearchDesk:
+    desk: SearchDesk = request.app.state["searches"]
+    return desk
+
+
+@post("/searches", summary="Begin a search", status_code=201)
+async def begin_search(request: AnyRequest, data: JSONBody[SearchBody]) -> Response[SearchOut]:
+    """It goes on by itself. With `wait_s` the answer waits so long for outcomes, and has all that came."""
+    _refuse_unknown(await request.json())
+    wait_s = wait_s_of(data.wait_s)
+    if wait_s is None:
+        raise BadRequest("wait_s", f"{data.wait_s!r} is not possible; give seconds, 0 to {WAIT_S_MAX:g}")
+    search = await parts_of(request).searches.search(
+        _request(data), sources=data.sources, priority=_priority(data.priority), max_wait_s=data.max_wait_s
+    )
+    desk = _desk(request)
+    watched = desk.take(search)
+    with trio.move_on_after(wait_s):
+        await desk.closing.unless_told(watched.done)
+    return Response(watched.shown(), status_code=201)
+
+
+@get("/searches/{number:int}", summary="A search and what has come of it so far")
+async def show_search(request: AnyRequest, number: FromPath[int]) -> SearchOut:
+    """The outcomes so far."""
+    return _desk(request).find(number).shown()
+
+
+@get("/searches/{number:int}/stream", summary="The outcomes of a search as server-sent events")
+async def stream_search(request: AnyRequest, number: FromPath[int]) -> Stream:
+    """An event `outcome` for each source, then `done`."""
+    desk = _desk(request)
+    return Stream(desk.stream(desk.find(number)), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+@delete("/searches/{number:int}", summary="End a search", status_code=204)
+async def cancel_search(request: AnyRequest, number: FromPath[int]) -> None:
+    """What waits is forgotten, what runs is cancelled."""
+    _desk(request).find(number).search.cancel()
+
+
+def _request(body: SearchBody) -> SearchRequest:
+    for kind in KINDS:
+        if kind == body.kind:
+            return SearchRequest(query=body.query, kind=kind, categories=body.categories, params=body.params)
+    raise BadRequest("kind", f"there is no kind {body.kind[:40]!r}; use one of {', '.join(KINDS)}")
+
+
+def _priority(name: str) -> Priority:
+    if name.upper() not in Priority.__members__:
+        known = ", ".join(each.lower() for each in Priority.__members__)
+        raise BadRequest("priority", f"there is no priority {name[:40]!r}; use one of {known}")
+    return Priority[name.upper()]
+
+
+def _refuse_unknown(body: object) -> None:
+    unknown = sorted(set(body) - _FIELDS) if isinstance(body, dict) else []
+    if unknown:
+        raise BadRequest(str(unknown[0])[:40], f"there is no such field; there are {', '.join(sorted(_FIELDS))}")
+
+
+def search_routes() -> Router:
+    """The addresses of this file."""
+    handlers = [begin_search, show_search, stream_search, cancel_search]
+    return Router("/", route_handlers=handlers, tags=["searches"])

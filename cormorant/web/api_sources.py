@@ -1,0 +1,118 @@
+"""What can be asked about sources, and done with them? Why each waits; pause, resume, reset."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from litestar import Router, get, post
+from litestar.params import FromPath, FromQuery
+
+from actors.source_desk import SourceDesk
+from cormorant import __version__
+from cormorant.rules.limits import Lane
+from cormorant.rules.priorities import Priority
+from cormorant.web.models import ExplanationOut, SourceOut, StatusOut, explanation_out, tree_out
+from cormorant.web.port import WebParts
+from cormorant.web.problems import AnyRequest, parts_of
+from storage.sources import UnknownSource
+
+__all__ = ["PriorityName", "source_routes"]
+
+PriorityName = Literal["interactive", "rss", "completion", "background"]
+LaneName = Literal["query", "grab"]
+
+
+@get("/status", summary="What is running")
+async def status(request: AnyRequest) -> StatusOut:
+    """The supervision tree, with restarts and crashes."""
+    parts = parts_of(request)
+    return StatusOut(version=__version__, is_ready=parts.is_ready(), tree=tree_out(parts.tree()))
+
+
+@get("/sources", summary="All sources, and why each waits")
+async def list_sources(request: AnyRequest, priority: FromQuery[PriorityName] = "interactive") -> list[SourceOut]:
+    """Every source by name, with what is in the way of a search of this priority."""
+    parts = parts_of(request)
+    desks = parts.searches.desks
+    await desks.have_come.wait()
+    return [_source(parts, desk, priority) for _, desk in sorted(desks.by_name.items())]
+
+
+@get("/sources/{name:str}", summary="One source, and why it waits")
+async def show_source(
+    request: AnyRequest, name: FromPath[str], priority: FromQuery[PriorityName] = "interactive"
+) -> SourceOut:
+    """One source."""
+    return await _shown(parts_of(request), name, priority)
+
+
+@get("/sources/{name:str}/explain", summary="Why a request would wait")
+async def explain(
+    request: AnyRequest,
+    name: FromPath[str],
+    priority: FromQuery[PriorityName] = "interactive",
+    lane: FromQuery[LaneName] = "query",
+) -> ExplanationOut:
+    """What is in the way of a request submitted now, gate by gate, and when each opens."""
+    parts = parts_of(request)
+    await _desk(parts, name)
+    return _explanation(parts, name, priority, lane)
+
+
+@post("/sources/{name:str}/pause", summary="Ask a source no more", status_code=200)
+async def pause(request: AnyRequest, name: FromPath[str]) -> SourceOut:
+    """In every process, also after a restart."""
+    parts = parts_of(request)
+    await parts.searches.pause(name)
+    return await _shown(parts, name)
+
+
+@post("/sources/{name:str}/resume", summary="Go on asking a source", status_code=200)
+async def resume(request: AnyRequest, name: FromPath[str]) -> SourceOut:
+    """End a pause."""
+    parts = parts_of(request)
+    await parts.searches.resume(name)
+    return await _shown(parts, name)
+
+
+@post("/sources/{name:str}/reset", summary="Forget the trouble with a source", status_code=200)
+async def reset(request: AnyRequest, name: FromPath[str]) -> SourceOut:
+    """Cooldown, breaker and refused credentials are forgotten; what was spent stays spent."""
+    parts = parts_of(request)
+    await parts.searches.reset(name)
+    return await _shown(parts, name)
+
+
+async def _desk(parts: WebParts, name: str) -> SourceDesk:
+    desks = parts.searches.desks
+    await desks.have_come.wait()
+    if name not in desks.by_name:
+        raise UnknownSource(name, list(desks.by_name))
+    return desks.by_name[name]
+
+
+async def _shown(parts: WebParts, name: str, priority: PriorityName = "interactive") -> SourceOut:
+    return _source(parts, await _desk(parts, name), priority)
+
+
+def _source(parts: WebParts, desk: SourceDesk, priority: PriorityName) -> SourceOut:
+    return SourceOut(
+        name=desk.name,
+        kind=desk.record.kind,
+        url=desk.record.url,
+        origin=desk.record.origin,
+        waiting=desk.waiting(),
+        running=len(desk.running),
+        explanation=_explanation(parts, desk.name, priority, "query"),
+    )
+
+
+def _explanation(parts: WebParts, name: str, priority: PriorityName, lane: LaneName) -> ExplanationOut:
+    found = parts.searches.explain(name, Priority[priority.upper()], lane=Lane(lane))
+    return explanation_out(found, priority=priority, lane=lane)
+
+
+def source_routes() -> Router:
+    """The addresses of this file."""
+    handlers = [status, list_sources, show_source, explain, pause, resume, reset]
+    return Router("/", route_handlers=handlers, tags=["sources"])

@@ -1,0 +1,142 @@
+"""Where do apps come in? `/gate/SOURCE/api` and `/gate/combined/api` as Torznab, and the downloads that these link to."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from litestar import Response, get
+from litestar.params import FromPath
+from litestar.types import ExceptionHandlersMap
+
+from cormorant.clients.downloads import Download
+from cormorant.rules.errors import CommitUnknown, ServiceStopped, StorageUnavailable
+from cormorant.rules.events import WebKeyRefused, WebRequestCrashed
+from cormorant.rules.gate_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
+from cormorant.rules.outcomes import SearchQueueFull
+from cormorant.web.closing import Closing
+from cormorant.web.gate import COMBINED, Client, Gate, NothingAnswered
+from cormorant.web.problems import BUSY_S, AnyRequest, parts_of
+from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document, feed_document
+from storage.sources import UnknownSource
+
+__all__ = ["download", "torznab"]
+
+_BAD_CREDENTIALS: Final = 100
+_NO_SUCH_SOURCE: Final = 201
+_NO_SUCH_ITEM: Final = 300
+_REQUEST_LIMIT: Final = 500
+_UNKNOWN: Final = 900
+_FILES: Final = {"torrent": ("application/x-bittorrent", "torrent"), "nzb": ("application/x-nzb", "nzb")}
+_FILE_NAME: Final = re.compile(r"[^A-Za-z0-9._ -]+")
+_FILE_NAME_MAX: Final = 150
+
+Answer = Response[bytes]
+
+
+def _error(code: int, description: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    # Sonarr, Radarr and Lidarr read the document only below 400. So what a person has to mend, a key or a parameter, comes
+    # with 200 and is shown to them; what time mends comes with a status, for which they wait.
+    return Response(
+        error_document(code, description), status_code=status, media_type=XML_TYPE, headers=dict(headers or {})
+    )
+
+
+def _refused(_: AnyRequest, error: GateRefusal) -> Answer:
+    return _error(error.code, error.description)
+
+
+def _unknown_source(_: AnyRequest, error: UnknownSource) -> Answer:
+    return _error(_NO_SUCH_SOURCE, f"there is no source called {error.name[:40]}")
+
+
+def _nothing(_: AnyRequest, error: NothingAnswered) -> Answer:
+    if error.retry_after_s is not None:
+        return _error(_REQUEST_LIMIT, str(error), status=429, headers={"Retry-After": str(error.retry_after_s)})
+    if error.is_gone:
+        return _error(_NO_SUCH_ITEM, str(error), status=404)
+    return _error(_UNKNOWN, str(error), status=503)
+
+
+def _busy(_: AnyRequest, error: Exception) -> Answer:
+    status = 429 if isinstance(error, SearchQueueFull) else 503
+    return _error(_UNKNOWN, str(error), status=status, headers={"Retry-After": str(math.ceil(BUSY_S))})
+
+
+def _crashed(request: AnyRequest, error: Exception) -> Answer:
+    parts_of(request).emit(WebRequestCrashed(method=request.method, path=request.scope["path"][:200], error=error))
+    return _error(_UNKNOWN, "it failed; look for web.request_crashed in the log", status=500)
+
+
+_HANDLERS: Final[ExceptionHandlersMap] = {
+    GateRefusal: _refused,
+    UnknownSource: _unknown_source,
+    NothingAnswered: _nothing,
+    SearchQueueFull: _busy,
+    StorageUnavailable: _busy,
+    CommitUnknown: _busy,
+    ServiceStopped: _busy,
+    Exception: _crashed,
+}
+
+
+@get("/gate/{source:str}/api", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False)
+async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer:
+    """A source, or all of them, as a Torznab indexer."""
+    gate: Gate = request.app.state["gate"]
+    closing: Closing = request.app.state["closing"]
+    client = _client_of(request, gate)
+    query = read_query(request.query_params.multi_items())
+    answer = await closing.unless_told(_answer, gate, client, query, source=source, base=_base_of(request))
+    return _stopping() if answer is None else answer
+
+
+async def _answer(gate: Gate, client: Client, query: GateQuery, *, source: str, base: str) -> Answer:
+    names = await gate.names(source)
+    if query.request is None:
+        title = "Cormorant" if source == COMBINED else f"Cormorant: {source}"
+        return Response(caps_document(await gate.caps(client, names), title=title), media_type=XML_TYPE)
+    page = await gate.find(client, query, query.request, names=names, base=base)
+    return Response(feed_document(page), media_type=FEED_TYPE)
+
+
+@get(
+    "/gate/{source:str}/download/{token:str}", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False
+)
+async def download(request: AnyRequest, source: FromPath[str], token: FromPath[str]) -> Answer:
+    """What a link that an app was given leads to."""
+    gate: Gate = request.app.state["gate"]
+    closing: Closing = request.app.state["closing"]
+    fetched = await closing.unless_told(gate.fetch, source, token)
+    return _stopping() if fetched is None else _file(fetched)
+
+
+def _stopping() -> Answer:
+    return _error(_UNKNOWN, "the gate is being stopped", status=503, headers={"Retry-After": str(BUSY_S)})
+
+
+def _client_of(request: AnyRequest, gate: Gate) -> Client:
+    key = request.query_params.get("apikey") or request.headers.get("x-api-key") or ""
+    if not key:
+        raise GateRefusal(MISSING_PARAMETER, "Missing parameter (apikey)")
+    client = gate.client(key)
+    if client is None:
+        host = request.client.host if request.client else ""
+        parts_of(request).emit(WebKeyRefused(path=request.scope["path"][:200], client=host))
+        raise GateRefusal(_BAD_CREDENTIALS, "Incorrect user credentials")
+    return client
+
+
+def _base_of(request: AnyRequest) -> str:
+    return f"{str(request.base_url).rstrip('/')}{parts_of(request).web.url_base.rstrip('/')}"
+
+
+def _file(fetched: Download) -> Answer:
+    if fetched.magnet is not None:
+        return Response(b"", status_code=302, headers={"Location": fetched.magnet})
+    media_type, ending = _FILES[fetched.kind]
+    name = _FILE_NAME.sub("_", fetched.name or "download")[:_FILE_NAME_MAX].strip(" .") or "download"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}
+    return Response(fetched.body, media_type=media_type, headers=headers)

@@ -1,0 +1,97 @@
+"""Who may ask? The key of the API and one for each client app: those of the settings, or made once and kept in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import field, frozen
+
+from cormorant.rules.errors import KeyUnusable
+from cormorant.rules.events import WebKeyMade
+from cormorant.rules.ports import Emit
+from cormorant.rules.secrets import Secret
+from cormorant.rules.web_settings import ClientSettings, WebSettings
+
+__all__ = ["Keys", "kept_key", "keys_of"]
+
+_BYTES = 32
+_KEY_LENGTH_MAX = 1_000
+
+
+@frozen(kw_only=True)
+class Keys:
+    """Every key that opens something, and the secret that links are signed with."""
+
+    web: Secret
+    clients: Mapping[str, Secret] = field(factory=dict)
+
+    def opens_api(self, given: str) -> bool:
+        """Whether this is the key of the API."""
+        return _is_same(given, self.web)
+
+    def client(self, given: str) -> str | None:
+        """The client app whose key this is. Every key is compared, so that the time tells nothing."""
+        found = [name for name, key in self.clients.items() if _is_same(given, key)]
+        return found[0] if found else None
+
+    def sign(self, *words: str) -> bytes:
+        """What only we can have written beside these words."""
+        purpose = hmac.digest(self.web.reveal().encode(), b"links of the gate", hashlib.sha256)
+        return hmac.digest(purpose, "\0".join(words).encode(errors="surrogatepass"), hashlib.sha256)[:16]
+
+
+def _is_same(given: str, key: Secret) -> bool:
+    # Of digests, so that not even the length of a key shows in the time it takes.
+    digests = [hashlib.sha256(text.encode(errors="surrogatepass")).digest() for text in (given, key.reveal())]
+    return hmac.compare_digest(*digests)
+
+
+def keys_of(web: WebSettings, clients: Mapping[str, ClientSettings], *, data: str, emit: Emit) -> Keys:
+    """The keys as they are set; those that are not are made, and kept in the data folder."""
+    folder = Path(data) / "keys"
+    return Keys(
+        web=web.key or kept_key(folder / "web.key", of="the API", emit=emit),
+        clients={
+            name: client.key or kept_key(folder / f"client-{name}.key", of=f"the client {name}", emit=emit)
+            for name, client in clients.items()
+        },
+    )
+
+
+def kept_key(file: Path, *, of: str, emit: Emit) -> Secret:
+    """The key in a file that only its owner can read; made when it is not there."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            made = secrets.token_urlsafe(_BYTES)
+            # A name of its own first: nobody ever finds a file without its key.
+            fresh = file.with_name(f".{file.name}.{os.getpid()}")
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+                opened.write(f"{made}\n")
+                opened.flush()
+                os.fsync(opened.fileno())
+            try:
+                os.link(fresh, file)
+            finally:
+                fresh.unlink()
+        except FileExistsError:
+            return _read(file)
+    except OSError as error:
+        raise KeyUnusable(str(file), error.strerror or type(error).__name__) from error
+    emit(WebKeyMade(of=of, file=str(file)))
+    return Secret(made)
+
+
+def _read(file: Path) -> Secret:
+    try:
+        text = file.read_text(encoding="ascii")[:_KEY_LENGTH_MAX].strip()
+    except ValueError:
+        raise KeyUnusable(str(file), "it is not text") from None
+    if not text:
+        raise KeyUnusable(str(file), "it is empty")
+    return Secret(text)

@@ -1,0 +1,208 @@
+"""How are searches, sources and the tree shown to programs? Plain values, and never a key or a link that may hold one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import field, frozen
+
+from actors.source_desk import SourceDesk
+from cormorant.rules.gates import Explanation
+from cormorant.rules.outcomes import Outcome
+from cormorant.rules.redaction import spellings
+from cormorant.rules.searches import Result
+from cormorant.rules.secrets import Secret, hide_passwords, hide_secrets
+from cormorant.web.port import ChildNode
+from storage.job_reports import JobView
+
+__all__ = [
+    "ChildOut",
+    "ExplanationOut",
+    "GateOut",
+    "JobsOut",
+    "OutcomeOut",
+    "ResultOut",
+    "SearchBody",
+    "SearchOut",
+    "SourceOut",
+    "StatusOut",
+    "explanation_out",
+    "outcome_out",
+    "tree_out",
+]
+
+
+@frozen(kw_only=True)
+class ChildOut:
+    """A child of the supervision tree."""
+
+    name: str
+    state: str
+    restarts: int
+    last_crash: str | None
+    children: list[ChildOut]
+
+
+@frozen(kw_only=True)
+class StatusOut:
+    """What is running."""
+
+    version: str
+    is_ready: bool
+    tree: list[ChildOut]
+
+
+@frozen(kw_only=True)
+class GateOut:
+    """One thing in the way of a request."""
+
+    name: str
+    opens_at: datetime | None
+    why: str
+
+
+@frozen(kw_only=True)
+class ExplanationOut:
+    """Why a request submitted now would wait. `opens_at` is null when nobody knows."""
+
+    priority: str
+    lane: str
+    opens_at: datetime | None
+    gates: list[GateOut]
+    lines: list[str]
+
+
+@frozen(kw_only=True)
+class SourceOut:
+    """A source, and why it waits."""
+
+    name: str
+    kind: str
+    url: str
+    origin: str
+    waiting: int
+    running: int
+    explanation: ExplanationOut
+
+
+@frozen(kw_only=True)
+class ResultOut:
+    """One find. Its link is not shown: it may hold a key."""
+
+    title: str
+    guid: str
+    protocol: str
+    size_bytes: int | None
+    published: datetime | None
+    categories: list[str]
+    seeders: int | None
+    peers: int | None
+    grabs: int | None
+    infohash: str | None
+    details: str
+
+
+@frozen(kw_only=True)
+class OutcomeOut:
+    """What came of a search at one source."""
+
+    source: str
+    status: str
+    error: str | None
+    waited_s: float
+    took_s: float
+    is_cached: bool
+    results: list[ResultOut]
+
+
+@frozen(kw_only=True)
+class SearchOut:
+    """A search and what has come of it so far."""
+
+    id: int
+    is_done: bool
+    outcomes: list[OutcomeOut]
+
+
+@frozen(kw_only=True)
+class SearchBody:
+    """A search to be made. Without `sources` all are asked; `wait_s` is how long the answer may wait for the outcomes."""
+
+    query: str = ""
+    kind: str = "search"
+    categories: list[int] = field(factory=list)
+    params: dict[str, str] = field(factory=dict)
+    sources: list[str] | None = None
+    priority: str = "interactive"
+    max_wait_s: float | None = None
+    wait_s: float = 0.0
+
+
+@frozen(kw_only=True)
+class JobsOut:
+    """A page of jobs, newest first. `next_before` gets the next page; null: there is none."""
+
+    jobs: list[JobView]
+    next_before: int | None
+
+
+def tree_out(children: Sequence[ChildNode]) -> list[ChildOut]:
+    """The tree as it is shown."""
+    return [
+        ChildOut(
+            name=child.name,
+            state=str(child.state.value),
+            restarts=child.restarts,
+            last_crash=None if child.last_crash is None else _error(child.last_crash),
+            children=tree_out(child.children),
+        )
+        for child in children
+    ]
+
+
+def _error(error: BaseException, secrets: Sequence[Secret] = ()) -> str:
+    return hide_passwords(hide_secrets(f"{type(error).__name__}: {error}", secrets))
+
+
+def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> ExplanationOut:
+    """Why a request waits, as it is shown."""
+    return ExplanationOut(
+        priority=priority,
+        lane=lane,
+        opens_at=explanation.opens_at,
+        gates=[GateOut(name=gate.name.value, opens_at=gate.opens_at, why=gate.why) for gate in explanation.gates],
+        lines=list(explanation.lines),
+    )
+
+
+def outcome_out(outcome: Outcome, desk: SourceDesk | None) -> OutcomeOut:
+    """What came of a search at one source, without the keys of that source."""
+    secrets = () if desk is None else spellings([desk.record.key, desk.record.proxy])
+    return OutcomeOut(
+        source=outcome.source,
+        status=outcome.status.value,
+        error=None if outcome.error is None else _error(outcome.error, secrets),
+        waited_s=outcome.waited_s,
+        took_s=outcome.took_s,
+        is_cached=outcome.is_cached,
+        results=[_result_out(result, secrets) for result in outcome.results],
+    )
+
+
+def _result_out(result: Result, secrets: Sequence[Secret]) -> ResultOut:
+    words: dict[str, Any] = {
+        name: hide_secrets(getattr(result, name), secrets) for name in ("title", "guid", "details")
+    }
+    return ResultOut(
+        **words,
+        protocol=result.protocol,
+        size_bytes=result.size_bytes,
+        published=result.published,
+        categories=list(result.categories),
+        seeders=result.seeders,
+        peers=result.peers,
+        grabs=result.grabs,
+        infohash=result.infohash,
+    )

@@ -1,0 +1,109 @@
+"""What is a caller told when something is wrong? A problem document (RFC 9457), without secrets and without traces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from attrs import frozen
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from litestar.types import ExceptionHandlersMap
+
+from cormorant.rules.errors import CommitUnknown, JobError, ServiceStopped, StorageUnavailable, UnknownJob
+from cormorant.rules.events import WebRequestCrashed
+from cormorant.rules.outcomes import SearchQueueFull
+from cormorant.rules.searches import BadRequest
+from cormorant.web.port import WebParts
+from cormorant.web.search_desk import UnknownSearch
+from storage.sources import UnknownSource
+
+__all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]
+
+PROBLEM_TYPE = "application/problem+json"
+BUSY_S = 5
+"""When to come back if so much waits that nothing more is taken in, or the database is away."""
+
+_SHOWN_AS = {"in_state": "state"}
+"""Parameters whose names Litestar keeps for itself."""
+
+AnyRequest = Request[Any, Any, Any]
+
+
+@frozen(kw_only=True)
+class Problem:
+    """A problem document."""
+
+    title: str
+    status: int
+    detail: str = ""
+    errors: tuple[str, ...] = ()
+
+
+def problem(
+    status: int, detail: str = "", *, errors: tuple[str, ...] = (), headers: Mapping[str, str] | None = None
+) -> Response[bytes]:
+    """The answer that tells of a problem."""
+    told = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=errors)
+    return Response(msgspec.json.encode(told), status_code=status, media_type=PROBLEM_TYPE, headers=dict(headers or {}))
+
+
+def parts_of(request: AnyRequest) -> WebParts:
+    """What the web of this request was put together from."""
+    parts: WebParts = request.app.state["parts"]
+    return parts
+
+
+def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
+    extra: Any = error.extra
+    wrong = extra if isinstance(extra, list) else []
+    named = [(str(each.get("key", "")), each.get("message", "")) for each in wrong if isinstance(each, dict)]
+    errors = tuple(f"{_SHOWN_AS.get(key, key)}: {message}" for key, message in named)
+    kept = {name: value for name, value in (error.headers or {}).items() if name.lower() in {"retry-after", "allow"}}
+    detail = "" if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR else str(error.detail)
+    return problem(error.status_code, detail, errors=errors, headers=kept)
+
+
+def _not_found(_: AnyRequest, error: UnknownSource | UnknownJob | UnknownSearch) -> Response[bytes]:
+    return problem(404, str(error))
+
+
+def _bad(_: AnyRequest, error: BadRequest) -> Response[bytes]:
+    return problem(400, str(error))
+
+
+def _conflict(_: AnyRequest, error: JobError) -> Response[bytes]:
+    return problem(409, str(error))
+
+
+def _full(_: AnyRequest, error: SearchQueueFull) -> Response[bytes]:
+    return problem(429, str(error), headers={"Retry-After": str(BUSY_S)})
+
+
+def _away(_: AnyRequest, error: Exception) -> Response[bytes]:
+    return problem(503, str(error), headers={"Retry-After": str(math.ceil(BUSY_S))})
+
+
+def _crashed(request: AnyRequest, error: Exception) -> Response[bytes]:
+    parts_of(request).emit(WebRequestCrashed(method=request.method, path=request.scope["path"][:200], error=error))
+    return problem(500, "it was logged; look for web.request_crashed")
+
+
+def problem_handlers() -> ExceptionHandlersMap:
+    """Which error becomes which problem."""
+    return {
+        HTTPException: _of_http,
+        UnknownSource: _not_found,
+        UnknownJob: _not_found,
+        UnknownSearch: _not_found,
+        BadRequest: _bad,
+        JobError: _conflict,
+        SearchQueueFull: _full,
+        StorageUnavailable: _away,
+        CommitUnknown: _away,
+        ServiceStopped: _away,
+        Exception: _crashed,
+    }
