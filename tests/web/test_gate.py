@@ -311,3 +311,18 @@ async def test_an_app_uses_no_more_than_its_share_and_what_is_kept_is_for_all(tm
     assert feed.status_code == 429
     assert [answer.status_code for answer in other + kept] == [200] * 4
     assert len(red.requests) == 4
+
+
+async def test_nothing_is_asked_for_an_app_that_has_hung_up(tmp_path: Path) -> None:
+    red = ScriptedSource(["x"])
+    with web_place(tmp_path, red=red) as place:
+        async with place.served({"spacing_s": 0.8}) as (_, client):
+            await place.torznab(client, "red", **SEARCH | {"q": "one"})
+            async with place.client() as hasty:
+                with trio.move_on_after(0.2):
+                    await place.torznab(hasty, "red", **SEARCH | {"q": "two"})
+            await trio.sleep(1.2)
+            after = await place.torznab(client, "red", **SEARCH | {"q": "three"})
+
+    assert [request.query for request in red.requests] == ["one", "three"]
+    assert after.status_code == 200
