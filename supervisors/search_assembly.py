@@ -31,6 +31,7 @@ from supervisors.supervisor import Supervisor
 GRACE_S = 3.0
 """What requests under way get when the service stops."""
 CALLBACKS_S = 1.0
+LIMITER_S = 0.5
 SPARE_S = 1.0
 
 
@@ -127,8 +128,9 @@ class SearchAssembly:
             await trio.lowlevel.checkpoint()
             return
         served = Address[None](name, emit=self.parts.emit).served_by(partial(self._limiter, desk))
-        # Its requests have had their grace before, from the keeper. One that cannot be kept running takes nobody with it.
-        spec = ChildSpec(name, _Limiter(served, desk), grace_s=0.0, on_exhausted=OnExhausted.SET_ASIDE)
+        # Its requests have had their grace before, from the keeper; with none at all it would be cancelled before it can end
+        # by itself. One that cannot be kept running takes nobody with it.
+        spec = ChildSpec(name, _Limiter(served, desk), grace_s=LIMITER_S, on_exhausted=OnExhausted.SET_ASIDE)
         await self.sources.start_child(spec)
 
     async def _stop_limiter(self, source: str) -> None:
