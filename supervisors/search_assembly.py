@@ -127,7 +127,8 @@ class SearchAssembly:
             await trio.lowlevel.checkpoint()
             return
         served = Address[None](name, emit=self.parts.emit).served_by(partial(self._limiter, desk))
-        # Its requests have had their grace before, from the keeper. One that cannot be kept running takes nobody with it.
+        # Its requests have had their grace before, from the keeper: hundreds of limiters cannot have one each. One that cannot
+        # be kept running takes nobody with it.
         spec = ChildSpec(name, _Limiter(served, desk), grace_s=0.0, on_exhausted=OnExhausted.SET_ASIDE)
         await self.sources.start_child(spec)
 

@@ -96,7 +96,9 @@ def _last_words(ended: ShutdownReport | ServiceFailed | None, secrets: Iterable[
 
 def _ready_line(settings: Settings) -> str:
     took_s = time.perf_counter() - STARTED_AT
-    return f"cormorant {__version__} ready in {took_s:.1f} s, database {shown_database(settings)}, stop with Ctrl-C"
+    web = settings.web
+    at = f"http://{web.address.shown}{web.url_base}, " if web.enabled else ""
+    return f"cormorant {__version__} ready in {took_s:.1f} s, {at}database {shown_database(settings)}, stop with Ctrl-C"
 
 
 def report_lines(report: ShutdownReport, secrets: Iterable[Secret] = ()) -> Iterator[str]:

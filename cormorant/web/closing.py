@@ -7,6 +7,7 @@ from typing import ParamSpec, TypeVar
 
 import trio
 from attrs import define, field
+from litestar.types import Receive
 
 __all__ = ["Closing"]
 
@@ -18,6 +19,7 @@ T = TypeVar("T")
 class Closing:
     """Told once that the server stops."""
 
+    nursery: trio.Nursery
     told: trio.Event = field(factory=trio.Event)
     _scopes: set[trio.CancelScope] = field(init=False, factory=set)
 
@@ -32,6 +34,21 @@ class Closing:
         for scope in list(self._scopes):
             scope.cancel()
 
+    async def unless_gone(
+        self, receive: Receive, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
+        """The same, and it ends when whoever asked has hung up: nothing is spent for nobody."""
+        watching = trio.CancelScope()
+        scope = trio.CancelScope()
+        result: T | None = None
+        self.nursery.start_soon(_cancel_when_gone, receive, scope, watching)
+        try:
+            with scope:
+                result = await self.unless_told(work, *args, **kwargs)
+        finally:
+            watching.cancel()
+        return result
+
     async def unless_told(self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """What comes of something that may wait for long; None when the server stops first."""
         scope = trio.CancelScope()
@@ -45,3 +62,10 @@ class Closing:
         finally:
             self._scopes.discard(scope)
         return result
+
+
+async def _cancel_when_gone(receive: Receive, scope: trio.CancelScope, watching: trio.CancelScope) -> None:
+    with watching:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()

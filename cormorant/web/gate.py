@@ -23,9 +23,9 @@ from cormorant.rules.gate_queries import GateQuery
 from cormorant.rules.limits import Lane
 from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchError
 from cormorant.rules.priorities import Priority
-from cormorant.rules.redaction import HIDDEN, spellings
+from cormorant.rules.redaction import HIDDEN
 from cormorant.rules.searches import Caps, Result, SearchPage, SearchRequest
-from cormorant.rules.secrets import hide_secrets
+from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.shares import ShareUsedUp
 from cormorant.rules.source_errors import SourceLimited
 from cormorant.rules.web_settings import ClientSettings
@@ -33,8 +33,9 @@ from cormorant.web.abilities import Abilities
 from cormorant.web.feeds import FeedAsker, Feeds
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
+from cormorant.web.screens import Screen, screen_of
 from cormorant.web.shares import Client, Shares
-from cormorant.web.torznab_documents import FeedItem, FeedPage
+from cormorant.web.torznab_documents import PASSED_ON, FeedItem, FeedPage
 from storage import gate_links
 from storage.gate_links import GateLink
 from storage.sources import SourceRecord, UnknownSource
@@ -179,8 +180,7 @@ class Gate:
 
     def _without_keys(self, text: str, source: str) -> str:
         desk = self.parts.searches.desks.by_name.get(source)
-        known = () if desk is None else spellings([desk.record.key, desk.record.proxy])
-        return hide_secrets(text, known)
+        return hide_passwords(text if desk is None else screen_of(desk.record).hidden(text))
 
     async def _items(self, client: Client, answers: Iterable[Outcome], *, base: str) -> list[FeedItem]:
         """Finds as the app is shown them: with links of ours, and without any key."""
@@ -192,21 +192,29 @@ class Gate:
             for record, result in found
         ]
         seen = await self.parts.database.run(gate_links.remember, links, now=self.parts.clock.now()) if links else {}
+        screens = {record.name: screen_of(record) for record, _ in found}
         return [
-            self._item(client, record, result, base=base, first_seen=seen.get(link.ref, _LONG_AGO), ref=link.ref)
+            self._item(
+                self._token(client.name, record, link.ref),
+                record,
+                screens[record.name],
+                result,
+                base=base,
+                first_seen=seen.get(link.ref, _LONG_AGO),
+            )
             for (record, result), link in zip(found, links, strict=True)
         ]
 
     def _item(
-        self, client: Client, record: SourceRecord, result: Result, *, base: str, first_seen: datetime, ref: str
+        self, token: str, record: SourceRecord, screen: Screen, result: Result, *, base: str, first_seen: datetime
     ) -> FeedItem:
-        secrets = spellings([record.key, record.proxy])
         clean = attrs.evolve(
             result,
-            title=hide_secrets(result.title, secrets),
+            title=screen.hidden(result.title),
             attributes={
-                name: tuple(value for value in values if HIDDEN not in hide_secrets(value, secrets))
+                name: tuple(value for value in values if HIDDEN not in screen.hidden(value))
                 for name, values in result.attributes.items()
+                if name in PASSED_ON
             },
         )
         details = result.details if result.details.startswith(("http://", "https://")) else ""
@@ -215,9 +223,10 @@ class Gate:
             result=clean,
             # Not the site's own: it may hold a key where nobody looks for one.
             guid=f"cormorant-{record.name}-{digest}",
-            link=f"{base}/gate/{record.name}/download/{self._token(client.name, record, ref)}",
+            link=f"{base}/gate/{record.name}/download/{token}",
             published=result.published or first_seen.replace(microsecond=0),
-            details="" if HIDDEN in hide_secrets(details, secrets) else details,
+            # Part of an address is no address: one in which something was hidden is left out.
+            details="" if HIDDEN in hide_passwords(screen.hidden(details)) else details,
         )
 
     def _ref(self, record: SourceRecord, link: str) -> str:

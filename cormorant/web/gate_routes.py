@@ -89,7 +89,8 @@ async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer:
     closing: Closing = request.app.state["closing"]
     client = _client_of(request, gate)
     query = read_query(request.query_params.multi_items())
-    answer = await closing.unless_told(_answer, gate, client, query, source=source, base=_base_of(request))
+    base = _base_of(request)
+    answer = await closing.unless_gone(request.receive, _answer, gate, client, query, source=source, base=base)
     return _stopping() if answer is None else answer
 
 
@@ -109,7 +110,7 @@ async def download(request: AnyRequest, source: FromPath[str], token: FromPath[s
     """What a link that an app was given leads to."""
     gate: Gate = request.app.state["gate"]
     closing: Closing = request.app.state["closing"]
-    fetched = await closing.unless_told(gate.fetch, source, token)
+    fetched = await closing.unless_gone(request.receive, gate.fetch, source, token)
     return _stopping() if fetched is None else _file(fetched)
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from attrs import field, frozen
 
 from actors.source_desk import SourceDesk
 from cormorant.rules.gates import Explanation
 from cormorant.rules.outcomes import Outcome
-from cormorant.rules.redaction import spellings
 from cormorant.rules.searches import Result
-from cormorant.rules.secrets import Secret, hide_passwords, hide_secrets
+from cormorant.rules.secrets import hide_passwords
 from cormorant.web.port import ChildNode
+from cormorant.web.screens import NO_SCREEN, Screen, screen_of
 from storage.job_reports import JobView
 
 __all__ = [
@@ -162,8 +161,8 @@ def tree_out(children: Sequence[ChildNode]) -> list[ChildOut]:
     ]
 
 
-def _error(error: BaseException, secrets: Sequence[Secret] = ()) -> str:
-    return hide_passwords(hide_secrets(f"{type(error).__name__}: {error}", secrets))
+def _error(error: BaseException, screen: Screen = NO_SCREEN) -> str:
+    return hide_passwords(screen.hidden(f"{type(error).__name__}: {error}"))
 
 
 def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> ExplanationOut:
@@ -179,28 +178,27 @@ def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> Ex
 
 def outcome_out(outcome: Outcome, desk: SourceDesk | None) -> OutcomeOut:
     """What came of a search at one source, without the keys of that source."""
-    secrets = () if desk is None else spellings([desk.record.key, desk.record.proxy])
+    screen = NO_SCREEN if desk is None else screen_of(desk.record)
     return OutcomeOut(
         source=outcome.source,
         status=outcome.status.value,
-        error=None if outcome.error is None else _error(outcome.error, secrets),
+        error=None if outcome.error is None else _error(outcome.error, screen),
         waited_s=outcome.waited_s,
         took_s=outcome.took_s,
         is_cached=outcome.is_cached,
-        results=[_result_out(result, secrets) for result in outcome.results],
+        results=[_result_out(result, screen) for result in outcome.results],
     )
 
 
-def _result_out(result: Result, secrets: Sequence[Secret]) -> ResultOut:
-    words: dict[str, Any] = {
-        name: hide_secrets(getattr(result, name), secrets) for name in ("title", "guid", "details")
-    }
+def _result_out(result: Result, screen: Screen) -> ResultOut:
     return ResultOut(
-        **words,
+        title=screen.hidden(result.title),
+        guid=screen.hidden(result.guid),
+        details=screen.hidden(result.details),
         protocol=result.protocol,
         size_bytes=result.size_bytes,
         published=result.published,
-        categories=list(result.categories),
+        categories=[each for each in result.categories if not screen.shows(each)],
         seeders=result.seeders,
         peers=result.peers,
         grabs=result.grabs,

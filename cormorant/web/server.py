@@ -31,8 +31,9 @@ _ANSWERS_S = 2.0
 _IDLE_S = 30.0
 _BACKLOG = 256
 _HEAD_BYTES_MAX = 32 * 1024
-_UNREAD_MS = 20_000
-"""A connection whose other side takes nothing for so long is given up: hypercorn shields its sends."""
+_UNREAD_MS = 4_000
+"""A connection whose other side takes nothing for so long is given up. Hypercorn shields its sends, so that nothing else ends
+one that is stuck, and with it the stop would wait."""
 
 
 @define(eq=False, kw_only=True)
@@ -40,7 +41,7 @@ class WebServer(Actor[None]):
     """The HTTP server as a child of the tree."""
 
     parts: WebParts
-    _closing: Closing = field(init=False, factory=Closing)
+    _closing: Closing = field(init=False)
     _ended: trio.Event = field(init=False, factory=trio.Event)
 
     async def begin(self) -> None:
@@ -48,6 +49,7 @@ class WebServer(Actor[None]):
         parts = self.parts
         keys = keys_of(parts.web, parts.clients, data=parts.data, emit=parts.emit)
         desks = parts.searches.desks.by_name
+        self._closing = Closing(self.nursery)
         searches = SearchDesk(nursery=self.nursery, closing=self._closing, desk_of=desks.get)
         app = make_app(parts, keys, self._closing, searches)
         listening = bound(parts.web.address)

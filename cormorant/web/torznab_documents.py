@@ -15,7 +15,16 @@ from cormorant import __version__
 from cormorant.clients.torznab_items import NEWZNAB, TORZNAB
 from cormorant.rules.searches import Caps, Category, Result, SearchKind
 
-__all__ = ["FEED_TYPE", "XML_TYPE", "FeedItem", "FeedPage", "caps_document", "error_document", "feed_document"]
+__all__ = [
+    "FEED_TYPE",
+    "PASSED_ON",
+    "XML_TYPE",
+    "FeedItem",
+    "FeedPage",
+    "caps_document",
+    "error_document",
+    "feed_document",
+]
 
 XML_TYPE: Final = "application/xml; charset=utf-8"
 FEED_TYPE: Final = "application/rss+xml; charset=utf-8"
@@ -43,7 +52,7 @@ _PARAMS_FIRST: Final = (
 )
 _ENCLOSURES: Final = {"torrent": "application/x-bittorrent", "usenet": "application/x-nzb"}
 # What an app may read of a find besides what has a place of its own. Nothing else is passed on: it may hold a key.
-_PASSED_ON: Final = (
+PASSED_ON: Final = (
     "files", "minimumratio", "minimumseedtime", "tag", "season", "episode", "year", "genre", "language", "imdb", "imdbid",
     "tvdbid", "tvmazeid", "tmdbid", "rageid", "traktid", "artist", "album", "label", "track", "author", "booktitle",
     "publisher", "team", "group", "poster", "video", "audio", "resolution", "subs",
@@ -148,7 +157,7 @@ def _attributes(result: Result, published: datetime) -> Iterator[tuple[str, str]
         yield "infohash", result.infohash
     factors = {"downloadvolumefactor": result.downloadvolumefactor, "uploadvolumefactor": result.uploadvolumefactor}
     yield from ((name, f"{factor:g}") for name, factor in factors.items() if factor is not None)
-    for name in _PASSED_ON:
+    for name in PASSED_ON:
         yield from ((name, value) for value in result.attributes.get(name, ()))
 
 

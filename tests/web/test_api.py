@@ -13,7 +13,7 @@ import trio
 from cormorant.rules.source_errors import SourceUnavailable
 from cormorant.testing import TIMEOUT, ScriptedSource
 from supervisors import Ending
-from tests.web.web_place import SOURCE_KEY, web_place
+from tests.web.web_place import KEY, SOURCE_KEY, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")
 
@@ -131,6 +131,28 @@ async def test_an_open_stream_does_not_hold_up_the_stop(tmp_path: Path) -> None:
     assert service.report is not None
     assert (service.report.children[0].name, service.report.children[0].ending) == ("web", Ending.STOPPED)
     assert service.report.children[0].took_s < 1.5
+
+
+async def test_a_reader_that_reads_nothing_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    many = ScriptedSource([f"a rather long title of a find {number} {'x' * 200}" for number in range(20_000)])
+    with web_place(tmp_path, red=many) as place:
+        service = place.service()
+        async with service:
+            async with place.client() as client:
+                number = (await client.post("/api/v1/searches", json={"query": "x"})).json()["id"]
+                with trio.move_on_after(5):
+                    while (await client.get("/api/v1/sources/red")).json()["running"]:
+                        await trio.sleep(0.05)
+            host, port = place.address.removeprefix("http://").split(":")
+            stream = await trio.open_tcp_stream(host, int(port))
+            head = f"GET /api/v1/searches/{number}/stream HTTP/1.1\r\nHost: x\r\nX-Api-Key: {KEY}\r\n\r\n"
+            await stream.send_all(head.encode())
+            await trio.sleep(0.5)
+        await stream.aclose()
+
+    assert service.report is not None
+    assert service.report.children[0].name == "web"
+    assert service.report.children[0].took_s < 10.0
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from cormorant.rules.source_errors import CredentialsRefused
 from cormorant.rules.web_settings import ClientSettings
 from cormorant.testing import BROKEN, ScriptedSource, busy
 from storage import history, sources
-from supervisors import Ending
 from tests.web.web_place import KEY, SONARR, SOURCE_KEY, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")
@@ -269,7 +268,7 @@ async def test_a_held_search_does_not_hold_up_the_stop(tmp_path: Path) -> None:
 
     assert [error_of(answer)[:2] for answer in answers] == [(503, "900")]
     assert service.report is not None
-    assert (service.report.children[0].name, service.report.children[0].ending) == ("web", Ending.STOPPED)
+    assert service.report.clean
     assert service.report.took_s < 2.5
 
 
@@ -311,3 +310,18 @@ async def test_an_app_uses_no_more_than_its_share_and_what_is_kept_is_for_all(tm
     assert feed.status_code == 429
     assert [answer.status_code for answer in other + kept] == [200] * 4
     assert len(red.requests) == 4
+
+
+async def test_nothing_is_asked_for_an_app_that_has_hung_up(tmp_path: Path) -> None:
+    red = ScriptedSource(["x"])
+    with web_place(tmp_path, red=red) as place:
+        async with place.served({"spacing_s": 0.8}) as (_, client):
+            await place.torznab(client, "red", **SEARCH | {"q": "one"})
+            async with place.client() as hasty:
+                with trio.move_on_after(0.2):
+                    await place.torznab(hasty, "red", **SEARCH | {"q": "two"})
+            await trio.sleep(1.2)
+            after = await place.torznab(client, "red", **SEARCH | {"q": "three"})
+
+    assert [request.query for request in red.requests] == ["one", "three"]
+    assert after.status_code == 200

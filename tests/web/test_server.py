@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import stat
 from pathlib import Path
@@ -16,6 +17,7 @@ from cormorant.rules.events import WebKeyMade, WebKeyRefused
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings, SettingsConflict
 from cormorant.rules.web_settings import ClientSettings, WebSettings
+from tests.cli.program import Program, cormorant
 from tests.web.web_place import KEY, SONARR, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")
@@ -177,3 +179,23 @@ async def test_a_hundred_connections_that_say_nothing_hold_up_nobody(tmp_path: P
     assert answer.status_code == 200
     assert service.report is not None
     assert service.report.clean
+
+
+def test_the_program_says_where_it_listens_and_refuses_a_taken_address(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    (tmp_path / "config.toml").write_text(f'[web]\nenabled = true\nlisten = "{address}"\n')
+
+    with Program("-m", "cormorant", "run", cwd=tmp_path, CORMORANT_WEB__ENABLED="true") as program:
+        ready = program.line_with(" ready in ")
+        second = cormorant("run", cwd=tmp_path, CORMORANT_WEB__ENABLED="true")
+        program.send(signal.SIGTERM)
+        ended = program.end()
+
+    assert f" http://{address}/, database " in ready
+    assert ended.code == 0
+    assert second.code == 1
+    assert (
+        f"web.listen: cannot listen on {address}: address already in use; end what uses it" in second.err + second.out
+    )

@@ -1,0 +1,38 @@
+"""What of a source must no app see? Its key and its proxy, however they are spelled; looked for in every text we send."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from cormorant.clients.torznab import SECRET_LENGTH_MIN
+from cormorant.rules.redaction import HIDDEN, spellings
+from storage.sources import SourceRecord
+
+__all__ = ["NO_SCREEN", "Screen", "screen_of"]
+
+
+@frozen
+class Screen:
+    """Every spelling of the secrets of one source, the longest first: a shorter one may be a part of it."""
+
+    texts: tuple[str, ...]
+
+    def shows(self, text: str) -> bool:
+        """Whether a secret is in a text."""
+        return any(each in text for each in self.texts)
+
+    def hidden(self, text: str) -> str:
+        """The text without secrets."""
+        for each in self.texts:
+            if each in text:
+                text = text.replace(each, HIDDEN)
+        return text
+
+
+NO_SCREEN = Screen(())
+
+
+def screen_of(record: SourceRecord) -> Screen:
+    """The screen before a source."""
+    found = [secret.reveal() for secret in spellings([record.key, record.proxy])]
+    return Screen(tuple(sorted((text for text in found if len(text) >= SECRET_LENGTH_MIN), key=len, reverse=True)))
