@@ -53,6 +53,7 @@ def test_whatever_the_path_of_a_file_is_made_of_its_address_leads_there(path: st
 
 @given(st.text(string.ascii_lowercase + "0123456789:/@?&=%[]+ #.", max_size=40))
 @example("?@:")
+@example("[0]0")
 def test_an_address_is_read_as_sqlalchemy_reads_it_or_not_at_all(rest: str) -> None:
     text = f"postgresql://{rest}"
     mine, theirs = read_address(text), None
