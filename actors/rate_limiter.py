@@ -26,7 +26,7 @@ from cormorant.rules.priorities import Priority, aged
 from cormorant.rules.request_ends import EndKind, RequestEnd
 from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Reserved
 from cormorant.rules.search_events import SearchStarted, SourceStopped
-from cormorant.rules.source_errors import SourceRefused
+from cormorant.rules.source_errors import SourceNotAsked
 from storage import source_states
 from storage.database import Database
 from storage.source_states import Known, Wish
@@ -114,7 +114,11 @@ class RateLimiter(Actor[None]):
                 self._learn(
                     await self.database.run(source_states.look, self.desk.record.id, configured=self.desk.record.limits)
                 )
-            except (StorageUnavailable, CommitUnknown):
+            except StorageUnavailable:
+                await trio.sleep(RETRY_S)
+            except CommitUnknown:
+                if self.desk.unrecorded:  # it may have happened: looked up before it is repeated
+                    self.desk.unrecorded[0] = partial(self.desk.unrecorded[0], is_in_doubt=True)
                 await trio.sleep(RETRY_S)
             else:
                 return
@@ -168,7 +172,7 @@ class RateLimiter(Actor[None]):
             while (doomed := queue.head(head.priority)) is not None:
                 queue.cancel(doomed)
                 self.desk.forget(doomed)
-                doomed.end(OutcomeStatus.REFUSED, SourceRefused(f"{self.desk.name} is not asked: {final.why}"))
+                doomed.end(OutcomeStatus.REFUSED, SourceNotAsked(f"{self.desk.name} is not asked: {final.why}"))
             return now
         opens_at = self._openings.earliest(head, now)
         if opens_at is None and look_again_at(gates, now=now) is not None:
@@ -329,7 +333,8 @@ class RateLimiter(Actor[None]):
         return answer
 
     async def _request(self, flight: Flight) -> Landing:
-        if not flight.is_live:  # the last one left while it was reserved
+        # The last one left while it was reserved, or the service stops: what was not sent yet is not sent.
+        if not flight.is_live or flight.is_stopped or self.desk.is_closing:
             return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
         waited_s = (self.clock.now() - flight.submitted_at).total_seconds()
         for ticket in flight.living():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import reduce
 
 import trio
 from attrs import define, field
-from sqlalchemy import Connection
 
 from actors.bell import Bell
 from actors.search import Execute, Ticket
@@ -44,20 +44,24 @@ class Flight:
     tickets: list[Ticket]
     scope: trio.CancelScope | None = None
     is_taken: bool = False
+    first_live: int = 0
+    """Everyone before has an outcome."""
     is_stopped: bool = False
 
     @property
     def is_live(self) -> bool:
         """Whether anyone still waits for it."""
-        for ticket in self.tickets:  # noqa: SIM110 - asked at every look at a queue, and a generator costs four times as much
-            if ticket.outcome is None:
-                return True
-        return False
+        # Asked at every look at a queue: those who left are not gone through again.
+        tickets, first = self.tickets, self.first_live
+        while first < len(tickets) and tickets[first].outcome is not None:
+            first += 1
+        self.first_live = first
+        return first < len(tickets)
 
     def stop(self) -> None:
         """End the request, if it is being made: nobody waits for it any more, or there is no more time."""
+        self.is_stopped = True
         if self.scope is not None:
-            self.is_stopped = True
             self.scope.cancel()
 
     def living(self) -> list[Ticket]:
@@ -87,6 +91,11 @@ class Flight:
             )
 
 
+def latest(one: datetime | None, other: datetime | None) -> datetime | None:
+    """The later end of two waits; None is no end at all."""
+    return None if one is None or other is None else max(one, other)
+
+
 @define(eq=False, kw_only=True)
 class SourceDesk:
     """The queues of one source, what is in flight, and what is known of its state."""
@@ -96,6 +105,8 @@ class SourceDesk:
     is_stale: bool = False
     """Whether somebody changed the state by hand: look into the database before going on."""
     is_closing: bool = False
+    is_gone: bool = False
+    """Whether its limiter crashed so often that it is not started again."""
     bell: Bell = field(init=False, factory=Bell)
     quiet: Bell = field(init=False, factory=Bell)
     """Rung when nothing runs any more."""
@@ -105,7 +116,7 @@ class SourceDesk:
     running: dict[Flight, Permit | None] = field(init=False, factory=dict)
     left_over: list[Permit] = field(init=False, factory=list)
     """Requests whose limiter crashed: their end is still to be recorded."""
-    unrecorded: list[Callable[[Connection], Known]] = field(init=False, factory=list)
+    unrecorded: list[Callable[..., Known]] = field(init=False, factory=list)
     """How requests ended while the database was away: to be recorded before the next one goes."""
     _flights: dict[str, Flight] = field(init=False, factory=dict)
     _sharers: list[tuple[datetime, int, Ticket, Flight]] = field(init=False, factory=list)
@@ -128,7 +139,8 @@ class SourceDesk:
         if self.is_closing:
             ticket.end(OutcomeStatus.SHUT_DOWN)
             return
-        key = None if ticket.execute is not None or ticket.lane is Lane.GRAB else search_key(ticket.request)
+        is_own = ticket.execute is not None or ticket.pace_s is not None or ticket.lane is Lane.GRAB
+        key = None if is_own else search_key(ticket.request)
         is_feed = ticket.priority is Priority.RSS and ticket.lane is Lane.QUERY
         flight = self._flights.get(key) if key is not None and not is_feed else None
         if flight is not None and flight.is_live:
@@ -169,12 +181,14 @@ class SourceDesk:
         self.bell.ring()
 
     def _rank_anew(self, flight: Flight, ticket: Ticket) -> None:
+        flight.timeout_s = max(flight.timeout_s, ticket.timeout_s)
+        priority = min(flight.priority, ticket.priority)
+        deadline = latest(flight.deadline, ticket.deadline)
+        if (priority, deadline) == (flight.priority, flight.deadline):
+            return
         queue = self.queues[flight.lane]
         queue.cancel(flight)
-        flight.priority = min(flight.priority, ticket.priority)
-        flight.timeout_s = max(flight.timeout_s, ticket.timeout_s)
-        ends = [each.deadline for each in flight.living()]
-        flight.deadline = None if None in ends else max(end for end in ends if end is not None)
+        flight.priority, flight.deadline = priority, deadline
         queue.push(flight, key=flight.queue_key)
 
     def _watch(self, flight: Flight) -> None:
@@ -223,6 +237,9 @@ class SourceDesk:
         flight.is_taken = False
         if self.is_closing:
             flight.end(OutcomeStatus.SHUT_DOWN)
+        if living := flight.living():  # some may have joined or left meanwhile
+            flight.priority = min(ticket.priority for ticket in living)
+            flight.deadline = reduce(latest, (ticket.deadline for ticket in living))
         self.queues[flight.lane].put_back(flight)
         if not flight.is_live:
             self.forget(flight)
@@ -252,8 +269,8 @@ class SourceDesk:
             del self._flights[flight.key]
 
     def open(self) -> None:
-        """Take in searches again: a limiter begins, after the branch was started anew."""
-        self.is_closing = False
+        """Take in searches again: a limiter begins, or a keeper does, after the branch was started anew."""
+        self.is_closing = self.is_gone = False
 
     def close(self) -> None:
         """Take in nothing more. What waits ends; what runs goes on."""

@@ -108,6 +108,8 @@ class SourceKeeper(Actor[None]):
                 desk_there.record = record
                 desk_there.is_stale = True  # its state may have been changed by hand
                 desk_there.bell.ring()
+            if desk_there.is_closing and not desk_there.is_gone:
+                desk_there.open()  # an earlier keeper has closed it
             await self.start(desk_there)
 
     async def _drop(self, name: str, desk: SourceDesk) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
-from attrs import field, frozen
+from attrs import asdict, evolve, field, frozen
 from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.limits import Lane, LearnedLimits, SourceLimits, stricter
@@ -140,11 +140,17 @@ def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its sou
 ) -> Known:
     """Record how a request ended."""
     known, state = _end_by(hint, connection, source_id, lambda state: after(state, permit, end, now=now), configured)
-    if end.learned is not None and end.learned != known.learned:
+    learned = known.learned if end.learned is None else _added(known.learned, end.learned)
+    if learned != known.learned:
         # In the same transaction and under the lock that the write above has taken, so under the same version.
-        _LEARN.change(connection, {"source_id": source_id, "learned": dump_learned(end.learned)})
-        return _known(connection, source_id, state, end.learned, configured, version=known.version + 1)
+        _LEARN.change(connection, {"source_id": source_id, "learned": dump_learned(learned)})
+        return _known(connection, source_id, state, learned, configured, version=known.version + 1)
     return _changed(connection, source_id, known, state, configured)
+
+
+def _added(known: LearnedLimits, said: LearnedLimits) -> LearnedLimits:
+    """What is known after a source has said something: what it did not mention this time still holds."""
+    return evolve(known, **{name: value for name, value in asdict(said).items() if value is not None})
 
 
 def _end_by(
@@ -193,8 +199,12 @@ def announce(connection: Connection) -> None:
 
 
 def prune_requests(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Forget requests that no window looks at any more, oldest first."""
-    pruned: int = connection.execute(_PRUNE, {"before": to_micros(before), "limit": limit}).rowcount
+    """Forget requests that no window looks at any more, oldest first.
+
+    A clock that is far ahead deletes nothing: what is old is old beside the last request of the same source, too.
+    """
+    words = {"before": to_micros(before), "limit": limit, "kept": KEPT_US}
+    pruned: int = connection.execute(_PRUNE, words).rowcount
     return pruned
 
 
@@ -280,6 +290,9 @@ def _write(connection: Connection, source_id: int, before: Known, state: SourceS
 
 _NO_EDGES: Mapping[Lane, Edges] = {lane: {} for lane in Lane}
 
+KEPT_US = 32 * 86_400 * 1_000_000
+"""Longer than the widest window, a month."""
+
 CHANNEL = "cormorant_sources"
 """Where PostgreSQL tells the other processes of changes by hand."""
 
@@ -308,6 +321,10 @@ _EDGES = text("""
 """).bindparams(bindparam("seqs", expanding=True))
 _PRUNE = text("""
     DELETE FROM source_requests WHERE (source_id, lane, seq) IN (
-        SELECT source_id, lane, seq FROM source_requests WHERE at < :before ORDER BY at LIMIT :limit)
+        SELECT old.source_id, old.lane, old.seq FROM source_requests AS old
+        JOIN source_state ON source_state.source_id = old.source_id
+        WHERE old.at < :before
+              AND old.at < CASE old.lane WHEN 'query' THEN query_last_at ELSE grab_last_at END - :kept
+        ORDER BY old.at LIMIT :limit)
 """)
 _NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")

@@ -14,6 +14,7 @@ from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import BadRequest, SearchRequest
+from cormorant.rules.source_errors import SourceNotAsked
 from cormorant.rules.verdicts import Fail, Retry, Snooze
 from storage import ledger
 from storage.ledger import Entry
@@ -27,7 +28,12 @@ UNKNOWN_S = 300.0
 """After so long a source is looked at again of which nobody knows when it opens."""
 SNOOZE_S_MIN = 1.0
 
-_ANSWERS = {OutcomeStatus.FOUND, OutcomeStatus.REFUSED}
+
+def _is_answer(outcome: Outcome) -> bool:
+    """Whether the source has said something; one that was not asked, because a person has to act first, has not."""
+    if outcome.status is OutcomeStatus.REFUSED:
+        return not isinstance(outcome.error, SourceNotAsked)
+    return outcome.status is OutcomeStatus.FOUND
 
 
 def payload_for(request: SearchRequest, *, sources: Sequence[str], priority: Priority) -> dict[str, Any]:
@@ -67,7 +73,7 @@ class DurableSearch:
         async with search:
             async for outcome in search:
                 outcomes.append(outcome)
-                if outcome.status in _ANSWERS:
+                if _is_answer(outcome):
                     await context.transaction(ledger.write, context.job_id, [self._entry(outcome)])
         _decide(outcomes)
 
@@ -86,7 +92,7 @@ def _decide(outcomes: Sequence[Outcome]) -> None:
     failed = [outcome for outcome in outcomes if outcome.status is OutcomeStatus.FAILED]
     if failed:
         raise Retry("; ".join(f"{each.source}: {each.error}" for each in failed))
-    closed = [outcome for outcome in outcomes if outcome.status not in _ANSWERS]
+    closed = [outcome for outcome in outcomes if not _is_answer(outcome)]
     if closed:
         raise Snooze(max(SNOOZE_S_MIN, min(_wait_of(outcome) for outcome in closed)))
 
@@ -94,7 +100,7 @@ def _decide(outcomes: Sequence[Outcome]) -> None:
 def _wait_of(outcome: Outcome) -> float:
     if isinstance(outcome.error, RateLimitWaitError):
         return UNKNOWN_S if outcome.error.wait_s is None else outcome.error.wait_s
-    return SNOOZE_S_MIN
+    return UNKNOWN_S if outcome.status in {OutcomeStatus.REFUSED, OutcomeStatus.SHUT_DOWN} else SNOOZE_S_MIN
 
 
 def _read(payload: Any) -> tuple[SearchRequest, list[str], Priority]:

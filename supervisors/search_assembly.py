@@ -167,6 +167,7 @@ class _Limiter:
         await self.served(task_status=task_status)
 
     def gone(self) -> None:
+        self.desk.is_gone = True
         self.desk.close()
         self.served.gone()  # type: ignore[attr-defined]  # an address that is served has it
 

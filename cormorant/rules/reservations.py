@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from attrs import evolve, frozen
 
-from cormorant.rules.breaker import Breaker, admitted, broken, mended, released
+from cormorant.rules.breaker import Breaker, BreakerState, admitted, broken, mended, released
 from cormorant.rules.cooldowns import Cooldown, cooled
 from cormorant.rules.gates import Gate, look_again_at, next_opening, openings
 from cormorant.rules.limits import Lane, SourceLimits
@@ -183,10 +183,12 @@ def failed(
 def limited(state: SourceState, permit: Permit, *, now: datetime, retry_after_s: float | None = None) -> SourceState:
     """The source after it told us to slow down: a cooldown, and a failure for the breaker."""
     ended, counts = _ended(state, permit, now)
-    if not counts:
-        return ended
     at = newest_time(state, now)
-    return _counted(evolve(ended, cooldown=cooled(ended.cooldown, retry_after_s=retry_after_s, at=at)), at)
+    if not counts and retry_after_s is None:
+        return ended
+    # The generation is the breaker's business; what the site asks for holds whoever is told.
+    cooling = evolve(ended, cooldown=cooled(ended.cooldown, retry_after_s=retry_after_s, at=at))
+    return _counted(cooling, at) if counts else cooling
 
 
 def credentials_refused(state: SourceState, permit: Permit, *, now: datetime, because: str) -> SourceState:
@@ -195,9 +197,11 @@ def credentials_refused(state: SourceState, permit: Permit, *, now: datetime, be
     Hammering with a dead key is how accounts are lost.
     """
     ended, counts = _ended(state, permit, now)
-    if not counts:
-        return ended
-    return evolve(_counted(ended, newest_time(state, now)), stopped_because=because)
+    if counts:
+        return evolve(_counted(ended, newest_time(state, now)), stopped_because=because)
+    # Late because the breaker has opened since, it still holds; late because a person has reset the source, it does not.
+    is_closed = state.breaker.state is BreakerState.CLOSED
+    return ended if is_closed else evolve(ended, stopped_because=because)
 
 
 def _ended(state: SourceState, permit: Permit, now: datetime) -> tuple[SourceState, bool]:

@@ -26,5 +26,9 @@ class SourceRefused(SourceError):
     """The source understood us and said no. Asking again will not help."""
 
 
+class SourceNotAsked(SourceRefused):
+    """The source is disabled, or stopped because it refused our key. A person has to act; then it is asked again."""
+
+
 class CredentialsRefused(SourceError):
     """The source does not accept our key. Stop at once: hammering with a dead key is how accounts are lost."""

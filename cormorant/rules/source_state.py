@@ -80,13 +80,17 @@ class SourceState:
         )
 
     def well(self, *, at: datetime, breaker: Breaker) -> SourceState:
-        """The same source after it has answered."""
+        """The same source after it has answered.
+
+        A cooldown that runs is not over: nothing is sent in one, so that the answer is to an older request.
+        """
+        is_cooling = self.cooldown.until is not None and at < self.cooldown.until
         return SourceState(
             is_enabled=self.is_enabled,
             is_paused=self.is_paused,
             paused_until=self.paused_until,
             stopped_because=self.stopped_because,
-            cooldown=_NO_COOLDOWN,
+            cooldown=self.cooldown if is_cooling else _NO_COOLDOWN,
             breaker=breaker,
             failure_streak=0,
             last_success_at=at,

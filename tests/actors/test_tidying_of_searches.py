@@ -46,7 +46,9 @@ async def test_what_is_old_goes_and_a_month_of_requests_stays(clock: MockClock) 
     assert fresh == {"search_history": 1, "search_cache": 1, "source_requests": 1}
     assert an_hour_later == fresh | {"search_cache": 0}
     assert days_later == {"search_history": 0, "search_cache": 0, "source_requests": 1}
-    assert a_month_later == dict.fromkeys(fresh, 0)
+    assert a_month_later == {"search_history": 0, "search_cache": 0, "source_requests": 1}, (
+        "old beside the last one, too"
+    )
 
 
 async def test_only_so_many_are_kept(clock: MockClock) -> None:

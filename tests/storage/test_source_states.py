@@ -136,10 +136,11 @@ def test_changes_by_hand_are_kept(connection: Connection) -> None:
 
 def test_requests_are_pruned_oldest_first_in_pages(connection: Connection) -> None:
     source = add_source(connection)
-    for number in range(5):
-        end(connection, source, spend(connection, source, now=at(number)), now=at(number))
+    later = 33 * 86_400
+    for second in (0, 1, 2, 3, later):
+        end(connection, source, spend(connection, source, now=at(second)), now=at(second))
 
-    pruned = [source_states.prune_requests(connection, before=at(4), limit=3) for _ in range(3)]
+    pruned = [source_states.prune_requests(connection, before=at(later), limit=3) for _ in range(3)]
 
     left = connection.execute(text("SELECT seq FROM source_requests WHERE source_id = :id"), {"id": source}).scalars()
     assert (pruned, list(left)) == ([3, 1, 0], [5])
