@@ -44,7 +44,7 @@ def test_the_file_names_sources_and_limits(tmp_path: Path) -> None:
         '[sources.redacted]\nurl = "http://prowlarr:9696/1"\nkey = { env = "K1" }\nlimits = "private"\n'
         'per_day = 300\nreset = "00:00 UTC"\ntimeout = "20s"\n'
         '[sources.nzb-geek]\nkind = "newznab"\nurl = "https://nzb.example"\nkey = { file = "key.txt" }\n'
-        'enabled = false\nproxy = "socks5://me:pw@gate:1080"\nreserve = { interactive = "50%" }\n',
+        'enabled = false\nproxy = "http://me:pw@gate:3128"\nreserve = { interactive = "50%" }\n',
     )
 
     settings = load_settings(file, {"K1": "k1"})
@@ -64,7 +64,7 @@ def test_the_file_names_sources_and_limits(tmp_path: Path) -> None:
             url="https://nzb.example",
             key=Secret("k2"),
             enabled=False,
-            proxy=Secret("socks5://me:pw@gate:1080"),
+            proxy=Secret("http://me:pw@gate:3128"),
             reserve=ReserveSettings(interactive=0.5),
         ),
     }
@@ -180,7 +180,7 @@ def test_everything_wrong_in_tables_by_name_is_told_at_once(tmp_path: Path) -> N
         'config.toml: sources.b.reset: "Europe/Berln" is not a time zone',
         "config.toml: sources.c.proxy: it is not the address of a proxy",
         "config.toml: sources.c.reserve.interactive: 95% is out of range",
-        "config.toml: sources.c.url: sources.b has the same kind and address, so that one site would be counted as two",
+        "config.toml: sources.c.url: sources.b has the same address, so that one site would be counted as two",
         "config.toml: sources.d.url: the source has no address",
     ]
 
@@ -207,7 +207,7 @@ def test_a_name_that_is_unknown_only_because_its_table_is_wrong_is_not_told(tmp_
         (
             f'{REDACTED}[sources.other]\nurl = "HTTP://Prowlarr:9696/1/api/"',
             (
-                "sources.other.url: sources.redacted has the same kind and address, so that one site would be counted "
+                "sources.other.url: sources.redacted has the same address, so that one site would be counted "
                 "as two; leave out sources.redacted or sources.other"
             ),
         ),
@@ -224,12 +224,13 @@ def test_a_mistake_is_told_once_with_its_remedy(tmp_path: Path, table: str, prob
     assert problems_of(write(tmp_path, table)) == [f"config.toml: {problem}"]
 
 
-def test_the_same_address_is_fine_for_another_kind_and_none_for_a_source_that_is_off(tmp_path: Path) -> None:
-    text = (
-        '[sources.a]\nurl = "http://x"\n[sources.b]\nurl = "http://x"\nkind = "newznab"\n[sources.c]\nenabled = false'
-    )
+def test_no_address_is_fine_for_a_source_that_is_off_and_another_kind_makes_no_other_site(tmp_path: Path) -> None:
+    fine = '[sources.a]\nurl = "http://x"\n[sources.c]\nenabled = false'
+    twice = fine + '\n[sources.b]\nurl = "http://x"\nkind = "newznab"'
 
-    assert list(load_settings(write(tmp_path, text), NONE).sources) == ["a", "b", "c"]
+    assert list(load_settings(write(tmp_path, fine), NONE).sources) == ["a", "c"]
+    with pytest.raises(SettingsError, match="sources.a has the same address"):
+        load_settings(write(tmp_path, twice), NONE)
 
 
 def test_the_search_has_its_own_table_and_older_names(tmp_path: Path) -> None:
@@ -255,7 +256,7 @@ SHAPES = st.sampled_from(
         "{}",
         "http://me:{}@gate:1080",
         "http://{}@gate",
-        "socks5://{}",
+        "ftp://{}",
         "gate:{}",
         "https://host/api?apikey={}",
         "https://host/{}#",

@@ -98,7 +98,7 @@ def list_sources(config: str, *, as_json: bool) -> None:
 )
 @click.option("--key-file", type=click.File("r"), metavar="FILE", help="File that holds the key; - is standard input.")
 @click.option("--limits", default="default", show_default=True, help="private, default, or [limits.NAME] of the file.")
-@click.option("--proxy", metavar="URL", help="Proxy through which it is reached, such as socks5://gate:1080.")
+@click.option("--proxy", metavar="URL", help="Proxy through which it is reached, such as http://gate:3128.")
 @_limit_options
 def add(config: str, *, as_json: bool, name: str, **words: Any) -> None:
     """Add a site: NAME is yours to choose, URL is that of its API without the key, such as http://prowlarr:9696/1/api.

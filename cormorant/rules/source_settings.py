@@ -83,7 +83,7 @@ class SourceSettings(LimitSettings):
     url: str = web_address("Address of its API, without the key, such as http://prowlarr:9696/1/api.")
     key: Secret = secret("Key of its API.")  # noqa: RUF009  # an attrs field is made, not a value
     enabled: bool = flag(True, "Whether it is asked at all.")  # noqa: FBT003  # a default
-    proxy: Secret = proxy("Proxy through which it is reached, such as socks5://gate:1080.")  # noqa: RUF009  # as above
+    proxy: Secret = proxy("Proxy through which it is reached, such as http://gate:3128.")  # noqa: RUF009  # as above
     timeout_s: float | None = duration(
         None, "Longest time a request may take. Not set: it depends on who waits.", low_s=0.1, high_s=3600.0
     )
@@ -125,7 +125,7 @@ def source_conflicts(sources: Mapping[str, SourceSettings], presets: Mapping[str
     """What does not go together among the sources and with the presets that they name."""
     yield from _alike("limits", presets)
     yield from _alike("sources", sources)
-    seen: dict[tuple[str, str], str] = {}
+    seen: dict[str, str] = {}
     for name, source in sources.items():
         problem = _preset_problem(source.limits, presets)
         if problem:
@@ -135,11 +135,11 @@ def source_conflicts(sources: Mapping[str, SourceSettings], presets: Mapping[str
             yield Conflict((f"sources.{name}.url", f"sources.{name}.enabled"), f"the source has no address; {remedy}")
         if not source.url:
             continue
-        first = seen.setdefault((source.kind, normalised(source.url)), name)
+        first = seen.setdefault(normalised(source.url), name)
         if first != name:
             yield Conflict(
-                (f"sources.{name}.url", f"sources.{first}.url", f"sources.{name}.kind", f"sources.{first}.kind"),
-                f"sources.{first} has the same kind and address, so that one site would be counted as two; "
+                (f"sources.{name}.url", f"sources.{first}.url"),
+                f"sources.{first} has the same address, so that one site would be counted as two; "
                 f"leave out sources.{first} or sources.{name}",
             )
 

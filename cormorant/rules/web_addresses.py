@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 __all__ = ["normalised", "proxy_problem", "web_address_problem"]
 
 _PORTS = {"http": 80, "https": 443}
-_PROXIES = ("http", "https", "socks5", "socks5h")
+_PROXIES = ("http", "https")
 _LABEL = r"[^\s:./\\@?#%<>\"'`^{|}\[\]]+"
 _HOST = re.compile(rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::[0-9]{{1,5}})?")
 
@@ -37,14 +37,14 @@ def web_address_problem(text: str) -> str | None:
 def proxy_problem(text: str) -> str | None:
     """Why text is not the address of a proxy. A proxy may want a user and a password.
 
-    >>> proxy_problem("socks5://me:hunter2@gate:1080")
+    >>> proxy_problem("http://me:hunter2@gate:3128")
     >>> proxy_problem("gate:1080")
-    'it is not the address of a proxy; write http, https, socks5 or socks5h, :// and a host, such as socks5://gate:1080'
+    'it is not the address of a proxy; write http or https, :// and a host, such as http://gate:3128'
     """
     parts = _parts(text)
     if parts is None or parts.scheme not in _PROXIES or parts.path.strip("/") or parts.query or parts.fragment:
-        kinds = f"{', '.join(_PROXIES[:-1])} or {_PROXIES[-1]}"
-        return f"it is not the address of a proxy; write {kinds}, :// and a host, such as socks5://gate:1080"
+        kinds = " or ".join(_PROXIES)
+        return f"it is not the address of a proxy; write {kinds}, :// and a host, such as http://gate:3128"
     return None
 
 

@@ -55,18 +55,16 @@ def test_what_is_no_address_of_a_site_is_refused_with_the_reason(address: str, p
     assert "hunter2" not in told
 
 
-@pytest.mark.parametrize(
-    "address", ["http://gate:3128", "https://me:pw@gate/", "socks5://gate:1080", "socks5h://[::1]:1"]
-)
+@pytest.mark.parametrize("address", ["http://gate:3128", "https://me:pw@gate/", "http://[::1]:1"])
 def test_addresses_of_proxies_are_accepted(address: str) -> None:
     assert proxy_problem(address) is None
 
 
 @pytest.mark.parametrize(
-    "address", ["gate:1080", "socks4://gate", "http://", "http://gate/path", "http://gate?x", "hunter2"]
+    "address", ["gate:1080", "socks5://gate:1080", "http://", "http://gate/path", "http://gate?x", "hunter2"]
 )
 def test_what_is_no_address_of_a_proxy_is_refused(address: str) -> None:
-    assert (proxy_problem(address) or "").startswith("it is not the address of a proxy; write http, ")
+    assert (proxy_problem(address) or "").startswith("it is not the address of a proxy; write http or ")
 
 
 @pytest.mark.parametrize(
