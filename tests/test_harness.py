@@ -95,6 +95,7 @@ def test_a_machine_without_postgresql_is_told_what_to_install(tmp_path: Path) ->
         find_programs([tmp_path])
 
 
+@pytest.mark.slow("reads every test")
 def test_no_fixture_is_async_and_automatic() -> None:
     """pytest-trio ignores such a fixture without a word."""
     found = [

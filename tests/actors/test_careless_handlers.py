@@ -176,6 +176,7 @@ async def test_a_scope_that_is_left_open_by_an_error_is_told_as_the_cause(clock:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.slow("starts and stops a whole service")
 async def test_a_nursery_that_a_handler_leaves_open_disturbs_nobody_who_opens_one(
     clock: MockClock, place: Workplace
 ) -> None:

@@ -96,6 +96,7 @@ async def test_what_no_worker_is_free_for_is_left_to_others(clock: MockClock, pl
     assert sorted(now.values()) == ["pending", "pending", "pending", "running", "running"]
 
 
+@pytest.mark.slow("a simulated day of looking for jobs")
 async def test_failed_attempts_come_back_after_five_minutes_doubling(clock: MockClock, place: Workplace) -> None:
     work = Handled(raises=[ValueError("1"), ValueError("2"), ValueError("3")])
 

@@ -67,6 +67,7 @@ async def test_the_jobs_of_a_dead_process_are_taken_over_after_five_minutes_of_s
     assert [event.reclaimed for event in place.events.of(WorkerBuried)] == [1]
 
 
+@pytest.mark.slow("a simulated hour of beats")
 async def test_a_process_that_beats_however_rarely_keeps_its_jobs(clock: MockClock, place: Workplace) -> None:
     work = Handled()
 
@@ -97,6 +98,7 @@ async def test_a_clock_that_jumps_kills_nobody(clock: MockClock, place: Workplac
     assert len(place.events.of(JobCompleted)) == 1
 
 
+@pytest.mark.slow("a simulated hour")
 async def test_an_outage_begins_the_observation_anew(clock: MockClock, place: Workplace) -> None:
     work = Handled()
 
@@ -150,6 +152,7 @@ async def test_what_belongs_to_somebody_who_is_not_known_is_taken_over_at_the_ne
     assert [event.owner for event in place.events.of(JobReclaimed)] == [DEAD]
 
 
+@pytest.mark.slow("twenty deaths, hours apart")
 async def test_twenty_deaths_do_not_touch_a_job_that_never_started(clock: MockClock, place: Workplace) -> None:
     async with place.service({}) as service:
         started = await service.enqueue("work", "started", max_attempts=50)
@@ -205,6 +208,7 @@ async def test_what_a_stale_owner_finishes_changes_nothing(clock: MockClock, pla
     assert len(place.events.of(JobResultDropped)) == 1
 
 
+@pytest.mark.slow("simulated minutes of outage")
 async def test_without_a_confirmed_beat_for_240_s_a_process_stops_its_own_handlers(
     clock: MockClock, place: Workplace
 ) -> None:

@@ -83,6 +83,7 @@ async def test_a_stop_in_an_outage_gives_up_what_was_put_off(clock: MockClock, p
     assert [event.dropped for event in place.events.of(PassingWorkDropped)] == [1]
 
 
+@pytest.mark.slow("a simulated outage")
 async def test_an_outage_neither_stops_what_needs_no_database_nor_hastens_it(
     clock: MockClock, place: Workplace
 ) -> None:

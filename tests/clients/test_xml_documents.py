@@ -158,6 +158,7 @@ def caps(body: bytes) -> object:
 
 
 @given(st.binary(max_size=200), st.text(max_size=20))
+@pytest.mark.slow("tries every charset")
 def test_whatever_the_charset_there_is_a_document_or_an_error(body: bytes, charset: str) -> None:
     try:
         root = read_xml(body, charset=charset)

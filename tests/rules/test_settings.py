@@ -65,6 +65,7 @@ def test_settings_made_in_code_must_go_together_too() -> None:
 
 
 @pytest.mark.parametrize("grace_s", [0.0, 8.0, 600.0])
+@pytest.mark.slow("puts whole trees together")
 def test_the_fixed_graces_are_those_of_the_tree(grace_s: float) -> None:
     service, jobs = ServiceSettings(stop_total_s=grace_s + FIXED_GRACES_S), JobSettings(grace_s=grace_s)
 

@@ -89,6 +89,7 @@ async def test_a_cancelled_gateway_finishes_what_is_taken_and_refuses_the_rest(d
     assert active_thread_count() == 0
 
 
+@pytest.mark.slow("waits for a real outage")
 async def test_whoever_was_cancelled_while_taken_goes_when_the_call_is_held(tmp_path: Path) -> None:
     ears = Ears()
     database = gateway(f"sqlite:///{tmp_path}/notes.db", emit=ears, busy_timeout_s=0.2)
