@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from attrs import define, field
 
@@ -11,6 +13,8 @@ from cormorant.rules.gates import Gate, earliest_opening, next_opening, openings
 from cormorant.rules.limits import Lane
 from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority, aged
+
+T = TypeVar("T")
 
 _ALREADY = datetime.min.replace(tzinfo=UTC)
 
@@ -29,24 +33,16 @@ class Openings:
 
     def gates(self, flight: Flight, now: datetime) -> tuple[Gate, ...]:
         """What is in the way of a request now."""
-        known = self.desk.known
-        assert known is not None
-        return openings(
-            known.state,
-            known.limits,
-            lane=flight.lane,
-            priority=flight.priority,
-            now=now,
-            edges=known.edges[flight.lane],
-            pace_s=flight.pace_s,
-            waited_s=(now - flight.submitted_at).total_seconds(),
-        )
+        return self._ask(openings, flight, now)
 
     def earliest(self, flight: Flight, now: datetime) -> datetime | None:
         """When a request can go, its growing older counted in."""
+        return self._ask(earliest_opening, flight, now)
+
+    def _ask(self, rule: Callable[..., T], flight: Flight, now: datetime) -> T:
         known = self.desk.known
         assert known is not None
-        return earliest_opening(
+        return rule(
             known.state,
             known.limits,
             lane=flight.lane,

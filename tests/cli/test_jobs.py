@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -34,7 +30,8 @@ from tests.cli.job_place import (
     register,
     settle,
 )
-from tests.cli.program import WAIT_S, Program, cormorant, environment
+from tests.cli.program import Program, cormorant, environment
+from tests.cli.terminal import seen_of
 from tests.distribution import install
 
 pytestmark = pytest.mark.slow("starts programs, which load everything, and databases")
@@ -545,34 +542,9 @@ def test_a_line_fits_the_terminal(file_place: Place) -> None:
 
 
 def on_a_terminal(place: Place, *words: str, enough: bytes | None = None, code: int = 0) -> str:
-    """What a person sees of `cormorant jobs …` on a terminal of 80 columns, who presses Ctrl-C having seen `enough`."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "cormorant", "jobs", *words],
-        cwd=place.folder,
-        env=environment(CORMORANT_STORAGE__URL=place.url, COLUMNS="80"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while piece := _read(ours):
-            shown += piece
-            if enough is not None and enough in shown:
-                process.send_signal(signal.SIGINT)
-                enough = None
-        assert process.wait(WAIT_S) == code, shown
-    os.close(ours)
-    return shown.decode()
-
-
-def _read(terminal: int) -> bytes:
-    readable, _, _ = select.select([terminal], [], [], WAIT_S)
-    try:
-        return os.read(terminal, 65536) if readable else b""
-    except OSError:  # the other side has gone
-        return b""
+    """What a person sees of `cormorant jobs …`."""
+    env = environment(CORMORANT_STORAGE__URL=place.url)
+    return seen_of("jobs", *words, cwd=place.folder, env=env, enough=enough, code=code)
 
 
 def test_ids_that_are_written_twice_count_once(file_place: Place) -> None:

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import select
-import signal
-import subprocess
-import sys
 
 import pytest
 from sqlalchemy import Connection
@@ -17,8 +11,8 @@ from sqlalchemy import Connection
 from cormorant.rules.jobs import JobState
 from storage import job_reports
 from tests.cli.job_place import enqueue
-from tests.cli.program import WAIT_S
 from tests.cli.source_place import KEY, WRONG_KEY, SourcePlace, feed, item
+from tests.cli.terminal import seen_of
 
 pytestmark = pytest.mark.slow("opens databases and asks a server")
 
@@ -219,31 +213,6 @@ def test_a_terminal_shows_the_results_under_the_sites_within_its_width(source_pl
 
 
 def on_a_terminal(place: SourcePlace, *words: str, enough: bytes | None = None, code: int = 0) -> str:
-    """What a person sees on a terminal of 80 columns, who presses Ctrl-C having seen `enough`."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "cormorant", *words],
-        cwd=place.folder,
-        env=place.environment() | {"COLUMNS": "80", "TERM": "xterm"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while piece := _read(ours):
-            shown += piece
-            if enough is not None and enough in shown:
-                process.send_signal(signal.SIGINT)
-                enough = None
-        assert process.wait(WAIT_S) == code, shown
-    os.close(ours)
-    return shown.decode().replace("\r\n", "\n")
-
-
-def _read(terminal: int) -> bytes:
-    readable, _, _ = select.select([terminal], [], [], WAIT_S)
-    try:
-        return os.read(terminal, 65536) if readable else b""
-    except OSError:  # the other side has gone
-        return b""
+    """What a person sees."""
+    env = place.environment() | {"TERM": "xterm"}
+    return seen_of(*words, cwd=place.folder, env=env, enough=enough, code=code).replace("\r\n", "\n")
