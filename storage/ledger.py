@@ -54,6 +54,11 @@ def write(connection: Connection, job_id: int, entries: Sequence[Entry]) -> None
         )
 
 
+def forget(connection: Connection, job_id: int) -> None:
+    """Let a durable search begin anew."""
+    connection.execute(_FORGET, {"job_id": job_id})
+
+
 def prune(connection: Connection, *, limit: int) -> int:
     """Forget the answers of searches whose jobs are forgotten."""
     pruned: int = connection.execute(_PRUNE, {"limit": limit}).rowcount
@@ -69,6 +74,7 @@ _WRITE = text("""
     ON CONFLICT (job_id, source) DO UPDATE SET status = excluded.status, answered_at = excluded.answered_at,
         results = excluded.results, error = excluded.error
 """)
+_FORGET = text("DELETE FROM search_ledger WHERE job_id = :job_id")
 _PRUNE = text("""
     DELETE FROM search_ledger WHERE job_id IN (
         SELECT DISTINCT job_id FROM search_ledger

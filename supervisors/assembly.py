@@ -12,24 +12,33 @@ from attrs import frozen
 from actors.actor import Address
 from actors.flying import Ask
 from actors.handlers import Handler, Reach
+from actors.handover import Place
 from actors.job_runner import JobRunner, RunnerMessage, RunnerOptions
 from actors.jobs_in_hand import WorkBell
 from actors.maintenance import Maintenance
 from actors.reclaim_sweeper import ReclaimSweeper
+from actors.watchlist_store import WatchlistStore
+from actors.watchlist_ticker import Catalogue
 from cormorant import __version__
 from cormorant.clients.downloads import Download
+from cormorant.clients.target import Target
+from cormorant.rules.handovers import InDoubt
 from cormorant.rules.jobs import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.searches import Caps
 from cormorant.rules.settings import Settings
+from cormorant.rules.watch_settings import TargetSettings
 from storage.database import Database, StorageOptions
 from storage.sources import SourceRecord
 from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch
 from supervisors.jobs import Jobs
+from supervisors.packing import Packer
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
 from supervisors.tree import Parts
+from supervisors.watch_assembly import WatchAssembly, WatchParts
+from supervisors.watches import Watches
 
 UNCONFIRMED_SHARE = 0.8
 """Handlers stop when this much of the silence has passed after which others may take their jobs."""
@@ -45,24 +54,33 @@ class Assembly:
     ask: Ask
     fetch: Callable[[SourceRecord, str], Awaitable[Download]]
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None
+    catalogue: Catalogue | None
+    """Whoever knows artists, unless it is the source of the settings."""
+    targets: Mapping[str, Target] | None
+    """Whoever takes finds, by name, instead of those of the settings."""
+    watchlist: WatchlistStore | None
     is_ready: Callable[[], bool]
     children: Callable[[], Sequence[ChildView]]
     clock: Clock
     chance: Chance
     emit: Emit
 
-    def put_together(self) -> tuple[Parts, Jobs, Searches]:
-        """The parts of the tree, and what a program does with its jobs and its sources."""
+    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches]:
+        """The parts of the tree, and what a program does with its jobs, its sources and its watches."""
         bell = WorkBell()
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
         jobs = self._jobs(runner, bell)
         search = self._search()
         searches = search.searches()
-        handlers = {KIND: Handler(DurableSearch(searches=searches, clock=self.clock)), **self.handlers}
+        watching = self._watching(searches, jobs)
+        durable = {KIND: Handler(DurableSearch(searches=searches, clock=self.clock))}
+        handlers = {**durable, **watching.handlers(), **self.handlers}
         parts = Parts(
             storage=self.database,
             search=search.supervisor(),
+            handover=watching.follower(),
             job_runner=runner.served_by(lambda: self._job_runner(bell, jobs, handlers)),
+            tickers=watching.tickers(),
             reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(lambda: self._sweeper(bell)),
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(self._maintenance),
             web=self._web(searches, jobs) if self.settings.web.enabled else None,
@@ -71,7 +89,7 @@ class Assembly:
             emit=self.emit,
             chance=self.chance,
         )
-        return parts, jobs, searches
+        return parts, jobs, searches, watching.watches
 
     def _web(self, searches: Searches, jobs: Jobs) -> Runnable:
         from cormorant.web.port import WebParts  # noqa: PLC0415 - who has no server need not wait for it to load
@@ -93,6 +111,32 @@ class Assembly:
             emit=self.emit,
         )
         return Address[None]("web", emit=self.emit).served_by(lambda: WebServer(parts=parts))
+
+    def _watching(self, searches: Searches, jobs: Jobs) -> WatchAssembly:
+        return WatchAssembly(
+            WatchParts(
+                settings=self.settings,
+                database=self.database,
+                searches=searches,
+                jobs=jobs,
+                catalogue=self.catalogue,
+                places=self._places(),
+                pack=Packer(searches=searches, fetch=self.fetch),
+                store=self.watchlist,
+                clock=self.clock,
+                chance=self.chance,
+                emit=self.emit,
+            )
+        )
+
+    def _places(self) -> dict[str, Place]:
+        """Targets with what is set for them. One that is given and not set is held in doubt, as it would be."""
+        given = self.targets if self.targets is not None else {}
+        return {
+            name: Place(target=target, in_doubt=InDoubt(said.in_doubt), stalled_s=said.stalled_s)
+            for name, target in given.items()
+            for said in (self.settings.targets.get(name) or TargetSettings(),)
+        }
 
     def _search(self) -> SearchAssembly:
         return SearchAssembly(

@@ -10,30 +10,17 @@ from attrs import frozen
 from actors.handlers import JobContext
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.job_errors import describe_error
-from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
+from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import BadRequest, SearchRequest
-from cormorant.rules.source_errors import SourceNotAsked
 from cormorant.rules.verdicts import Fail, Retry, Snooze
 from storage import ledger
-from storage.ledger import Entry
 from storage.sources import UnknownSource
+from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
 from supervisors.searches import Searches
 
 KIND = "search"
-PATIENCE_S = 20.0
-"""How long one run waits for a source before it is put back; then its handler is free for others."""
-UNKNOWN_S = 300.0
-"""After so long a source is looked at again of which nobody knows when it opens."""
-SNOOZE_S_MIN = 1.0
-
-
-def _is_answer(outcome: Outcome) -> bool:
-    """Whether the source has said something; one that was not asked, because a person has to act first, has not."""
-    if outcome.status is OutcomeStatus.REFUSED:
-        return not isinstance(outcome.error, SourceNotAsked)
-    return outcome.status is OutcomeStatus.FOUND
 
 
 def payload_for(request: SearchRequest, *, sources: Sequence[str], priority: Priority) -> dict[str, Any]:
@@ -73,18 +60,9 @@ class DurableSearch:
         async with search:
             async for outcome in search:
                 outcomes.append(outcome)
-                if _is_answer(outcome):
-                    await context.transaction(ledger.write, context.job_id, [self._entry(outcome)])
+                if is_answer(outcome):
+                    await context.transaction(ledger.write, context.job_id, [entry_of(outcome, now=self.clock.now())])
         _decide(outcomes)
-
-    def _entry(self, outcome: Outcome) -> Entry:
-        return Entry(
-            source=outcome.source,
-            status=outcome.status.value,
-            answered_at=self.clock.now(),
-            results=outcome.results,
-            error=None if outcome.error is None else describe_error(outcome.error),
-        )
 
 
 def _decide(outcomes: Sequence[Outcome]) -> None:
@@ -92,15 +70,9 @@ def _decide(outcomes: Sequence[Outcome]) -> None:
     failed = [outcome for outcome in outcomes if outcome.status is OutcomeStatus.FAILED]
     if failed:
         raise Retry("; ".join(f"{each.source}: {each.error}" for each in failed))
-    closed = [outcome for outcome in outcomes if not _is_answer(outcome)]
+    closed = [outcome for outcome in outcomes if not is_answer(outcome)]
     if closed:
-        raise Snooze(max(SNOOZE_S_MIN, min(_wait_of(outcome) for outcome in closed)))
-
-
-def _wait_of(outcome: Outcome) -> float:
-    if isinstance(outcome.error, RateLimitWaitError):
-        return UNKNOWN_S if outcome.error.wait_s is None else outcome.error.wait_s
-    return UNKNOWN_S if outcome.status in {OutcomeStatus.REFUSED, OutcomeStatus.SHUT_DOWN} else SNOOZE_S_MIN
+        raise Snooze(max(SNOOZE_S_MIN, min(wait_of(outcome) for outcome in closed)))
 
 
 def _read(payload: Any) -> tuple[SearchRequest, list[str], Priority]:

@@ -18,9 +18,10 @@ from actors.source_keeper import Desks, SourceKeeper
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.priorities import Priority
 from cormorant.rules.restarts import OnExhausted, Strategy
+from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings
 from cormorant.rules.slots import SlotPool
-from cormorant.rules.source_settings import limits_of
+from cormorant.rules.source_settings import SPOTIFY_URL, SourceSettings, limits_of
 from cormorant.rules.web_addresses import normalised
 from storage.database import Database
 from storage.sources import CONFIGURED, SourceRecord
@@ -181,14 +182,27 @@ def configured_sources(settings: Settings) -> list[SourceRecord]:
     return [
         SourceRecord(
             name=name,
-            identity=normalised(source.url),
+            identity=_identity(source),
             kind=source.kind,
-            url=source.url,
-            key=source.key,
+            url=_address(source),
+            key=_key(source),
             proxy=source.proxy,
             limits=limits_of(source, settings.limits),
             origin=CONFIGURED,
         )
         for name, source in sorted(settings.sources.items())
-        if source.enabled and source.url
+        if source.enabled and _address(source)
     ]
+
+
+def _address(source: SourceSettings) -> str:
+    return source.url or (SPOTIFY_URL if source.kind == "spotify" else "")
+
+
+def _identity(source: SourceSettings) -> str:
+    """Spotify counts by app, and all apps have one address."""
+    return normalised(_address(source)) + (f"#{source.id}" if source.kind == "spotify" else "")
+
+
+def _key(source: SourceSettings) -> Secret:
+    return Secret(f"{source.id}:{source.key.reveal()}") if source.kind == "spotify" else source.key

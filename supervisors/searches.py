@@ -22,6 +22,7 @@ from cormorant.rules.outcomes import NestedSearch
 from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import BadRequest, Result, SearchRequest, search_key
+from cormorant.rules.source_settings import SEARCHED
 from cormorant.rules.source_state import SourceState
 from storage import cache, source_states
 from storage.database import Database
@@ -100,12 +101,16 @@ class Searches:
     def _names(self, sources: Iterable[str] | None) -> list[str]:
         known = self.desks.by_name
         if sources is None:
-            return sorted(known)
+            return self.searched()
         names = list(dict.fromkeys(sources))
         for name in names:
             if name not in known:
                 raise UnknownSource(name, list(known))
         return names
+
+    def searched(self) -> list[str]:
+        """Those that are searched where none is named, by name."""
+        return sorted(name for name, desk in self.desks.by_name.items() if desk.record.kind in SEARCHED)
 
     async def _cached(self, request: SearchRequest, names: Sequence[str]) -> Mapping[str, Sequence[Result]]:
         if not self.is_cached or not names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -15,7 +15,11 @@ from actors.callbacks import OnComplete, OnJobDone
 from actors.flying import Ask
 from actors.handlers import Handler, Run, as_handlers
 from actors.search import Execute, Search
+from actors.watchlist_store import WatchlistStore
+from actors.watchlist_ticker import Catalogue
 from cormorant import __version__
+from cormorant.clients.downloads import Download
+from cormorant.clients.target import Target
 from cormorant.rules.errors import ServiceFailed, ServiceStopped
 from cormorant.rules.events import ServiceReady, ServiceStopping
 from cormorant.rules.gates import Explanation
@@ -24,6 +28,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import SearchRequest
 from cormorant.rules.settings import Settings
 from storage.database import Database, Mode
+from storage.sources import SourceRecord
 from supervisors.asking import Asker
 from supervisors.assembly import Assembly, storage_options
 from supervisors.child import ChildView
@@ -33,9 +38,12 @@ from supervisors.jobs import Jobs
 from supervisors.report import ShutdownReport
 from supervisors.searches import Searches, SourceStatus
 from supervisors.tree import tree
+from supervisors.watches import Watches
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Fetch = Callable[[SourceRecord, str], Awaitable[Download]]
 
 
 class ServiceState(Enum):
@@ -73,6 +81,10 @@ class Service:
         gateway: Database | None = None,
         listeners: Iterable[Listener] = (),
         ask: Ask | None = None,
+        fetch: Fetch | None = None,
+        catalogue: Catalogue | None = None,
+        targets: Mapping[str, Target] | None = None,
+        watchlist: WatchlistStore | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -86,15 +98,18 @@ class Service:
             handlers=as_handlers(handlers or {}),
             database=self._database,
             ask=ask or asker.search,
-            fetch=asker.download,
+            fetch=fetch or asker.download,
             caps=asker.caps if ask is None else None,
+            catalogue=catalogue,
+            targets=targets,
+            watchlist=watchlist,
             is_ready=lambda: self._state_now() is ServiceState.READY,
             children=self._children,
             clock=self.clock,
             chance=self.chance,
             emit=self._bus.emit,
         )
-        parts, self._jobs, self._searches = assembly.put_together()
+        parts, self._jobs, self._searches, self._watches = assembly.put_together()
         self._root = tree(parts)
         self._root.on_failure(self._failing)
         self._state = ServiceState.CLOSED
@@ -205,6 +220,12 @@ class Service:
         self._check_serving()
         return self._searches
 
+    @property
+    def watches(self) -> Watches:
+        """The watches: artists, saved searches, what they want and where it went."""
+        self._check_serving()
+        return self._watches
+
     def explain(self, source: str, priority: Priority | None = None) -> Explanation:
         """Why a search submitted now would wait at a source, gate by gate, and until when."""
         return self.sources.explain(source, priority)
@@ -300,6 +321,10 @@ def open_service(  # noqa: PLR0913 - as `Service`
     gateway: Database | None = None,
     listeners: Iterable[Listener] = (),
     ask: Ask | None = None,
+    fetch: Fetch | None = None,
+    catalogue: Catalogue | None = None,
+    targets: Mapping[str, Target] | None = None,
+    watchlist: WatchlistStore | None = None,
 ) -> Service:
     """The service, to be entered: it is ready when every child has acknowledged its start, and stops in reverse order.
 
@@ -314,4 +339,8 @@ def open_service(  # noqa: PLR0913 - as `Service`
         gateway=gateway,
         listeners=listeners,
         ask=ask,
+        fetch=fetch,
+        catalogue=catalogue,
+        targets=targets,
+        watchlist=watchlist,
     )

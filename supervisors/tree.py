@@ -25,7 +25,9 @@ class Parts:
 
     storage: Runnable
     search: Supervisor
+    handover: Runnable
     job_runner: Runnable
+    tickers: Supervisor
     reclaim_sweeper: Runnable
     maintenance: Runnable
     web: Runnable | None
@@ -53,7 +55,9 @@ def tree(parts: Parts) -> Supervisor:
         [
             ChildSpec("storage", parts.storage, grace_s=5.0, start_timeout_s=MIGRATION_S),
             ChildSpec("search", parts.search),
+            ChildSpec("handover", parts.handover, grace_s=0.5),
             ChildSpec("jobs", parts.job_runner, grace_s=parts.job_grace_s + SPARE_S),
+            ChildSpec("tickers", parts.tickers),
             ChildSpec("sweepers", sweepers),
             *([] if parts.web is None else [ChildSpec("web", parts.web, grace_s=WEB_GRACE_S)]),
         ],

@@ -44,6 +44,7 @@ __all__ = [
     "proxy",
     "ranks",
     "secret",
+    "setting_field",
     "share",
     "size",
     "text",
@@ -217,10 +218,6 @@ def _parse_listen(value: object) -> str:
     return parse_listen_address(_parse_text(value)).shown
 
 
-def _parse_url_base(value: object) -> str:
-    return parse_url_base(_parse_text(value))
-
-
 def _int_or_text(text: str) -> object:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()) else text
 
@@ -264,7 +261,7 @@ PROXY = Kind(name="address of a proxy", parse=_parse_proxy, write=SECRET.write)
 SECRETS = frozenset({SECRET, DATABASE, PROXY})
 """What may also be written as a reference to a variable or a file."""
 LISTEN = Kind(name="IP address and port", parse=_parse_listen)
-URL_BASE = Kind(name="beginning of a path", parse=_parse_url_base)
+URL_BASE = Kind(name="beginning of a path", parse=lambda value: parse_url_base(_parse_text(value)))
 WEB_ADDRESS = Kind(name="http:// or https:// address", parse=_parse_web_address)
 TIME_OF_DAY = Kind(name="time of day with its zone", parse=parse_time_of_day, write=format_time_of_day)
 DURATION = Kind(name="duration", parse=parse_duration, write=format_duration, suffix="_s")
@@ -273,7 +270,9 @@ RANKS = Kind(name="names and numbers", parse=_parse_ranks, write=_written_ranks,
 SHARE = Kind(name="share", parse=parse_share, write=format_share)
 
 
-def _field(default: object, setting: Setting) -> Any:
+def setting_field(default: object, setting: Setting) -> Any:
+    """An attrs field that knows what it means."""
+
     def check(_instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if value is None and default is None:
             return  # it is not said, and need not be
@@ -287,89 +286,93 @@ def _field(default: object, setting: Setting) -> Any:
 
 def number(default: int | None, meaning: str, *, low: int, high: int, aliases: tuple[Alias, ...] = ()) -> Any:
     """A whole number."""
-    return _field(default, Setting(kind=NUMBER, meaning=meaning, low=low, high=high, aliases=aliases))
+    return setting_field(default, Setting(kind=NUMBER, meaning=meaning, low=low, high=high, aliases=aliases))
 
 
 def duration(
     default_s: float | None, meaning: str, *, low_s: float, high_s: float | None = None, aliases: tuple[Alias, ...] = ()
 ) -> Any:
     """Seconds, written like "10s" or "1h 30m". The attribute's name ends in `_s`, the key does not."""
-    return _field(default_s, Setting(kind=DURATION, meaning=meaning, low=low_s, high=high_s, aliases=aliases))
+    return setting_field(default_s, Setting(kind=DURATION, meaning=meaning, low=low_s, high=high_s, aliases=aliases))
 
 
-def size(default_bytes: int, meaning: str, *, low_bytes: int, high_bytes: int, aliases: tuple[Alias, ...] = ()) -> Any:
+def size(
+    default_bytes: int | None, meaning: str, *, low_bytes: int, high_bytes: int, aliases: tuple[Alias, ...] = ()
+) -> Any:
     """Bytes, written like "100 MB". The attribute's name ends in `_bytes`, the key does not."""
-    return _field(default_bytes, Setting(kind=SIZE, meaning=meaning, low=low_bytes, high=high_bytes, aliases=aliases))
+    return setting_field(
+        default_bytes, Setting(kind=SIZE, meaning=meaning, low=low_bytes, high=high_bytes, aliases=aliases)
+    )
 
 
 def share(default: float | None, meaning: str, *, high: float = 1, aliases: tuple[Alias, ...] = ()) -> Any:
     """A part of a whole, written like "25%"."""
-    return _field(default, Setting(kind=SHARE, meaning=meaning, low=0, high=high, aliases=aliases))
+    return setting_field(default, Setting(kind=SHARE, meaning=meaning, low=0, high=high, aliases=aliases))
 
 
 def flag(default: bool, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:  # noqa: FBT001  # its default
     """Yes or no."""
-    return _field(default, Setting(kind=FLAG, meaning=meaning, aliases=aliases))
+    return setting_field(default, Setting(kind=FLAG, meaning=meaning, aliases=aliases))
 
 
 def choice(default: str, meaning: str, *, choices: tuple[str, ...], aliases: tuple[Alias, ...] = ()) -> Any:
     """One of a few words."""
-    return _field(default, Setting(kind=TEXT, meaning=meaning, choices=choices, aliases=aliases))
+    return setting_field(default, Setting(kind=TEXT, meaning=meaning, choices=choices, aliases=aliases))
 
 
 def text(default: str, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
     """One line of text."""
-    return _field(default, Setting(kind=TEXT, meaning=meaning, aliases=aliases))
+    return setting_field(default, Setting(kind=TEXT, meaning=meaning, aliases=aliases))
 
 
 def path(default: str, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
     """A file or folder. A relative one is taken from the folder of the settings file."""
-    return _field(default, Setting(kind=PATH, meaning=meaning, aliases=aliases))
+    return setting_field(default, Setting(kind=PATH, meaning=meaning, aliases=aliases))
 
 
 def ranks(default: dict[str, int], meaning: str) -> Any:
     """Names with a number each, written as a small table; in the environment as `high=0,low=10`."""
-    return _field(default, Setting(kind=RANKS, meaning=meaning))
+    return setting_field(default, Setting(kind=RANKS, meaning=meaning))
 
 
 def zone(default: str, meaning: str) -> Any:
     """A time zone by its name in the tz database."""
-    return _field(default, Setting(kind=ZONE, meaning=meaning))
+    return setting_field(default, Setting(kind=ZONE, meaning=meaning))
 
 
 def secret(meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
     """A secret; empty unless set."""
-    return _field(Secret(""), Setting(kind=SECRET, meaning=meaning, aliases=aliases))
+    return setting_field(Secret(""), Setting(kind=SECRET, meaning=meaning, aliases=aliases))
 
 
 def database(meaning: str) -> Any:
     """The address of a database, a secret because it may hold a password. A relative SQLite file is a relative path."""
-    return _field(Secret(""), Setting(kind=DATABASE, meaning=meaning))
+    return setting_field(Secret(""), Setting(kind=DATABASE, meaning=meaning))
 
 
 def proxy(meaning: str) -> Any:
     """The address of a proxy, a secret because it may hold a password; empty unless set."""
-    return _field(Secret(""), Setting(kind=PROXY, meaning=meaning))
+    return setting_field(Secret(""), Setting(kind=PROXY, meaning=meaning))
 
 
 def web_address(meaning: str) -> Any:
     """The address of a site; empty unless set."""
-    return _field("", Setting(kind=WEB_ADDRESS, meaning=meaning))
+    return setting_field("", Setting(kind=WEB_ADDRESS, meaning=meaning))
 
 
 def listen(default: str, meaning: str) -> Any:
     """An address of this machine and a port."""
-    return _field(default, Setting(kind=LISTEN, meaning=meaning))
+    return setting_field(default, Setting(kind=LISTEN, meaning=meaning))
 
 
 def url_base(default: str, meaning: str) -> Any:
     """The beginning of every path of a server."""
-    return _field(default, Setting(kind=URL_BASE, meaning=meaning))
+    return setting_field(default, Setting(kind=URL_BASE, meaning=meaning))
 
 
 def time_of_day(meaning: str) -> Any:
     """A `TimeOfDay`, written like "00:00 UTC"; None unless set."""
-    return _field(None, Setting(kind=TIME_OF_DAY, meaning=meaning))
+    return setting_field(None, Setting(kind=TIME_OF_DAY, meaning=meaning))
 
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")

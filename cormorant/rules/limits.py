@@ -116,6 +116,9 @@ def _is_count(value: object) -> bool:
 PRESETS: Final[Mapping[str, SourceLimits]] = {
     "default": SourceLimits(),
     "private": SourceLimits(spacing_s=10.0, per_hour=60, per_day=500, grabs_per_day=50, reserve_interactive=0.2),
+    # Spotify counts over any 30 s and says no number; slskd takes one search at a time and asks its whole network.
+    "spotify": SourceLimits(spacing_s=0.0, pace_s=0.0, per_minute=90, in_flight_max=4),
+    "slskd": SourceLimits(spacing_s=2.0, pace_s=0.0, per_minute=10),
 }
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "Outcome",
     "OutcomeStatus",
     "RateLimitWaitError",
+    "SearchError",
     "SearchFailed",
     "SearchQueueFull",
     "found_in",

@@ -27,6 +27,14 @@ from cormorant.rules.fields import (
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import RESERVED_NAMES, LimitSettings, SourceSettings, source_conflicts
+from cormorant.rules.watch_settings import (
+    MODES,
+    ProfileSettings,
+    SavedSettings,
+    TargetSettings,
+    WatchlistSettings,
+    watch_conflicts,
+)
 from cormorant.rules.web_settings import ClientSettings, WebSettings, web_conflicts
 
 __all__ = [
@@ -44,8 +52,9 @@ __all__ = [
 
 DATABASE_FILE = "cormorant.db"
 
-FIXED_GRACES_S = 21.0
-"""What an orderly stop may need besides `jobs.grace`: the graces in the tree that nobody can set."""
+FIXED_GRACES_S = 23.0
+"""What an orderly stop may need besides `jobs.grace` and `watchlist.shutdown_grace`: the graces in the tree that nobody can
+set."""
 
 _BEATS_MIN = 2
 """Heartbeats that fit into the silence after which a process counts as dead: one may be late."""
@@ -85,7 +94,7 @@ class ServiceSettings:
     stop_total_s: float = duration(
         30.0,
         "Longest time an orderly stop may take; what is left then is cancelled. "
-        f"At least jobs.grace and {format_duration(FIXED_GRACES_S)} for all else.",
+        f"At least jobs.grace, watchlist.shutdown_grace and {format_duration(FIXED_GRACES_S)} for all else.",
         low_s=FIXED_GRACES_S,
         high_s=900.0,
     )
@@ -115,7 +124,7 @@ class JobSettings:
     timeout_s: float = duration(
         300.0, "Longest time a handler may take, unless its kind says otherwise.", low_s=0.1, high_s=86_400.0
     )
-    grace_s: float = duration(8.0, "Time that handlers get to finish when the service stops.", low_s=0.0, high_s=600.0)
+    grace_s: float = duration(5.0, "Time that handlers get to finish when the service stops.", low_s=0.0, high_s=600.0)
     poll_s: float = duration(
         5.0, "Longest time between two looks for due jobs, should every wake-up be missed.", low_s=0.1, high_s=300.0
     )
@@ -200,6 +209,11 @@ class Settings:
     search: SearchSettings = field(factory=SearchSettings)
     limits: Mapping[str, LimitSettings] = named(LimitSettings)
     sources: Mapping[str, SourceSettings] = named(SourceSettings, reserved=RESERVED_NAMES)
+    mode: str = choice("observe", "Whether finds are handed over, or only shown as what would be.", choices=MODES)
+    watchlist: WatchlistSettings = field(factory=WatchlistSettings)
+    saved: Mapping[str, SavedSettings] = named(SavedSettings)
+    profiles: Mapping[str, ProfileSettings] = named(ProfileSettings)
+    targets: Mapping[str, TargetSettings] = named(TargetSettings)
     web: WebSettings = field(factory=WebSettings)
     clients: Mapping[str, ClientSettings] = named(ClientSettings)
 
@@ -220,12 +234,13 @@ def _sum(*parts_s: float) -> float:
 
 
 def _conflicts(settings: Settings) -> Iterator[Conflict]:
-    service, jobs = settings.service, settings.jobs
-    least_s = _sum(jobs.grace_s, FIXED_GRACES_S)
+    service, jobs, tick_grace_s = settings.service, settings.jobs, settings.watchlist.shutdown_grace_s
+    least_s = _sum(jobs.grace_s, tick_grace_s, FIXED_GRACES_S)
     if service.stop_total_s < least_s:
         yield Conflict(
-            ("service.stop_total", "jobs.grace"),
-            f"{format_duration(service.stop_total_s)} is less than jobs.grace ({format_duration(jobs.grace_s)}) "
+            ("service.stop_total", "jobs.grace", "watchlist.shutdown_grace"),
+            f"{format_duration(service.stop_total_s)} is less than jobs.grace ({format_duration(jobs.grace_s)}), "
+            f"watchlist.shutdown_grace ({format_duration(tick_grace_s)}) "
             f"and {format_duration(FIXED_GRACES_S)} for all else; allowed: at least {format_duration(least_s)}",
         )
     least_s = _sum(*[jobs.heartbeat_s] * _BEATS_MIN)
@@ -237,4 +252,5 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
             f"allowed: at least {format_duration(least_s)}",
         )
     yield from source_conflicts(settings.sources, settings.limits)
+    yield from watch_conflicts(settings.watchlist, settings.saved, settings.profiles, settings.targets)
     yield from web_conflicts(settings.web, settings.clients)

@@ -17,7 +17,10 @@ from cormorant.rules.times_of_day import TimeOfDay, zone_of
 from cormorant.rules.web_addresses import normalised
 
 __all__ = [
+    "KINDS",
     "RESERVED_NAMES",
+    "SEARCHED",
+    "SPOTIFY_URL",
     "LimitSettings",
     "ReserveSettings",
     "SourceSettings",
@@ -27,6 +30,11 @@ __all__ = [
 
 RESERVED_NAMES: Final = ("all", "combined")
 """What no source can be called: where sources are named, it means each of them."""
+
+KINDS: Final = ("torznab", "newznab", "spotify", "slskd")
+SEARCHED: Final = frozenset({"torznab", "newznab"})
+"""The kinds that are searched where no source is named; the others only by name."""
+SPOTIFY_URL: Final = "https://api.spotify.com/v1"
 
 _DEFAULT_PRESET = "default"
 
@@ -79,8 +87,9 @@ def _own_first(_cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Att
 class SourceSettings(LimitSettings):
     """One source: where it is, how to get in, and its own limits."""
 
-    kind: str = choice("torznab", "How it is talked to.", choices=("torznab", "newznab"))
+    kind: str = choice("torznab", "How it is talked to.", choices=KINDS)
     url: str = web_address("Address of its API, without the key, such as http://prowlarr:9696/1/api.")
+    id: str = text("", "For spotify: the id of your app there, whose secret is the key.")
     key: Secret = secret("Key of its API.")  # noqa: RUF009  # an attrs field is made, not a value
     enabled: bool = flag(True, "Whether it is asked at all.")  # noqa: FBT003  # a default
     proxy: Secret = proxy("Proxy through which it is reached, such as http://gate:3128.")  # noqa: RUF009  # as above
@@ -105,8 +114,9 @@ def limits_of(source: SourceSettings, presets: Mapping[str, LimitSettings]) -> S
     problem = _preset_problem(source.limits, presets)
     if problem:
         raise ValueError(problem)
-    limits = PRESETS.get(source.limits, PRESETS[_DEFAULT_PRESET])
-    preset = presets.get(source.limits)
+    wanted = source.kind if source.limits == _DEFAULT_PRESET and source.kind in PRESETS else source.limits
+    limits = PRESETS.get(wanted, PRESETS[_DEFAULT_PRESET])
+    preset = presets.get(wanted)
     return _refined(_refined(limits, preset) if preset else limits, source)
 
 
@@ -130,7 +140,10 @@ def source_conflicts(sources: Mapping[str, SourceSettings], presets: Mapping[str
         problem = _preset_problem(source.limits, presets)
         if problem:
             yield Conflict((f"sources.{name}.limits", f"limits.{source.limits}"), problem)
-        if not source.url and source.enabled:
+        if source.kind == "spotify" and source.enabled and not (source.id and source.key):
+            keys = (f"sources.{name}.id", f"sources.{name}.key")
+            yield Conflict(keys, "spotify is asked with the id and the secret of an app of yours; set id and key")
+        if not source.url and source.enabled and source.kind != "spotify":
             remedy = 'write one like "http://prowlarr:9696/1/api", or enabled = false'
             yield Conflict((f"sources.{name}.url", f"sources.{name}.enabled"), f"the source has no address; {remedy}")
         if not source.url:

@@ -1,0 +1,151 @@
+"""What became of what was handed over? Asks each target until it is done, and finds what got stuck on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import trio
+from attrs import define, frozen
+from sqlalchemy import Connection
+
+from actors.rounds import Rounds
+from cormorant.clients.target import Target
+from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.handovers import FOLLOW_S, Handover, HandoverState, InDoubt, follow_again_s
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.target_errors import TargetError
+from cormorant.rules.wants import Want, WantState
+from cormorant.rules.watch_events import HandoverEnded, WantChanged
+from storage import downloads, wants
+from storage.database import Database
+
+BATCH = 20
+CLAIM_S = 300.0
+"""So long nobody else asks for what this process has in hand."""
+LOOK_S = 60.0
+"""The longest time for asking one target."""
+ORPHANS_S = 600.0
+"""How often is looked for wants that no job cares for."""
+
+
+@frozen(kw_only=True)
+class Place:
+    """A target, and what is set for it."""
+
+    target: Target
+    in_doubt: InDoubt
+    stalled_s: float
+
+
+def parcel_of(handover: Handover) -> Parcel:
+    """As much of a parcel as a target needs to say what became of it."""
+    facts = handover.facts
+    return Parcel(
+        key=handover.key,
+        title=handover.title,
+        kind=ParcelKind(facts.get("kind", ParcelKind.TORRENT.value)),
+        infohash=facts.get("infohash"),
+        link=facts.get("link"),
+        folder_parts=facts.get("parts", {}),
+    )
+
+
+@define(eq=False, kw_only=True)
+class HandoverFollower(Rounds):
+    """Follows what was handed over to its end, where the target tells."""
+
+    database: Database
+    places: Mapping[str, Place]
+    fail: Callable[..., Want]
+    """A statement: a handover failed, and the next candidate is chosen."""
+    revive: Callable[[Sequence[Want]], Callable[[Connection], None]]
+    """Enqueues anew the jobs of wants that have none."""
+    ring: Callable[[], None]
+    clock: Clock
+    emit: Emit
+    interval_s: float = FOLLOW_S / 2
+    grace_s: float = 0.0
+    """None: it only looks, and looks again."""
+    _orphans_at: float = 0.0
+
+    async def round(self) -> None:
+        """Ask for those that are due; now and then look for wants that no job cares for."""
+        await self._follow()
+        if trio.current_time() >= self._orphans_at:
+            self._orphans_at = trio.current_time() + ORPHANS_S
+            await self._revive_orphans()
+
+    async def _follow(self) -> None:
+        now = self.clock.now()
+        until = now + timedelta(seconds=CLAIM_S)
+        for handover in await self.database.run(downloads.due_to_follow, now=now, until=until, limit=BATCH):
+            place = self.places.get(handover.target)
+            if place is not None:
+                await self._look(handover, place)
+
+    async def _look(self, handover: Handover, place: Place) -> None:
+        receipt = Receipt(target_id=handover.target_id, standing=Standing.PRESENT)
+        try:
+            with trio.fail_after(LOOK_S):
+                said = await place.target.look(parcel_of(handover), receipt)
+        except (TargetError, trio.TooSlowError) as trouble:
+            said = Receipt(target_id=handover.target_id, standing=Standing.UNKNOWN, reason=str(trouble))
+        age_s = (self.clock.now() - handover.created_at).total_seconds()
+        if said.standing is Standing.DONE:
+            await self._done(handover, said.reason or "")
+        elif said.standing is Standing.ABSENT:
+            await self._done(handover, "it is no longer at its target")
+        elif said.standing is Standing.FAILED:
+            await self._failed(handover, said.reason or "its target failed")
+        elif said.is_stalled and age_s > place.stalled_s:
+            await self._failed(handover, f"stalled: {said.reason or 'nothing comes'}")
+        else:
+            await self._later(handover, said, age_s)
+
+    async def _later(self, handover: Handover, said: Receipt, age_s: float) -> None:
+        now = self.clock.now()
+        await self.database.run(
+            downloads.change,
+            handover,
+            HandoverState.HANDED_OVER,
+            reason=said.reason or said.standing.value,
+            target_id=said.target_id,
+            next_at=now + timedelta(seconds=follow_again_s(age_s)),
+            now=now,
+        )
+
+    async def _done(self, handover: Handover, reason: str) -> None:
+        await self.database.run(_set_done, handover, reason, now=self.clock.now())
+        self._tell(handover, HandoverState.DONE, reason)
+        self.emit(WantChanged(want=handover.want_id, title=handover.title, state=WantState.DONE.value, reason=reason))
+
+    async def _failed(self, handover: Handover, reason: str) -> None:
+        decided: Want = await self.database.run(self.fail, handover, reason, now=self.clock.now())
+        self.ring()
+        self._tell(handover, HandoverState.FAILED, reason)
+        self.emit(WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason))
+
+    def _tell(self, handover: Handover, state: HandoverState, reason: str) -> None:
+        self.emit(
+            HandoverEnded(
+                want=handover.want_id,
+                title=handover.title,
+                target=handover.target,
+                state=state.value,
+                reason=reason,
+            )
+        )
+
+    async def _revive_orphans(self) -> None:
+        """A want whose job was cancelled, failed or pruned would wait for ever."""
+        before = self.clock.now() - timedelta(seconds=ORPHANS_S)
+        orphans = await self.database.read(wants.orphans, before=before, limit=BATCH)
+        if orphans:
+            await self.database.run(self.revive(orphans))
+            self.ring()
+
+
+def _set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> None:
+    downloads.change(connection, handover, HandoverState.DONE, reason=reason, now=now)
+    wants.change(connection, handover.want_id, WantState.DONE, reason=reason or f"by {handover.target}", now=now)

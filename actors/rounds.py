@@ -1,0 +1,59 @@
+"""How does an actor work in rounds? One at a time, beside its mailbox, so that a stop is heard while one runs."""
+
+from __future__ import annotations
+
+import math
+
+import trio
+
+from actors.actor import Actor
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+
+
+class Rounds(Actor[None]):
+    """Calls `round` again and again, `interval_s` from begin to begin; after an overrun at once, and none is made up for.
+
+    What a database that is away prevents now is done in the next round.
+    """
+
+    interval_s: float
+    grace_s: float
+    """What a round that runs gets to finish when the service stops; then it is cancelled."""
+    _stop: trio.CancelScope | None = None
+    _ended: trio.Event | None = None
+
+    async def begin(self) -> None:
+        """Begin at once."""
+        self.wake_at = trio.current_time()
+
+    async def round(self) -> None:
+        """Do what is due."""
+        raise NotImplementedError
+
+    async def wake(self) -> None:
+        """Start a round. There is no other: the next time is set only when it has ended."""
+        self.wake_at = math.inf
+        self._ended = trio.Event()
+        self.nursery.start_soon(self._round, self._ended)
+
+    async def end(self) -> None:
+        """Let a round that runs finish within the grace, then cancel it."""
+        if self._ended is None:
+            return
+        with trio.move_on_after(self.grace_s):
+            await self._ended.wait()
+        if self._stop is not None:
+            self._stop.cancel()
+        await self._ended.wait()
+
+    async def _round(self, ended: trio.Event) -> None:
+        began = trio.current_time()
+        try:
+            with trio.CancelScope() as self._stop:
+                await self.round()
+        except (StorageUnavailable, CommitUnknown):
+            pass  # whatever was in hand comes back by itself
+        finally:
+            self._stop = None
+            ended.set()
+            self.wake_at = max(trio.current_time(), began + self.interval_s)

@@ -1,0 +1,164 @@
+"""What is new in the searches that are repeated? Runs those that are due, and wants what fits and was not there before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import trio
+from attrs import define, field
+from sqlalchemy import Connection
+
+from actors.rounds import Rounds
+from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.saved_searches import FirstCheck, SavedSearch, next_check
+from cormorant.rules.searches import Result
+from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
+from cormorant.rules.watch_events import SavedSearchChecked
+from storage import saved_searches, wants
+from storage.database import Database
+
+BATCH = 10
+TOGETHER = 4
+"""So many are run at the same time."""
+CHECK_S = 600.0
+"""The longest time for one check; sources that have not answered by then are asked the next time."""
+CLAIM_SPARE_S = 60.0
+LOOK_S = 60.0
+"""How often is looked for what is due, should every notice be missed."""
+RELEASE_S = 0.4
+"""What giving one back may take when the service stops."""
+
+
+class RunSearch(Protocol):
+    """Asks the sources of a saved search, each through its gates."""
+
+    async def __call__(self, saved: SavedSearch) -> Sequence[Outcome]:
+        """One outcome for each source."""
+        ...
+
+
+class TakeFound(Protocol):
+    """A statement: what fits of new finds is chosen, and handed over where that is wanted."""
+
+    def __call__(
+        self, connection: Connection, want: Want, source: str, result: Result, *, now: datetime
+    ) -> Want | None:
+        """The want, or None when the find does not fit."""
+        ...
+
+
+@define(eq=False, kw_only=True)
+class SavedSearchTicker(Rounds):
+    """One check of each search at a time, whichever process does it."""
+
+    database: Database
+    configured: Sequence[SavedSearch]
+    """Those of the settings file."""
+    run: RunSearch
+    take: TakeFound
+    is_paused: Callable[..., bool]
+    """A statement: whether the service is paused."""
+    ring: Callable[[], None]
+    clock: Clock
+    emit: Emit
+    interval_s: float = LOOK_S
+    grace_s: float = 0.0
+    """None: a check that is stopped did not happen, and is due as before."""
+    _has_configured: bool = field(init=False, default=False)
+
+    async def round(self) -> None:
+        """Run what is due."""
+        if not self._has_configured:
+            await self.database.run(saved_searches.set_configured, self.configured)
+            self._has_configured = True
+        if await self.database.read(self.is_paused):
+            return
+        now = self.clock.now()
+        until = now + timedelta(seconds=CHECK_S + CLAIM_SPARE_S)
+        due = await self.database.run(saved_searches.claim, now=now, until=until, limit=BATCH)
+        limit = trio.CapacityLimiter(TOGETHER)
+        async with trio.open_nursery() as nursery:
+            for saved in due:
+                nursery.start_soon(self._check, saved, limit)
+
+    async def _check(self, saved: SavedSearch, limit: trio.CapacityLimiter) -> None:
+        try:
+            async with limit:
+                outcomes: Sequence[Outcome] = ()
+                with trio.move_on_after(CHECK_S):
+                    outcomes = await self.run(saved)
+                await self._write(saved, outcomes)
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
+                await self.database.run(
+                    saved_searches.end_check, saved, next_attempt_at=saved.next_attempt_at, error=None, now=None
+                )
+            raise
+
+    async def _write(self, saved: SavedSearch, outcomes: Sequence[Outcome]) -> None:
+        now = self.clock.now()
+        answered = [outcome for outcome in outcomes if outcome.is_answer]
+        missing = [outcome for outcome in outcomes if not outcome.is_answer]
+        error = "; ".join(f"{each.source}: {each.error or each.status.value}" for each in missing) or None
+        found = [(outcome.source, result) for outcome in answered for result in outcome.results]
+        next_at = next_check(due=saved.next_attempt_at, every_s=saved.every_s, now=now)
+        if not answered and missing:
+            next_at = _when_open(missing, now) or next_at
+        wanted = await self.database.run(self._take_all, saved, found, next_at, error, bool(answered), now=now)
+        if wanted:
+            self.ring()
+        self.emit(SavedSearchChecked(saved=saved.name, found=len(found), wanted=wanted, error=error))
+
+    def _take_all(  # noqa: PLR0913 - all that one check has brought
+        self,
+        connection: Connection,
+        saved: SavedSearch,
+        found: Sequence[tuple[str, Result]],
+        next_at: datetime,
+        error: str | None,
+        has_answer: bool,  # noqa: FBT001 - a statement takes plain values
+        *,
+        now: datetime,
+    ) -> int:
+        checked = now if has_answer else None
+        if not saved_searches.end_check(connection, saved, next_attempt_at=next_at, error=error, now=checked):
+            return 0  # another process has it in hand, and finds the same
+        is_first = saved.last_checked is None and saved.first_check is FirstCheck.SKIP
+        wanted = 0
+        for source, result in found:
+            want = want_for(saved, source, result, now=now, is_known=is_first)
+            if is_first:
+                wants.want(connection, want)
+            elif self.take(connection, want, source, result, now=now) is not None:
+                wanted += 1
+        return wanted
+
+
+def _when_open(missing: Sequence[Outcome], now: datetime) -> datetime | None:
+    """When the first of the closed sources opens, if nobody has answered because all are closed."""
+    waits = [
+        getattr(outcome.error, "wait_s", None) for outcome in missing if outcome.status is OutcomeStatus.RATE_LIMITED
+    ]
+    known = [wait for wait in waits if wait is not None]
+    return now + timedelta(seconds=max(LOOK_S, min(known))) if known else None
+
+
+def want_for(saved: SavedSearch, source: str, result: Result, *, now: datetime, is_known: bool) -> Want:
+    """What a find of a saved search is wanted as: the same torrent is one want, wherever it is found."""
+    about = result.infohash.lower() if result.infohash else f"{source}/{result.guid or result.title}"
+    return Want(
+        key=f"find:{about}"[:KEY_LENGTH_MAX],
+        kind="search",
+        title=result.title,
+        watch=f"saved:{saved.name}",
+        state=WantState.IGNORED if is_known else WantState.SEARCHING,
+        reason="was there before the search was saved" if is_known else "found",
+        sources=saved.sources,
+        profile=saved.profile,
+        targets=saved.targets,
+        found_at=now,
+        changed_at=now,
+    )

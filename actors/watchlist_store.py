@@ -1,0 +1,113 @@
+"""Where does the ticker find its artists and keep what it learned? In the database, or where an embedding program says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from attrs import define
+from sqlalchemy import Connection
+
+from cormorant.rules.wants import Want, WantState
+from cormorant.rules.watchlist import Artist, Charged
+from storage import jobs, wants, watchlist
+from storage.database import Database
+from storage.jobs import NewJob
+
+
+class WatchlistStore(Protocol):
+    """What the ticker asks of whoever keeps the watchlist. Every method is one transaction."""
+
+    async def claim(self, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
+        """Take due artists in hand until then; and those that are due and left alone."""
+        ...
+
+    async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
+        """Give artists back that were not looked at; nothing is charged."""
+        ...
+
+    async def succeed(
+        self, artist: Artist, wanted: Sequence[Want], *, looked_at: datetime, next_attempt_at: datetime
+    ) -> list[Want]:
+        """A look succeeded. Returns those wants that are new."""
+        ...
+
+    async def fail(
+        self, artist: Artist, charged: Charged, *, next_attempt_at: datetime, error: str, now: datetime
+    ) -> None:
+        """A look failed."""
+        ...
+
+
+@define(eq=False, kw_only=True)
+class DatabaseStore:
+    """The watchlist in the database of the service."""
+
+    database: Database
+    make_job: Callable[[Want], NewJob]
+    """The job that searches for a want."""
+    ring: Callable[[], None]
+    """Told when jobs may have come."""
+
+    async def claim(self, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
+        """Take due artists in hand until then; and those that are due and left alone."""
+        return await self.database.run(_claim, now=now, until=until, limit=limit)
+
+    async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
+        """Give artists back that were not looked at; nothing is charged."""
+        await self.database.run(watchlist.release, artists, next_attempt_at=next_attempt_at)
+
+    async def succeed(
+        self, artist: Artist, wanted: Sequence[Want], *, looked_at: datetime, next_attempt_at: datetime
+    ) -> list[Want]:
+        """A look succeeded. Returns those wants that are new."""
+        pairs = [(want, self.make_job(want) if want.state is WantState.WANTED else None) for want in wanted]
+        new = await self.database.run(_succeed, artist, pairs, looked_at=looked_at, next_attempt_at=next_attempt_at)
+        if new:
+            self.ring()
+        return new
+
+    async def fail(
+        self, artist: Artist, charged: Charged, *, next_attempt_at: datetime, error: str, now: datetime
+    ) -> None:
+        """A look failed."""
+        await self.database.run(
+            watchlist.fail,
+            artist,
+            failures=charged.failures,
+            block_until=charged.block_until,
+            next_attempt_at=next_attempt_at,
+            error=error,
+            now=now,
+        )
+
+
+def _claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
+    claimed = watchlist.claim(connection, now=now, until=until, limit=limit)
+    return claimed, watchlist.blocked(connection, now=now, limit=limit)
+
+
+def _succeed(
+    connection: Connection,
+    artist: Artist,
+    wanted: Sequence[tuple[Want, NewJob | None]],
+    *,
+    looked_at: datetime,
+    next_attempt_at: datetime,
+) -> list[Want]:
+    """Wants, their jobs and the watermark together: a crash in between would lose a release, or want it twice."""
+    if not watchlist.succeed(connection, artist, looked_at=looked_at, next_attempt_at=next_attempt_at):
+        return []  # another process has it in hand, and finds the same
+    return take_in(connection, wanted, now=looked_at)
+
+
+def take_in(connection: Connection, wanted: Sequence[tuple[Want, NewJob | None]], *, now: datetime) -> list[Want]:
+    """Take wants in, each with the job that searches for it. Returns those that are new and searched for."""
+    new = []
+    for want, job in wanted:
+        there = wants.want(connection, want)
+        if there is not None and job is not None:
+            jobs.enqueue(connection, job, now=now)
+            new.append(there)
+    return new

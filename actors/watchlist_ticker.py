@@ -1,0 +1,259 @@
+"""What have the artists released? Looks at those that are due, a few at a time, within a budget, and charges fairly."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import trio
+from attrs import define, field, frozen
+
+from actors.rounds import Rounds
+from actors.watchlist_store import WatchlistStore
+from cormorant.rules.outcomes import RateLimitWaitError, SearchError
+from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.releases import Album, Release, Track, distinct_releases, is_by, want_key
+from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
+from cormorant.rules.wants import Want, WantState
+from cormorant.rules.watch_events import (
+    CooldownClear,
+    CooldownSet,
+    CooldownSkip,
+    WatchlistDownload,
+    WatchlistHeartbeat,
+    WatchlistProcess,
+    WatchlistStarted,
+    WatchlistStopped,
+    WatchlistTick,
+)
+from cormorant.rules.watch_settings import WatchlistSettings
+from cormorant.rules.watchlist import Artist, Charged, charged, clamped_s, delay_before_retry, news_of
+
+CLAIM_SPARE_S = 30.0
+"""So much longer than its budget a tick has its artists to itself: for writing down what it learned."""
+RELEASE_S = 0.4
+"""What giving artists back may take, once the tick itself is out of time or told to stop."""
+UNKNOWN_S = 300.0
+"""After so long an artist is looked at again whose source opens nobody knows when."""
+TRACKS_ASKED_MAX = 10
+"""For so many new releases the tracks are asked for at once; a whole back catalogue would eat every budget."""
+
+
+class Catalogue(Protocol):
+    """Who knows artists. Every request passes the gates of its source."""
+
+    async def albums_of(self, artist: Artist, *, timeout_s: float) -> Sequence[Album]:
+        """Everything the artist has released. Raises `SourceError` or `SearchError`."""
+        ...
+
+    async def tracks_of(self, artist: Artist, album: Album, *, timeout_s: float) -> Sequence[Track]:
+        """What is on an album."""
+        ...
+
+
+@frozen(kw_only=True)
+class _Looked:
+    """What came of looking at one artist."""
+
+    status: str
+    queued: int = 0
+    attempts: int = 1
+    error: str | None = None
+
+
+@define(eq=False, kw_only=True)
+class WatchlistTicker(Rounds):
+    """One tick at a time; none begins while the service stops."""
+
+    store: WatchlistStore
+    catalogue: Catalogue
+    options: WatchlistSettings
+    is_paused: Callable[[], Awaitable[bool]]
+    clock: Clock
+    chance: Chance
+    emit: Emit
+    interval_s: float = field(init=False)
+    grace_s: float = field(init=False)
+    _deadline: float = field(init=False, default=math.inf)
+    _in_hand: dict[int, Artist] = field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.interval_s = self.options.interval_s
+        self.grace_s = self.options.shutdown_grace_s
+
+    async def begin(self) -> None:
+        """Begin at once."""
+        await super().begin()
+        self.emit(WatchlistStarted(interval_s=self.interval_s))
+
+    async def end(self) -> None:
+        """Let a tick that runs finish within the grace, then cancel it."""
+        await super().end()
+        self.emit(WatchlistStopped(cancelled=len(self._in_hand)))
+
+    async def round(self) -> None:
+        """One tick: take due artists in hand, look at as many as the budget allows, give the others back."""
+        if await self.is_paused():
+            return
+        began, now, options = trio.current_time(), self.clock.now(), self.options
+        until = now + timedelta(seconds=options.tick_budget_s + CLAIM_SPARE_S)
+        batch, left_alone = await self.store.claim(now=now, until=until, limit=options.max_per_tick)
+        for artist in left_alone:
+            assert artist.retry_block_until is not None
+            self.emit(CooldownSkip(artist=artist.name, retry_block_until=artist.retry_block_until))
+        if not batch:
+            self.emit(WatchlistHeartbeat())
+            return
+        pending = deque(batch)
+        self._in_hand.clear()
+        self._deadline = began + options.tick_budget_s
+        try:
+            await self._work_through(pending)
+        finally:
+            await self._close(batch, pending, began)
+
+    async def _work_through(self, pending: deque[Artist]) -> None:
+        with trio.CancelScope(deadline=self._deadline):
+            async with trio.open_nursery() as nursery:
+                for _ in range(min(self.options.max_concurrency, len(pending))):
+                    nursery.start_soon(self._work, pending)
+
+    async def _close(self, batch: Sequence[Artist], pending: Sequence[Artist], began: float) -> None:
+        """Give back what was not looked at, charged nothing, also when the tick is cancelled."""
+        left = [*self._in_hand.values(), *pending]
+        if left:
+            # Otherwise nobody looks at them before the claim has run out.
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
+                await self.store.release(left)
+        for artist in self._in_hand.values():
+            self.emit(WatchlistProcess(artist=artist.name, status="out of time", queued=0, attempts=1, retries=0))
+        self.emit(
+            WatchlistTick(
+                count=len(batch),
+                unstarted=len(pending),
+                duration_s=round(trio.current_time() - began, 6),
+                budget_s=self.options.tick_budget_s,
+                concurrency=self.options.max_concurrency,
+            )
+        )
+
+    async def _work(self, pending: deque[Artist]) -> None:
+        while pending:
+            artist = pending.popleft()
+            self._in_hand[artist.id] = artist
+            looked = await self._look(artist)
+            del self._in_hand[artist.id]
+            self.emit(
+                WatchlistProcess(
+                    artist=artist.name,
+                    status=looked.status,
+                    queued=looked.queued,
+                    attempts=looked.attempts,
+                    retries=looked.attempts - 1,
+                    error=looked.error,
+                )
+            )
+
+    async def _look(self, artist: Artist) -> _Looked:
+        attempt = 0
+        while True:
+            attempt += 1
+            looked_at = self.clock.now()
+            try:
+                wanted = await self._wanted(artist)
+            except (SourceLimited, RateLimitWaitError, CredentialsRefused) as closed:
+                return await self._wait(artist, closed, attempt)
+            except SourceRefused as refused:
+                return await self._fail(artist, refused, attempt, failed=0, again_s=self._every_s(artist))
+            except (SourceError, SearchError, trio.TooSlowError) as trouble:
+                delay_s = self._delay_s(attempt)
+                if attempt >= self.options.retry_max or delay_s >= self._left_s():
+                    return await self._fail(artist, trouble, attempt, failed=attempt, again_s=0.0)
+                await trio.sleep(delay_s)
+            else:
+                next_at = looked_at + timedelta(seconds=self._every_s(artist))
+                new = await self.store.succeed(artist, wanted, looked_at=looked_at, next_attempt_at=next_at)
+                return self._succeeded(artist, new, attempt)
+
+    def _succeeded(self, artist: Artist, new: Sequence[Want], attempt: int) -> _Looked:
+        if artist.retry_block_until is not None:
+            self.emit(CooldownClear(artist=artist.name))
+        if new:
+            self.emit(WatchlistDownload(artist=artist.name, titles=tuple(want.title for want in new)))
+        return _Looked(status="ok", queued=len(new), attempts=attempt)
+
+    async def _wanted(self, artist: Artist) -> list[Want]:
+        albums = await self.catalogue.albums_of(artist, timeout_s=self._timeout_s())
+        own = [album for album in albums if is_by(artist.artist_id, album)]
+        news = news_of(artist, distinct_releases(own))
+        wanted = []
+        for place, release in enumerate(news.wanted):
+            tracks: Sequence[Track] = ()
+            if place < TRACKS_ASKED_MAX:
+                tracks = await self.catalogue.tracks_of(artist, release.album, timeout_s=self._timeout_s())
+            wanted.append(self._want(artist, release, tracks))
+        known = [self._want(artist, release, (), is_known=True) for release in news.known]
+        return [*wanted, *known]
+
+    def _want(self, artist: Artist, release: Release, tracks: Sequence[Track], *, is_known: bool = False) -> Want:
+        now, album = self.clock.now(), release.album
+        return Want(
+            key=f"{artist.source}:{want_key(artist.artist_id, album)}",
+            kind="album",
+            title=album.title,
+            artist=artist.name,
+            watch=f"artist:{artist.id}",
+            state=WantState.IGNORED if is_known else WantState.WANTED,
+            reason="out before it was watched, as far as its date tells" if is_known else "new release",
+            sources=artist.sources or self.options.search,
+            profile=artist.profile or self.options.choose,
+            targets=artist.targets or self.options.hand_to,
+            facts={
+                "album_id": album.id,
+                "kind": album.kind,
+                "released": str(album.released or ""),
+                "tracks_total": album.tracks_total,
+                "tracks": [track.title for track in tracks],
+            },
+            found_at=now,
+            changed_at=now,
+        )
+
+    async def _wait(self, artist: Artist, closed: Exception, attempt: int) -> _Looked:
+        """The source takes nobody now. That is not the artist's fault, and costs it nothing."""
+        wait_s = closed.wait_s if isinstance(closed, RateLimitWaitError) else getattr(closed, "retry_after_s", None)
+        next_at = self.clock.now() + timedelta(seconds=UNKNOWN_S if wait_s is None else wait_s)
+        await self.store.release([artist], next_attempt_at=next_at)
+        return _Looked(status="waiting", attempts=attempt, error=str(closed))
+
+    async def _fail(self, artist: Artist, error: Exception, attempt: int, *, failed: int, again_s: float) -> _Looked:
+        now, options = self.clock.now(), self.options
+        cost = (
+            charged(artist, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
+            if failed
+            else Charged(failures=artist.failures)
+        )
+        next_at = now + timedelta(seconds=again_s)
+        await self.store.fail(artist, cost, next_attempt_at=next_at, error=str(error), now=now)
+        if cost.block_until is not None:
+            minutes = options.cooldown_s / 60
+            self.emit(CooldownSet(artist=artist.name, minutes=minutes, retry_block_until=cost.block_until))
+        return _Looked(status="failed", attempts=attempt, error=str(error))
+
+    def _every_s(self, artist: Artist) -> float:
+        return artist.every_s or self.options.every_s
+
+    def _delay_s(self, attempt: int) -> float:
+        options = self.options
+        return delay_before_retry(
+            attempt=attempt, base_s=options.backoff_base_s, spread=options.jitter, jitter=self.chance.random()
+        )
+
+    def _left_s(self) -> float:
+        return self._deadline - trio.current_time()
+
+    def _timeout_s(self) -> float:
+        return clamped_s(self.options.spotify_timeout_s, left_s=self._left_s())

@@ -1,0 +1,133 @@
+"""What is wanted, and what may become of it? Each state says why, and each change is one of a few."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from cormorant.rules.errors import CormorantError
+
+__all__ = ["LIVE", "SETTLED", "UnknownWant", "Want", "WantChangeRefused", "WantState", "check_change", "next_look"]
+
+LOOKS_S: Final = (3_600.0, 6 * 3_600.0, 86_400.0, 3 * 86_400.0, 7 * 86_400.0)
+"""How long after a look that found nothing the next one follows."""
+LOOKS_MAX: Final = 12
+"""After so many it is given up: about two months."""
+KEY_LENGTH_MAX: Final = 500
+
+
+class WantState(StrEnum):
+    """Where a want is."""
+
+    WANTED = "wanted"
+    """It is to be searched, now or at `next_at`."""
+    SEARCHING = "searching"
+    CHOSEN = "chosen"
+    """A candidate is chosen and waits to be handed over, by a job or, in observe mode, by hand."""
+    SENDING = "sending"
+    IN_DOUBT = "in doubt"
+    """It may have arrived at its target; that is being found out, or held for a person."""
+    HANDED_OVER = "handed over"
+    DONE = "done"
+    GAVE_UP = "gave up"
+    IGNORED = "ignored"
+
+
+_S = WantState
+_CHANGES: Final[Mapping[WantState, frozenset[WantState]]] = {
+    _S.WANTED: frozenset({_S.SEARCHING, _S.IGNORED, _S.GAVE_UP}),
+    _S.SEARCHING: frozenset({_S.SEARCHING, _S.WANTED, _S.CHOSEN, _S.GAVE_UP, _S.IGNORED}),
+    _S.CHOSEN: frozenset({_S.CHOSEN, _S.SENDING, _S.WANTED, _S.GAVE_UP, _S.IGNORED}),
+    _S.SENDING: frozenset({_S.SENDING, _S.IN_DOUBT, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.WANTED, _S.GAVE_UP}),
+    _S.IN_DOUBT: frozenset({_S.IN_DOUBT, _S.SENDING, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.WANTED, _S.GAVE_UP}),
+    _S.HANDED_OVER: frozenset({_S.DONE, _S.CHOSEN, _S.WANTED, _S.GAVE_UP}),
+    _S.DONE: frozenset(),
+    _S.GAVE_UP: frozenset({_S.WANTED, _S.CHOSEN, _S.IGNORED}),
+    _S.IGNORED: frozenset({_S.WANTED}),
+}
+SETTLED: Final = frozenset({_S.DONE, _S.GAVE_UP, _S.IGNORED})
+LIVE: Final = frozenset(WantState) - SETTLED
+
+
+class WantError(CormorantError):
+    """Something cannot be done with a want."""
+
+
+class UnknownWant(WantError):
+    """There is no want of this number."""
+
+    def __init__(self, want_id: int) -> None:
+        super().__init__(f"there is no want {want_id}; `cormorant wants list` shows them")
+        self.want_id = want_id
+
+
+class WantChangeRefused(WantError):
+    """A want cannot go from where it is to where it was told to."""
+
+    def __init__(self, want_id: int, state: WantState, wanted: WantState) -> None:
+        super().__init__(f"want {want_id} is {state.value} and cannot become {wanted.value}")
+        self.want_id = want_id
+        self.state = state
+
+
+@frozen(kw_only=True)
+class Want:
+    """Something that is wanted once, whatever found it."""
+
+    id: int = 0
+    key: str
+    """The same for the same thing, whoever wants it."""
+    kind: str
+    """album, track, item or search."""
+    title: str
+    artist: str = ""
+    watch: str = ""
+    """Which watch found it, such as artist:12 or saved:freeleech."""
+    state: WantState = WantState.WANTED
+    reason: str = ""
+    sources: tuple[str, ...] = ()
+    """Where it is searched; nothing: everywhere."""
+    profile: str = ""
+    targets: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(factory=dict, hash=False)
+    """What is known of it: year, number of tracks, their titles."""
+    looks: int = 0
+    chosen_ref: str | None = None
+    found_at: datetime
+    changed_at: datetime
+    next_at: datetime | None = None
+
+    @property
+    def words(self) -> str:
+        """What it is searched by.
+
+        >>> from datetime import UTC
+        >>> now = datetime(2026, 1, 1, tzinfo=UTC)
+        >>> Want(key="k", kind="album", artist="A", title="B", found_at=now, changed_at=now).words
+        'A B'
+        """
+        return " ".join(f"{self.artist} {self.title}".split())
+
+
+def check_change(want: Want, wanted: WantState) -> None:
+    """Raise `WantChangeRefused` unless the want may become this."""
+    if wanted not in _CHANGES[want.state]:
+        raise WantChangeRefused(want.id, want.state, wanted)
+
+
+def next_look(*, looks: int, now: datetime, jitter: float) -> datetime | None:
+    """When to search again after `looks` searches in vain; None: no more. `jitter` in [0, 1) spreads them by a tenth.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> [(next_look(looks=n, now=now, jitter=0.0) - now).days for n in (3, 5, 11)], next_look(looks=12, now=now, jitter=0)
+    ([1, 7, 7], None)
+    """
+    if looks >= LOOKS_MAX:
+        return None
+    wait_s = LOOKS_S[min(looks, len(LOOKS_S)) - 1 if looks else 0]
+    return now + timedelta(seconds=wait_s * (1 + 0.1 * jitter))

@@ -1,0 +1,160 @@
+"""What was handed to which target, and how far is it? Written before it is sent, and confirmed after."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection, text
+
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.handovers import Handover, HandoverState
+from storage.columns import check_text, from_micros, kept_text, to_micros
+
+TEXT_LENGTH_MAX = 500
+
+
+class UnknownDownload(CormorantError):
+    """There is no download of this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no download {number}; `cormorant downloads list` shows them")
+
+
+def begin(connection: Connection, handover: Handover) -> Handover:
+    """Take down that something is about to be sent. One that counts already for this want is returned as it is."""
+    connection.execute(_BEGIN, _plain(handover))
+    there = live_of(connection, handover.want_id)
+    assert there is not None, "it was just written, or another was there"
+    return there
+
+
+def live_of(connection: Connection, want_id: int) -> Handover | None:
+    """The handover of a want that counts."""
+    row = connection.execute(_LIVE, {"want_id": want_id}).one_or_none()
+    return None if row is None else _handover(row)
+
+
+def of_want(connection: Connection, want_id: int) -> list[Handover]:
+    """All of a want, oldest first."""
+    return [_handover(row) for row in connection.execute(_OF_WANT, {"want_id": want_id})]
+
+
+def find(connection: Connection, number: int) -> Handover:
+    """One of them, or `UnknownDownload`."""
+    row = connection.execute(_FIND, {"id": number}).one_or_none()
+    if row is None:
+        raise UnknownDownload(number)
+    return _handover(row)
+
+
+def recent(connection: Connection, *, before_id: int | None = None, limit: int = 100) -> list[Handover]:
+    """The latest, newest first."""
+    words = {"before_id": before_id or 2**62, "limit": limit}
+    return [_handover(row) for row in connection.execute(_RECENT, words)]
+
+
+def change(  # noqa: PLR0913 - what may change, all with a default
+    connection: Connection,
+    handover: Handover,
+    to: HandoverState,
+    *,
+    reason: str = "",
+    asked: int | None = None,
+    sent: int | None = None,
+    target_id: str | None = None,
+    next_at: datetime | None = None,
+    now: datetime,
+) -> Handover:
+    """Take down how far it is. What has ended stays as it is."""
+    changed = evolve(
+        handover,
+        state=to,
+        reason=kept_text(reason, TEXT_LENGTH_MAX),
+        asked=handover.asked if asked is None else asked,
+        sent=handover.sent if sent is None else sent,
+        target_id=handover.target_id if target_id is None else target_id,
+        next_at=next_at,
+        changed_at=now,
+    )
+    connection.execute(_CHANGE, _plain(changed) | {"id": handover.id})
+    return changed
+
+
+def due_to_follow(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Handover]:
+    """Those of which the target is to be asked how far they are; nobody else asks before `until`."""
+    lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
+    words = {"now": to_micros(now), "until": to_micros(until), "limit": limit}
+    rows = connection.execute(text(_FOLLOW.format(lock=lock)), words)
+    return sorted((_handover(row) for row in rows), key=lambda each: each.id)
+
+
+def next_to_follow(connection: Connection) -> datetime | None:
+    """When the next one is to be asked for."""
+    row = connection.execute(_NEXT).one_or_none()
+    return None if row is None or row.next_at is None else from_micros(row.next_at)
+
+
+def _plain(handover: Handover) -> dict[str, Any]:
+    return {
+        "want_id": handover.want_id,
+        "ref": handover.ref,
+        "target": check_text(handover.target),
+        "key": handover.key,
+        "title": kept_text(handover.title, TEXT_LENGTH_MAX),
+        "state": handover.state.value,
+        "reason": handover.reason,
+        "asked": handover.asked,
+        "sent": handover.sent,
+        "facts": json.dumps(dict(handover.facts)),
+        "target_id": handover.target_id,
+        "created_at": to_micros(handover.created_at),
+        "changed_at": to_micros(handover.changed_at),
+        "next_at": None if handover.next_at is None else to_micros(handover.next_at),
+    }
+
+
+def _handover(row: Any) -> Handover:
+    return Handover(
+        id=row.id,
+        want_id=row.want_id,
+        ref=row.ref,
+        target=row.target,
+        key=row.key,
+        title=row.title,
+        state=HandoverState(row.state),
+        reason=row.reason,
+        asked=row.asked,
+        sent=row.sent,
+        facts=json.loads(row.facts),
+        target_id=row.target_id,
+        created_at=from_micros(row.created_at),
+        changed_at=from_micros(row.changed_at),
+        next_at=None if row.next_at is None else from_micros(row.next_at),
+    )
+
+
+_BEGIN = text("""
+    INSERT INTO downloads (want_id, ref, target, key, title, state, reason, asked, sent, facts, target_id, created_at,
+                           changed_at, next_at)
+    SELECT :want_id, :ref, :target, :key, :title, :state, :reason, :asked, :sent, :facts, :target_id, :created_at,
+           :changed_at, :next_at
+    WHERE NOT EXISTS (SELECT 1 FROM downloads WHERE want_id = :want_id AND state <> 'failed')
+""")
+_LIVE = text("SELECT * FROM downloads WHERE want_id = :want_id AND state <> 'failed'")
+_OF_WANT = text("SELECT * FROM downloads WHERE want_id = :want_id ORDER BY id")
+_FIND = text("SELECT * FROM downloads WHERE id = :id")
+_RECENT = text("SELECT * FROM downloads WHERE id < :before_id ORDER BY id DESC LIMIT :limit")
+_CHANGE = text("""
+    UPDATE downloads SET state = :state, reason = :reason, asked = :asked, sent = :sent, target_id = :target_id,
+                         facts = :facts, next_at = :next_at, changed_at = :changed_at
+    WHERE id = :id AND state NOT IN ('done', 'failed')
+""")
+_FOLLOW = """
+    UPDATE downloads SET next_at = :until WHERE id IN (
+        SELECT id FROM downloads WHERE state = 'handed over' AND next_at <= :now ORDER BY next_at, id LIMIT :limit {lock})
+    RETURNING *
+"""
+_NEXT = text("SELECT next_at FROM downloads WHERE state = 'handed over' ORDER BY next_at, id LIMIT 1")

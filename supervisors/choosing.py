@@ -1,0 +1,81 @@
+"""What becomes of finds: which one is chosen, and is it handed over or only shown?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cormorant.rules.handing import ParcelKind
+from cormorant.rules.profiles import Judgement, Profile, best_first, judge
+from cormorant.rules.searches import Result
+from cormorant.rules.wants import Want, WantState
+from storage import jobs, wants
+from storage.jobs import NewJob
+
+Judged = tuple[str, Result, Judgement]
+
+KINDS_OF: Final[Mapping[str, frozenset[ParcelKind]]] = {
+    "torrent": frozenset({ParcelKind.TORRENT, ParcelKind.MAGNET}),
+    "usenet": frozenset({ParcelKind.NZB}),
+    "soulseek": frozenset({ParcelKind.FILES}),
+}
+"""What a find of each protocol becomes when it is fetched."""
+
+
+@frozen(kw_only=True)
+class Chooser:
+    """Judges finds by the profile of their want, and says what follows."""
+
+    profiles: Mapping[str, Profile]
+    takes: Mapping[str, frozenset[ParcelKind]]
+    """What each target takes."""
+    is_live: bool
+    make_handover: Callable[[Want], NewJob]
+
+    def judge(self, want: Want, found: Sequence[tuple[str, Result]], *, now: datetime) -> list[Judged]:
+        """What the profile of a want says of finds."""
+        profile = self.profiles.get(want.profile or "default", Profile())
+        return [(source, result, judge(profile, result, now=now)) for source, result in found]
+
+    def target_for(self, want: Want, result: Result) -> str | None:
+        """The first target of a want that takes such a find."""
+        kinds = KINDS_OF[result.protocol]
+        return next((name for name in want.targets if self.takes.get(name, frozenset()) & kinds), None)
+
+    def choose(self, connection: Connection, want: Want, judged: Sequence[Judged], *, now: datetime) -> Want | None:
+        """Keep what was found and take the best that was not tried in vain; None when nothing fits."""
+        refs = [wants.ref_of(source, result) for source, result, _ in best_first(judged)]
+        wants.set_candidates(connection, want.id, judged, ranked=refs, now=now)
+        return self.take_best(connection, want, now=now)
+
+    def take_best(self, connection: Connection, want: Want, *, now: datetime) -> Want | None:
+        """The best candidate that is left is chosen; in live mode a job hands it over."""
+        best = wants.best_left(connection, want.id)
+        if best is None:
+            return None
+        target = self.target_for(want, best.result)
+        reason = self._reason(want, target, best.result)
+        chosen = wants.change(connection, want.id, WantState.CHOSEN, reason=reason, chosen_ref=best.ref, now=now)
+        if self.is_live and target is not None:
+            jobs.enqueue(connection, self.make_handover(want), now=now)
+        return chosen
+
+    def _reason(self, want: Want, target: str | None, result: Result) -> str:
+        if not want.targets:
+            return "fits; no target is set to hand it to"
+        if target is None:
+            return f"fits; none of {', '.join(want.targets)} takes a find of {result.protocol}"
+        return f"is handed to {target}" if self.is_live else f"observe mode: would be handed to {target}"
+
+
+def why_nothing_fits(judged: Sequence[Judged], asked: Sequence[str]) -> str:
+    """In words, why no find was chosen."""
+    if not judged:
+        return f"nothing found at {', '.join(asked) or 'any source'}"
+    _, result, judgement = judged[0]
+    first = "; ".join(judgement.reasons) or "tried in vain"
+    return f"no candidate: {len(judged)} rejected, such as {result.title[:80]!r} ({first})"

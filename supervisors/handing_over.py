@@ -1,0 +1,288 @@
+"""How does a find get to its target, once? Written down before it is sent; in doubt the target is asked first."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from actors.handlers import JobContext
+from actors.handover import Place, parcel_of
+from cormorant.rules.handing import Parcel, Receipt, Standing
+from cormorant.rules.handovers import (
+    DOUBT_S,
+    FOLLOW_S,
+    Handover,
+    HandoverState,
+    NextStep,
+    step_in_doubt,
+)
+from cormorant.rules.outcomes import RateLimitWaitError, SearchError
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
+from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.verdicts import Fail, Retry, Snooze
+from cormorant.rules.wants import Want, WantState
+from cormorant.rules.watch_events import HandoverEnded, HandoverInDoubt, HandoverSent, WantChanged
+from storage import downloads, wants
+from storage.wants import Candidate
+from supervisors.choosing import Chooser
+
+KIND = "handover"
+UNKNOWN_S = 300.0
+MISCONFIGURED_S = 600.0
+"""How often a target is tried that takes nothing as it is set up: a person has to act."""
+
+
+@frozen(kw_only=True)
+class HandingOver:
+    """The handler of the kind `handover`."""
+
+    places: Mapping[str, Place]
+    pack: Callable[[Want, Candidate, str], Awaitable[Parcel]]
+    """Fetches a candidate through the gates and checks that it is what it should be."""
+    chooser: Chooser
+    clock: Clock
+    emit: Emit
+
+    async def __call__(self, context: JobContext) -> None:
+        """Hand the chosen candidate over; when it turns out bad, the next one."""
+        payload = context.payload if isinstance(context.payload, dict) else {}
+        want = await context.transaction(wants.by_key, str(payload.get("want", "")))
+        if want is None:
+            raise Fail('the payload names no want; it is { "want": KEY }')
+        under_way = await context.transaction(downloads.live_of, want.id)
+        if under_way is None:
+            await self._begin(context, want)
+        elif under_way.state in {HandoverState.SENDING, HandoverState.IN_DOUBT}:
+            await self._find_out(context, want, under_way)
+        elif under_way.state is HandoverState.WAITING:
+            await self._send_again(context, want, under_way)
+
+    async def _begin(self, context: JobContext, want: Want) -> None:
+        if want.state is not WantState.CHOSEN or want.chosen_ref is None:
+            return  # ignored, given up, or chosen anew by somebody else
+        candidate = await context.transaction(wants.candidate, want.id, want.chosen_ref)
+        name = None if candidate is None else self.chooser.target_for(want, candidate.result)
+        if candidate is None or name is None or name not in self.places:
+            return
+        earlier = await context.transaction(downloads.of_want, want.id)
+        key = key_of(want, candidate, times=len(earlier))
+        parcel = await self._packed(context, want, candidate, key)
+        if parcel is None:
+            return
+        now = self.clock.now()
+        handover = Handover(
+            want_id=want.id,
+            ref=candidate.ref,
+            target=name,
+            key=key,
+            title=candidate.result.title,
+            facts={"kind": parcel.kind.value, "infohash": parcel.infohash},
+            created_at=now,
+            changed_at=now,
+        )
+        written = await context.transaction(_begin_sending, handover, now=now)
+        if written.key == key:
+            await self._send(context, want, written, parcel)
+
+    async def _packed(self, context: JobContext, want: Want, candidate: Candidate, key: str) -> Parcel | None:
+        """The parcel; None when the candidate is bad and another was taken."""
+        try:
+            return await self.pack(want, candidate, key)
+        except RateLimitWaitError as closed:
+            raise Snooze(max(1.0, UNKNOWN_S if closed.wait_s is None else closed.wait_s)) from closed
+        except SourceLimited as limited:
+            raise Snooze(max(1.0, limited.retry_after_s or UNKNOWN_S)) from limited
+        except CredentialsRefused as refused:
+            raise Snooze(MISCONFIGURED_S) from refused
+        except (SourceRefused, TargetRefused) as bad:
+            await self._next_candidate(context, want, candidate.ref, str(bad))
+            return None
+        except (SourceError, SearchError) as trouble:
+            if context.attempt >= context.max_attempts:
+                await self._next_candidate(context, want, candidate.ref, str(trouble))
+                return None
+            raise Retry(str(trouble)) from trouble
+
+    async def _send(self, context: JobContext, want: Want, handover: Handover, parcel: Parcel) -> None:
+        place = self.places[handover.target]
+        try:
+            receipt = await place.target.give(parcel)
+        except TargetInDoubt as doubt:
+            await self._doubt(context, want, handover, str(doubt))
+        except TargetMisconfigured as wrong:
+            await context.transaction(self._put_off, handover, str(wrong), now=self.clock.now())
+            raise Snooze(MISCONFIGURED_S) from wrong
+        except TargetRefused as refused:
+            await self._failed(context, handover, str(refused))
+        except TargetUnavailable as away:
+            await context.transaction(self._put_off, handover, str(away), now=self.clock.now())
+            if away.retry_after_s is not None:
+                raise Snooze(max(1.0, away.retry_after_s)) from away
+            raise Retry(str(away)) from away
+        else:
+            await self._arrived(context, want, handover, receipt)
+
+    async def _doubt(self, context: JobContext, want: Want, handover: Handover, why: str) -> None:
+        place = self.places[handover.target]
+        step = step_in_doubt(can_be_asked=place.target.can_be_asked, asked=0, otherwise=place.in_doubt)
+        await context.transaction(self._set_in_doubt, handover, why, step=step, now=self.clock.now())
+        self._tell_doubt(want, handover, step)
+        if step is not NextStep.HOLD:
+            raise Snooze(DOUBT_S)
+
+    async def _find_out(self, context: JobContext, want: Want, handover: Handover) -> None:
+        """It was being sent when the process died, or nobody knows: look before anything is sent again."""
+        place = self.places.get(handover.target)
+        if place is None:
+            raise Snooze(MISCONFIGURED_S)
+        step = step_in_doubt(can_be_asked=place.target.can_be_asked, asked=handover.asked, otherwise=place.in_doubt)
+        if handover.state is HandoverState.SENDING and step is NextStep.ASK:
+            # Some targets show an item only after a while.
+            await self._doubt(context, want, handover, "the process ended while it was sent")
+        if step is NextStep.HOLD:
+            await context.transaction(
+                self._set_in_doubt, handover, "it may have arrived", step=step, now=self.clock.now()
+            )
+            self._tell_doubt(want, handover, step)
+        elif step is NextStep.SEND:
+            await self._send_again(context, want, handover)
+        else:
+            await self._ask(context, want, handover, place)
+
+    async def _ask(self, context: JobContext, want: Want, handover: Handover, place: Place) -> None:
+        try:
+            receipt = await place.target.look(parcel_of(handover), None)
+        except (TargetUnavailable, TargetInDoubt, TargetMisconfigured) as away:
+            raise Snooze(max(DOUBT_S, away.retry_after_s or 0.0)) from away
+        if receipt.standing in {Standing.ABSENT, Standing.UNKNOWN}:
+            change = partial(downloads.change, asked=handover.asked + 1, reason="its target does not know of it")
+            await context.transaction(change, handover, HandoverState.IN_DOUBT, now=self.clock.now())
+            raise Snooze(DOUBT_S)
+        await self._arrived(context, want, handover, receipt)
+
+    async def _send_again(self, context: JobContext, want: Want, handover: Handover) -> None:
+        candidate = await context.transaction(wants.candidate, want.id, handover.ref)
+        if candidate is None or handover.target not in self.places:
+            raise Snooze(MISCONFIGURED_S)
+        try:
+            parcel = await self._packed_again(context, want, candidate, handover)
+        except (SourceRefused, TargetRefused) as bad:
+            await self._failed(context, handover, str(bad))
+            return
+        sending = await context.transaction(_sending_again, handover, now=self.clock.now())
+        await self._send(context, want, sending, parcel)
+
+    async def _packed_again(self, context: JobContext, want: Want, candidate: Candidate, handover: Handover) -> Parcel:
+        try:
+            return await self.pack(want, candidate, handover.key)
+        except RateLimitWaitError as closed:
+            raise Snooze(max(1.0, UNKNOWN_S if closed.wait_s is None else closed.wait_s)) from closed
+        except (SourceRefused, TargetRefused):
+            raise
+        except (SourceError, SearchError) as trouble:
+            if context.attempt >= context.max_attempts:
+                raise SourceRefused(str(trouble)) from trouble
+            raise Retry(str(trouble)) from trouble
+
+    async def _arrived(self, context: JobContext, want: Want, handover: Handover, receipt: Receipt) -> None:
+        if receipt.standing is Standing.FAILED:
+            await self._failed(context, handover, receipt.reason or "its target failed")
+            return
+        can_be_asked = self.places[handover.target].target.can_be_asked
+        is_done = receipt.standing is Standing.DONE or not can_be_asked
+        now = self.clock.now()
+        await context.transaction(_set_arrived, handover, receipt, is_done=is_done, now=now)
+        self.emit(HandoverSent(want=want.id, title=handover.title, target=handover.target, times=max(1, handover.sent)))
+        state = WantState.DONE if is_done else WantState.HANDED_OVER
+        self.emit(WantChanged(want=want.id, title=want.words, state=state.value, reason=f"by {handover.target}"))
+
+    async def _failed(self, context: JobContext, handover: Handover, why: str) -> None:
+        decided = await context.transaction(self.fail_and_choose, handover, why, now=self.clock.now())
+        self._tell_failed(handover, why, decided)
+
+    async def _next_candidate(self, context: JobContext, want: Want, ref: str, why: str) -> None:
+        decided = await context.transaction(self._deny_and_choose, want.id, ref, why, now=self.clock.now())
+        self.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=decided.reason))
+
+    def fail_and_choose(self, connection: Connection, handover: Handover, why: str, *, now: datetime) -> Want:
+        """A handover failed: its candidate is not tried again, and the next one is chosen."""
+        downloads.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
+        return self._deny_and_choose(connection, handover.want_id, handover.ref, why, now=now)
+
+    def _deny_and_choose(self, connection: Connection, want_id: int, ref: str, why: str, *, now: datetime) -> Want:
+        wants.deny(connection, want_id, ref, why)
+        want = wants.find(connection, want_id)
+        chosen = self.chooser.take_best(connection, want, now=now)
+        if chosen is not None:
+            return chosen
+        reason = f"every candidate was tried in vain; the last: {why}"
+        return wants.change(connection, want_id, WantState.GAVE_UP, reason=reason, now=now)
+
+    def _put_off(self, connection: Connection, handover: Handover, why: str, *, now: datetime) -> None:
+        """Surely nothing has arrived: it is sent again later, without asking."""
+        downloads.change(connection, handover, HandoverState.WAITING, reason=why, now=now)
+        wants.change(connection, handover.want_id, WantState.SENDING, reason=f"waits: {why}", now=now)
+
+    def _set_in_doubt(
+        self, connection: Connection, handover: Handover, why: str, *, step: NextStep, now: datetime
+    ) -> None:
+        is_held = step is NextStep.HOLD
+        to = HandoverState.HELD if is_held else HandoverState.IN_DOUBT
+        downloads.change(connection, handover, to, reason=why, asked=0, now=now)
+        reason = f"may have arrived at {handover.target}; decide by hand" if is_held else why
+        wants.change(connection, handover.want_id, WantState.IN_DOUBT, reason=reason, now=now)
+
+    def _tell_doubt(self, want: Want, handover: Handover, step: NextStep) -> None:
+        self.emit(HandoverInDoubt(want=want.id, title=handover.title, target=handover.target, next_step=step.value))
+
+    def _tell_failed(self, handover: Handover, why: str, decided: Want) -> None:
+        self.emit(
+            HandoverEnded(
+                want=handover.want_id, title=handover.title, target=handover.target, state="failed", reason=why
+            )
+        )
+        self.emit(WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason))
+
+
+def key_of(want: Want, candidate: Candidate, *, times: int) -> str:
+    """What a target recognises this find by, however often it is sent; another one after `times` handovers that failed."""
+    told = hashlib.sha256(f"{want.key}\n{candidate.ref}\n{times}".encode()).hexdigest()
+    return f"cormorant-{told[:32]}"
+
+
+def _begin_sending(connection: Connection, handover: Handover, *, now: datetime) -> Handover:
+    written = downloads.begin(connection, handover)
+    if written.key != handover.key:
+        return written  # another candidate is under way
+    written = downloads.change(connection, written, HandoverState.SENDING, sent=written.sent + 1, now=now)
+    wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}", now=now)
+    return written
+
+
+def _sending_again(connection: Connection, handover: Handover, *, now: datetime) -> Handover:
+    wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}, again", now=now)
+    return downloads.change(
+        connection, handover, HandoverState.SENDING, asked=0, sent=handover.sent + 1, reason="", now=now
+    )
+
+
+def _set_arrived(connection: Connection, handover: Handover, receipt: Receipt, *, is_done: bool, now: datetime) -> None:
+    next_at = None if is_done else now + timedelta(seconds=FOLLOW_S)
+    to = HandoverState.DONE if is_done else HandoverState.HANDED_OVER
+    downloads.change(
+        connection,
+        handover,
+        to,
+        reason=receipt.reason or "",
+        target_id=receipt.target_id,
+        next_at=next_at,
+        now=now,
+    )
+    state = WantState.DONE if is_done else WantState.HANDED_OVER
+    wants.change(connection, handover.want_id, state, reason=f"by {handover.target}", now=now)

@@ -1,0 +1,79 @@
+"""How does a find become a parcel? Fetched through the gates of its source, and checked to be what it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from attrs import frozen
+
+from cormorant.clients.downloads import Download
+from cormorant.rules.handing import Parcel, ParcelKind
+from cormorant.rules.limits import Lane
+from cormorant.rules.magnets import infohash_of_magnet
+from cormorant.rules.searches import Result
+from cormorant.rules.wants import Want
+from storage.sources import SourceRecord
+from storage.wants import Candidate
+from supervisors.gated import through_gate
+from supervisors.searches import Searches
+
+MAX_WAIT_S: Final = 20.0
+TIMEOUT_S: Final = 60.0
+_KINDS: Final = {"torrent": ParcelKind.TORRENT, "nzb": ParcelKind.NZB, "magnet": ParcelKind.MAGNET}
+
+
+@frozen(kw_only=True)
+class Packer:
+    """Packs candidates."""
+
+    searches: Searches
+    fetch: Callable[[SourceRecord, str], Awaitable[Download]]
+
+    async def __call__(self, want: Want, candidate: Candidate, key: str) -> Parcel:
+        """The parcel of a candidate. Raises `SourceError`, or `RateLimitWaitError` when its source is closed."""
+        result = candidate.result
+        if result.protocol == "soulseek":
+            return self._files(want, result, key)
+        link = result.link or result.magnet or ""
+        if link.startswith("magnet:"):  # nobody is asked
+            return self._parcel(want, result, key, Download(kind="magnet", magnet=link))
+        fetched = await through_gate(
+            self.searches,
+            candidate.source,
+            lambda record: self.fetch(record, link),
+            about=f"download {result.title}",
+            max_wait_s=MAX_WAIT_S,
+            timeout_s=TIMEOUT_S,
+            lane=Lane.GRAB,
+            consumer="watches",
+        )
+        return self._parcel(want, result, key, fetched)
+
+    def _parcel(self, want: Want, result: Result, key: str, fetched: Download) -> Parcel:
+        infohash = fetched.infohash or result.infohash
+        if fetched.magnet is not None:
+            infohash = infohash_of_magnet(fetched.magnet) or infohash
+        return Parcel(
+            key=key,
+            title=result.title,
+            kind=_KINDS[fetched.kind],
+            body=fetched.body or None,
+            link=fetched.magnet,
+            infohash=infohash,
+            folder_parts=_parts(want),
+        )
+
+    def _files(self, want: Want, result: Result, key: str) -> Parcel:
+        return Parcel(
+            key=key,
+            title=result.title,
+            kind=ParcelKind.FILES,
+            folder_parts=_parts(want),
+        )
+
+
+def _parts(want: Want) -> dict[str, str]:
+    """What folders and names may be made of."""
+    parts = {"watch": want.watch.partition(":")[2], "artist": want.artist, "title": want.title}
+    return {name: text for name, text in parts.items() if text}

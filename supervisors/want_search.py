@@ -1,0 +1,220 @@
+"""How is something wanted found? By a job: sources that are closed are asked later, and nobody is asked twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from actors.handlers import JobContext
+from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.priorities import Priority
+from cormorant.rules.searches import Caps, SearchRequest
+from cormorant.rules.stored_caps import load_caps
+from cormorant.rules.verdicts import Fail, Retry, Snooze
+from cormorant.rules.wants import Want, WantState, next_look
+from cormorant.rules.watch_events import WantChanged, WatchlistSearch
+from cormorant.rules.watch_settings import WatchlistSettings
+from cormorant.rules.watchlist import charged
+from storage import ledger, sources, wants, watchlist
+from storage.ledger import Entry
+from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
+from supervisors.choosing import Chooser, Judged, why_nothing_fits
+from supervisors.searches import Searches
+
+KIND = "want"
+CHOOSE_AFTER_S = 1_800.0
+"""So long all sources are waited for while something fits already; then the best of those that answered is taken."""
+
+
+@frozen(kw_only=True)
+class _Gathered:
+    """What is known after a run: who has answered what, and who has not."""
+
+    entries: Mapping[str, Entry]
+    failed: tuple[Outcome, ...] = ()
+    closed: tuple[Outcome, ...] = ()
+
+
+@frozen(kw_only=True)
+class WantSearch:
+    """The handler of the kind `want`."""
+
+    searches: Searches
+    chooser: Chooser
+    options: WatchlistSettings
+    clock: Clock
+    chance: Chance
+    emit: Emit
+
+    async def __call__(self, context: JobContext) -> None:
+        """Ask those that have not answered yet, judge what came, and choose."""
+        assert context.job_id is not None
+        want = await context.transaction(_begin, _key_in(context.payload), now=self.clock.now())
+        if want is None:
+            return  # it was found, ignored or given up meanwhile
+        gathered = await self._gather(context, want)
+        is_last = context.attempt >= context.max_attempts
+        judged = self._judged(want, gathered)
+        has_fit = any(judgement.is_accepted for _, _, judgement in judged)
+        if gathered.failed:
+            await self._charge(context, want, len(gathered.failed))
+        if not (has_fit and self._has_waited(want)):
+            if gathered.failed and not is_last:
+                raise Retry("; ".join(f"{each.source}: {each.error}" for each in gathered.failed))
+            if gathered.closed:
+                raise Snooze(max(SNOOZE_S_MIN, min(wait_of(outcome) for outcome in gathered.closed)))
+        await self._decide(context, want, judged, sorted(gathered.entries))
+
+    async def _gather(self, context: JobContext, want: Want) -> _Gathered:
+        assert context.job_id is not None
+        entries = dict(await context.transaction(ledger.read, context.job_id))
+        left = [name for name in self._names(want) if name not in entries]
+        outcomes: list[Outcome] = []
+        for request, names in (await self._requests(context, want, left)).items():
+            outcomes += await self._ask(request, names)
+        for outcome in outcomes:
+            if is_answer(outcome):
+                entries[outcome.source] = entry_of(outcome, now=self.clock.now())
+        new = [entries[outcome.source] for outcome in outcomes if is_answer(outcome)]
+        if new:
+            await context.transaction(ledger.write, context.job_id, new)
+        return _Gathered(
+            entries=entries,
+            failed=tuple(each for each in outcomes if each.status is OutcomeStatus.FAILED),
+            closed=tuple(each for each in outcomes if not is_answer(each) and each.status is not OutcomeStatus.FAILED),
+        )
+
+    def _names(self, want: Want) -> list[str]:
+        known = self.searches.desks.by_name
+        return [name for name in want.sources if name in known] if want.sources else self.searches.searched()
+
+    async def _requests(self, context: JobContext, want: Want, names: Sequence[str]) -> dict[SearchRequest, list[str]]:
+        """Who is asked what: by artist and album where a source can, else by words."""
+        grouped: dict[tuple[str, int], list[str]] = {}
+        found: dict[tuple[str, int], SearchRequest] = {}
+        for name in names:
+            record = self.searches.desks.by_name[name].record
+            kept = await context.transaction(sources.caps, record.id) if record.kind != "slskd" else None
+            request = request_for(want, kind=record.kind, caps=None if kept is None else load_caps(kept[0]))
+            mark = (request.kind, len(request.params))
+            found.setdefault(mark, request)
+            grouped.setdefault(mark, []).append(name)
+        return {found[mark]: group for mark, group in grouped.items()}
+
+    async def _ask(self, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
+        outcomes = await self._search(request, names)
+        empty = [each.source for each in outcomes if each.is_answer and not each.results]
+        if request.kind != "music" or "tracks" in request.params or not empty:
+            return outcomes
+        # By artist and album nothing was found; the same in words may find what is named differently.
+        words = SearchRequest(query=f"{request.params['artist']} {request.params['album']}")
+        again = {outcome.source: outcome for outcome in await self._search(words, empty)}
+        return [again.get(outcome.source, outcome) for outcome in outcomes]
+
+    async def _search(self, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
+        is_soulseek = "tracks" in request.params
+        search = await self.searches.search(
+            request,
+            sources=names,
+            priority=Priority.BACKGROUND,
+            max_wait_s=PATIENCE_S,
+            timeout_s=self.options.slskd_search_timeout_s if is_soulseek else None,
+            consumer="watches",
+        )
+        async with search:
+            return [outcome async for outcome in search]
+
+    def _judged(self, want: Want, gathered: _Gathered) -> list[Judged]:
+        found = [(name, result) for name, entry in sorted(gathered.entries.items()) for result in entry.results]
+        return self.chooser.judge(want, found, now=self.clock.now())
+
+    def _has_waited(self, want: Want) -> bool:
+        return self.clock.now() - want.changed_at >= timedelta(seconds=CHOOSE_AFTER_S)
+
+    async def _decide(self, context: JobContext, want: Want, judged: Sequence[Judged], asked: Sequence[str]) -> None:
+        now = self.clock.now()
+        assert context.job_id is not None
+        decide = partial(
+            self._write,
+            want=want,
+            judged=judged,
+            why=why_nothing_fits(judged, asked),
+            job_id=context.job_id,
+            again_at=next_look(looks=want.looks + 1, now=now, jitter=self.chance.random()),
+            now=now,
+        )
+        decided = await context.transaction(decide)
+        self.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=decided.reason))
+        if decided.state is WantState.CHOSEN:
+            return
+        self.emit(WatchlistSearch(want=want.id, title=want.words, why=decided.reason))
+        if decided.next_at is not None:
+            raise Snooze(max(SNOOZE_S_MIN, (decided.next_at - now).total_seconds()))
+
+    def _write(  # noqa: PLR0913 - all that one decision is made of
+        self,
+        connection: Connection,
+        *,
+        want: Want,
+        judged: Sequence[Judged],
+        why: str,
+        job_id: int,
+        again_at: datetime | None,
+        now: datetime,
+    ) -> Want:
+        chosen = self.chooser.choose(connection, want, judged, now=now)
+        if chosen is not None:
+            return chosen
+        ledger.forget(connection, job_id)  # the next look asks everyone anew
+        if again_at is None:
+            return wants.change(connection, want.id, WantState.GAVE_UP, reason=why, looks=want.looks + 1, now=now)
+        return wants.change(
+            connection, want.id, WantState.WANTED, reason=why, looks=want.looks + 1, next_at=again_at, now=now
+        )
+
+    async def _charge(self, context: JobContext, want: Want, failed: int) -> None:
+        """Searches that fail count against the artist's budget, as looks do."""
+        kind, _, number = want.watch.partition(":")
+        if kind == "artist" and number.isdigit():
+            await context.transaction(_charge, int(number), failed, self.options, now=self.clock.now())
+
+
+def request_for(want: Want, *, kind: str, caps: Caps | None) -> SearchRequest:
+    """How a source of this kind is asked for a want."""
+    if kind == "slskd":
+        params = {"artist": want.artist, "album": want.title, "tracks": str(want.facts.get("tracks_total") or 0)}
+        return SearchRequest(query=want.words, kind="music", params=params)
+    is_music = want.kind in {"album", "track"} and bool(want.artist)
+    if is_music and caps is not None and caps.can("music", "artist", "album"):
+        return SearchRequest(kind="music", params={"artist": want.artist, "album": want.title})
+    return SearchRequest(query=want.words)
+
+
+def _begin(connection: Connection, key: str, *, now: datetime) -> Want | None:
+    want = wants.by_key(connection, key)
+    if want is None or want.state is WantState.SEARCHING:
+        return want
+    if want.state is not WantState.WANTED:
+        return None
+    return wants.change(connection, want.id, WantState.SEARCHING, reason="is searched", now=now)
+
+
+def _charge(connection: Connection, artist_id: int, failed: int, options: WatchlistSettings, *, now: datetime) -> None:
+    artist = watchlist.by_id(connection, artist_id)
+    if artist is None:
+        return
+    cost = charged(artist, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
+    watchlist.charge(connection, artist_id, failures=cost.failures, block_until=cost.block_until)
+
+
+def _key_in(payload: Any) -> str:
+    key = payload.get("want") if isinstance(payload, dict) else None
+    if not isinstance(key, str):
+        raise Fail('the payload names no want; it is { "want": KEY }')
+    return key

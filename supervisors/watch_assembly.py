@@ -1,0 +1,216 @@
+"""How are the parts of watching put together? Tickers, the follower, the handlers of their jobs, and what programs call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+
+from attrs import define, field, frozen
+from sqlalchemy import Connection
+
+from actors.actor import Address
+from actors.handlers import Handler
+from actors.handover import HandoverFollower, Place
+from actors.saved_search_ticker import SavedSearchTicker
+from actors.watchlist_store import DatabaseStore, WatchlistStore
+from actors.watchlist_ticker import Catalogue, WatchlistTicker
+from cormorant.rules.handing import Parcel
+from cormorant.rules.jobs import PAUSED_FLAG
+from cormorant.rules.outcomes import Outcome
+from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.priorities import Priority
+from cormorant.rules.saved_searches import FirstCheck, SavedSearch
+from cormorant.rules.searches import Result, SearchRequest
+from cormorant.rules.settings import Settings
+from cormorant.rules.wants import Want
+from cormorant.rules.watch_settings import profile_of
+from storage import flags, wants
+from storage.database import Database
+from storage.jobs import NewJob
+from storage.wants import Candidate
+from supervisors import handing_over, want_search
+from supervisors.child import ChildSpec, Runnable
+from supervisors.choosing import Chooser
+from supervisors.handing_over import HandingOver
+from supervisors.jobs import Jobs
+from supervisors.searches import Searches
+from supervisors.supervisor import Supervisor
+from supervisors.want_search import WantSearch
+from supervisors.watches import Watches
+
+SPARE_S = 0.5
+"""What a ticker needs after its grace, to give back what it has in hand."""
+
+Pack = Callable[[Want, Candidate, str], Awaitable[Parcel]]
+
+
+@frozen(kw_only=True)
+class WatchParts:
+    """What watching needs from outside."""
+
+    settings: Settings
+    database: Database
+    searches: Searches
+    jobs: Jobs
+    catalogue: Catalogue
+    places: Mapping[str, Place]
+    pack: Pack
+    store: WatchlistStore | None
+    """Whoever keeps the watchlist instead of the database."""
+    clock: Clock
+    chance: Chance
+    emit: Emit
+
+
+@define(eq=False)
+class WatchAssembly:
+    """Everything that belongs to watching."""
+
+    parts: WatchParts
+    chooser: Chooser = field(init=False)
+    handing: HandingOver = field(init=False)
+    watches: Watches = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        parts = self.parts
+        self.chooser = Chooser(
+            profiles={name: profile_of(said) for name, said in parts.settings.profiles.items()},
+            takes={name: place.target.takes for name, place in parts.places.items()},
+            is_live=parts.settings.mode == "live",
+            make_handover=self._handover_job,
+        )
+        self.handing = HandingOver(
+            places=parts.places, pack=parts.pack, chooser=self.chooser, clock=parts.clock, emit=parts.emit
+        )
+        self.watches = Watches(
+            database=parts.database,
+            make_search=self._search_job,
+            make_handover=self._handover_job,
+            ring=parts.jobs.bell.ring,
+            clock=parts.clock,
+        )
+
+    def handlers(self) -> dict[str, Handler]:
+        """The handlers of the jobs that wants have."""
+        parts = self.parts
+        search = WantSearch(
+            searches=parts.searches,
+            chooser=self.chooser,
+            options=parts.settings.watchlist,
+            clock=parts.clock,
+            chance=parts.chance,
+            emit=parts.emit,
+        )
+        return {want_search.KIND: Handler(search), handing_over.KIND: Handler(self.handing)}
+
+    def follower(self) -> Runnable:
+        """Follows what was handed over."""
+        return Address[None]("handover", emit=self.parts.emit).served_by(self._follower)
+
+    def tickers(self) -> Supervisor:
+        """Those that look by themselves for what is new."""
+        parts = self.parts
+        watchlist = Address[None]("watchlist_ticker", emit=parts.emit).served_by(self._watchlist)
+        saved = Address[None]("saved_search_ticker", emit=parts.emit).served_by(self._saved)
+        grace_s = parts.settings.watchlist.shutdown_grace_s + SPARE_S
+        return Supervisor(
+            [
+                ChildSpec("watchlist_ticker", watchlist, grace_s=grace_s),
+                ChildSpec("saved_search_ticker", saved, grace_s=SPARE_S),
+            ],
+            name="tickers",
+            stop_total_s=grace_s + SPARE_S,
+            emit=parts.emit,
+            chance=parts.chance,
+        )
+
+    def _follower(self) -> HandoverFollower:
+        parts = self.parts
+        return HandoverFollower(
+            database=parts.database,
+            places=parts.places,
+            fail=self.handing.fail_and_choose,
+            revive=self.watches.revive,
+            ring=parts.jobs.bell.ring,
+            clock=parts.clock,
+            emit=parts.emit,
+        )
+
+    def _watchlist(self) -> WatchlistTicker:
+        parts = self.parts
+        own = DatabaseStore(database=parts.database, make_job=self._search_job, ring=parts.jobs.bell.ring)
+        return WatchlistTicker(
+            store=parts.store or own,
+            catalogue=parts.catalogue,
+            options=parts.settings.watchlist,
+            is_paused=self._is_paused,
+            clock=parts.clock,
+            chance=parts.chance,
+            emit=parts.emit,
+        )
+
+    def _saved(self) -> SavedSearchTicker:
+        parts = self.parts
+        return SavedSearchTicker(
+            database=parts.database,
+            configured=self._configured(),
+            run=self._run_saved,
+            take=self._take,
+            is_paused=_read_paused,
+            ring=parts.jobs.bell.ring,
+            clock=parts.clock,
+            emit=parts.emit,
+        )
+
+    async def _is_paused(self) -> bool:
+        return await self.parts.database.read(_read_paused)
+
+    async def _run_saved(self, saved: SavedSearch) -> Sequence[Outcome]:
+        search = await self.parts.searches.search(
+            saved.request,
+            sources=saved.sources or None,
+            priority=Priority.RSS if saved.request.is_rss else Priority.BACKGROUND,
+            consumer=f"saved:{saved.name}",
+        )
+        async with search:
+            return [outcome async for outcome in search]
+
+    def _take(self, connection: Connection, want: Want, source: str, result: Result, *, now: datetime) -> Want | None:
+        """Of what a saved search finds, only what fits is wanted: the rest would be thousands."""
+        judged = self.chooser.judge(want, [(source, result)], now=now)
+        if not judged[0][2].is_accepted:
+            return None
+        there = wants.want(connection, want)
+        return None if there is None else self.chooser.choose(connection, there, judged, now=now)
+
+    def _configured(self) -> list[SavedSearch]:
+        now = self.parts.clock.now()
+        return [
+            SavedSearch(
+                name=name,
+                request=SearchRequest(query=said.query, categories=[int(number) for number in said.categories]),
+                every_s=said.every_s,
+                sources=said.search,
+                profile=said.choose,
+                targets=said.hand_to,
+                first_check=FirstCheck(said.first_check),
+                next_attempt_at=now,
+                added_at=now,
+            )
+            for name, said in sorted(self.parts.settings.saved.items())
+        ]
+
+    def _search_job(self, want: Want) -> NewJob:
+        return self._job(want_search.KIND, want)
+
+    def _handover_job(self, want: Want) -> NewJob:
+        return self._job(handing_over.KIND, want)
+
+    def _job(self, kind: str, want: Want) -> NewJob:
+        jobs = self.parts.jobs
+        last = max(jobs.priorities, key=lambda label: jobs.priorities[label])
+        return jobs.make(kind, {"want": want.key}, priority=last, dedupe_key=want.key)
+
+
+def _read_paused(connection: Connection) -> bool:
+    return flags.is_set(connection, PAUSED_FLAG)
