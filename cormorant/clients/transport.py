@@ -8,7 +8,7 @@ import ssl
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from functools import cache
 from types import TracebackType
-from typing import Final, NoReturn, Self, cast
+from typing import Any, Final, NoReturn, Self, cast
 
 import httpcore2
 import httpx2
@@ -29,7 +29,7 @@ _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _PORTS: Final = {"http": 80, "https": 443}
 _HEADER: Final = re.compile(r"[\x20-\x7e]*")
 # httpcore2 has no common base for its errors.
-_FOREIGN: Final = (
+FOREIGN: Final = (
     httpcore2.NetworkError,
     httpcore2.ProtocolError,
     httpcore2.ProxyError,
@@ -61,7 +61,7 @@ class Answer:
 
 
 class Transport:
-    """Sends GET requests for one source. Opened with `async with` by whoever owns it.
+    """Sends requests to one source or target. Opened with `async with` by whoever owns it.
 
     `written` are the addresses the operator wrote: their hosts may be private. `proxy` is one of them.
     """
@@ -102,16 +102,26 @@ class Transport:
             return await trip.run(asked_at)
         raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
 
-    async def send(self, url: httpx2.URL, headers: Mapping[str, str]) -> httpcore2.Response:
+    async def send(
+        self,
+        url: httpx2.URL,
+        headers: Mapping[str, str],
+        *,
+        method: str = "GET",
+        content: bytes = b"",
+        extensions: Mapping[str, Any] | None = None,
+    ) -> httpcore2.Response:
         """Send one request and give its answer, unread; it must be closed. Raises the errors of httpcore2."""
         if self._pool is None:
             raise RuntimeError("the transport is not open; use `async with`")
         self._names.check_name(place_of(url))
         return await self._pool.handle_async_request(
             httpcore2.Request(
-                method="GET",
+                method=method,
                 url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-                headers=httpx2.Request("GET", url, headers=dict(headers)).headers.raw,
+                headers=httpx2.Request(method, url, headers=dict(headers), content=content or None).headers.raw,
+                content=content or None,
+                extensions=dict(extensions or {}),
             )
         )
 
@@ -147,7 +157,7 @@ class _Trip:
         self.url = url.copy_with(userinfo=b"", fragment=None)
         self.secrets = secrets
         self.limits = limits
-        self.own = _own_headers(url, headers)
+        self.own = own_headers(url, headers)
 
     async def run(self, asked_at: float) -> Answer:
         """Follow redirects until there is an answer."""
@@ -170,7 +180,7 @@ class _Trip:
             finally:
                 with trio.CancelScope(shield=True):
                     await answer.aclose()
-        except _FOREIGN as error:
+        except FOREIGN as error:
             self._translate(error)
 
     async def _read(self, answer: httpcore2.Response, asked_at: float) -> Answer | None:
@@ -227,7 +237,7 @@ class _Trip:
             raise SourceUnavailable(f"the answer of {shown_origin(self.url)} cannot be read: {error}") from error
 
     def _translate(self, error: Exception) -> NoReturn:
-        said = _words_of(error)
+        said = words_of(error)
         shown = told(said, self.secrets)
         # A foreign error that holds a secret is not shown as the cause either.
         cause = error if shown == " ".join(said.split()) else None
@@ -236,7 +246,7 @@ class _Trip:
         ) from cause
 
 
-def _words_of(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     """What an error says, or what caused it: a refused certificate lies two errors deep."""
     inner: BaseException | None = error
     while inner is not None:
@@ -295,7 +305,7 @@ def _proxy(proxy: Secret) -> httpx2.URL:
         raise SourceRefused("the proxy must be written as http://host:port or https://host:port") from None
 
 
-def _own_headers(url: httpx2.URL, headers: Mapping[str, str]) -> dict[str, str]:
+def own_headers(url: httpx2.URL, headers: Mapping[str, str]) -> dict[str, str]:
     """What is sent to the first origin alone: the given headers, and who we are if the address says so."""
     own = dict(headers)
     for name, value in own.items():
