@@ -8,7 +8,7 @@ import ssl
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from functools import cache
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self, cast
+from typing import Any, Final, NoReturn, Protocol, Self, cast
 
 import httpcore2
 import httpx2
@@ -16,7 +16,7 @@ import trio
 from attrs import field, frozen
 
 from cormorant import __version__
-from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
+from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, pour_body, read_body, refuse_length
 from cormorant.clients.dialing import Dialer, Place
 from cormorant.clients.hushing import hushed
 from cormorant.rules.redaction import hide_link, spellings, told
@@ -26,6 +26,7 @@ from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnav
 USER_AGENT: Final = f"Cormorant/{__version__}"
 REDIRECTS_MAX: Final = 5
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
+_GOOD: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
 _HEADER: Final = re.compile(r"[\x20-\x7e]*")
 # httpcore2 has no common base for its errors.
@@ -40,12 +41,30 @@ FOREIGN: Final = (
 )
 
 
+class AnswerTooLarge(SourceUnavailable):
+    """There was more than the limit; the rest was not read."""
+
+
 @frozen(kw_only=True)
 class FetchLimits:
     """How long a request may take from its first byte to its last, redirects included, and how large the answer may be."""
 
     timeout_s: float = 30.0
     body_max_bytes: int = 10_000_000
+    idle_s: float | None = None
+    """How long nothing may come; None: as long as the whole may take."""
+
+
+class Sink(Protocol):
+    """Takes a body that is too large to be held. What it raises ends the fetch and goes on up."""
+
+    async def begin(self, headers: httpx2.Headers) -> None:
+        """The answer is good and its body follows."""
+        ...
+
+    async def take(self, piece: bytes) -> None:
+        """The next piece of the body."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -98,6 +117,15 @@ class Transport:
         asked_at = trio.current_time()
         trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
         trip.url = trip.url.copy_merge_params(list(params)) if params else trip.url
+        with trio.move_on_after(limits.timeout_s), hushed():
+            return await trip.run(asked_at)
+        raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
+
+    async def fetch_into(self, url: str, sink: Sink, *, limits: FetchLimits) -> Answer:
+        """As `get`, but the body of a good answer goes to `sink` piece by piece, and the answer has none."""
+        asked_at = trio.current_time()
+        trip = _Trip(self, _url(url), {}, (), limits)
+        trip.sink = sink
         with trio.move_on_after(limits.timeout_s), hushed():
             return await trip.run(asked_at)
         raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
@@ -158,6 +186,7 @@ class _Trip:
         self.secrets = secrets
         self.limits = limits
         self.own = own_headers(url, headers)
+        self.sink: Sink | None = None
 
     async def run(self, asked_at: float) -> Answer:
         """Follow redirects until there is an answer."""
@@ -174,7 +203,8 @@ class _Trip:
     async def _step(self, asked_at: float) -> Answer | None:
         common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
         try:
-            answer = await self.transport.send(self.url, common | self.own)
+            waits = {} if self.limits.idle_s is None else {"timeout": {"read": self.limits.idle_s}}
+            answer = await self.transport.send(self.url, common | self.own, extensions=waits)
             try:
                 return await self._read(answer, asked_at)
             finally:
@@ -227,14 +257,24 @@ class _Trip:
 
     async def _body(self, answer: httpcore2.Response, headers: httpx2.Headers) -> bytes:
         most = self.limits.body_max_bytes
+        if self.sink is not None and answer.status not in _GOOD:
+            return b""
         try:
             refuse_length(headers.get("Content-Length", ""), bytes_max=most)
             stream = cast("AsyncIterable[bytes]", answer.stream)
-            return await read_body(stream, encoding=headers.get("Content-Encoding", ""), bytes_max=most)
+            return await self._kept(stream, headers, bytes_max=most)
         except BodyTooLarge as error:
-            raise SourceUnavailable(f"the answer of {shown_origin(self.url)} has more than {most:,} bytes") from error
+            raise AnswerTooLarge(f"the answer of {shown_origin(self.url)} has more than {most:,} bytes") from error
         except BodyUnreadable as error:
             raise SourceUnavailable(f"the answer of {shown_origin(self.url)} cannot be read: {error}") from error
+
+    async def _kept(self, stream: AsyncIterable[bytes], headers: httpx2.Headers, *, bytes_max: int) -> bytes:
+        encoding = headers.get("Content-Encoding", "")
+        if self.sink is None:
+            return await read_body(stream, encoding=encoding, bytes_max=bytes_max)
+        await self.sink.begin(headers)
+        await pour_body(stream, self.sink.take, encoding=encoding, bytes_max=bytes_max)
+        return b""
 
     def _translate(self, error: Exception) -> NoReturn:
         said = words_of(error)
