@@ -7,7 +7,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, unquote, urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from attrs import define, field, frozen
 
@@ -70,9 +70,11 @@ class SpotifyStandIn:
     tokens_given: int = 0
     asked: list[str] = field(factory=list)
 
-    def handle(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answered:
-        """The answer to one request. `path` and `query` are as they were sent; names of headers are in lower case."""
-        self.asked.append(f"{method} {path}" + (f"?{query}" if query else ""))
+    def handle(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Answered:
+        """Answer one request."""
+        self.asked.append(f"{method} {path}" + (f"?{urlencode(query)}" if query else ""))
         if path == "/api/token":
             return self._token(method, headers, body)
         if self.tokens.get(headers.get("authorization", "").removeprefix("Bearer "), 0.0) <= self.now_s():
@@ -80,9 +82,7 @@ class SpotifyStandIn:
         if self.troubles:
             return self.troubles.popleft()
         base = self.base or f"http://{headers.get('host', 'localhost')}"
-        return self._api(
-            [unquote(part) for part in path.strip("/").split("/")], dict(parse_qsl(query)), f"{base}{path}"
-        )
+        return self._api(path.strip("/").split("/"), query, f"{base}{path}")
 
     def _token(self, method: str, headers: Mapping[str, str], body: bytes) -> Answered:
         pair = base64.b64encode(f"{self.client_id}:{self.secret}".encode()).decode()

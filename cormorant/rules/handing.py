@@ -38,7 +38,8 @@ def _check_key(_parcel: object, _attribute: Attribute[Any], key: str) -> None:
 class Parcel:
     """What is handed over, once.
 
-    A torrent has a body, a magnet a link, an NZB either. `folder_parts` are what name templates may use: feed, artist, title.
+    A torrent has a body, a magnet a link, an NZB either; files of a peer have `username` and `files`.
+    `folder_parts` are what name templates may use: feed, artist, title.
     """
 
     key: str = field(validator=_check_key)
@@ -50,6 +51,10 @@ class Parcel:
     link: str | None = field(default=None, repr=lambda link: "None" if link is None else hide_link(link))
     infohash: str | None = None
     folder_parts: Mapping[str, str] = field(factory=dict)
+    username: str = ""
+    """The peer whose files these are."""
+    files: tuple[tuple[str, int], ...] = field(default=(), repr=lambda files: f"<{len(files)} files>")
+    """Their names and sizes, exactly as the peer states them."""
 
 
 class Standing(Enum):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+import traceback
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime
-from typing import Any, TypeVar
+from datetime import date
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import trio
 
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
-from cormorant.clients.transport import Transport
 from cormorant.playground.spotify_stand_in import (
     Answered,
     PlayedAlbum,
@@ -32,9 +33,8 @@ from cormorant.rules.source_errors import (
     SourceRefused,
     SourceUnavailable,
 )
-from tests.clients.stand_in_server import served
-
-T = TypeVar("T")
+from cormorant.testing import SimulatedClock, in_line
+from tests.clients.mounted import Mounted, mounted
 
 SECRET = "playground-secret"  # noqa: S105 - the stand-in's own, no secret
 ALBUMS = (
@@ -49,18 +49,6 @@ ALBUMS = (
 ARTIST = PlayedArtist(id="one", name="Röyksopp", albums=ALBUMS)
 
 
-class FixedClock:
-    def now(self) -> datetime:
-        return datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
-
-    def stopwatch(self) -> float:
-        return 0.0
-
-
-async def in_line(function: Callable[..., T], /, *args: Any) -> T:
-    return function(*args)
-
-
 def stand_in(*artists: PlayedArtist, **more: Any) -> SpotifyStandIn:
     known = {artist.id: artist for artist in artists or (ARTIST,)}
     return SpotifyStandIn(artists=known, now_s=trio.current_time, **more)
@@ -70,15 +58,15 @@ def stand_in(*artists: PlayedArtist, **more: Any) -> SpotifyStandIn:
 async def client_of(
     spotify: SpotifyStandIn, *, secret: str = SECRET, handle: Any = None, **options: Any
 ) -> AsyncIterator[SpotifyClient]:
-    async with served(handle or spotify.handle) as url, Transport(written=[url]) as transport:
-        yield SpotifyClient(
-            "playground",
-            Secret(secret),
-            transport,
-            offload=in_line,
-            clock=FixedClock(),
-            options=SpotifyOptions(api_url=f"{url}/v1", token_url=f"{url}/api/token", **options),
-        )
+    async with mounted(handle or spotify.handle) as server:
+        where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", **options)
+        yield client_at(server, secret, where)
+
+
+def client_at(server: Mounted, secret: str, options: SpotifyOptions) -> SpotifyClient:
+    return SpotifyClient(
+        "playground", Secret(secret), server.transport, offload=in_line, clock=SimulatedClock(), options=options
+    )
 
 
 async def test_albums_come_page_by_page_with_dates_of_every_precision() -> None:
@@ -148,14 +136,14 @@ async def test_a_list_that_does_not_end_is_left(limits: Any, following: str, mes
     spotify = stand_in()
     answers = 0
 
-    def endless(method: str, path: str, query: str, headers: Any, body: bytes) -> Answered:
+    def endless(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
         nonlocal answers
         if path == "/api/token":
             return spotify.handle(method, path, query, headers, body)
         answers += 1
         url = f"http://{headers['host']}{path}"
         # A circle: the page says that it is followed by itself.
-        shown = following.format(url=f"{url}?{query}" if following == "{url}" else url, n=answers)
+        shown = following.format(url=f"{url}?{urlencode(query)}" if following == "{url}" else url, n=answers)
         item = {"id": str(answers), "name": "x", "album_group": "album", "album_type": "album"}
         return 200, {}, json.dumps({"items": [item], "next": shown}).encode()
 
@@ -210,7 +198,7 @@ async def test_a_token_that_is_no_longer_accepted_is_renewed_once() -> None:
 async def test_a_new_token_that_is_not_accepted_either_stops_it() -> None:
     spotify = stand_in()
 
-    def strict(method: str, path: str, query: str, headers: Any, body: bytes) -> Answered:
+    def strict(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
         answer = spotify.handle(method, path, query, headers, body)
         return answer if path == "/api/token" else failed(401, f"Bad {headers['authorization']}")
 
@@ -290,13 +278,19 @@ async def test_a_page_without_items_is_no_empty_list() -> None:
 
 
 async def test_a_spotify_that_does_not_answer_has_its_time() -> None:
-    async with trio.open_nursery() as nursery:
-        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
-        options = SpotifyOptions(api_url=url, token_url=f"{url}/api/token", timeout_s=0.05)
-        async with Transport(written=[url]) as transport:
-            client = SpotifyClient("x", Secret("xxxx"), transport, offload=in_line, clock=FixedClock(), options=options)
-            with pytest.raises(SourceUnavailable, match="within 0.05 s"):
-                await client.artist("one")
-        nursery.cancel_scope.cancel()
-        await listener.aclose()
+    spotify = stand_in()
+    async with mounted(spotify.handle) as server:
+        server.cuts["/v1/artists/one"] = "silent"
+        where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", timeout_s=0.1)
+        with pytest.raises(SourceUnavailable, match="within 0.1 s"):
+            await client_at(server, SECRET, where).artist("one")
+
+
+async def test_nothing_of_the_secret_is_seen_when_nobody_listens() -> None:
+    spotify = stand_in()
+    async with mounted(spotify.handle) as server:
+        where = SpotifyOptions(api_url=f"{server.url}/v1", token_url="http://127.0.0.1:1/api/token")  # noqa: S106 - an address
+        with pytest.raises(SourceError) as caught:
+            await client_at(server, SECRET, where).artist("one")
+
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
