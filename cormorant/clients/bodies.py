@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import AsyncIterable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from typing import Final, Protocol, cast
 
@@ -80,15 +80,28 @@ def refuse_length(stated: str, *, bytes_max: int) -> None:
 
 async def read_body(stream: AsyncIterable[bytes], *, encoding: str, bytes_max: int) -> bytes:
     """The plain body. Raises `BodyTooLarge` one byte past the limit, and `BodyUnreadable`."""
-    inflater = Inflater(encoding)
     body = bytearray()
+
+    async def keep(piece: bytes) -> None:
+        body.extend(piece)
+
+    await pour_body(stream, keep, encoding=encoding, bytes_max=bytes_max)
+    return bytes(body)
+
+
+async def pour_body(
+    stream: AsyncIterable[bytes], take: Callable[[bytes], Awaitable[None]], *, encoding: str, bytes_max: int
+) -> None:
+    """Give the plain body away piece by piece, never more than `bytes_max`. Raises as `read_body` does."""
+    inflater = Inflater(encoding)
+    given = 0
     # Closed by hand: an async generator left to the garbage collector cannot close its connection.
     async with aclosing(cast("_Closeable", aiter(stream))) as pieces:
         async for data in cast("AsyncIterable[bytes]", pieces):
             for piece in inflater.feed(data):
-                if len(body) + len(piece) > bytes_max:
+                given += len(piece)
+                if given > bytes_max:
                     raise BodyTooLarge
-                body += piece
+                await take(piece)
     if not inflater.is_complete:
         raise BodyUnreadable("it ends before it is complete")
-    return bytes(body)

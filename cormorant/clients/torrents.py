@@ -22,6 +22,8 @@ class Torrent:
 
     infohash: str
     name: str
+    infohash_v2: str | None = None
+    """That of version 2 where there is one."""
 
 
 def read_torrent(body: bytes) -> Torrent:
@@ -38,9 +40,9 @@ def read_torrent(body: bytes) -> Torrent:
     inner, _ = _dictionary(info, 0)
     if b"pieces" not in inner and b"file tree" not in inner:
         raise NotATorrent("its info names no pieces")
-    is_first_version = b"pieces" in inner
-    digest = hashlib.sha1(info, usedforsecurity=False) if is_first_version else hashlib.sha256(info)
-    return Torrent(digest.hexdigest(), _name(info, inner))
+    second = hashlib.sha256(info).hexdigest() if b"file tree" in inner else None
+    first = hashlib.sha1(info, usedforsecurity=False).hexdigest() if second is None or b"pieces" in inner else second
+    return Torrent(first, _name(info, inner), second)
 
 
 def _name(info: bytes, inner: dict[bytes, tuple[int, int]]) -> str:

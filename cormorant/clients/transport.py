@@ -8,7 +8,7 @@ import ssl
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from functools import cache
 from types import TracebackType
-from typing import Final, NoReturn, Self, cast
+from typing import Any, Final, NoReturn, Protocol, Self, cast
 
 import httpcore2
 import httpx2
@@ -16,7 +16,7 @@ import trio
 from attrs import field, frozen
 
 from cormorant import __version__
-from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
+from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, pour_body, read_body, refuse_length
 from cormorant.clients.dialing import Dialer, Place
 from cormorant.clients.hushing import hushed
 from cormorant.rules.redaction import hide_link, spellings, told
@@ -26,10 +26,11 @@ from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnav
 USER_AGENT: Final = f"Cormorant/{__version__}"
 REDIRECTS_MAX: Final = 5
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
+_GOOD: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
 _HEADER: Final = re.compile(r"[\x20-\x7e]*")
 # httpcore2 has no common base for its errors.
-_FOREIGN: Final = (
+FOREIGN: Final = (
     httpcore2.NetworkError,
     httpcore2.ProtocolError,
     httpcore2.ProxyError,
@@ -40,12 +41,30 @@ _FOREIGN: Final = (
 )
 
 
+class AnswerTooLarge(SourceUnavailable):
+    """There was more than the limit; the rest was not read."""
+
+
 @frozen(kw_only=True)
 class FetchLimits:
     """How long a request may take from its first byte to its last, redirects included, and how large the answer may be."""
 
     timeout_s: float = 30.0
     body_max_bytes: int = 10_000_000
+    idle_s: float | None = None
+    """How long nothing may come; None: as long as the whole may take."""
+
+
+class Sink(Protocol):
+    """Takes a body that is too large to be held. What it raises ends the fetch and goes on up."""
+
+    async def begin(self, headers: httpx2.Headers) -> None:
+        """The answer is good and its body follows."""
+        ...
+
+    async def take(self, piece: bytes) -> None:
+        """The next piece of the body."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -61,7 +80,7 @@ class Answer:
 
 
 class Transport:
-    """Sends GET requests for one source. Opened with `async with` by whoever owns it.
+    """Sends requests to one source or target. Opened with `async with` by whoever owns it.
 
     `written` are the addresses the operator wrote: their hosts may be private. `proxy` is one of them.
     """
@@ -102,16 +121,35 @@ class Transport:
             return await trip.run(asked_at)
         raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
 
-    async def send(self, url: httpx2.URL, headers: Mapping[str, str]) -> httpcore2.Response:
+    async def fetch_into(self, url: str, sink: Sink, *, limits: FetchLimits) -> Answer:
+        """As `get`, but the body of a good answer goes to `sink` piece by piece, and the answer has none."""
+        asked_at = trio.current_time()
+        trip = _Trip(self, _url(url), {}, (), limits)
+        trip.sink = sink
+        with trio.move_on_after(limits.timeout_s), hushed():
+            return await trip.run(asked_at)
+        raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
+
+    async def send(
+        self,
+        url: httpx2.URL,
+        headers: Mapping[str, str],
+        *,
+        method: str = "GET",
+        content: bytes = b"",
+        extensions: Mapping[str, Any] | None = None,
+    ) -> httpcore2.Response:
         """Send one request and give its answer, unread; it must be closed. Raises the errors of httpcore2."""
         if self._pool is None:
             raise RuntimeError("the transport is not open; use `async with`")
         self._names.check_name(place_of(url))
         return await self._pool.handle_async_request(
             httpcore2.Request(
-                method="GET",
+                method=method,
                 url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-                headers=httpx2.Request("GET", url, headers=dict(headers)).headers.raw,
+                headers=httpx2.Request(method, url, headers=dict(headers), content=content or None).headers.raw,
+                content=content or None,
+                extensions=dict(extensions or {}),
             )
         )
 
@@ -147,7 +185,8 @@ class _Trip:
         self.url = url.copy_with(userinfo=b"", fragment=None)
         self.secrets = secrets
         self.limits = limits
-        self.own = _own_headers(url, headers)
+        self.own = own_headers(url, headers)
+        self.sink: Sink | None = None
 
     async def run(self, asked_at: float) -> Answer:
         """Follow redirects until there is an answer."""
@@ -164,13 +203,14 @@ class _Trip:
     async def _step(self, asked_at: float) -> Answer | None:
         common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
         try:
-            answer = await self.transport.send(self.url, common | self.own)
+            waits = {} if self.limits.idle_s is None else {"timeout": {"read": self.limits.idle_s}}
+            answer = await self.transport.send(self.url, common | self.own, extensions=waits)
             try:
                 return await self._read(answer, asked_at)
             finally:
                 with trio.CancelScope(shield=True):
                     await answer.aclose()
-        except _FOREIGN as error:
+        except FOREIGN as error:
             self._translate(error)
 
     async def _read(self, answer: httpcore2.Response, asked_at: float) -> Answer | None:
@@ -217,17 +257,27 @@ class _Trip:
 
     async def _body(self, answer: httpcore2.Response, headers: httpx2.Headers) -> bytes:
         most = self.limits.body_max_bytes
+        if self.sink is not None and answer.status not in _GOOD:
+            return b""
         try:
             refuse_length(headers.get("Content-Length", ""), bytes_max=most)
             stream = cast("AsyncIterable[bytes]", answer.stream)
-            return await read_body(stream, encoding=headers.get("Content-Encoding", ""), bytes_max=most)
+            return await self._kept(stream, headers, bytes_max=most)
         except BodyTooLarge as error:
-            raise SourceUnavailable(f"the answer of {shown_origin(self.url)} has more than {most:,} bytes") from error
+            raise AnswerTooLarge(f"the answer of {shown_origin(self.url)} has more than {most:,} bytes") from error
         except BodyUnreadable as error:
             raise SourceUnavailable(f"the answer of {shown_origin(self.url)} cannot be read: {error}") from error
 
+    async def _kept(self, stream: AsyncIterable[bytes], headers: httpx2.Headers, *, bytes_max: int) -> bytes:
+        encoding = headers.get("Content-Encoding", "")
+        if self.sink is None:
+            return await read_body(stream, encoding=encoding, bytes_max=bytes_max)
+        await self.sink.begin(headers)
+        await pour_body(stream, self.sink.take, encoding=encoding, bytes_max=bytes_max)
+        return b""
+
     def _translate(self, error: Exception) -> NoReturn:
-        said = _words_of(error)
+        said = words_of(error)
         shown = told(said, self.secrets)
         # A foreign error that holds a secret is not shown as the cause either.
         cause = error if shown == " ".join(said.split()) else None
@@ -236,7 +286,7 @@ class _Trip:
         ) from cause
 
 
-def _words_of(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     """What an error says, or what caused it: a refused certificate lies two errors deep."""
     inner: BaseException | None = error
     while inner is not None:
@@ -295,7 +345,7 @@ def _proxy(proxy: Secret) -> httpx2.URL:
         raise SourceRefused("the proxy must be written as http://host:port or https://host:port") from None
 
 
-def _own_headers(url: httpx2.URL, headers: Mapping[str, str]) -> dict[str, str]:
+def own_headers(url: httpx2.URL, headers: Mapping[str, str]) -> dict[str, str]:
     """What is sent to the first origin alone: the given headers, and who we are if the address says so."""
     own = dict(headers)
     for name, value in own.items():

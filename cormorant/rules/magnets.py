@@ -7,6 +7,7 @@ import re
 
 _HASH = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 _BTIH = re.compile(r"[?&]xt(?:\.\d+)?=urn(?::|%3A)btih(?::|%3A)([0-9A-Za-z]{32,40})(?![0-9A-Za-z])", re.IGNORECASE)
+_BTMH = re.compile(r"[?&]xt(?:\.\d+)?=urn(?::|%3A)btmh(?::|%3A)1220([0-9A-Fa-f]{64})(?![0-9A-Za-z])", re.IGNORECASE)
 _BASE32_LENGTH = 32
 
 
@@ -33,3 +34,13 @@ def infohash_of_magnet(link: str) -> str | None:
     """
     found = _BTIH.search(link)
     return read_infohash(found[1]) if found else None
+
+
+def infohash_v2_of_magnet(link: str) -> str | None:
+    """The infohash of version 2 that a magnet link names, alone or beside the other; None when it names none.
+
+    >>> infohash_v2_of_magnet("magnet:?xt=urn:btmh:1220" + "AB" * 32) == "ab" * 32
+    True
+    """
+    found = _BTMH.search(link)
+    return found[1].lower() if found else None

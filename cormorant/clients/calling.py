@@ -1,0 +1,197 @@
+"""How is a target called, and can a request that failed have arrived? Only one that was never begun surely has not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn, cast
+from urllib.parse import urlencode
+
+import httpcore2
+import httpx2
+import trio
+from attrs import field, frozen
+
+from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
+from cormorant.clients.hushing import hushed
+from cormorant.clients.transport import FOREIGN, USER_AGENT, Answer, Transport, own_headers, shown_origin, words_of
+from cormorant.rules.ports import Clock
+from cormorant.rules.redaction import spellings, told
+from cormorant.rules.retry_after import retry_after_s
+from cormorant.rules.secrets import Secret
+from cormorant.rules.source_errors import SourceError
+from cormorant.rules.target_errors import TargetError, TargetInDoubt, TargetMisconfigured, TargetUnavailable
+from cormorant.rules.target_replies import TargetReply, error_of_reply
+
+ANSWER_MAX_BYTES: Final = 10_000_000
+_WORDS_MAX_BYTES: Final = 2_000
+_SENDING: Final = ".send_request_headers.started"
+
+
+@frozen(kw_only=True)
+class Content:
+    """The body of a request and its type."""
+
+    type: str
+    body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
+
+
+NOTHING: Final = Content(type="", body=b"")
+
+
+def form(fields: Mapping[str, str]) -> Content:
+    """Fields as a form of a page is sent."""
+    return Content(type="application/x-www-form-urlencoded", body=urlencode(fields).encode("ascii"))
+
+
+def multipart(fields: Mapping[str, str], files: Mapping[str, tuple[str, bytes, str]] | None = None) -> Content:
+    """Fields, and files given as name, body and type."""
+    given = [(name, (None, text.encode("utf-8", "replace"))) for name, text in fields.items()]
+    sent = httpx2.Request("POST", "http://x/", files=[*given, *(files or {}).items()])
+    return Content(type=sent.headers["Content-Type"], body=sent.read())
+
+
+@frozen(kw_only=True)
+class Call:
+    """One request. `gives`: it hands something over, so that to lose its answer is to be in doubt."""
+
+    path: str
+    method: str = "POST"
+    params: Sequence[tuple[str, str]] = ()
+    headers: Mapping[str, str] = field(factory=dict, repr=False)
+    content: Content = NOTHING
+    gives: bool = False
+
+
+class Caller:
+    """Calls one target at the address the operator wrote. Follows no redirects: what we give is for this address alone."""
+
+    def __init__(self, name: str, url: str, transport: Transport, *, clock: Clock, timeout_s: float = 30.0) -> None:
+        self.name = name
+        self._transport = transport
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._secrets: tuple[Secret, ...] = ()
+        try:
+            self._base = httpx2.URL(url)
+        except (httpx2.InvalidURL, TypeError, ValueError):
+            # Not as its cause: the text of the error holds the address, and the address may hold a password.
+            raise TargetMisconfigured(
+                f"the address of {name} is none; write http://host:port or https://host"
+            ) from None
+        if self._base.scheme not in {"http", "https"} or not self._base.host:
+            raise TargetMisconfigured(f"the address of {name} is none; write http://host:port or https://host")
+        if self._base.userinfo:
+            self.keep_secret([Secret(self._base.password), Secret(str(self._base.userinfo, "ascii"))])
+
+    def keep_secret(self, secrets: Iterable[Secret]) -> None:
+        """Never show these."""
+        self._secrets += spellings(secrets)
+
+    async def call(self, call: Call) -> Answer:
+        """Send it and read the answer, whatever its status. Raises `TargetUnavailable`, or `TargetInDoubt` if it gives."""
+        asked_at = trio.current_time()
+        trip = _Sending(call)
+        with trio.move_on_after(self._timeout_s), hushed():
+            return await self._send(trip, asked_at)
+        raise trip.error(f"{self.name} at {shown_origin(self._base)} did not answer within {self._timeout_s:g} s")
+
+    def refuse_status(self, answer: Answer, *, gives: bool = False) -> None:
+        """Raise what the status of an answer stands for."""
+        error = error_of_reply(self._reply(answer))
+        if error is not None:
+            raise error if gives or not isinstance(error, TargetInDoubt) else TargetUnavailable(str(error))
+
+    def strange(self, answer: Answer, *, gives: bool = False) -> TargetError:
+        """The error for a good status with a body that the target cannot have written."""
+        said = self.words(answer)
+        message = (
+            f"what answers at {shown_origin(self._base)} is not {self.name}: it says {said!r}; "
+            "check the address, and whether a login page stands before it"
+        )
+        return TargetInDoubt(message) if gives else TargetUnavailable(message)
+
+    def words(self, answer: Answer) -> str:
+        """What the body of an answer says, fit for a message."""
+        return told(answer.body[:_WORDS_MAX_BYTES].decode("utf-8", "replace"), self._secrets)
+
+    def told(self, text: str) -> str:
+        """Foreign text, fit for a message."""
+        return told(text, self._secrets)
+
+    def _reply(self, answer: Answer) -> TargetReply:
+        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
+        return TargetReply(name=self.name, status=answer.status, words=self.words(answer), retry_after_s=wait_s)
+
+    async def _send(self, trip: _Sending, asked_at: float) -> Answer:
+        call = trip.call
+        url = self._base.copy_with(path=f"{self._base.path.rstrip('/')}{call.path}", query=None, fragment=None)
+        url = url.copy_merge_params(list(call.params)) if call.params else url
+        try:
+            headers = self._headers(call)
+            bare = url.copy_with(userinfo=b"")
+            answer = await self._transport.send(
+                bare, headers, method=call.method, content=call.content.body, extensions={"trace": trip.trace}
+            )
+            try:
+                body = await self._body(answer, trip)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await answer.aclose()
+        except FOREIGN as error:
+            self._translate(error, trip)
+        except SourceError as error:
+            raise TargetMisconfigured(f"{self.name} cannot be called: {error}") from None
+        took_s = trio.current_time() - asked_at
+        return Answer(
+            status=answer.status, headers=httpx2.Headers(answer.headers), body=body, url=str(bare), took_s=took_s
+        )
+
+    def _headers(self, call: Call) -> dict[str, str]:
+        common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
+        typed = {"Content-Type": call.content.type} if call.content.type else {}
+        return common | typed | own_headers(self._base, call.headers)
+
+    async def _body(self, answer: httpcore2.Response, trip: _Sending) -> bytes:
+        headers = httpx2.Headers(answer.headers)
+        try:
+            refuse_length(headers.get("Content-Length", ""), bytes_max=ANSWER_MAX_BYTES)
+            stream = cast("AsyncIterable[bytes]", answer.stream)
+            encoding = headers.get("Content-Encoding", "")
+            return await read_body(stream, encoding=encoding, bytes_max=ANSWER_MAX_BYTES)
+        except BodyTooLarge:
+            raise trip.error(f"the answer of {self.name} has more than {ANSWER_MAX_BYTES:,} bytes") from None
+        except BodyUnreadable as error:
+            raise trip.error(f"the answer of {self.name} cannot be read: {error}") from error
+
+    def _translate(self, error: Exception, trip: _Sending) -> NoReturn:
+        # Not as its cause: a foreign error may hold headers, and headers hold keys.
+        said = self.told(words_of(error))
+        where = f"{self.name} at {shown_origin(self._base)}"
+        lost = f"the connection to {where} was lost: {said}"
+        raise trip.error(lost if trip.was_begun else f"{where} cannot be reached: {said}") from None
+
+
+class _Sending:
+    """Whether the first byte of a request may have left."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.was_begun = False
+
+    async def trace(self, name: str, _told: Mapping[str, Any]) -> None:
+        """Hear of each step of httpcore2. That of connecting through a proxy counts, too: rather ask once too often."""
+        self.was_begun = self.was_begun or name.endswith(_SENDING)
+
+    def error(self, message: str) -> TargetError:
+        """The error for a request that ended without its answer."""
+        is_doubtful = self.was_begun and self.call.gives
+        return TargetInDoubt(f"{message}; it may have arrived") if is_doubtful else TargetUnavailable(message)
+
+
+def as_json(answer: Answer) -> Any:
+    """The body as JSON; None when it is none."""
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,35 @@
+"""Is in a parcel what is written on it? What is no torrent and no NZB is never handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cormorant.clients.nzbs import NotAnNzb, read_nzb
+from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
+from cormorant.rules.handing import Parcel, ParcelKind
+from cormorant.rules.ports import Offload
+from cormorant.rules.source_errors import SourceError
+from cormorant.rules.target_errors import TargetRefused
+
+
+async def refuse_false(parcel: Parcel, takes: Collection[ParcelKind], *, name: str, offload: Offload) -> Torrent | None:
+    """Raise `TargetRefused` unless a target of these kinds may get the parcel; of a torrent, what identifies it."""
+    if parcel.kind not in takes:
+        known = ", ".join(sorted(kind.value for kind in takes))
+        raise TargetRefused(f"{name} takes no {parcel.kind.value}, only {known}; choose another target")
+    if parcel.kind is ParcelKind.MAGNET and not (parcel.link or "").lower().startswith("magnet:?"):
+        raise TargetRefused("what should be a magnet link is none, and is not handed over")
+    if parcel.kind is ParcelKind.URL and not (parcel.link or "").lower().startswith(("http://", "https://")):
+        raise TargetRefused("the link leads neither to http nor to https, and is not handed over")
+    return await offload(_content, parcel)
+
+
+def _content(parcel: Parcel) -> Torrent | None:
+    try:
+        if parcel.kind is ParcelKind.TORRENT:
+            return read_torrent(parcel.body or b"")
+        if parcel.kind is ParcelKind.NZB and (parcel.body is not None or parcel.link is None):
+            read_nzb(parcel.body or b"")
+    except (NotATorrent, NotAnNzb, SourceError) as error:
+        raise TargetRefused(f"what should be a {parcel.kind.value} is none, and is not handed over: {error}") from error
+    return None

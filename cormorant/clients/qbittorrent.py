@@ -1,0 +1,259 @@
+"""How is qBittorrent given a torrent, and asked about it? Both generations of its Web API, and as often as it likes.
+
+It knows a torrent by its infohash, so that giving the same twice is harmless and looking always tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+
+import attrs
+import trio
+from attrs import frozen
+
+from cormorant.clients.calling import Call, Caller, Content, as_json, form, multipart
+from cormorant.clients.parcels import refuse_false
+from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
+from cormorant.clients.transport import Answer, Transport
+from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.magnets import infohash_of_magnet, infohash_v2_of_magnet
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.qbittorrent_states import receipt_of_state
+from cormorant.rules.secrets import Secret
+from cormorant.rules.target_errors import TargetMisconfigured, TargetRefused
+
+_NAME: Final = "qBittorrent"
+_OK: Final = 200
+_DENIED: Final = {401, 403}
+_CONFLICT: Final = 409
+_NOT_A_TORRENT: Final = 415
+_ID_LENGTH: Final = 40
+"""qBittorrent cuts the infohash of version 2 to the length of version 1."""
+
+
+@frozen(kw_only=True)
+class QbittorrentOptions:
+    """Who we are there, and how torrents are added. A `key` goes before user and password; with neither nobody logs in."""
+
+    user: str = ""
+    password: Secret = Secret("")  # noqa: RUF009 - never changed, so that sharing it is harmless
+    key: Secret = Secret("")  # noqa: RUF009 - as above, for the key
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    save_path: str = ""
+    is_stopped: bool = False
+    """Add without starting."""
+    timeout_s: float = 30.0
+    settle_s: float = 5.0
+    """How long after a refusal a torrent may still turn up that is already there."""
+
+
+class Qbittorrent:
+    """One qBittorrent. Holds its session; a password that was refused is not tried again before `test`."""
+
+    takes: Final = frozenset({ParcelKind.TORRENT, ParcelKind.MAGNET})
+    can_be_asked: Final = True
+
+    def __init__(
+        self,
+        url: str,
+        transport: Transport,
+        *,
+        offload: Offload,
+        clock: Clock,
+        options: QbittorrentOptions | None = None,
+    ) -> None:
+        self._options = options or QbittorrentOptions()
+        self._offload = offload
+        self._caller = Caller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller.keep_secret([self._options.password, self._options.key])
+        self._cookie = ""
+        self._was_refused = False
+        self._login_lock = trio.Lock()
+
+    async def give(self, parcel: Parcel) -> Receipt:
+        """Add it. A torrent that is already there counts as given."""
+        torrent = await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        ids = _ids(parcel, torrent)
+        if not ids:
+            raise TargetRefused("the magnet link names no infohash, by which alone it could be found again")
+        answer = await self._call(Call(path="/api/v2/torrents/add", content=self._added(parcel), gives=True))
+        if answer.status == _NOT_A_TORRENT:
+            raise TargetRefused(f"{_NAME} takes it for no torrent ({self._caller.words(answer)})")
+        if answer.status == _CONFLICT:
+            return await self._already_there(ids)
+        self._caller.refuse_status(answer, gives=True)
+        return await self._understood(answer, ids)
+
+    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+        """Where the torrent stands, by its infohash."""
+        torrent = await self._offload(_torrent_in, parcel)
+        ids = _ids(parcel, torrent)
+        if receipt is not None and receipt.target_id:
+            ids = list(dict.fromkeys([*ids, receipt.target_id]))
+        if not ids:
+            return Receipt(standing=Standing.UNKNOWN, reason="nothing is known by which it could be found")
+        return await self._look_for(ids)
+
+    async def test(self) -> str:
+        """Which version answers."""
+        self._was_refused = False
+        version = await self._ask("/api/v2/app/version")
+        web_api = await self._ask("/api/v2/app/webapiVersion")
+        if not self._caller.words(web_api)[:1].isdigit():
+            raise self._caller.strange(web_api)
+        return f"{_NAME} {self._caller.words(version)}, Web API {self._caller.words(web_api)}"
+
+    async def _ask(self, path: str, *params: tuple[str, str]) -> Answer:
+        answer = await self._call(Call(method="GET", path=path, params=params))
+        self._caller.refuse_status(answer)
+        return answer
+
+    async def _look_for(self, ids: list[str]) -> Receipt:
+        answer = await self._ask("/api/v2/torrents/info", ("hashes", "|".join(ids)))
+        listed = as_json(answer)
+        if not isinstance(listed, list):
+            raise self._caller.strange(answer)
+        for torrent in listed:
+            if isinstance(torrent, dict) and _is_one_of(torrent, ids):
+                torrent_id = str(torrent.get("hash") or ids[0])
+                return receipt_of_state(str(torrent.get("state", "")), torrent_id=torrent_id)
+        return Receipt(target_id=ids[0], standing=Standing.ABSENT)
+
+    async def _understood(self, answer: Answer, ids: list[str]) -> Receipt:
+        said = as_json(answer)
+        if isinstance(said, dict) and "success_count" in said:
+            return await self._counted(said, ids)
+        text = answer.body.strip()
+        if text == b"Fails.":
+            return await self._already_there(ids)
+        if text != b"Ok.":
+            raise self._caller.strange(answer, gives=True)
+        return Receipt(target_id=ids[0], standing=Standing.PRESENT)
+
+    async def _counted(self, said: Mapping[str, Any], ids: list[str]) -> Receipt:
+        if said.get("success_count"):
+            added = said.get("added_torrent_ids")
+            torrent_id = str(added[0]) if isinstance(added, list) and added else ids[0]
+            return Receipt(target_id=torrent_id, standing=Standing.PRESENT)
+        if said.get("pending_count"):
+            return Receipt(target_id=ids[0], standing=Standing.PRESENT, reason="qBittorrent has yet to look into it")
+        return await self._already_there(ids)
+
+    async def _already_there(self, ids: list[str]) -> Receipt:
+        """Nothing was added. It says so of a torrent that it has and of one that it cannot read alike."""
+        receipt = await self._look_for(ids)
+        if receipt.standing is Standing.ABSENT:
+            # One that was given just before shows up late.
+            await trio.sleep(self._options.settle_s)
+            receipt = await self._look_for(ids)
+        if receipt.standing is Standing.ABSENT:
+            raise TargetRefused(f"{_NAME} did not add it and does not have it either; its log has the reason")
+        return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
+
+    def _added(self, parcel: Parcel) -> Content:
+        options = self._options
+        fields = {"category": options.category, "tags": ",".join(options.tags)}
+        if options.save_path:
+            fields |= {"savepath": options.save_path, "autoTMM": "false"}
+        if options.is_stopped:
+            fields |= {"stopped": "true", "paused": "true"}
+        chosen = {name: text for name, text in fields.items() if text}
+        if parcel.kind is ParcelKind.MAGNET:
+            return multipart(chosen | {"urls": (parcel.link or "").strip()})
+        return multipart(
+            chosen, {"torrents": (f"{parcel.key}.torrent", parcel.body or b"", "application/x-bittorrent")}
+        )
+
+    async def _call(self, call: Call) -> Answer:
+        """Call with our key or session. A lost session is found by a 403, which takes nothing: log in once, repeat."""
+        if self._options.key:
+            bearer = {"Authorization": f"Bearer {self._options.key.reveal()}"}
+            return self._let_in(await self._caller.call(attrs.evolve(call, headers=bearer)))
+        if not self._options.password:
+            return self._let_in(await self._caller.call(call))
+        before = self._cookie or await self._log_in("")
+        answer = await self._caller.call(attrs.evolve(call, headers={"Cookie": before}))
+        if answer.status not in _DENIED:
+            return answer
+        cookie = await self._log_in(before)
+        return self._let_in(await self._caller.call(attrs.evolve(call, headers={"Cookie": cookie})))
+
+    def _let_in(self, answer: Answer) -> Answer:
+        if answer.status not in _DENIED:
+            return answer
+        said = self._caller.words(answer)
+        if self._options.password and not self._options.key:
+            raise TargetMisconfigured(
+                f"{_NAME} accepts the password and yet refuses the call (HTTP {answer.status}, {said}); "
+                "check its settings of host header validation and of reverse proxies"
+            )
+        raise TargetMisconfigured(
+            f"{_NAME} does not let us in (HTTP {answer.status}, {said}); set a user and a password, or check the key"
+        )
+
+    async def _log_in(self, stale: str) -> str:
+        """A new session, unless another task has made one instead of the stale one meanwhile."""
+        async with self._login_lock:
+            if self._cookie != stale:
+                return self._cookie
+            if self._was_refused:
+                raise TargetMisconfigured(_refused("has refused our user or password before and was not asked again"))
+            fields = {"username": self._options.user, "password": self._options.password.reveal()}
+            answer = await self._caller.call(Call(path="/api/v2/auth/login", content=form(fields)))
+            self._cookie = self._session(answer)
+            self._caller.keep_secret([Secret(self._cookie.partition("=")[2])])
+            return self._cookie
+
+    def _session(self, answer: Answer) -> str:
+        if answer.status in _DENIED or (answer.status == _OK and answer.body.strip() == b"Fails."):
+            # Not tried again: after five failures it bans the address.
+            self._was_refused = True
+            is_ban = answer.status == 403  # noqa: PLR2004 - its answer to an address that failed too often
+            why = "has banned this address after failed logins" if is_ban else "does not accept our user or password"
+            raise TargetMisconfigured(_refused(why))
+        self._caller.refuse_status(answer)
+        cookie = _first_cookie(answer)
+        if not cookie:
+            raise self._caller.strange(answer)
+        return cookie
+
+
+def _refused(why: str) -> str:
+    return f"{_NAME} {why}; check both, and that the address is not banned there, then test the target"
+
+
+def _first_cookie(answer: Answer) -> str:
+    """The session, whatever it is called: SID in old versions, QBT_SID_ and the port in new ones."""
+    for line in answer.headers.get_list("Set-Cookie"):
+        try:
+            morsels = list(SimpleCookie(line).values())
+        except CookieError:
+            continue
+        if morsels and morsels[0].value:
+            return f"{morsels[0].key}={morsels[0].coded_value}"
+    return ""
+
+
+def _torrent_in(parcel: Parcel) -> Torrent | None:
+    try:
+        return read_torrent(parcel.body) if parcel.body else None
+    except NotATorrent:
+        return None
+
+
+def _ids(parcel: Parcel, torrent: Torrent | None) -> list[str]:
+    """Every name under which qBittorrent may list it: of a hybrid it takes the second version's."""
+    if torrent is not None:
+        found = [torrent.infohash, torrent.infohash_v2]
+    else:
+        link = parcel.link or ""
+        found = [infohash_of_magnet(link), infohash_v2_of_magnet(link), parcel.infohash]
+    return list(dict.fromkeys(each.lower()[:_ID_LENGTH] for each in found if each))
+
+
+def _is_one_of(torrent: Mapping[str, Any], ids: list[str]) -> bool:
+    named = (str(torrent.get(name) or "").lower()[:_ID_LENGTH] for name in ("hash", "infohash_v1", "infohash_v2"))
+    return any(name in ids for name in named if name)

@@ -1,0 +1,222 @@
+"""How is Spotify asked what an artist has released? Page by page as Spotify says, and never past a limit it states."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import httpx2
+import trio
+from attrs import frozen
+
+from cormorant.clients.asking import Call, ask, read_json, reason_of, said_by, segment
+from cormorant.clients.spotify_json import (
+    Json,
+    number_of,
+    read_albums,
+    read_artist,
+    read_artists,
+    read_items,
+    read_next,
+    read_tracks,
+    text_of,
+)
+from cormorant.clients.spotify_token import Token, TokenKeeper, basic
+from cormorant.clients.transport import Answer, FetchLimits, Transport, is_same_party
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.redaction import spellings
+from cormorant.rules.releases import OWN_GROUPS, Album, Artist, Group, Track, is_by
+from cormorant.rules.retry_after import retry_after_s
+from cormorant.rules.secrets import Secret
+from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.spotify_replies import UNAUTHORIZED, SpotifyReply, error_of_api, error_of_token
+from cormorant.rules.titles import plain_title
+
+API_URL: Final = "https://api.spotify.com/v1"
+TOKEN_URL: Final = "https://accounts.spotify.com/api/token"  # noqa: S105 - the address, no token
+ID_LENGTH_MAX: Final = 64
+
+_ALBUMS_ASKED: Final = 10  # the most that Spotify allows since February 2026
+_TRACKS_ASKED: Final = 50
+
+Turn = Callable[[], Awaitable[None]]
+"""Awaited before each page: whoever limits requests lets them through one by one."""
+
+
+async def at_once() -> None:
+    """A `Turn` for those who limit nothing."""
+
+
+@frozen(kw_only=True)
+class SpotifyOptions:
+    """Where Spotify is, how long one request and one whole list may take, and where a list that does not end is cut off."""
+
+    api_url: str = API_URL
+    token_url: str = TOKEN_URL
+    market: str = ""
+    timeout_s: float = 10.0
+    total_s: float = 300.0
+    body_max_bytes: int = 2_000_000
+    pages_max: int = 1_000
+    items_max: int = 10_000
+
+
+@frozen(kw_only=True)
+class Page:
+    """Part of a list, and the address of the next part; None at the end."""
+
+    items: tuple[Json, ...]
+    next: str | None = None
+
+
+class SpotifyClient:
+    """Asks Spotify in the name of one app. Raises a `SourceError`; it never waits for a limit to pass, but says how long."""
+
+    def __init__(
+        self,
+        client_id: str,
+        secret: Secret,
+        transport: Transport,
+        *,
+        offload: Offload,
+        clock: Clock,
+        options: SpotifyOptions | None = None,
+    ) -> None:
+        self._transport = transport
+        self._offload = offload
+        self._clock = clock
+        self._options = options or SpotifyOptions()
+        self._basic = basic(client_id, secret)
+        self._secrets = (secret, self._basic)
+        self._keeper = TokenKeeper(self._fetch_token)
+
+    async def artist(self, artist_id: str) -> Artist:
+        """Who has this id."""
+        artist = read_artist(await self._get(self._url("artists", _checked(artist_id)), asked=f"artist {artist_id}"))
+        if not artist.id:
+            raise SourceUnavailable(f"Spotify answered about artist {artist_id} without saying who it is")
+        return artist
+
+    async def find_artist(self, name: str) -> Artist | None:
+        """The artist who is called so; of several the one Spotify names first. None when nobody is."""
+        params = {"q": name, "type": "artist", "limit": str(_ALBUMS_ASKED)}
+        found = await self._get(self._url("search", params=params), asked=f"an artist called {name!r}")
+        page = found.get("artists")
+        artists = read_artists(page.get("items")) if isinstance(page, dict) else ()
+        return next((artist for artist in artists if plain_title(artist.name) == plain_title(name)), None)
+
+    async def albums_of(
+        self, artist_id: str, *, groups: Iterable[Group] = OWN_GROUPS, turn: Turn = at_once
+    ) -> tuple[Album, ...]:
+        """All albums of these groups, with every id they have; an unknown artist is refused by name."""
+        chosen = tuple(groups)
+        first = self.albums_url(artist_id, chosen)
+        items = await self._all(first, asked=f"albums of artist {artist_id}", turn=turn)
+        return tuple(album for album in read_albums(items) if is_by(artist_id, album, chosen))
+
+    async def tracks_of(self, album_id: str, *, turn: Turn = at_once) -> tuple[Track, ...]:
+        """The tracks of an album in their order."""
+        url = self._url("albums", _checked(album_id), "tracks", params={"limit": str(_TRACKS_ASKED)})
+        tracks = read_tracks(await self._all(url, asked=f"tracks of album {album_id}", turn=turn))
+        return tuple(sorted(tracks, key=lambda track: (track.disc, track.number)))
+
+    def albums_url(self, artist_id: str, groups: Iterable[Group] = OWN_GROUPS) -> str:
+        """The address of the first page of albums, for `page`."""
+        params = {"include_groups": ",".join(groups), "limit": str(_ALBUMS_ASKED)}
+        return self._url("artists", _checked(artist_id), "albums", params=params)
+
+    async def page(self, url: str, *, asked: str) -> Page:
+        """One page: one request, so that a list can go on tomorrow where it stopped today."""
+        found = await self._get(url, asked=asked)
+        following = read_next(found)
+        return Page(items=tuple(read_items(found)), next=following and self._own(following))
+
+    async def _all(self, first: str, *, asked: str, turn: Turn) -> list[Json]:
+        with trio.move_on_after(self._options.total_s):
+            return await self._walk(first, asked=asked, turn=turn)
+        raise SourceUnavailable(f"Spotify did not give all {asked} within {self._options.total_s:g} s")
+
+    async def _walk(self, first: str, *, asked: str, turn: Turn) -> list[Json]:
+        items: list[Json] = []
+        seen: set[str] = set()
+        url: str | None = first
+        while url is not None:
+            if url in seen or len(seen) >= self._options.pages_max or len(items) > self._options.items_max:
+                raise SourceUnavailable(
+                    f"Spotify's list of {asked} does not end: {len(items)} after {len(seen)} pages; it was left there"
+                )
+            seen.add(url)
+            await turn()
+            page = await self.page(url, asked=asked)
+            items += page.items
+            url = page.next
+        return items
+
+    def _own(self, following: str) -> str:
+        """The next page, only if it is Spotify's: the token goes with it."""
+        base = httpx2.URL(self._options.api_url)
+        try:
+            url = base.join(following)
+        except (httpx2.InvalidURL, ValueError, TypeError):
+            raise SourceUnavailable("Spotify gave as the next page what is no address") from None
+        if url.scheme != base.scheme or not is_same_party(base, url) or url.userinfo:
+            raise SourceRefused("Spotify gave a next page at another address; our token is not sent there")
+        return str(url)
+
+    def _url(self, *parts: str, params: dict[str, str] | None = None) -> str:
+        query = dict(params or {}) | ({"market": self._options.market} if self._options.market else {})
+        path = "/".join([self._options.api_url.rstrip("/"), *parts])
+        return f"{path}?{urlencode(query)}" if query else path
+
+    async def _get(self, url: str, *, asked: str) -> dict[str, Any]:
+        token = await self._keeper.token()
+        answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
+        if answer.status == UNAUTHORIZED:
+            self._keeper.forget(token)
+            token = await self._keeper.token()
+            answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
+        _raise(error_of_api(self._reply(answer, asked=asked, token=token.text)))
+        found: dict[str, Any] = await read_json(answer, self._offload, dict)
+        return found
+
+    async def _fetch_token(self) -> Token:
+        headers = {"Authorization": self._basic.reveal(), "Content-Type": "application/x-www-form-urlencoded"}
+        content = b"grant_type=client_credentials"
+        answer = await self._ask("POST", self._options.token_url, headers, content=content)
+        _raise(error_of_token(self._reply(answer, asked="a token")))
+        found = await read_json(answer, self._offload, dict)
+        if not text_of(found, "access_token"):
+            raise SourceUnavailable("Spotify answered the request for a token without one")
+        return Token(text=Secret(text_of(found, "access_token")), lasts_s=float(number_of(found, "expires_in")))
+
+    async def _ask(
+        self, method: str, url: str, headers: dict[str, str], *secrets: Secret, content: bytes = b""
+    ) -> Answer:
+        limits = FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes)
+        known = (*self._secrets, *secrets)
+        call = Call(method=method, url=url, headers=headers, content=content, secrets=known, limits=limits)
+        return await ask(self._transport, call)
+
+    def _reply(self, answer: Answer, *, asked: str, token: Secret | None = None) -> SpotifyReply:
+        known = spellings(self._secrets if token is None else (*self._secrets, token))
+        return SpotifyReply(
+            status=answer.status,
+            asked=asked,
+            words=said_by(answer, known),
+            reason=reason_of(answer),
+            retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now()),
+        )
+
+
+def _checked(text: str) -> str:
+    if not text.isascii() or not text.isalnum() or len(text) > ID_LENGTH_MAX:
+        raise SourceRefused(
+            f"{text[:ID_LENGTH_MAX]!r} is no id of Spotify; copy the part after artist/ or album/ from a link"
+        )
+    return segment(text)
+
+
+def _raise(error: SourceError | None) -> None:
+    if error is not None:
+        raise error

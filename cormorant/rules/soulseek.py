@@ -1,0 +1,253 @@
+"""Which of the files that peers offer is fetched? An album from one folder of one peer; else its tracks one by one.
+
+The rule: locked files never; a free upload slot first, then the preferred format, then the more complete, then the faster
+peer, then the shorter queue, then the larger files, and the name last, so that equals always come in the same order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from cormorant.rules.titles import plain_title, plain_words
+
+FORMATS: Final = ("flac", "wav", "mp3-320", "m4a", "opus", "ogg", "mp3")
+"""What is preferred unless told otherwise, best first. Other audio comes after these."""
+
+REJECTED_MAX: Final = 50
+"""So many refusals are told; more nobody reads."""
+
+_AUDIO: Final = frozenset(
+    {"aac", "aif", "aiff", "alac", "ape", "flac", "m4a", "mp3", "mpc", "ogg", "opus", "wav", "wma", "wv"}
+)
+_EXTENSION: Final = re.compile(r"\.([0-9A-Za-z]{1,5})$")
+_DISC: Final = re.compile(r"(?:cd|dis[ck]|vinyl|side)[\s._-]*(?:\d{1,2}|[a-d])\b.*", re.IGNORECASE)
+_UNFIT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|(?:^|[\\/])\.\.(?:[\\/]|$)")
+# Shops name the guests in the title of a track, people who name files do not.
+_GUESTS: Final = re.compile(r"\s*[(\[](?:feat|ft|with)\b[^()\[\]]*[)\]]", re.IGNORECASE)
+_BEST_MP3_KBPS: Final = 320
+_MEGABYTE: Final = 1_000_000
+
+
+@frozen(kw_only=True)
+class File:
+    """A file as a peer names it: the whole path, with backslashes. Name and size are sent back exactly as they came."""
+
+    filename: str
+    size_bytes: int
+    bit_rate: int | None = None
+    bit_depth: int | None = None
+    sample_rate: int | None = None
+    length_s: int | None = None
+    is_locked: bool = False
+
+    @property
+    def folder(self) -> str:
+        """The path without the name."""
+        return self.filename.rpartition("\\")[0]
+
+    @property
+    def extension(self) -> str:
+        """By its name: what a peer states as the extension is often wrong or missing."""
+        found = _EXTENSION.search(self.filename)
+        return found[1].lower() if found else ""
+
+
+@frozen(kw_only=True)
+class Response:
+    """What one peer offers to a search."""
+
+    username: str
+    files: tuple[File, ...] = ()
+    locked_files: tuple[File, ...] = ()
+    has_free_slot: bool = False
+    speed_bytes_s: int = 0
+    queue_length: int = 0
+
+
+@frozen(kw_only=True)
+class Wish:
+    """What is looked for. Without `tracks_total` any number of tracks is right; without `artist` any artist."""
+
+    title: str
+    artist: str = ""
+    tracks_total: int | None = None
+    formats: tuple[str, ...] = FORMATS
+    formats_only: bool = False
+
+
+@frozen(kw_only=True)
+class Candidate:
+    """Files of one peer that can be fetched together, and why they stand where they stand."""
+
+    username: str
+    folder: str
+    files: tuple[File, ...] = field(repr=lambda files: f"<{len(files)} files>")
+    format: str
+    has_free_slot: bool
+    speed_bytes_s: int
+    queue_length: int
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all its files."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@frozen(kw_only=True)
+class Rejected:
+    """Files that are not fetched, and why."""
+
+    username: str
+    folder: str
+    because: str
+
+
+@frozen(kw_only=True)
+class Ranking:
+    """The candidates, best first, and the first few that were rejected."""
+
+    candidates: tuple[Candidate, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+
+
+def rank_albums(responses: Iterable[Response], wish: Wish) -> Ranking:
+    """Whole albums: one peer, one folder (or the discs in it), one format, and the right number of tracks."""
+    candidates: list[Candidate] = []
+    rejected: list[Rejected] = []
+    for offer in chain.from_iterable(map(_offers, responses)):
+        because = _why_not(offer, wish)
+        if because:
+            rejected.append(Rejected(username=offer.username, folder=offer.folder, because=because))
+        else:
+            candidates.append(_explained(offer, wish))
+    rejected.sort(key=lambda one: (one.username, one.folder, one.because))
+    return Ranking(candidates=tuple(_sorted(candidates, wish)), rejected=tuple(rejected[:REJECTED_MAX]))
+
+
+def rank_track(responses: Iterable[Response], wish: Wish, track: str) -> Ranking:
+    """Single files whose name has the words of `track`: the way out where no peer has the whole album."""
+    name = _GUESTS.sub("", track)
+    single = Wish(title=name, artist=wish.artist, formats=wish.formats, formats_only=wish.formats_only)
+    found = [
+        _explained(_offer(response, file.folder, _format([file]), [file]), single)
+        for response in responses
+        for file in _fetchable(response)
+        if _has_words(_name(file), name) and _has_words(file.filename, wish.artist)
+    ]
+    allowed = [one for one in found if not wish.formats_only or one.format in wish.formats]
+    return Ranking(candidates=tuple(_sorted(allowed, wish)))
+
+
+def _offers(response: Response) -> Iterator[Candidate]:
+    """The files of a peer by folder and kind of file. A folder with FLAC and MP3 is two offers."""
+    groups: dict[tuple[str, str], list[File]] = {}
+    for file in _fetchable(response):
+        groups.setdefault((_album_folder(file), file.extension), []).append(file)
+    for (folder, _), files in groups.items():
+        yield _offer(response, folder, _format(files), files)
+
+
+def _offer(response: Response, folder: str, kind: str, files: list[File]) -> Candidate:
+    return Candidate(
+        username=response.username,
+        folder=folder,
+        files=tuple(sorted(files, key=lambda file: file.filename)),
+        format=kind,
+        has_free_slot=response.has_free_slot,
+        speed_bytes_s=response.speed_bytes_s,
+        queue_length=response.queue_length,
+    )
+
+
+def _fetchable(response: Response) -> Iterator[File]:
+    """The audio that a peer lets us have, each file once. What is locked anywhere in the response is locked."""
+    locked = {file.filename for file in response.locked_files}
+    locked.update(file.filename for file in response.files if file.is_locked)
+    known: dict[str, File] = {}
+    for file in response.files:
+        is_fit = file.size_bytes > 0 and file.extension in _AUDIO and not _UNFIT.search(file.filename)
+        if is_fit and file.filename not in locked:
+            known.setdefault(file.filename, file)
+    yield from known.values()
+
+
+def _album_folder(file: File) -> str:
+    """The folder of the album: that of the file, or the one above "CD 1"."""
+    above, _, last = file.folder.rpartition("\\")
+    return above if above and _DISC.fullmatch(last) else file.folder
+
+
+def _format(files: Sequence[File]) -> str:
+    extension = files[0].extension
+    if extension == "mp3" and all((file.bit_rate or 0) >= _BEST_MP3_KBPS for file in files):
+        return "mp3-320"
+    return extension
+
+
+def _why_not(offer: Candidate, wish: Wish) -> str:
+    count = len(offer.files)
+    if wish.tracks_total is not None and count != wish.tracks_total:
+        return f"{count} {offer.format} {'track' if count == 1 else 'tracks'}, wanted {wish.tracks_total}"
+    if wish.formats_only and offer.format not in wish.formats:
+        return f"{offer.format}, wanted {' or '.join(wish.formats)}"
+    for what, words in (("title", wish.title), ("artist", wish.artist)):
+        if not all(_has_words(file.filename, words) for file in offer.files):
+            return f"the {what} is not in the path"
+    return ""
+
+
+def _has_words(path: str, wanted: str) -> bool:
+    """Whether a path has all the words, or all of them without spaces ("A.M." is a folder called "AM").
+
+    A title of nothing but signs has no words, and is anywhere: what peers call it nobody knows.
+    """
+    want = plain_words(plain_title(wanted)).removeprefix("the ")
+    have = plain_words(path)
+    return set(want.split()) <= set(have.split()) or want.replace(" ", "") in have.replace(" ", "")
+
+
+def _name(file: File) -> str:
+    return file.filename.rpartition("\\")[2].rpartition(".")[0]
+
+
+def _sorted(candidates: Iterable[Candidate], wish: Wish) -> list[Candidate]:
+    return sorted(candidates, key=lambda candidate: rank(candidate, wish))
+
+
+def rank(candidate: Candidate, wish: Wish) -> tuple[object, ...]:
+    """What candidates are compared by; less is better. Only what fetches the same files compares equal."""
+    return (
+        not candidate.has_free_slot,
+        _preference(candidate.format, wish),
+        -len(candidate.files),
+        -candidate.speed_bytes_s,
+        candidate.queue_length,
+        -candidate.size_bytes,
+        candidate.username,
+        candidate.folder,
+        tuple((file.filename, file.size_bytes) for file in candidate.files),
+    )
+
+
+def _preference(kind: str, wish: Wish) -> int:
+    return wish.formats.index(kind) if kind in wish.formats else len(wish.formats)
+
+
+def _explained(offer: Candidate, wish: Wish) -> Candidate:
+    count, preference = len(offer.files), _preference(offer.format, wish)
+    wanted = "" if wish.tracks_total is None else f" of {wish.tracks_total}"
+    reasons = (
+        "a free upload slot" if offer.has_free_slot else "no free upload slot",
+        f"{offer.format}, choice {preference + 1}" if preference < len(wish.formats) else f"{offer.format}, no choice",
+        f"{count}{wanted} {'track' if count == 1 else 'tracks'}",
+        f"{offer.speed_bytes_s / _MEGABYTE:.1f} MB/s",
+        f"{offer.queue_length} in its queue",
+        f"{offer.size_bytes / _MEGABYTE:.0f} MB",
+    )
+    return evolve(offer, reasons=reasons)

@@ -1,0 +1,89 @@
+"""A stand-in on loopback: its handler behind real sockets, that may be cut before or after it takes something."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import h11
+import trio
+from attrs import define, field
+
+from cormorant.clients.transport import Transport
+from cormorant.playground.forms import Handler
+
+Cut = Literal["before", "after", "silent"]
+
+
+@define
+class Mounted:
+    """Where it listens. `cuts` says for a path how its connections end: before it is taken, after it, or never."""
+
+    handler: Handler
+    port: int
+    transport: Transport = field(init=False)
+    cuts: dict[str, Cut] = field(factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        try:
+            await self._answer(stream, h11.Connection(h11.SERVER))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the client has had enough
+        finally:
+            with trio.move_on_after(1, shield=True):
+                await stream.aclose()
+
+    async def _answer(self, stream: trio.SocketStream, wire: h11.Connection) -> None:
+        request, body = await _read(stream, wire)
+        target = urlsplit(request.target.decode("ascii"))
+        path = unquote(target.path)
+        cut = self.cuts.get(path)
+        if cut == "before":
+            return
+        headers = {name.decode().lower(): value.decode("latin-1") for name, value in request.headers}
+        query = dict(parse_qsl(target.query, keep_blank_values=True))
+        status, given, content = self.handler(request.method.decode(), path, query, headers, body)
+        if cut == "after":
+            return
+        if cut == "silent":
+            await trio.sleep_forever()
+        fields = [*given.items(), ("Content-Length", str(len(content))), ("Connection", "close")]
+        for event in (h11.Response(status_code=status, headers=fields), h11.Data(data=content), h11.EndOfMessage()):
+            await stream.send_all(wire.send(event) or b"")
+
+
+async def _read(stream: trio.SocketStream, wire: h11.Connection) -> tuple[h11.Request, bytes]:
+    request: h11.Request | None = None
+    body = b""
+    while True:
+        event = wire.next_event()
+        if event is h11.NEED_DATA:
+            wire.receive_data(await stream.receive_some(65536))
+        elif isinstance(event, h11.Request):
+            request = event
+        elif isinstance(event, h11.Data):
+            body += event.data
+        elif isinstance(event, h11.EndOfMessage):
+            assert request is not None
+            return request, body
+        else:
+            raise trio.ClosedResourceError
+
+
+@asynccontextmanager
+async def mounted(handler: Handler) -> AsyncIterator[Mounted]:
+    """The handler behind a port, and an open transport that may call it."""
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        server = Mounted(handler, listeners[0].socket.getsockname()[1])
+        nursery.start_soon(trio.serve_listeners, server.serve, listeners)
+        async with Transport(written=[server.url]) as transport:
+            server.transport = transport
+            yield server
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,305 @@
+"""Handing over to qBittorrent: both generations, in doubt, and nothing twice."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from cormorant.clients.qbittorrent import Qbittorrent, QbittorrentOptions
+from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
+from cormorant.rules.handing import ParcelKind, Standing
+from cormorant.rules.secrets import Secret
+from cormorant.rules.target_errors import (
+    TargetError,
+    TargetInDoubt,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
+from cormorant.testing import SimulatedClock, in_line
+from tests.clients.mounted import Mounted, mounted
+from tests.clients.parcel_samples import HTML, HYBRID, TITLES, parcel
+
+ADD = "/api/v2/torrents/add"
+WORD = "hunter2&hunter2"
+
+
+@asynccontextmanager
+async def playing(
+    stand_in: QbittorrentStandIn | None = None, **options: Any
+) -> AsyncIterator[tuple[Qbittorrent, QbittorrentStandIn, Mounted]]:
+    stand_in = stand_in or QbittorrentStandIn()
+    stand_in.password = WORD
+    usual: dict[str, Any] = {"user": "admin", "password": Secret(WORD), "settle_s": 0.0}
+    async with mounted(stand_in.handle) as server:
+        yield client_of(server, QbittorrentOptions(**usual | options)), stand_in, server
+
+
+def client_of(server: Mounted, options: QbittorrentOptions) -> Qbittorrent:
+    return Qbittorrent(server.url, server.transport, offload=in_line, clock=SimulatedClock(), options=options)
+
+
+@pytest.fixture(params=["old", "new"])
+def generation(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.mark.parametrize("kind", [ParcelKind.TORRENT, ParcelKind.MAGNET])
+async def test_what_is_given_is_there_and_followed_to_its_end(generation: Any, kind: ParcelKind) -> None:
+    async with playing(QbittorrentStandIn(generation=generation)) as (client, stand_in, _):
+        given = await client.give(parcel(kind))
+        running = await client.look(parcel(kind), given)
+        [held] = stand_in.held.values()
+        held.state = "stalledUP"
+        done = await client.look(parcel(kind), None)
+
+    assert (given.standing, running.standing, done.standing) == (Standing.PRESENT, Standing.RUNNING, Standing.DONE)
+    assert given.target_id == running.target_id == held.torrent_id
+
+
+async def test_given_twice_it_is_there_once(generation: Any) -> None:
+    async with playing(QbittorrentStandIn(generation=generation)) as (client, stand_in, _):
+        await client.give(parcel())
+        again = await client.give(parcel())
+
+    assert (again.standing, again.reason, len(stand_in.held)) == (Standing.RUNNING, "it was already there", 1)
+
+
+async def test_a_hybrid_torrent_is_found_under_the_name_of_its_second_version(generation: Any) -> None:
+    async with playing(QbittorrentStandIn(generation=generation)) as (client, _, _):
+        await client.give(parcel(body=HYBRID))
+
+        assert (await client.look(parcel(body=HYBRID), None)).standing is Standing.RUNNING
+
+
+async def test_a_torrent_that_shows_up_late_is_not_taken_for_refused(generation: Any) -> None:
+    stand_in = QbittorrentStandIn(generation=generation, lag_s=5.0)
+    async with playing(stand_in) as (client, _, _):
+        first = await client.give(parcel())
+        early = await client.look(parcel(), first)
+        seconds = iter(range(0, 100, 5))
+        stand_in.now = lambda: float(next(seconds))
+        again = await client.give(parcel())
+
+    assert (first.standing, early.standing, again.standing) == (Standing.PRESENT, Standing.ABSENT, Standing.RUNNING)
+
+
+async def test_what_it_neither_adds_nor_has_is_refused(generation: Any) -> None:
+    async with playing(QbittorrentStandIn(generation=generation, refuses=True)) as (client, _, _):
+        with pytest.raises(TargetRefused, match="did not add it and does not have it"):
+            await client.give(parcel())
+
+
+async def test_category_tags_path_and_stopped_are_sent_by_both_names() -> None:
+    chosen: dict[str, Any] = {"category": "music", "tags": ("a", "b"), "save_path": "/data/ü", "is_stopped": True}
+    async with playing(**chosen) as (client, stand_in, _):
+        await client.give(parcel())
+        receipt = await client.look(parcel(), None)
+
+    [held] = stand_in.held.values()
+    assert held.fields == {
+        "category": "music",
+        "tags": "a,b",
+        "savepath": "/data/ü",
+        "autoTMM": "false",
+        "stopped": "true",
+        "paused": "true",
+    }
+    assert (receipt.standing, receipt.reason) == (Standing.PRESENT, "it is stopped in qBittorrent")
+
+
+async def test_a_lost_session_is_renewed_once_and_the_call_repeated(generation: Any) -> None:
+    async with playing(QbittorrentStandIn(generation=generation)) as (client, stand_in, _):
+        await client.look(parcel(), None)
+        stand_in.lose_sessions()
+        await client.give(parcel())
+
+    login = "POST /api/v2/auth/login"
+    listing, adding = "GET /api/v2/torrents/info", f"POST {ADD}"
+    assert stand_in.asked == [login, listing, adding, login, adding]
+
+
+async def test_two_tasks_that_lose_their_session_log_in_once() -> None:
+    async with playing() as (client, stand_in, _):
+        await client.look(parcel(), None)
+        stand_in.lose_sessions()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.look, parcel(), None)
+            nursery.start_soon(client.look, parcel(), None)
+
+    assert stand_in.asked.count("POST /api/v2/auth/login") == 2
+
+
+async def test_a_wrong_password_is_tried_once_and_again_only_when_tested(generation: Any) -> None:
+    stand_in = QbittorrentStandIn(generation=generation)
+    async with playing(stand_in, password=Secret("wrong")) as (client, _, _):
+        for _ in range(3):
+            with pytest.raises(TargetMisconfigured, match="password"):
+                await client.give(parcel())
+        assert stand_in.asked == ["POST /api/v2/auth/login"]
+
+        with pytest.raises(TargetMisconfigured):
+            await client.test()
+        assert len(stand_in.asked) == 2
+
+
+async def test_a_banned_address_is_told() -> None:
+    async with playing(QbittorrentStandIn(is_banning=True)) as (client, _, _):
+        with pytest.raises(TargetMisconfigured, match="has banned this address"):
+            await client.test()
+
+
+async def test_an_api_key_needs_no_session() -> None:
+    stand_in = QbittorrentStandIn(api_key="qbt_hunter2")
+    async with playing(stand_in, key=Secret("qbt_hunter2")) as (client, _, server):
+        await client.give(parcel())
+        wrong = client_of(server, QbittorrentOptions(key=Secret("qbt_other")))
+        with pytest.raises(TargetMisconfigured, match="check the key"):
+            await wrong.give(parcel())
+
+    assert stand_in.asked == [f"POST {ADD}", f"POST {ADD}"]
+
+
+async def test_the_test_tells_the_version(generation: Any) -> None:
+    async with playing(QbittorrentStandIn(generation=generation)) as (client, _, _):
+        told = await client.test()
+
+    versions = {"old": "qBittorrent v4.6.7, Web API 2.9.3", "new": "qBittorrent v5.2.0, Web API 2.15.1"}
+    assert told == versions[generation]
+
+
+@pytest.mark.parametrize("cut", ["after", "silent"])
+async def test_in_doubt_after_it_was_taken_the_look_finds_it(generation: Any, cut: Any) -> None:
+    stand_in = QbittorrentStandIn(generation=generation)
+    async with playing(stand_in, timeout_s=0.1) as (client, _, server):
+        server.cuts[ADD] = cut
+        with pytest.raises(TargetInDoubt, match="it may have arrived"):
+            await client.give(parcel())
+
+        assert (await client.look(parcel(), None)).standing is Standing.RUNNING
+
+
+async def test_in_doubt_before_it_was_taken_the_look_says_absent() -> None:
+    async with playing() as (client, _, server):
+        server.cuts[ADD] = "before"
+        with pytest.raises(TargetInDoubt):
+            await client.give(parcel())
+
+        assert (await client.look(parcel(), None)).standing is Standing.ABSENT
+
+
+async def test_what_cannot_be_connected_to_surely_got_nothing() -> None:
+    async with playing() as (client, _, server):
+        dead = Qbittorrent("http://127.0.0.1:1", server.transport, offload=in_line, clock=SimulatedClock())
+        with pytest.raises(TargetMisconfigured, match="private network"):
+            await dead.give(parcel())
+    async with mounted(QbittorrentStandIn().handle) as gone:
+        url, transport = gone.url, gone.transport
+    async with transport:
+        client = Qbittorrent(url, transport, offload=in_line, clock=SimulatedClock())
+        with pytest.raises(TargetUnavailable, match="cannot be reached"):
+            await client.give(parcel())
+
+
+async def test_a_login_that_is_lost_gives_no_doubt() -> None:
+    async with playing() as (client, _, server):
+        server.cuts["/api/v2/auth/login"] = "before"
+        with pytest.raises(TargetUnavailable):
+            await client.give(parcel())
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(503, TargetUnavailable), (502, TargetInDoubt), (413, TargetRefused), (302, TargetMisconfigured)],
+)
+async def test_a_status_of_what_stands_before_it_says_what_follows(status: int, error: type[TargetError]) -> None:
+    async with mounted(lambda *_: (status, {"Retry-After": "7", "Location": "http://x/"}, b"no")) as server:
+        with pytest.raises(error) as caught:
+            await client_of(server, QbittorrentOptions()).give(parcel())
+
+    assert type(caught.value) is error
+    assert caught.value.retry_after_s == (7.0 if status > 500 else None)
+
+
+async def test_a_login_page_instead_of_an_answer_is_told_and_nothing_concluded_from_it() -> None:
+    async with mounted(lambda *_: (200, {}, HTML)) as server:
+        client = client_of(server, QbittorrentOptions())
+        with pytest.raises(TargetInDoubt, match="is not qBittorrent"):
+            await client.give(parcel())
+        with pytest.raises(TargetUnavailable, match="a login page"):
+            await client.look(parcel(), None)
+
+
+@pytest.mark.parametrize("body", [HTML, b"", b"d4:info"])
+async def test_what_is_no_torrent_is_never_given(body: bytes) -> None:
+    async with playing() as (client, stand_in, _):
+        with pytest.raises(TargetRefused, match="should be a torrent is none"):
+            await client.give(parcel(body=body))
+
+    assert stand_in.asked == []
+
+
+async def test_other_kinds_and_magnets_without_a_name_are_refused() -> None:
+    async with playing() as (client, stand_in, _):
+        with pytest.raises(TargetRefused, match="takes no nzb, only magnet, torrent"):
+            await client.give(parcel(ParcelKind.NZB))
+        with pytest.raises(TargetRefused, match="names no infohash"):
+            await client.give(parcel(ParcelKind.MAGNET, link="magnet:?dn=x"))
+
+    assert stand_in.asked == []
+
+
+@pytest.mark.parametrize("title", TITLES.values(), ids=TITLES)
+async def test_any_title_will_do(title: str) -> None:
+    async with playing() as (client, stand_in, _):
+        await client.give(parcel(title=title))
+
+    assert len(stand_in.held) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "standing", "is_stalled"),
+    [
+        ("stalledDL", Standing.RUNNING, True),
+        ("metaDL", Standing.RUNNING, False),
+        ("pausedUP", Standing.DONE, False),
+        ("missingFiles", Standing.FAILED, False),
+        ("whatever comes next", Standing.UNKNOWN, False),
+    ],
+)
+async def test_the_state_tells_the_standing(state: str, standing: Standing, *, is_stalled: bool) -> None:
+    async with playing() as (client, stand_in, _):
+        await client.give(parcel())
+        next(iter(stand_in.held.values())).state = state
+        receipt = await client.look(parcel(), None)
+
+    assert (receipt.standing, receipt.is_stalled) == (standing, is_stalled)
+
+
+async def test_a_full_disk_there_is_a_failure() -> None:
+    async with playing(QbittorrentStandIn(is_disk_full=True)) as (client, _, _):
+        receipt = await client.look(parcel(), await client.give(parcel()))
+
+    assert receipt.standing is Standing.FAILED
+    assert "full disk" in (receipt.reason or "")
+
+
+async def test_secrets_are_never_shown() -> None:
+    def parrot(_method: str, _path: str, _query: object, headers: Any, body: bytes) -> Any:
+        return 400, {}, body + headers.get("cookie", "").encode()
+
+    async with mounted(parrot) as server:
+        for options in (
+            QbittorrentOptions(user="me", password=Secret(WORD)),
+            QbittorrentOptions(key=Secret("qbt hunter2")),
+            QbittorrentOptions(key=Secret("hunter2\nhunter2")),
+        ):
+            with pytest.raises(TargetError) as caught:
+                await client_of(server, options).give(parcel())
+            assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+            assert "hunter2" not in repr(options)

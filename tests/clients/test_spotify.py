@@ -1,0 +1,296 @@
+"""The Spotify client against a stand-in on loopback: pages, tokens, limits, and what it says of every refusal."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import date
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import trio
+
+from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
+from cormorant.playground.spotify_stand_in import (
+    Answered,
+    PlayedAlbum,
+    PlayedArtist,
+    SpotifyStandIn,
+    busy_artist,
+    failed,
+    limited,
+    out_of_quota,
+)
+from cormorant.rules.releases import Artist
+from cormorant.rules.secrets import Secret
+from cormorant.rules.source_errors import (
+    CredentialsRefused,
+    SourceError,
+    SourceLimited,
+    SourceRefused,
+    SourceUnavailable,
+)
+from cormorant.testing import SimulatedClock, in_line
+from tests.clients.mounted import Mounted, mounted
+
+SECRET = "playground-secret"  # noqa: S105 - the stand-in's own, no secret
+ALBUMS = (
+    PlayedAlbum(id="a1", name="Kid A", date="2000-10-02", tracks=("Everything", "Idioteque")),
+    PlayedAlbum(id="a2", name="Old", date="1981"),
+    PlayedAlbum(id="a3", name="Older", date="1980-12"),
+    PlayedAlbum(id="a4", name="Of others", date="2020-01-01", group="appears_on", artist=("x", "Others")),
+    PlayedAlbum(id="a5", name="Single", date="2021-01-01", kind="single", group="single"),
+    PlayedAlbum(id="a6", name="Best of", date="2022-01-01", kind="compilation", group="compilation"),
+    PlayedAlbum(id="a7", name="Last", date="2023-01-01"),
+)
+ARTIST = PlayedArtist(id="one", name="Röyksopp", albums=ALBUMS)
+
+
+def stand_in(*artists: PlayedArtist, **more: Any) -> SpotifyStandIn:
+    known = {artist.id: artist for artist in artists or (ARTIST,)}
+    return SpotifyStandIn(artists=known, now_s=trio.current_time, **more)
+
+
+@asynccontextmanager
+async def client_of(
+    spotify: SpotifyStandIn, *, secret: str = SECRET, handle: Any = None, **options: Any
+) -> AsyncIterator[SpotifyClient]:
+    async with mounted(handle or spotify.handle) as server:
+        where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", **options)
+        yield client_at(server, secret, where)
+
+
+def client_at(server: Mounted, secret: str, options: SpotifyOptions) -> SpotifyClient:
+    return SpotifyClient(
+        "playground", Secret(secret), server.transport, offload=in_line, clock=SimulatedClock(), options=options
+    )
+
+
+async def test_albums_come_page_by_page_with_dates_of_every_precision() -> None:
+    spotify = stand_in(page_size=2)
+    async with client_of(spotify, market="DE") as client:
+        albums = await client.albums_of("one")
+
+    assert [album.id for album in albums] == ["a1", "a2", "a3", "a5", "a6", "a7"]
+    assert [str(album.released) for album in albums[:3]] == ["2000-10-02", "1981", "1980-12"]
+    assert albums[0].tracks_total == 2
+    assert albums[3].kind == "single"
+    pages = [line for line in spotify.asked if "/albums" in line]
+    assert len(pages) == 3
+    assert all("market=DE" in page and "include_groups=album%2Csingle%2Ccompilation" in page for page in pages)
+
+
+async def test_albums_of_others_come_when_they_are_asked_for() -> None:
+    async with client_of(stand_in()) as client:
+        albums = await client.albums_of("one", groups=["appears_on"])
+
+    assert [album.title for album in albums] == ["Of others"]
+
+
+async def test_artists_and_tracks_are_found() -> None:
+    async with client_of(stand_in()) as client:
+        artist = await client.artist("one")
+        by_name = await client.find_artist("röyksopp")
+        nobody = await client.find_artist("R")
+        tracks = await client.tracks_of("a1")
+
+    assert artist == by_name == Artist(id="one", name="Röyksopp")
+    assert nobody is None
+    assert [(track.number, track.title, track.length_s) for track in tracks] == [
+        (1, "Everything", 201.0),
+        (2, "Idioteque", 202.0),
+    ]
+
+
+@pytest.mark.slow("asks for 300 pages")
+async def test_three_thousand_albums_are_all_found() -> None:
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        turns += 1
+
+    spotify = stand_in(busy_artist("busy", "Busy", 3_000), page_size=10)
+    async with client_of(spotify) as client:
+        albums = await client.albums_of("busy", turn=turn)
+
+    assert len({album.id for album in albums}) == 3_000
+    assert albums[-1].released is not None
+    assert albums[-1].released.latest == date(1700, 1, 31)
+    assert (turns, spotify.tokens_given) == (300, 1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "following", "message"),
+    [
+        ({"pages_max": 5}, "{url}?n={n}", "does not end: 5 after 5 pages"),
+        ({"items_max": 3}, "{url}?n={n}", "does not end: 4 after 4 pages"),
+        ({}, "{url}", "does not end: 1 after 1 pages"),
+    ],
+    ids=["pages", "items", "a circle"],
+)
+async def test_a_list_that_does_not_end_is_left(limits: Any, following: str, message: str) -> None:
+    spotify = stand_in()
+    answers = 0
+
+    def endless(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
+        nonlocal answers
+        if path == "/api/token":
+            return spotify.handle(method, path, query, headers, body)
+        answers += 1
+        url = f"http://{headers['host']}{path}"
+        # A circle: the page says that it is followed by itself.
+        shown = following.format(url=f"{url}?{urlencode(query)}" if following == "{url}" else url, n=answers)
+        item = {"id": str(answers), "name": "x", "album_group": "album", "album_type": "album"}
+        return 200, {}, json.dumps({"items": [item], "next": shown}).encode()
+
+    async with client_of(spotify, handle=endless, **limits) as client:
+        with pytest.raises(SourceUnavailable, match=message):
+            await client.albums_of("one")
+
+
+@pytest.mark.parametrize(
+    "following",
+    ["http://evil.example/v1/x", "https://127.0.0.1/v1/x", "http://127.0.0.1:1/v1/x", "//evil.example/x", "file:///x"],
+)
+async def test_the_token_is_not_taken_to_another_address(following: str) -> None:
+    spotify = stand_in()
+    spotify.troubles.append((200, {}, json.dumps({"items": [], "next": following}).encode()))
+    async with client_of(spotify) as client:
+        with pytest.raises(SourceRefused, match="next page at another address"):
+            await client.albums_of("one")
+
+    assert len(spotify.asked) == 2
+
+
+async def test_a_whole_list_has_an_end_in_time() -> None:
+    async def never() -> None:
+        await trio.sleep_forever()
+
+    async with client_of(stand_in(), total_s=0.05) as client:
+        with pytest.raises(SourceUnavailable, match="did not give all albums of artist one within 0.05 s"):
+            await client.albums_of("one", turn=never)
+
+
+async def test_a_token_is_asked_for_once_however_many_want_it() -> None:
+    spotify = stand_in()
+    async with client_of(spotify) as client, trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(client.artist, "one")
+
+    assert spotify.tokens_given == 1
+
+
+async def test_a_token_that_is_no_longer_accepted_is_renewed_once() -> None:
+    spotify = stand_in()
+    async with client_of(spotify) as client:
+        await client.artist("one")
+        spotify.tokens.clear()
+        artist = await client.artist("one")
+
+    assert artist.name == "Röyksopp"
+    assert spotify.tokens_given == 2
+
+
+async def test_a_new_token_that_is_not_accepted_either_stops_it() -> None:
+    spotify = stand_in()
+
+    def strict(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
+        answer = spotify.handle(method, path, query, headers, body)
+        return answer if path == "/api/token" else failed(401, f"Bad {headers['authorization']}")
+
+    async with client_of(spotify, handle=strict) as client:
+        with pytest.raises(CredentialsRefused) as caught:
+            await client.artist("one")
+
+    assert len(spotify.asked) == 4
+    assert "token-2" not in str(caught.value)
+
+
+async def test_a_wrong_secret_is_tried_once_for_all_who_wait() -> None:
+    spotify = stand_in()
+    errors: list[SourceError] = []
+
+    async def try_it(client: SpotifyClient) -> None:
+        with pytest.raises(CredentialsRefused, match="client id and secret") as caught:
+            await client.artist("one")
+        errors.append(caught.value)
+
+    async with client_of(spotify, secret=SECRET[::-1]) as client, trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(try_it, client)
+
+    assert spotify.asked == ["POST /api/token"]
+    assert len({id(error) for error in errors}) == 4
+    assert SECRET[::-1] not in "".join(map(str, errors))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "message", "wait_s"),
+    [
+        (limited(), SourceLimited, "wants to be asked less", 86_400.0),
+        (limited(None), SourceLimited, "wants to be asked less", None),
+        (out_of_quota(), SourceLimited, "quota of the developer account.*QUOTA_EXCEEDED", None),
+        (failed(403, "Not in your country"), SourceRefused, "refused to give artist one .HTTP 403, Not in your", None),
+        (failed(404, "Resource not found"), SourceRefused, "does not know artist one", None),
+        (failed(502, "Bad gateway"), SourceUnavailable, "cannot serve us now .HTTP 502, Bad gateway", None),
+        ((503, {"Retry-After": "7"}, b"<html>"), SourceUnavailable, "HTTP 503", 7.0),
+        ((200, {}, b"<html>"), SourceUnavailable, "no JSON", None),
+        ((200, {}, b"[]"), SourceUnavailable, "another kind of JSON", None),
+        ((200, {}, b"[" * 100_000), SourceUnavailable, "no JSON", None),
+        ((200, {}, b"{}"), SourceUnavailable, "without saying who", None),
+        ((302, {"Location": "http://evil.example"}, b""), SourceRefused, "redirects", None),
+    ],
+)
+async def test_every_refusal_says_what_it_means(
+    trouble: Answered, kind: type[SourceError], message: str, wait_s: float | None
+) -> None:
+    spotify = stand_in()
+    spotify.troubles.append(trouble)
+    async with client_of(spotify) as client:
+        with trio.fail_after(5), pytest.raises(kind, match=message) as caught:
+            await client.artist("one")
+
+    assert type(caught.value) is kind
+    assert caught.value.retry_after_s == wait_s
+    assert len(spotify.asked) == 2
+
+
+@pytest.mark.parametrize("artist_id", ["", "../me", "a b", "é", "x" * 65])
+async def test_what_is_no_id_is_not_asked_for(artist_id: str) -> None:
+    spotify = stand_in()
+    async with client_of(spotify) as client:
+        with pytest.raises(SourceRefused, match="no id of Spotify"):
+            await client.albums_of(artist_id)
+
+    assert spotify.asked == []
+
+
+async def test_a_page_without_items_is_no_empty_list() -> None:
+    spotify = stand_in()
+    spotify.troubles.append((200, {}, b'{"next": null}'))
+    async with client_of(spotify) as client:
+        with pytest.raises(SourceUnavailable, match="no items"):
+            await client.albums_of("one")
+
+
+async def test_a_spotify_that_does_not_answer_has_its_time() -> None:
+    spotify = stand_in()
+    async with mounted(spotify.handle) as server:
+        server.cuts["/v1/artists/one"] = "silent"
+        where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", timeout_s=0.1)
+        with pytest.raises(SourceUnavailable, match="within 0.1 s"):
+            await client_at(server, SECRET, where).artist("one")
+
+
+async def test_nothing_of_the_secret_is_seen_when_nobody_listens() -> None:
+    spotify = stand_in()
+    async with mounted(spotify.handle) as server:
+        where = SpotifyOptions(api_url=f"{server.url}/v1", token_url="http://127.0.0.1:1/api/token")  # noqa: S106 - an address
+        with pytest.raises(SourceError) as caught:
+            await client_at(server, SECRET, where).artist("one")
+
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
