@@ -123,11 +123,12 @@ class WatchlistTicker(Rounds):
 
     async def _close(self, batch: Sequence[Artist], pending: Sequence[Artist], began: float) -> None:
         """Give back what was not looked at, charged nothing, also when the tick is cancelled."""
-        left = [*self._in_hand.values(), *pending]
-        if left:
+        if self._in_hand or pending:
             # Otherwise nobody looks at them before the claim has run out.
             with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
-                await self.store.release(left)
+                await self.store.release(pending)
+                # To the end of the line: a few that always take too long must not keep all others from their turn.
+                await self.store.release([*self._in_hand.values()], next_attempt_at=self.clock.now())
         for artist in self._in_hand.values():
             self.emit(WatchlistProcess(artist=artist.name, status="out of time", queued=0, attempts=1, retries=0))
         self.emit(

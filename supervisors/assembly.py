@@ -24,12 +24,13 @@ from cormorant.clients.downloads import Download
 from cormorant.clients.target import Target
 from cormorant.rules.handovers import InDoubt
 from cormorant.rules.jobs import RetryPolicy
-from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.ports import Chance, Clock, Emit, Offload
 from cormorant.rules.searches import Caps
 from cormorant.rules.settings import Settings
 from cormorant.rules.watch_settings import TargetSettings
 from storage.database import Database, StorageOptions
 from storage.sources import SourceRecord
+from supervisors.catalogues import SpotifyCatalogue
 from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch
 from supervisors.jobs import Jobs
@@ -59,6 +60,7 @@ class Assembly:
     targets: Mapping[str, Target] | None
     """Whoever takes finds, by name, instead of those of the settings."""
     watchlist: WatchlistStore | None
+    offload: Offload
     is_ready: Callable[[], bool]
     children: Callable[[], Sequence[ChildView]]
     clock: Clock
@@ -119,7 +121,7 @@ class Assembly:
                 database=self.database,
                 searches=searches,
                 jobs=jobs,
-                catalogue=self.catalogue,
+                catalogue=self.catalogue or SpotifyCatalogue(searches=searches, offload=self.offload, clock=self.clock),
                 places=self._places(),
                 pack=Packer(searches=searches, fetch=self.fetch),
                 store=self.watchlist,

@@ -103,6 +103,7 @@ class Service:
             catalogue=catalogue,
             targets=targets,
             watchlist=watchlist,
+            offload=offload,
             is_ready=lambda: self._state_now() is ServiceState.READY,
             children=self._children,
             clock=self.clock,

@@ -73,7 +73,7 @@ class Page:
 class SpotifyClient:
     """Asks Spotify in the name of one app. Raises a `SourceError`; it never waits for a limit to pass, but says how long."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a client needs from outside, the last two with a default
         self,
         client_id: str,
         secret: Secret,
@@ -82,6 +82,7 @@ class SpotifyClient:
         offload: Offload,
         clock: Clock,
         options: SpotifyOptions | None = None,
+        keeper: TokenKeeper | None = None,
     ) -> None:
         self._transport = transport
         self._offload = offload
@@ -89,7 +90,7 @@ class SpotifyClient:
         self._options = options or SpotifyOptions()
         self._basic = basic(client_id, secret)
         self._secrets = (secret, self._basic)
-        self._keeper = TokenKeeper(self._fetch_token)
+        self._keeper = keeper or TokenKeeper()
 
     async def artist(self, artist_id: str) -> Artist:
         """Who has this id."""
@@ -117,9 +118,12 @@ class SpotifyClient:
 
     async def tracks_of(self, album_id: str, *, turn: Turn = at_once) -> tuple[Track, ...]:
         """The tracks of an album in their order."""
-        url = self._url("albums", _checked(album_id), "tracks", params={"limit": str(_TRACKS_ASKED)})
-        tracks = read_tracks(await self._all(url, asked=f"tracks of album {album_id}", turn=turn))
+        tracks = read_tracks(await self._all(self.tracks_url(album_id), asked=f"tracks of album {album_id}", turn=turn))
         return tuple(sorted(tracks, key=lambda track: (track.disc, track.number)))
+
+    def tracks_url(self, album_id: str) -> str:
+        """The address of the first page of tracks, for `page`."""
+        return self._url("albums", _checked(album_id), "tracks", params={"limit": str(_TRACKS_ASKED)})
 
     def albums_url(self, artist_id: str, groups: Iterable[Group] = OWN_GROUPS) -> str:
         """The address of the first page of albums, for `page`."""
@@ -170,11 +174,11 @@ class SpotifyClient:
         return f"{path}?{urlencode(query)}" if query else path
 
     async def _get(self, url: str, *, asked: str) -> dict[str, Any]:
-        token = await self._keeper.token()
+        token = await self._keeper.token(self._fetch_token)
         answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
         if answer.status == UNAUTHORIZED:
             self._keeper.forget(token)
-            token = await self._keeper.token()
+            token = await self._keeper.token(self._fetch_token)
             answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
         _raise(error_of_api(self._reply(answer, asked=asked, token=token.text)))
         found: dict[str, Any] = await read_json(answer, self._offload, dict)

@@ -34,18 +34,17 @@ def basic(client_id: str, secret: Secret) -> Secret:
 
 
 class TokenKeeper:
-    """Keeps the token, and renews it before it ends. Times are those of trio's clock."""
+    """Keeps the token, and renews it before it ends. Times are those of trio's clock. It may outlive many clients."""
 
-    def __init__(self, fetch: Callable[[], Awaitable[Token]]) -> None:
-        self._fetch = fetch
+    def __init__(self) -> None:
         self._lock = trio.Lock()
         self._token: Token | None = None
         self._good_until = 0.0
         self._failures = 0
         self._failure: SourceError | None = None
 
-    async def token(self) -> Token:
-        """A token that is good. Raises what asking for one raised, also to those who only waited for it."""
+    async def token(self, fetch: Callable[[], Awaitable[Token]]) -> Token:
+        """A token that is good, fetched if need be. Raises what asking for one raised, also to those who only waited for it."""
         failures = self._failures
         if self._is_good():
             return self._kept()
@@ -55,17 +54,17 @@ class TokenKeeper:
             # Whoever waited while it failed does not try it once more: a dead key must not be hammered with.
             if self._failures != failures and self._failure is not None:
                 raise _again(self._failure)
-            return await self._renew()
+            return await self._renew(fetch)
 
     def forget(self, token: Token) -> None:
         """This one was refused. Another that has come meanwhile stays."""
         if self._token is token:
             self._token = None
 
-    async def _renew(self) -> Token:
+    async def _renew(self, fetch: Callable[[], Awaitable[Token]]) -> Token:
         asked_at = trio.current_time()
         try:
-            self._token = await self._fetch()
+            self._token = await fetch()
         except SourceError as error:
             self._failures += 1
             self._failure = error

@@ -1,0 +1,111 @@
+"""Catalogues and targets that answer as a test tells them, and remember what they were asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+from attrs import define, field
+
+from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.release_dates import read_release_date
+from cormorant.rules.releases import Album, Artist, Track
+from cormorant.rules.target_errors import TargetError
+from cormorant.rules.watchlist import Artist as Watched
+
+__all__ = ["ScriptedCatalogue", "ScriptedTarget", "album"]
+
+Step = Sequence[Album] | Exception
+"""Albums that are out, or an error that is raised."""
+
+
+def album(title: str, released: str = "2026-01-02", *, by: str = "a1", tracks: int = 10) -> Album:
+    """An album of an artist."""
+    return Album(
+        id=f"{by}-{title}".replace(" ", "-").lower(),
+        title=title,
+        artists=(Artist(id=by, name=by.upper()),),
+        kind="album",
+        group="album",
+        released=read_release_date(released),
+        tracks_total=tracks,
+    )
+
+
+@define(eq=False)
+class ScriptedCatalogue:
+    """Answers for each artist with one step after the other; the last one holds for ever. Nobody has released anything."""
+
+    scripts: dict[str, list[Step]] = field(factory=dict)
+    takes_s: float = 0.0
+    asked: list[tuple[float, str]] = field(factory=list)
+    together: int = 0
+    together_most: int = 0
+
+    async def albums_of(self, artist: Watched, *, timeout_s: float) -> Sequence[Album]:
+        """Be asked for albums."""
+        self.asked.append((round(trio.current_time(), 6), artist.artist_id))
+        self.together += 1
+        self.together_most = max(self.together_most, self.together)
+        try:
+            with trio.fail_after(timeout_s):
+                await trio.sleep(self.takes_s)
+        finally:
+            self.together -= 1
+        steps = self.scripts.get(artist.artist_id, [()])
+        step = steps.pop(0) if len(steps) > 1 else steps[0]
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    async def tracks_of(self, artist: Watched, album: Album, *, timeout_s: float) -> Sequence[Track]:  # noqa: ARG002 - a port
+        """Be asked for tracks."""
+        await trio.lowlevel.checkpoint()
+        return [Track(id=f"{album.id}-{n}", title=f"{album.title} {n}", number=n) for n in range(1, album.tracks_total + 1)]
+
+
+@define(eq=False)
+class ScriptedTarget:
+    """Takes parcels, each by its key once, and raises the errors of its script first.
+
+    An error in `script` is raised instead of taking; one in `after` is raised although it was taken.
+    """
+
+    takes: frozenset[ParcelKind] = frozenset(ParcelKind)
+    can_be_asked: bool = True
+    script: list[TargetError] = field(factory=list)
+    after: list[TargetError] = field(factory=list)
+    standing: Standing = Standing.DONE
+    """What it says of a parcel that it has."""
+    shows_after_s: float = 0.0
+    given: list[tuple[float, Parcel]] = field(factory=list)
+    """Every call, in order."""
+    has: dict[str, float] = field(factory=dict)
+    """Since when it has which parcel, by key."""
+    looked: list[float] = field(factory=list)
+
+    async def give(self, parcel: Parcel) -> Receipt:
+        """Be given something."""
+        await trio.lowlevel.checkpoint()
+        self.given.append((trio.current_time(), parcel))
+        if self.script:
+            raise self.script.pop(0)
+        self.has.setdefault(parcel.key, trio.current_time())
+        if self.after:
+            raise self.after.pop(0)
+        return Receipt(target_id=parcel.key, standing=Standing.PRESENT)
+
+    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - a port
+        """Be asked about something."""
+        await trio.lowlevel.checkpoint()
+        self.looked.append(trio.current_time())
+        since = self.has.get(parcel.key)
+        if since is None or trio.current_time() < since + self.shows_after_s:
+            return Receipt(standing=Standing.ABSENT)
+        return Receipt(target_id=parcel.key, standing=self.standing)
+
+    async def test(self) -> str:
+        """Be tried out."""
+        await trio.lowlevel.checkpoint()
+        return "it is a script"
+

@@ -1,0 +1,132 @@
+"""Who knows what artists release? Spotify, asked page by page through the gates of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from attrs import define, field
+
+from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
+from cormorant.clients.spotify_json import Json, read_albums, read_tracks
+from cormorant.clients.spotify_token import TokenKeeper
+from cormorant.clients.transport import Transport
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.releases import Album, Artist, Track
+from cormorant.rules.secrets import Secret
+from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.source_settings import SPOTIFY_URL
+from cormorant.rules.watchlist import Artist as Watched
+from storage.sources import SourceRecord
+from supervisors.gated import through_gate
+from supervisors.searches import Searches
+
+T = TypeVar("T")
+
+PAGES_MAX = 1_000
+_TOKEN_PATH = "/api/token"  # noqa: S105 - an address
+
+
+@define(eq=False, kw_only=True)
+class SpotifyCatalogue:
+    """Asks the source that an artist names. Each page is one request, and passes the gates by itself."""
+
+    searches: Searches
+    offload: Offload
+    clock: Clock
+    keepers: dict[str, TokenKeeper] = field(factory=dict)
+
+    async def albums_of(self, artist: Watched, *, timeout_s: float) -> Sequence[Album]:
+        """Everything the artist has released."""
+
+        def first(client: SpotifyClient) -> str:
+            return client.albums_url(artist.artist_id)
+
+        items = await self._all(artist.source, first, about=f"albums of {artist.name}", timeout_s=timeout_s)
+        return read_albums(items)
+
+    async def tracks_of(self, artist: Watched, album: Album, *, timeout_s: float) -> Sequence[Track]:
+        """What is on an album."""
+
+        def first(client: SpotifyClient) -> str:
+            return client.tracks_url(album.id)
+
+        items = await self._all(artist.source, first, about=f"tracks of {album.title}", timeout_s=timeout_s)
+        return sorted(read_tracks(items), key=lambda track: (track.disc, track.number))
+
+    async def find_artist(self, source: str, wanted: str, *, timeout_s: float) -> Artist:
+        """The artist of this id or name, or `SourceRefused`."""
+
+        async def ask(client: SpotifyClient) -> Artist | None:
+            return await client.artist(wanted) if is_artist_id(wanted) else await client.find_artist(wanted)
+
+        found = await self._ask(source, ask, about=f"artist {wanted}", timeout_s=timeout_s)
+        if found is None:
+            raise SourceRefused(f"{source} knows no artist called {wanted!r}; give the id from a link instead")
+        return found
+
+    async def _all(
+        self, source: str, first: Callable[[SpotifyClient], str], *, about: str, timeout_s: float
+    ) -> list[Json]:
+        """All pages of a list. The time-out is for one request; whoever asks bounds the whole."""
+        items: list[Json] = []
+        seen: set[str] = set()
+        following: str | None = None
+        while True:
+            asked = following
+
+            async def ask(client: SpotifyClient, url: str | None = asked) -> tuple[Sequence[Json], str | None]:
+                page = await client.page(url or first(client), asked=about)
+                return page.items, page.next
+
+            found, following = await self._ask(source, ask, about=about, timeout_s=timeout_s)
+            items += found
+            if following is None:
+                return items
+            if following in seen or len(seen) >= PAGES_MAX:
+                raise SourceUnavailable(f"the list of {about} does not end; it was left after {len(seen)} pages")
+            seen.add(following)
+
+    async def _ask(
+        self, source: str, call: Callable[[SpotifyClient], Awaitable[T]], *, about: str, timeout_s: float
+    ) -> T:
+        await self.searches.desks.have_come.wait()
+        if source not in self.searches.desks.by_name:
+            raise SourceRefused(f'there is no source {source!r}; write [sources.{source}] with kind = "spotify"')
+
+        async def made(record: SourceRecord) -> T:
+            if record.kind != "spotify":
+                raise SourceRefused(f"{source} is of kind {record.kind} and knows no artists")
+            async with Transport(written=[record.url], proxy=record.proxy or None) as transport:
+                return await call(self._client(record, transport, timeout_s))
+
+        return await through_gate(
+            self.searches, source, made, about=about, max_wait_s=timeout_s, timeout_s=timeout_s, consumer="watches"
+        )
+
+    def _client(self, record: SourceRecord, transport: Transport, timeout_s: float) -> SpotifyClient:
+        client_id, _, secret = record.key.reveal().partition(":")
+        keeper = self.keepers.setdefault(record.identity, TokenKeeper())
+        is_spotify = record.url == SPOTIFY_URL
+        options = (
+            SpotifyOptions(timeout_s=timeout_s)
+            if is_spotify
+            else SpotifyOptions(api_url=record.url, token_url=token_url(record.url), timeout_s=timeout_s)
+        )
+        return SpotifyClient(
+            client_id, Secret(secret), transport, offload=self.offload, clock=self.clock, options=options, keeper=keeper
+        )
+
+
+def token_url(api_url: str) -> str:
+    """Where a stand-in for Spotify gives tokens: beside its API.
+
+    >>> token_url("http://127.0.0.1:8000/v1")
+    'http://127.0.0.1:8000/api/token'
+    """
+    return api_url.rstrip("/").removesuffix("/v1") + _TOKEN_PATH
+
+
+def is_artist_id(wanted: str) -> bool:
+    """Whether this is an id of Spotify: 22 letters and digits."""
+    return len(wanted) == 22 and wanted.isascii() and wanted.isalnum()  # noqa: PLR2004 - as the line above says

@@ -1,0 +1,99 @@
+"""A service with a scripted catalogue, scripted sources and targets on the mock clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import define, field
+
+from cormorant.clients.downloads import Download
+from cormorant.rules.ports import ignore
+from cormorant.rules.settings import JobSettings
+from cormorant.rules.watch_settings import TargetSettings, WatchlistSettings
+from cormorant.rules.watchlist import Artist
+from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget
+from cormorant.testing import (
+    Recorder,
+    ScriptedSource,
+    SimulatedClock,
+    in_line,
+    memory_gateway,
+    named_sources,
+    scripted,
+    settings,
+)
+from storage.database import Database, Mode, StorageOptions
+from storage.sources import SourceRecord
+from supervisors import Service, open_service
+
+
+@define
+class WatchPlace:
+    """One database, its catalogue, sources and targets; any number of services, one after the other."""
+
+    gateway: Database
+    catalogue: ScriptedCatalogue = field(factory=ScriptedCatalogue)
+    sources: dict[str, ScriptedSource] = field(factory=dict)
+    targets: dict[str, ScriptedTarget] = field(factory=dict)
+    clock: SimulatedClock = field(factory=SimulatedClock)
+    events: Recorder = field(factory=Recorder)
+    fetched: list[str] = field(factory=list)
+    not_torrents: dict[str, Exception] = field(factory=dict)
+
+    async def fetch(self, _record: SourceRecord, link: str) -> Download:
+        """What a link leads to: a torrent, unless it is to be something else."""
+        await trio.lowlevel.checkpoint()
+        self.fetched.append(link)
+        if link in self.not_torrents:
+            raise self.not_torrents[link]
+        return Download(kind="torrent", body=b"d4:infod4:name1:aee", infohash=f"{abs(hash(link)):040x}"[:40])
+
+    def service(self, *, mode: str = "live", hand_to: tuple[str, ...] | None = None, **options: Any) -> Service:
+        """A service; `options` are those of the watchlist."""
+        names = tuple(self.targets) if hand_to is None else hand_to
+        return open_service(
+            settings(
+                mode=mode,
+                sources=named_sources(*self.sources, spacing_s=0.0, pace_s=0.0),
+                jobs=JobSettings(poll_s=300.0, heartbeat_s=60.0, sweep_s=3600.0),
+                watchlist=WatchlistSettings(**{"hand_to": names} | options),
+                targets={name: TargetSettings(url="http://target.test") for name in self.targets},
+            ),
+            clock=self.clock,
+            chance=random.Random(1),
+            offload=in_line,
+            gateway=self.gateway,
+            listeners=[self.events],
+            ask=scripted(self.sources),
+            fetch=self.fetch,
+            catalogue=self.catalogue,
+            targets=self.targets,
+        )
+
+
+@contextmanager
+def watch_place(*targets: str) -> Iterator[WatchPlace]:
+    with memory_gateway() as gateway:
+        yield WatchPlace(gateway, targets={name: ScriptedTarget() for name in targets})
+
+
+@contextmanager
+def file_gateway(file: Path) -> Iterator[Database]:
+    """A database in a file, without threads; another on the same file is another process."""
+    options = StorageOptions(url=f"sqlite:///{file}")
+    database = Database(options, mode=Mode.INLINE, emit=ignore, chance=random.Random(0))
+    try:
+        yield database
+    finally:
+        database.dispose()
+
+
+async def watch(service: Service, *ids: str, **how: Any) -> list[Artist]:
+    """Watch artists, each called as its id in capitals."""
+    watched = [await service.watches.watch_artist(each, name=each.upper(), **how) for each in ids]
+    return [artist for artist in watched if artist is not None]
