@@ -78,6 +78,8 @@ class ScriptedTarget:
     standing: Standing = Standing.DONE
     """What it says of a parcel that it has."""
     shows_after_s: float = 0.0
+    hangs: bool = False
+    """It takes what it is given, and never answers."""
     given: list[tuple[float, Parcel]] = field(factory=list)
     """Every call, in order."""
     has: dict[str, float] = field(factory=dict)
@@ -91,6 +93,8 @@ class ScriptedTarget:
         if self.script:
             raise self.script.pop(0)
         self.has.setdefault(parcel.key, trio.current_time())
+        if self.hangs:
+            await trio.sleep_forever()
         if self.after:
             raise self.after.pop(0)
         return Receipt(target_id=parcel.key, standing=Standing.PRESENT)

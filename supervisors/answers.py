@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cormorant.rules.job_errors import describe_error
 from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
-from cormorant.rules.source_errors import SourceNotAsked
+from cormorant.rules.source_errors import SourceLimited, SourceNotAsked
 from storage.ledger import Entry
 
 PATIENCE_S = 20.0
@@ -27,6 +27,8 @@ def wait_of(outcome: Outcome) -> float:
     """After how many seconds a source that did not answer is asked again."""
     if isinstance(outcome.error, RateLimitWaitError):
         return UNKNOWN_S if outcome.error.wait_s is None else outcome.error.wait_s
+    if isinstance(outcome.error, SourceLimited):
+        return UNKNOWN_S if outcome.error.retry_after_s is None else outcome.error.retry_after_s
     return UNKNOWN_S if outcome.status in {OutcomeStatus.REFUSED, OutcomeStatus.SHUT_DOWN} else SNOOZE_S_MIN
 
 

@@ -15,6 +15,7 @@ from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchRequest
+from cormorant.rules.source_errors import SourceLimited
 from cormorant.rules.stored_caps import load_caps
 from cormorant.rules.verdicts import Fail, Retry, Snooze
 from cormorant.rules.wants import Want, WantState, next_look
@@ -68,8 +69,14 @@ class WantSearch:
             if gathered.failed and not is_last:
                 raise Retry("; ".join(f"{each.source}: {each.error}" for each in gathered.failed))
             if gathered.closed:
-                raise Snooze(max(SNOOZE_S_MIN, min(wait_of(outcome) for outcome in gathered.closed)))
+                raise Snooze(self._pause_s(want, gathered.closed, has_fit=has_fit))
         await self._decide(context, want, judged, sorted(gathered.entries))
+
+    def _pause_s(self, want: Want, closed: Sequence[Outcome], *, has_fit: bool) -> float:
+        """Until the first closed source opens; with something that fits, no longer than all are waited for."""
+        opens_s = min(wait_of(outcome) for outcome in closed)
+        waited_s = (self.clock.now() - want.changed_at).total_seconds()
+        return max(SNOOZE_S_MIN, min(opens_s, CHOOSE_AFTER_S - waited_s) if has_fit else opens_s)
 
     async def _gather(self, context: JobContext, want: Want) -> _Gathered:
         assert context.job_id is not None
@@ -86,8 +93,8 @@ class WantSearch:
             await context.transaction(ledger.write, context.job_id, new)
         return _Gathered(
             entries=entries,
-            failed=tuple(each for each in outcomes if each.status is OutcomeStatus.FAILED),
-            closed=tuple(each for each in outcomes if not is_answer(each) and each.status is not OutcomeStatus.FAILED),
+            failed=tuple(each for each in outcomes if _has_failed(each)),
+            closed=tuple(each for each in outcomes if not is_answer(each) and not _has_failed(each)),
         )
 
     def _names(self, want: Want) -> list[str]:
@@ -194,6 +201,11 @@ def request_for(want: Want, *, kind: str, caps: Caps | None) -> SearchRequest:
     if is_music and caps is not None and caps.can("music", "artist", "album"):
         return SearchRequest(kind="music", params={"artist": want.artist, "album": want.title})
     return SearchRequest(query=want.words)
+
+
+def _has_failed(outcome: Outcome) -> bool:
+    """Whether something went wrong; a source that is asked too fast is only closed."""
+    return outcome.status is OutcomeStatus.FAILED and not isinstance(outcome.error, SourceLimited)
 
 
 def _begin(connection: Connection, key: str, *, now: datetime) -> Want | None:

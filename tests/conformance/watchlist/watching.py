@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from attrs import define, field
 from cormorant.clients.downloads import Download
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings import JobSettings
-from cormorant.rules.watch_settings import TargetSettings, WatchlistSettings
+from cormorant.rules.watch_settings import ProfileSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watchlist import Artist
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget
 from cormorant.testing import (
@@ -53,16 +53,25 @@ class WatchPlace:
             raise self.not_torrents[link]
         return Download(kind="torrent", body=b"d4:infod4:name1:aee", infohash=f"{abs(hash(link)):040x}"[:40])
 
-    def service(self, *, mode: str = "live", hand_to: tuple[str, ...] | None = None, **options: Any) -> Service:
+    def service(
+        self,
+        *,
+        mode: str = "live",
+        targets: Mapping[str, TargetSettings] | None = None,
+        profiles: Mapping[str, ProfileSettings] | None = None,
+        **options: Any,
+    ) -> Service:
         """A service; `options` are those of the watchlist."""
-        names = tuple(self.targets) if hand_to is None else hand_to
+        names = tuple(self.targets)
+        usual = {name: TargetSettings(url="http://target.test") for name in names}
         return open_service(
             settings(
                 mode=mode,
                 sources=named_sources(*self.sources, spacing_s=0.0, pace_s=0.0),
                 jobs=JobSettings(poll_s=300.0, heartbeat_s=60.0, sweep_s=3600.0),
                 watchlist=WatchlistSettings(**{"hand_to": names} | options),
-                targets={name: TargetSettings(url="http://target.test") for name in self.targets},
+                profiles=profiles or {},
+                targets=usual if targets is None else targets,
             ),
             clock=self.clock,
             chance=random.Random(1),
