@@ -53,7 +53,8 @@ def test_every_page_has_its_items_and_its_next(name: str, where: str, facts: dic
     for part in filter(None, where.split(".")):
         page = page[part]
 
-    assert len(read_items(page)) == facts["items"]
+    # Spotify really sends null for what it may not show.
+    assert len(read_items(page)) == facts["items"] - page["items"].count(None)
     assert read_next(page) == facts["next"]
 
 
