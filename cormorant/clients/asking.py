@@ -32,7 +32,7 @@ from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
 CLOSING_S: Final = 1.0
 _STATED_BYTES_MAX: Final = 10_000
 _NOT_SENT: Final = (httpcore2.ConnectError, httpcore2.ConnectTimeout)
-_REDIRECTS: Final = range(300, 400)
+_REDIRECTS: Final = {301, 302, 303, 307, 308}
 
 
 class Unreachable(SourceUnavailable):

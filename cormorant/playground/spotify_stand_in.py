@@ -105,7 +105,8 @@ class SpotifyStandIn:
                 return self._albums(self.artists[artist_id], query, url)
             case ["v1", "albums", album_id, "tracks"]:
                 return self._tracks(album_id, query, url)
-        return failed(404, "Resource not found")
+            case _:
+                return failed(404, "Resource not found")
 
     def _search(self, query: Mapping[str, str], url: str) -> Answered:
         words = query.get("q", "").casefold()

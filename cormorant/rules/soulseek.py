@@ -13,14 +13,16 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from cormorant.rules.titles import plain_title, plain_words
+from cormorant.rules.titles import plain_words, without_marks
 
 FORMATS: Final = ("flac", "wav", "mp3-320", "m4a", "opus", "ogg", "mp3")
 """What is preferred unless told otherwise, best first. Other audio comes after these."""
 
+SEARCH_LENGTH_MAX: Final = 200
 REJECTED_MAX: Final = 50
 """So many refusals are told; more nobody reads."""
 
+_NO_WORD: Final = re.compile(r"[\W_]+")
 _AUDIO: Final = frozenset(
     {"aac", "aif", "aiff", "alac", "ape", "flac", "m4a", "mp3", "mpc", "ogg", "opus", "wav", "wma", "wv"}
 )
@@ -98,6 +100,11 @@ class Candidate:
         """Of all its files."""
         return sum(file.size_bytes for file in self.files)
 
+    @property
+    def names_and_sizes(self) -> tuple[tuple[str, int], ...]:
+        """Its files as a parcel carries them."""
+        return tuple((file.filename, file.size_bytes) for file in self.files)
+
 
 @frozen(kw_only=True)
 class Rejected:
@@ -114,6 +121,24 @@ class Ranking:
 
     candidates: tuple[Candidate, ...] = ()
     rejected: tuple[Rejected, ...] = ()
+
+
+def search_texts(wish: Wish) -> tuple[str, ...]:
+    """What to search for, one after the other until something is found: as it is written, then without accents.
+
+    Signs are left out: a minus before a word would exclude it.
+
+    >>> search_texts(Wish(artist="Björk", title="Post (Remastered) - Live!"))
+    ('björk post live', 'bjork post live')
+    """
+    wanted = f"{wish.artist} {without_marks(wish.title)}"
+    written = " ".join(_NO_WORD.sub(" ", wanted.casefold()).split())
+    return tuple(text for text in dict.fromkeys([_short(written), _short(plain_words(wanted))]) if text)
+
+
+def _short(text: str) -> str:
+    """No longer than is searched for, and no part of a word at the end."""
+    return text if len(text) <= SEARCH_LENGTH_MAX else text[: SEARCH_LENGTH_MAX + 1].rpartition(" ")[0]
 
 
 def rank_albums(responses: Iterable[Response], wish: Wish) -> Ranking:
@@ -207,7 +232,7 @@ def _has_words(path: str, wanted: str) -> bool:
 
     A title of nothing but signs has no words, and is anywhere: what peers call it nobody knows.
     """
-    want = plain_words(plain_title(wanted)).removeprefix("the ")
+    want = plain_words(without_marks(wanted)).removeprefix("the ")
     have = plain_words(path)
     return set(want.split()) <= set(have.split()) or want.replace(" ", "") in have.replace(" ", "")
 
@@ -231,7 +256,7 @@ def rank(candidate: Candidate, wish: Wish) -> tuple[object, ...]:
         -candidate.size_bytes,
         candidate.username,
         candidate.folder,
-        tuple((file.filename, file.size_bytes) for file in candidate.files),
+        candidate.names_and_sizes,
     )
 
 

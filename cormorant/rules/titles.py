@@ -29,9 +29,18 @@ def plain_title(title: str) -> str:
     >>> [plain_title(title) for title in ("Ágætis  byrjun", "Help! (Remastered 2009)", "Drum & Bass", "÷ ", "ハバナ")]
     ['agaetis byrjun', 'help', 'drum and bass', '÷', 'ハバナ']
     """
-    words = plain_words(_REISSUE.sub("", title)) or plain_words(title)
+    words = plain_words(without_marks(title)) or plain_words(title)
     # A title may be nothing but signs.
     return _cut(words or " ".join(_printable(unicodedata.normalize("NFKC", title)).casefold().split()))
+
+
+def without_marks(title: str) -> str:
+    """The title without what shops add to it: "(Remastered 2009)", "[Explicit]", "- Remastered 2011".
+
+    >>> without_marks("Help! (Remastered 2009)")
+    'Help!'
+    """
+    return _REISSUE.sub("", title)
 
 
 def plain_words(text: str) -> str:

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.rules.soulseek import REJECTED_MAX, Candidate, File, Response, Wish, rank, rank_albums, rank_track
+from cormorant.rules.soulseek import (
+    REJECTED_MAX,
+    SEARCH_LENGTH_MAX,
+    File,
+    Response,
+    Wish,
+    rank,
+    rank_albums,
+    rank_track,
+    search_texts,
+)
 
 WISH = Wish(artist="Björk", title="Post", tracks_total=2)
 
@@ -44,10 +54,6 @@ responses = st.lists(
     max_size=6,
 )
 wishes = st.builds(Wish, title=st.just("Post"), artist=st.just("Björk"), tracks_total=st.sampled_from([None, 1, 2]))
-
-
-def fetched(candidate: Candidate) -> list[tuple[str, int]]:
-    return [(file.filename, file.size_bytes) for file in candidate.files]
 
 
 @pytest.mark.slow("dozens of made-up answers of peers")
@@ -190,7 +196,7 @@ def test_a_track_is_found_by_its_name_without_its_guests() -> None:
 
     [candidate] = rank_track([offer], wish, "Song 2 (feat. Somebody)").candidates
 
-    assert fetched(candidate) == [("@@x\\Bjork\\Post\\02 - Song 2.flac", 2_000_000)]
+    assert candidate.names_and_sizes == (("@@x\\Bjork\\Post\\02 - Song 2.flac", 2_000_000),)
     assert "1 track" in candidate.reasons
     assert rank_albums([offer], wish).candidates == ()
 
@@ -199,3 +205,16 @@ def test_letters_without_their_dots_and_spaces_are_the_same_words() -> None:
     offer = response("peer", files("x\\Arctic Monkeys\\AM"))
 
     assert ranked(offer, wish=Wish(title="A.M.", artist="The Arctic Monkeys")) == ["peer"]
+
+
+@given(st.text(max_size=30), st.text(max_size=300))
+def test_what_is_searched_for_is_short_and_has_no_signs(artist: str, title: str) -> None:
+    for text in search_texts(Wish(artist=artist, title=title)):
+        assert 0 < len(text) <= SEARCH_LENGTH_MAX
+        assert "-" not in text
+        assert text == " ".join(text.split())
+
+
+def test_what_has_no_accents_is_searched_for_once() -> None:
+    assert search_texts(Wish(artist="AC/DC", title="-Back in Black-")) == ("ac dc back in black",)
+    assert search_texts(Wish(artist="Ed Sheeran", title="÷")) == ("ed sheeran",)

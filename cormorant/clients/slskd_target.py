@@ -1,0 +1,243 @@
+"""How is slskd told to fetch files of a peer, and asked about them? By a batch with an id of ours, which it takes once.
+
+Where slskd has no batches yet the older call serves: it is looked first whether the files are already there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+import attrs
+import trio
+from attrs import frozen
+
+from cormorant.clients.asking import segment
+from cormorant.clients.calling import Call, Caller, Content, as_json
+from cormorant.clients.parcels import refuse_false
+from cormorant.clients.slskd_json import objects_of, read_transfers, text_of
+from cormorant.clients.transport import Answer, Transport
+from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.secrets import Secret
+from cormorant.rules.slskd_replies import BUSY_S
+from cormorant.rules.slskd_states import Transfer, newest, receipt_of_transfers
+from cormorant.rules.target_errors import TargetRefused, TargetUnavailable
+
+FILES_MAX: Final = 1_000
+
+_NAME: Final = "slskd"
+_DOWNLOADS: Final = "/api/v0/transfers/downloads"
+_BATCHES: Final = f"{_DOWNLOADS}/batches"
+# A word that is no id: only a slskd that has batches complains of it by name.
+_PROBE: Final = "no-batch-has-this-id"
+_KEYS: Final = UUID("6f0a6a3e-5f0b-5d2c-9a53-5b1f0f6d8c11")
+_GIVEN: Final = {200, 201, 207, 409}
+_EXISTS: Final = 409
+_NOT_FOUND: Final = 404
+_NO_ROUTE: Final = {404, 405}
+_MAYBE_NO_ROUTE: Final = {400, 415, 500}
+_TOO_MANY_REQUESTS: Final = 429
+_ERROR: Final = 500
+_IN_PROGRESS: Final = "already in progress"
+_TOLD_MAX: Final = 3
+
+
+def batch_id_of(key: str) -> str:
+    """The id under which slskd knows a parcel: the same for the same key, at every attempt.
+
+    >>> batch_id_of("want-7-1") == batch_id_of("want-7-1") != batch_id_of("want-7-2")
+    True
+    """
+    return str(uuid5(_KEYS, key))
+
+
+@frozen(kw_only=True)
+class SlskdTargetOptions:
+    """How long one call may take, and how long after giving a transfer may still turn up."""
+
+    timeout_s: float = 30.0
+    settle_s: float = 6.0
+
+
+class SlskdTarget:
+    """One slskd that fetches what it is told to."""
+
+    takes: Final = frozenset({ParcelKind.FILES})
+    can_be_asked: Final = True
+
+    def __init__(
+        self,
+        url: str,
+        key: Secret,
+        transport: Transport,
+        *,
+        offload: Offload,
+        clock: Clock,
+        options: SlskdTargetOptions | None = None,
+    ) -> None:
+        self._options = options or SlskdTargetOptions()
+        self._offload = offload
+        self._key = key
+        self._caller = Caller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller.keep_secret([key])
+        self._has_batches: bool | None = None
+
+    async def give(self, parcel: Parcel) -> Receipt:
+        """Have the files fetched. What it already has or fetches counts as given."""
+        await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        _refuse_empty(parcel)
+        if self._has_batches is not False:
+            answer = await self._call("POST", _BATCHES, _batch(parcel), gives=True)
+            if not await self._lacks_batches(answer):
+                return await self._batched(answer, parcel)
+        return await self._give_singly(parcel)
+
+    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+        """Where its files stand: by their names among all of the peer, else by the batch."""
+        _ = receipt
+        names = [name for name, _ in parcel.files]
+        transfers = await self._transfers(f"{_DOWNLOADS}/{segment(parcel.username)}")
+        if not any(transfer.filename in names for transfer in transfers) and self._has_batches is not False:
+            transfers = await self._transfers(f"{_BATCHES}/{batch_id_of(parcel.key)}")
+        return receipt_of_transfers(names, transfers, target_id=batch_id_of(parcel.key))
+
+    async def cancel(self, parcel: Parcel) -> int:
+        """Stop fetching what is not there yet; how many files that were."""
+        names = {name for name, _ in parcel.files}
+        path = f"{_DOWNLOADS}/{segment(parcel.username)}"
+        ours = newest(transfer for transfer in await self._transfers(path) if transfer.filename in names)
+        live = [one for one in ours.values() if one.standing in {Standing.PRESENT, Standing.RUNNING}]
+        for transfer in live:
+            answer = await self._call("DELETE", f"{path}/{segment(transfer.id)}", params=(("remove", "false"),))
+            if answer.status != _NOT_FOUND:
+                self._caller.refuse_status(answer)
+        return len(live)
+
+    async def test(self) -> str:
+        """Which version answers, and whether it is connected."""
+        version = await self._call("GET", "/api/v0/application/version")
+        self._caller.refuse_status(version)
+        server = await self._call("GET", "/api/v0/server")
+        self._caller.refuse_status(server)
+        state = as_json(server)
+        if not isinstance(state, dict):
+            raise self._caller.strange(server)
+        said = as_json(version)
+        number = self._caller.told(said if isinstance(said, str) else "of an unknown version")
+        return f"slskd {number}, {'connected' if state.get('isConnected') is True else 'not connected'} to Soulseek"
+
+    async def _lacks_batches(self, answer: Answer) -> bool:
+        """Whether the answer comes from a slskd that took "batches" for a peer's name, or knows no such path."""
+        if self._has_batches:
+            return False
+        if answer.status in _NO_ROUTE and not self._is_about_peer(answer):
+            self._has_batches = False
+        elif answer.status in _MAYBE_NO_ROUTE:
+            probe = await self._call("GET", f"{_BATCHES}/{_PROBE}")
+            self._has_batches = _PROBE in self._caller.words(probe)
+        elif answer.status in _GIVEN:
+            self._has_batches = True
+        return self._has_batches is False
+
+    async def _batched(self, answer: Answer, parcel: Parcel) -> Receipt:
+        if answer.status == _EXISTS:
+            return await self._already_there(parcel)
+        self._refuse(answer, parcel)
+        said = as_json(answer)
+        if not isinstance(said, dict):
+            raise self._caller.strange(answer, gives=True)
+        failures = [self._caller.told(text_of(failure, "message")) for failure in objects_of(said, "failures")]
+        real = [message for message in failures if _IN_PROGRESS not in message.lower()]
+        if len(real) >= len(_files(parcel)):
+            raise TargetRefused(f"{_NAME} took none of the files: {_some(real)}")
+        reason = f"{len(real)} of {len(_files(parcel))} files were not taken: {_some(real)}" if real else None
+        if failures and not real:
+            reason = "it was already there"
+        return Receipt(target_id=batch_id_of(parcel.key), standing=Standing.PRESENT, reason=reason)
+
+    async def _give_singly(self, parcel: Parcel) -> Receipt:
+        before = await self.look(parcel, None)
+        if before.standing not in {Standing.ABSENT, Standing.FAILED}:
+            return attrs.evolve(before, reason=before.reason or "it was already there")
+        path = f"{_DOWNLOADS}/{segment(parcel.username)}"
+        answer = await self._call("POST", path, _files(parcel), gives=True)
+        self._refuse(answer, parcel)
+        said = as_json(answer)
+        if isinstance(said, dict) and said.get("failed") and not said.get("enqueued"):
+            # It does not say what failed. A file that it already fetches fails, too.
+            return await self._already_there(parcel, or_refused="slskd took none of the files; its log has the reason")
+        return Receipt(target_id=batch_id_of(parcel.key), standing=Standing.PRESENT)
+
+    async def _already_there(self, parcel: Parcel, *, or_refused: str = "") -> Receipt:
+        receipt = await self.look(parcel, None)
+        if receipt.standing is Standing.ABSENT:
+            # What was given just before shows up late.
+            await trio.sleep(self._options.settle_s)
+            receipt = await self.look(parcel, None)
+        if receipt.standing is not Standing.ABSENT:
+            return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
+        if or_refused:
+            raise TargetRefused(or_refused)
+        why = "slskd has had this batch, and lists none of its files any more"
+        return Receipt(target_id=batch_id_of(parcel.key), standing=Standing.PRESENT, reason=why)
+
+    def _refuse(self, answer: Answer, parcel: Parcel) -> None:
+        if answer.status in {_NOT_FOUND, _ERROR} and self._is_about_peer(answer):
+            raise TargetRefused(
+                f"the peer {parcel.username!r} is offline ({self._words(answer)}); take another candidate"
+            )
+        if answer.status == _TOO_MANY_REQUESTS:
+            raise TargetUnavailable(f"{_NAME} is just taking other files", retry_after_s=BUSY_S)
+        self._caller.refuse_status(answer, gives=True)
+
+    def _is_about_peer(self, answer: Answer) -> bool:
+        return "offline" in self._words(answer).lower()
+
+    def _words(self, answer: Answer) -> str:
+        said = as_json(answer)
+        return self._caller.told(said) if isinstance(said, str) else self._caller.words(answer)
+
+    async def _transfers(self, path: str) -> list[Transfer]:
+        answer = await self._call("GET", path)
+        if answer.status == _NOT_FOUND:
+            return []
+        self._caller.refuse_status(answer)
+        said = await self._offload(as_json, answer)
+        if said is None:
+            raise self._caller.strange(answer)
+        return await self._offload(read_transfers, said)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        value: Any = None,
+        *,
+        gives: bool = False,
+        params: tuple[tuple[str, str], ...] = (),
+    ) -> Answer:
+        # Also without a body: slskd answers 415 to what does not say that it is JSON.
+        content = Content(type="application/json", body=b"" if value is None else json.dumps(value).encode())
+        headers = {"X-API-Key": self._key.reveal()}
+        call = Call(method=method, path=path, headers=headers, content=content, params=params, gives=gives)
+        return await self._caller.call(call)
+
+
+def _refuse_empty(parcel: Parcel) -> None:
+    if not parcel.username or not parcel.files or len(parcel.files) > FILES_MAX:
+        raise TargetRefused(f"files of a peer need the name of the peer and 1 to {FILES_MAX} files")
+
+
+def _files(parcel: Parcel) -> list[dict[str, Any]]:
+    """Each file once: slskd refuses a batch that names one twice."""
+    return [{"filename": name, "size": size} for name, size in dict(parcel.files).items()]
+
+
+def _batch(parcel: Parcel) -> dict[str, Any]:
+    return {"id": batch_id_of(parcel.key), "username": parcel.username, "files": _files(parcel), "options": {}}
+
+
+def _some(messages: list[str]) -> str:
+    return "; ".join(list(dict.fromkeys(message or "without a reason" for message in messages))[:_TOLD_MAX])

@@ -1,0 +1,316 @@
+"""What would slskd say? A stand-in with peers of its own, whose searches and transfers go on as its clock does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+from uuid import UUID
+
+from attrs import define, field
+
+from cormorant.rules.soulseek import File, Response
+
+Answered = tuple[int, Mapping[str, str], bytes]
+
+API: Final = "/api/v0"
+_SEARCHES: Final = f"{API}/searches"
+_DOWNLOADS: Final = f"{API}/transfers/downloads"
+_BUSY: Final = "Only one concurrent operation is permitted. Wait until the previous request completes"
+
+
+@define(kw_only=True)
+class PlayedSearch:
+    """A search: when it began, and when and how it ends."""
+
+    text: str
+    began_at: float
+    ends_at: float
+    end: str = "TimedOut"
+
+
+@define(kw_only=True)
+class PlayedTransfer:
+    """A file that is fetched, or was."""
+
+    id: str
+    username: str
+    filename: str
+    size: int
+    given_at: float
+    batch_id: str = ""
+    fate: str = "Succeeded"
+
+
+@define(kw_only=True)
+class SlskdStandIn:
+    """Its state and its habits; the habits may be changed at any time."""
+
+    now_s: Callable[[], float]
+    peers: list[Response] = field(factory=list)
+    key: str = "playground-key-of-slskd"
+    is_connected: bool = True
+    search_takes_s: float = 2.0
+    starting_takes_s: float = 0.0
+    """So long nobody else can start a search."""
+    has_batches: bool = True
+    says_without_batches: int = 400
+    """What a slskd without batches answers to one: 400 or 500 because "batches" is no peer, 404 or 405 from a proxy."""
+    lag_s: float = 5.0
+    """A transfer is listed only so much later."""
+    transfer_takes_s: float = 20.0
+    offline: set[str] = field(factory=set)
+    fates: dict[str, str] = field(factory=dict)
+    """How transfers from a peer end, if not well: Rejected, TimedOut, Errored, Cancelled, Aborted."""
+    refused: dict[str, str] = field(factory=dict)
+    """Files that are not taken, and why."""
+    batches: set[str] = field(factory=set)
+    searches: dict[str, PlayedSearch] = field(factory=dict)
+    transfers: list[PlayedTransfer] = field(factory=list)
+    asked: list[str] = field(factory=list)
+    _busy_until: float = 0.0
+
+    def handle(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Answered:
+        """Answer one request."""
+        self.asked.append(f"{method} {path}" + (f"?{urlencode(query)}" if query else ""))
+        if headers.get("x-api-key") != self.key:
+            return 401, {}, b""
+        if method in {"POST", "PUT"} and headers.get("content-type") != "application/json":
+            return _json(415, {"title": "Unsupported Media Type", "status": 415})
+        value: Any = json.loads(body) if body else None
+        if path == _SEARCHES and method == "POST":
+            return self._start(value)
+        if path.startswith(f"{_SEARCHES}/"):
+            return self._search(method, *path.removeprefix(f"{_SEARCHES}/").partition("/")[::2])
+        if path.startswith(_DOWNLOADS):
+            return self._downloads(method, path.removeprefix(_DOWNLOADS).removeprefix("/"), value)
+        about = {f"{API}/application/version": "0.24.1", f"{API}/server": {"isConnected": self.is_connected}}
+        return _json(200, about[path]) if path in about else (404, {}, b"")
+
+    def _start(self, wanted: dict[str, Any]) -> Answered:
+        if self.now_s() < self._busy_until:
+            return _json(429, _BUSY)
+        if not self.is_connected:
+            return _json(409, "The server connection must be connected and logged in")
+        if not wanted.get("searchText"):
+            return _json(400, "SearchText may not be null or empty")
+        self._busy_until = self.now_s() + self.starting_takes_s
+        now = self.now_s()
+        search = PlayedSearch(text=wanted["searchText"], began_at=now, ends_at=now + self.search_takes_s)
+        self.searches[wanted["id"]] = search
+        return _json(200, self._shown(wanted["id"], search))
+
+    def _search(self, method: str, search_id: str, rest: str) -> Answered:
+        search = self.searches.get(search_id)
+        if search is None:
+            return 404, {}, b""
+        is_over = self.now_s() >= search.ends_at
+        if method == "DELETE":
+            del self.searches[search_id]
+            return 204, {}, b""
+        if method == "PUT":
+            if is_over:
+                return 304, {}, b""
+            search.ends_at, search.end = self.now_s(), "Cancelled"
+            return 200, {}, b""
+        if rest == "responses":
+            return _json(200, [_response(peer) for peer in self._matching(search.text)] if is_over else [])
+        return _json(200, self._shown(search_id, search))
+
+    def _shown(self, search_id: str, search: PlayedSearch) -> dict[str, Any]:
+        gone = (self.now_s() - search.began_at) / max(self.search_takes_s, 1e-9)
+        is_over = self.now_s() >= search.ends_at
+        state = "Requested" if gone < 0.2 else "Queued" if gone < 0.4 else "InProgress"  # noqa: PLR2004 - parts of the time
+        found = self._matching(search.text)
+        return {
+            "id": search_id,
+            "searchText": search.text,
+            "state": f"Completed, {search.end}" if is_over else state,
+            "isComplete": is_over,
+            "responseCount": round(len(found) * min(1.0, gone)),
+            "fileCount": sum(len(peer.files) for peer in found),
+            "lockedFileCount": sum(len(peer.locked_files) for peer in found),
+            "startedAt": _time(search.began_at),
+            "token": 1,
+            "responses": [],
+        }
+
+    def _matching(self, text: str) -> list[Response]:
+        words = text.lower().split()
+
+        def has(file: File) -> bool:
+            return all(word in file.filename.lower() for word in words)
+
+        return [peer for peer in self.peers if any(map(has, peer.files + peer.locked_files))]
+
+    def _downloads(self, method: str, rest: str, value: Any) -> Answered:
+        if rest.startswith("batches") and self.has_batches:
+            return self._batch(value) if method == "POST" else self._batch_of(rest.removeprefix("batches/"))
+        if method == "POST":
+            return self._enqueue_singly(rest, value)
+        username, _, transfer_id = rest.rpartition("/")
+        if not username or not _is_uuid(transfer_id):
+            return self._of_peer(rest) if not username or username != "batches" else (400, {}, b"")
+        if method == "DELETE":
+            return self._cancel(transfer_id)
+        return 404, {}, b""
+
+    def _batch(self, wanted: dict[str, Any]) -> Answered:
+        username, batch_id = wanted["username"], wanted["id"]
+        # As it really is: the peer is looked for first, so that a known batch of one who has left gives 404.
+        if username in self.offline:
+            return _json(404, f"User {username} appears to be offline")
+        if batch_id in self.batches:
+            return _json(409, f"A batch with ID {batch_id} already exists")
+        self.batches.add(batch_id)
+        failures = self._take(username, wanted["files"], batch_id)
+        status = 201 if not failures else 200 if len(failures) == len(wanted["files"]) else 207
+        batch = {"id": batch_id, "username": username, "transfers": self._listed(lambda one: one.batch_id == batch_id)}
+        return _json(status, {"batch": batch, "failures": failures})
+
+    def _batch_of(self, batch_id: str) -> Answered:
+        if not _is_uuid(batch_id):
+            return _json(400, f"The specified id {batch_id} is not a valid GUID/UUID")
+        if batch_id not in self.batches:
+            return 404, {}, b""
+        return _json(200, {"id": batch_id, "transfers": self._listed(lambda one: one.batch_id == batch_id)})
+
+    def _enqueue_singly(self, username: str, wanted: Any) -> Answered:
+        if not isinstance(wanted, list):
+            problem = {"title": "One or more validation errors occurred.", "status": 400, "errors": {"$": ["…"]}}
+            said: dict[int, Any] = {400: problem, 500: "Value cannot be null. (Parameter 'source')"}
+            return _json(self.says_without_batches, said.get(self.says_without_batches))
+        if username in self.offline:
+            return _json(500, f"User {username} appears to be offline")
+        failures = self._take(username, wanted, "")
+        failed = {failure["filename"] for failure in failures}
+        names = {file["filename"] for file in wanted} - failed
+        # Value tuples: that there are failures can be seen, and not which.
+        shown = {"enqueued": [{"filename": name} for name in sorted(names)], "failed": [{} for _ in failures]}
+        return _json(201, shown)
+
+    def _take(self, username: str, files: list[dict[str, Any]], batch_id: str) -> list[dict[str, str]]:
+        failures = []
+        for file in files:
+            name = file["filename"]
+            same = (one for one in self.transfers if (one.username, one.filename) == (username, name))
+            if any(not self._state(one).startswith("Completed") for one in same):
+                failures.append({"filename": name, "message": "Skipped: Already in progress"})
+            elif name in self.refused:
+                failures.append({"filename": name, "message": self.refused[name]})
+            else:
+                number = UUID(int=len(self.transfers) + 1, version=4)
+                self.transfers.append(
+                    PlayedTransfer(
+                        id=str(number),
+                        username=username,
+                        filename=name,
+                        size=file["size"],
+                        given_at=self.now_s(),
+                        batch_id=batch_id,
+                        fate=self.fates.get(username, "Succeeded"),
+                    )
+                )
+        return failures
+
+    def _of_peer(self, username: str) -> Answered:
+        files = self._listed(lambda one: not username or one.username == username)
+        if username and not files:
+            return 404, {}, b""
+        names = dict.fromkeys(file["username"] for file in files)
+        users = [{"username": name, "directories": _folders(name, files)} for name in names]
+        return _json(200, users[0] if username else users)
+
+    def _cancel(self, transfer_id: str) -> Answered:
+        for transfer in self.transfers:
+            if transfer.id == transfer_id:
+                transfer.fate, transfer.given_at = "Cancelled", self.now_s() - self.transfer_takes_s - self.lag_s
+                return 204, {}, b""
+        return 404, {}, b""
+
+    def _listed(self, is_meant: Callable[[PlayedTransfer], bool]) -> list[dict[str, Any]]:
+        now = self.now_s()
+        return [self._transfer(one) for one in self.transfers if is_meant(one) and now >= one.given_at + self.lag_s]
+
+    def _state(self, transfer: PlayedTransfer) -> str:
+        part = self._part(transfer)
+        if part >= 1:
+            return f"Completed, {transfer.fate}"
+        return "Queued, Remotely" if part <= 0.25 else "InProgress"  # noqa: PLR2004 - a quarter of the time in the queue
+
+    def _part(self, transfer: PlayedTransfer) -> float:
+        gone = self.now_s() - transfer.given_at - self.lag_s
+        return min(1.0, max(0.0, gone / self.transfer_takes_s))
+
+    def _transfer(self, transfer: PlayedTransfer) -> dict[str, Any]:
+        part, state = self._part(transfer), self._state(transfer)
+        shown = {
+            "id": transfer.id,
+            "batchId": transfer.batch_id or None,
+            "username": transfer.username,
+            "direction": "Download",
+            "filename": transfer.filename,
+            "size": transfer.size,
+            "state": state,
+            "requestedAt": _time(transfer.given_at),
+            "bytesTransferred": round(transfer.size * part),
+            "placeInQueue": 3 if state.startswith("Queued") else None,
+            "exception": "Transfer rejected: File not shared." if state.endswith("Rejected") else None,
+        }
+        return {name: value for name, value in shown.items() if value is not None}
+
+
+def _folders(username: str, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    folders: dict[str, list[dict[str, Any]]] = {}
+    for file in files:
+        if file["username"] == username:
+            folders.setdefault(file["filename"].rpartition("\\")[0], []).append(file)
+    return [{"directory": name, "fileCount": len(held), "files": held} for name, held in folders.items()]
+
+
+def _response(peer: Response) -> dict[str, Any]:
+    return {
+        "username": peer.username,
+        "token": 1,
+        "hasFreeUploadSlot": peer.has_free_slot,
+        "uploadSpeed": peer.speed_bytes_s,
+        "queueLength": peer.queue_length,
+        "fileCount": len(peer.files),
+        "files": [_file(file) for file in peer.files],
+        "lockedFileCount": len(peer.locked_files),
+        "lockedFiles": [_file(file) for file in peer.locked_files],
+    }
+
+
+def _file(file: File) -> dict[str, Any]:
+    shown = {
+        "filename": file.filename,
+        "size": file.size_bytes,
+        "extension": "",
+        "code": 1,
+        "bitRate": file.bit_rate,
+        "length": file.length_s,
+        "isLocked": False,
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _time(seconds: float) -> str:
+    """Any time that sorts as it passes."""
+    return f"2026-01-01T{int(seconds) // 3600 % 24:02}:{int(seconds) // 60 % 60:02}:{seconds % 60:09.6f}Z"
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _json(status: int, value: Any) -> Answered:
+    body = b"" if value is None else json.dumps(value).encode()
+    return status, {"Content-Type": "application/json; charset=utf-8"}, body
