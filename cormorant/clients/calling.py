@@ -88,6 +88,10 @@ class Caller:
         """Never show these."""
         self._secrets += spellings(secrets)
 
+    def keep_path_secret(self) -> None:
+        """Never show path and query of the address either: that of a webhook is often all that protects it."""
+        self.keep_secret(Secret(part) for part in (self._base.path.strip("/"), self._base.query.decode("ascii")))
+
     async def call(self, call: Call) -> Answer:
         """Send it and read the answer, whatever its status. Raises `TargetUnavailable`, or `TargetInDoubt` if it gives."""
         asked_at = trio.current_time()
@@ -125,7 +129,9 @@ class Caller:
 
     async def _send(self, trip: _Sending, asked_at: float) -> Answer:
         call = trip.call
-        url = self._base.copy_with(path=f"{self._base.path.rstrip('/')}{call.path}", query=None, fragment=None)
+        url = self._base.copy_with(fragment=None)
+        if call.path:
+            url = url.copy_with(path=f"{url.path.rstrip('/')}{call.path}")
         url = url.copy_merge_params(list(call.params)) if call.params else url
         try:
             headers = self._headers(call)

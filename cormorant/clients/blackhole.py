@@ -1,0 +1,93 @@
+"""How is a file given to a client that watches a folder? Renamed into it whole; whether it was taken, its absence tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from attrs import frozen
+
+from cormorant.clients.folders import Folder, Placed, trouble_with
+from cormorant.clients.parcels import refuse_false
+from cormorant.rules.file_names import clean_name
+from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.ports import Offload
+from cormorant.rules.target_errors import TargetError
+
+T = TypeVar("T")
+
+_ENDINGS: Final = {ParcelKind.TORRENT: ".torrent", ParcelKind.NZB: ".nzb", ParcelKind.MAGNET: ".magnet"}
+# What clients append to a file that they could not use.
+_REJECTED: Final = (".qbt_rejected", ".invalid")
+
+
+@frozen(kw_only=True)
+class BlackholeOptions:
+    """Which files the watching client understands."""
+
+    allows_magnets: bool = False
+
+
+class Blackhole:
+    """One watched folder. It has no way to say no: a file that stays there is one that nobody wanted."""
+
+    can_be_asked: Final = True
+
+    def __init__(self, folder: Path, *, offload: Offload, options: BlackholeOptions | None = None) -> None:
+        options = options or BlackholeOptions()
+        magnets = {ParcelKind.MAGNET} if options.allows_magnets else set()
+        self.takes = frozenset({ParcelKind.TORRENT, ParcelKind.NZB} | magnets)
+        self._folder = Folder(folder)
+        self._offload = offload
+
+    async def give(self, parcel: Parcel) -> Receipt:
+        """Write it under its title. What was given before is not given again, also when it was taken since."""
+        await refuse_false(parcel, self.takes, name="this folder", offload=self._offload)
+        return await self._in_thread(self._place, parcel)
+
+    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - the note holds all
+        """Whether it lies there, was taken, or never came."""
+        return await self._in_thread(self._look, parcel)
+
+    async def test(self) -> str:
+        """Write a file and remove it."""
+        await self._in_thread(self._folder.check)
+        return f"{self._folder.root} can be written to"
+
+    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        try:
+            return await self._offload(work, *args)
+        except OSError as error:
+            raise trouble_with(self._folder.root, error) from error
+
+    def _place(self, parcel: Parcel) -> Receipt:
+        if self._folder.find(parcel.key) is not None:
+            return self._look(parcel)
+        content = parcel.body if parcel.body is not None else (parcel.link or "").encode()
+        try:
+            part = self._folder.begin(parcel.key)
+            try:
+                part.write(content)
+                part.finish()
+            finally:
+                part.close()
+            path = self._folder.place(parcel.key, [clean_name(parcel.title)], _ENDINGS[parcel.kind])
+        except (OSError, TargetError):
+            self._folder.drop(parcel.key)
+            raise
+        return Receipt(target_id=path.name, standing=Standing.PRESENT)
+
+    def _look(self, parcel: Parcel) -> Receipt:
+        placed = self._folder.find(parcel.key)
+        return Receipt(standing=Standing.ABSENT) if placed is None else _receipt(placed)
+
+
+def _receipt(placed: Placed) -> Receipt:
+    name = placed.path.name
+    if placed.is_there:
+        return Receipt(target_id=name, standing=Standing.PRESENT, reason="it has not been taken from the folder yet")
+    for ending in _REJECTED:
+        if placed.path.with_name(f"{name}{ending}").exists():
+            return Receipt(target_id=name, standing=Standing.FAILED, reason=f"the client renamed it to {ending}")
+    return Receipt(target_id=name, standing=Standing.DONE, reason="it was taken from the folder")

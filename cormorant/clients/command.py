@@ -1,0 +1,160 @@
+"""How is a parcel handed to a program of the operator's? As arguments, and by its exit code it tells whether it took it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import trio
+from attrs import field, frozen
+
+from cormorant.clients.folders import trouble_with
+from cormorant.clients.parcels import refuse_false
+from cormorant.clients.running import Ended, RunLimits, run_program
+from cormorant.rules.commands import command_problem, filled_arguments, kinds_for
+from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.ports import Offload
+from cormorant.rules.redaction import spellings, told
+from cormorant.rules.secrets import Secret
+from cormorant.rules.target_errors import (
+    TargetError,
+    TargetInDoubt,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
+
+LATER: Final = 75
+"""The exit code that means "not now, try again": EX_TEMPFAIL of sysexits."""
+_ENDINGS: Final = {ParcelKind.TORRENT: ".torrent", ParcelKind.NZB: ".nzb"}
+_CLEAN_UP_S: Final = 10.0
+
+
+@frozen(kw_only=True)
+class CommandOptions:
+    """What is run and how. The environment is this and nothing more; values that are a `Secret` are never shown."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str | Secret] = field(factory=dict, repr=lambda given: f"<{', '.join(given)}>")
+    folder: Path | None = None
+    """Where it runs."""
+    scratch: Path | None = None
+    """Where the file of a parcel is put while it runs; None: where the system keeps such files."""
+    timeout_s: float = 60.0
+    grace_s: float = 2.0
+
+
+class Command:
+    """One command. It cannot be asked; give it `{key}` if it shall tell a repetition."""
+
+    can_be_asked: Final = False
+
+    def __init__(self, *, offload: Offload, options: CommandOptions) -> None:
+        problem = command_problem(options.arguments)
+        if problem is not None:
+            raise TargetMisconfigured(f"the command cannot be used: {problem}")
+        self.takes = kinds_for(options.arguments)
+        self._options = options
+        self._offload = offload
+        values = options.environment.values()
+        self._secrets = spellings(value for value in values if isinstance(value, Secret))
+        self._environment = {
+            name: value.reveal() if isinstance(value, Secret) else value for name, value in options.environment.items()
+        }
+
+    async def give(self, parcel: Parcel) -> Receipt:
+        """Run it. Exit code 0: taken; 75: not now; any other: refused. Killed or too slow: nobody knows."""
+        await refuse_false(parcel, self.takes, name="the command", offload=self._offload)
+        if not any("{file}" in argument for argument in self._options.arguments):
+            return self._receipt(await self._run(filled_arguments(self._options.arguments, parcel)))
+        async with _ScratchFile(parcel, self._options.scratch, self._offload) as path:
+            return self._receipt(await self._run(filled_arguments(self._options.arguments, parcel, file=path)))
+
+    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - nobody can be asked
+        """It cannot be asked."""
+        return Receipt(standing=Standing.UNKNOWN, reason="a command cannot be asked what became of it")
+
+    async def test(self) -> str:
+        """Whether there is such a program. It is not run."""
+        program = self._options.arguments[0]
+        found = await self._offload(shutil.which, program, 0o1, self._environment.get("PATH"))
+        if found is None:
+            raise self._missing(program)
+        return f"{found} can be run"
+
+    async def _run(self, arguments: list[str]) -> Ended:
+        options = self._options
+        limits = RunLimits(timeout_s=options.timeout_s, grace_s=options.grace_s)
+        try:
+            return await run_program(arguments, environment=self._environment, folder=options.folder, limits=limits)
+        except OSError as error:
+            raise self._no_start(error) from error
+
+    def _receipt(self, ended: Ended) -> Receipt:
+        words = told(ended.words, self._secrets)
+        said = f", and said: {words}" if words else ""
+        if ended.code is None:
+            raise TargetInDoubt(f"the command took longer than {self._options.timeout_s:g} s and was ended{said}")
+        if ended.code < 0:
+            raise TargetInDoubt(f"the command was ended by signal {-ended.code}{said}")
+        if ended.code == LATER:
+            raise TargetUnavailable(f"the command cannot take it now (exit code {LATER}){said}")
+        if ended.code:
+            raise TargetRefused(f"the command refused it (exit code {ended.code}){said}")
+        return Receipt(standing=Standing.DONE, reason=words or None)
+
+    def _no_start(self, error: OSError) -> TargetError:
+        program = self._options.arguments[0]
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            if self._options.folder is not None and str(error.filename) == str(self._options.folder):
+                return TargetMisconfigured(
+                    f"the command cannot run in {self._options.folder}: it is no folder; make it"
+                )
+            return self._missing(program)
+        why = error.strerror or type(error).__name__
+        if isinstance(error, PermissionError):
+            return TargetMisconfigured(f"{program} may not be run ({why}); make it executable for Cormorant")
+        return TargetUnavailable(f"{program} could not be started ({why})")
+
+    @staticmethod
+    def _missing(program: str) -> TargetMisconfigured:
+        return TargetMisconfigured(
+            f"there is no program {program}; write its whole path, or set PATH in its environment"
+        )
+
+
+class _ScratchFile:
+    """The body of a parcel as a file, for as long as a command runs."""
+
+    def __init__(self, parcel: Parcel, scratch: Path | None, offload: Offload) -> None:
+        self._parcel = parcel
+        self._scratch = scratch
+        self._offload = offload
+        self._folder: Path | None = None
+
+    async def __aenter__(self) -> str:
+        try:
+            return await self._offload(self._write)
+        except OSError as error:
+            await self._drop()
+            raise trouble_with(self._scratch or Path(tempfile.gettempdir()), error) from error
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._drop()
+
+    def _write(self) -> str:
+        self._folder = Path(tempfile.mkdtemp(prefix="cormorant-", dir=self._scratch))
+        path = self._folder / f"{self._parcel.key}{_ENDINGS[self._parcel.kind]}"
+        path.write_bytes(self._parcel.body or b"")
+        return str(path)
+
+    async def _drop(self) -> None:
+        if self._folder is not None:
+            with trio.move_on_after(_CLEAN_UP_S, shield=True):
+                await self._offload(shutil.rmtree, self._folder, True)  # noqa: FBT003 - ignore_errors, by place in a thread

@@ -1,0 +1,161 @@
+"""How is SABnzbd given an NZB, and asked about it? By a name that holds our key, because it has no other way to know one again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+from attrs import frozen
+
+from cormorant.clients.calling import Call, Caller, Content, as_json, form, multipart
+from cormorant.clients.parcels import refuse_false
+from cormorant.clients.transport import Answer, Transport
+from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.sabnzbd_states import is_named, job_name, receipt_of_history, receipt_of_queue
+from cormorant.rules.secrets import Secret
+from cormorant.rules.target_errors import TargetMisconfigured, TargetRefused
+
+_NAME: Final = "SABnzbd"
+_PATH: Final = "/api"
+_FORBIDDEN: Final = 403
+_LISTED_MAX: Final = "50"
+_KEY_WORDS: Final = "api key"
+
+
+@frozen(kw_only=True)
+class SabnzbdOptions:
+    """How NZBs are added. The key for NZBs is enough to give, but not to look: use the full one."""
+
+    category: str = ""
+    priority: int = -100
+    """-100 as the category has it, -2 paused, -1 low, 0 normal, 1 high, 2 at once."""
+    timeout_s: float = 30.0
+
+
+class Sabnzbd:
+    """One SABnzbd. `url` is that of its page, such as `http://sabnzbd:8080` or with its path `/sabnzbd`."""
+
+    takes: Final = frozenset({ParcelKind.NZB})
+    can_be_asked: Final = True
+
+    def __init__(
+        self,
+        url: str,
+        key: Secret,
+        transport: Transport,
+        *,
+        offload: Offload,
+        clock: Clock,
+        options: SabnzbdOptions | None = None,
+    ) -> None:
+        self._key = key
+        self._offload = offload
+        self._options = options or SabnzbdOptions()
+        self._caller = Caller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller.keep_secret([key])
+
+    async def give(self, parcel: Parcel) -> Receipt:
+        """Add the file, or have SABnzbd fetch the link, which may still fail: `look` tells."""
+        await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        mode = "addurl" if parcel.body is None else "addfile"
+        answer = await self._caller.call(
+            Call(path=_PATH, params=_params(mode), content=self._added(parcel), gives=True)
+        )
+        said = self._understood(answer, gives=True)
+        ids = said.get("nzo_ids")
+        if said.get("status") is True and isinstance(ids, list) and ids:
+            return Receipt(target_id=str(ids[0]), standing=Standing.PRESENT)
+        if said.get("status") is True:
+            # Old versions took some files without naming the job.
+            return Receipt(standing=Standing.PRESENT)
+        return await self._refused(parcel, said)
+
+    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+        """Where the job stands: in the queue, in the history, or in its archive."""
+        job_id = receipt.target_id if receipt is not None else None
+        searches = [{"search": parcel.key}] + ([{"nzo_ids": job_id}] if job_id else [])
+        for search in searches:
+            for mode, more in (("queue", {}), ("history", {}), ("history", {"archive": "1"})):
+                for slot in await self._listed(mode, search | more):
+                    if _is_ours(slot, parcel.key, job_id):
+                        return self._receipt(mode, slot)
+        return Receipt(target_id=job_id, standing=Standing.ABSENT)
+
+    async def test(self) -> str:
+        """Which version answers, once it has accepted our key."""
+        await self._listed("queue", {})
+        version = self._understood(await self._ask("version", {})).get("version")
+        return f"{_NAME} {self._caller.told(str(version))}"
+
+    def _added(self, parcel: Parcel) -> Content:
+        fields = {"apikey": self._key.reveal(), "nzbname": job_name(parcel), "priority": str(self._options.priority)}
+        if self._options.category:
+            fields["cat"] = self._options.category
+        if parcel.body is None:
+            return form(fields | {"name": parcel.link or ""})
+        return multipart(fields, {"name": (f"{parcel.key}.nzb", parcel.body, "application/x-nzb")})
+
+    async def _refused(self, parcel: Parcel, said: Mapping[str, Any]) -> Receipt:
+        """It took nothing: because of its settings, or because it has it already, or cannot read it."""
+        reason = self._caller.told(str(said.get("error") or ""))
+        if _KEY_WORDS in reason.lower():
+            raise TargetMisconfigured(f"{_NAME} does not accept our key ({reason}); check the key")
+        receipt = await self.look(parcel, None)
+        if receipt.standing is Standing.ABSENT:
+            raise TargetRefused(f"{_NAME} took nothing: {reason or 'it has had this NZB before, or cannot read it'}")
+        return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
+
+    async def _ask(self, mode: str, fields: Mapping[str, str]) -> Answer:
+        # The key goes into the body: addresses end up in the logs of what stands before it.
+        content = form({"apikey": self._key.reveal(), **fields})
+        return await self._caller.call(Call(path=_PATH, params=_params(mode), content=content))
+
+    async def _listed(self, mode: str, fields: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        answer = await self._ask(mode, {"start": "0", "limit": _LISTED_MAX, **fields})
+        said = self._understood(answer)
+        listed = said.get(mode)
+        if not isinstance(listed, dict):
+            reason = self._caller.told(str(said.get("error") or ""))
+            if reason:
+                raise TargetMisconfigured(f"{_NAME} does not show its {mode}: {reason}; check the key")
+            raise self._caller.strange(answer)
+        slots = listed.get("slots")
+        return (slot for slot in slots if isinstance(slot, dict)) if isinstance(slots, list) else iter(())
+
+    def _understood(self, answer: Answer, *, gives: bool = False) -> Mapping[str, Any]:
+        if answer.status == _FORBIDDEN:
+            raise TargetMisconfigured(_forbidden(self._caller.words(answer)))
+        self._caller.refuse_status(answer, gives=gives)
+        said = as_json(answer)
+        if not isinstance(said, dict):
+            raise self._caller.strange(answer, gives=gives)
+        return said
+
+    def _receipt(self, mode: str, slot: Mapping[str, Any]) -> Receipt:
+        job_id, status = str(slot.get("nzo_id") or ""), str(slot.get("status") or "")
+        if mode == "queue":
+            return receipt_of_queue(status, job_id=job_id)
+        failure = self._caller.told(str(slot.get("fail_message") or ""))
+        return receipt_of_history(status, job_id=job_id, failure=failure)
+
+
+def _params(mode: str) -> list[tuple[str, str]]:
+    return [("mode", mode), ("output", "json")]
+
+
+def _is_ours(slot: Mapping[str, Any], key: str, job_id: str | None) -> bool:
+    """Old versions do not know how to search and list everything."""
+    name = str(slot.get("filename") or slot.get("name") or "")
+    return is_named(name, key) or (job_id is not None and slot.get("nzo_id") == job_id)
+
+
+def _forbidden(words: str) -> str:
+    if "hostname" in words.lower():
+        return f"{_NAME} does not know the name in its address ({words}); add it to host_whitelist there, or use its IP address"
+    if "required" in words.lower():
+        return f"{_NAME} wants a key ({words}); set its API key"
+    return (
+        f"{_NAME} does not accept our key ({words or 'without a word'}); check the key, and whether it is the full one"
+    )

@@ -1,0 +1,80 @@
+"""How is a parcel told to a program of the operator's? By one POST, with a key by which it can tell a repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import field, frozen
+
+from cormorant.clients.calling import Call, Caller, Content
+from cormorant.clients.parcels import refuse_false
+from cormorant.clients.transport import Transport
+from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.secrets import Secret
+from cormorant.rules.webhooks import signature_of, webhook_body
+
+SIGNATURE: Final = "X-Cormorant-Signature"
+_NAME: Final = "the webhook"
+_CONFLICT: Final = 409
+
+
+@frozen(kw_only=True)
+class WebhookOptions:
+    """What else is sent: headers, whose values are kept secret, and a signature if there is a secret for it."""
+
+    headers: Mapping[str, Secret] = field(factory=dict)
+    signing_secret: Secret = Secret("")  # noqa: RUF009 - never changed, so that sharing it is harmless
+    timeout_s: float = 30.0
+
+
+class Webhook:
+    """One address that is told. It cannot be asked; repeated with the same key it must do nothing."""
+
+    takes: Final = frozenset(ParcelKind)
+    can_be_asked: Final = False
+
+    def __init__(
+        self,
+        url: str,
+        transport: Transport,
+        *,
+        offload: Offload,
+        clock: Clock,
+        options: WebhookOptions | None = None,
+    ) -> None:
+        self._options = options or WebhookOptions()
+        self._offload = offload
+        self._clock = clock
+        self._caller = Caller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller.keep_secret([*self._options.headers.values(), self._options.signing_secret])
+        self._caller.keep_path_secret()
+
+    async def give(self, parcel: Parcel) -> Receipt:
+        """Tell it. Any good answer counts, and so does 409: it has been told before."""
+        await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        body = await self._offload(webhook_body, parcel)
+        await self._send(body, {"Idempotency-Key": parcel.key}, gives=True)
+        return Receipt(standing=Standing.DONE)
+
+    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - nobody can be asked
+        """It cannot be asked."""
+        return Receipt(standing=Standing.UNKNOWN, reason="a webhook cannot be asked what became of it")
+
+    async def test(self) -> str:
+        """Send a parcel of the kind "test", which the receiver should ignore."""
+        await self._send(b'{"kind": "test", "version": 1}', {"Idempotency-Key": "test"}, gives=False)
+        return "the webhook answers"
+
+    async def _send(self, body: bytes, headers: Mapping[str, str], *, gives: bool) -> None:
+        own = {name: secret.reveal() for name, secret in self._options.headers.items()}
+        signed = {}
+        if self._options.signing_secret:
+            at_s = int(self._clock.now().timestamp())
+            signed = {SIGNATURE: signature_of(body, at_s=at_s, secret=self._options.signing_secret)}
+        content = Content(type="application/json", body=body)
+        call = Call(path="", headers={**own, **headers, **signed}, content=content, gives=gives)
+        answer = await self._caller.call(call)
+        if answer.status != _CONFLICT:
+            self._caller.refuse_status(answer, gives=gives)

@@ -1,0 +1,108 @@
+"""What does SABnzbd say? Enough of its API to be given NZBs and asked about them, its failures with HTTP 200 included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import define, field
+
+from cormorant.playground.forms import Form, read_form
+
+_Reply = tuple[int, Mapping[str, str], bytes]
+
+
+@define(kw_only=True)
+class SabnzbdJob:
+    """A job, seen from `visible_at` on; in the history once its status is one of there."""
+
+    nzo_id: str
+    name: str
+    visible_at: float
+    status: str = "Queued"
+    fail_message: str = ""
+    is_in_history: bool = False
+    is_archived: bool = False
+    fields: Mapping[str, str] = field(factory=dict)
+
+
+@define(kw_only=True)
+class SabnzbdStandIn:
+    """Its state and its habits; the habits may be changed at any time."""
+
+    now: Callable[[], float] = field(default=lambda: 0.0)
+    key: str = "the-key-of-sabnzbd"
+    says_why: bool = True
+    """Whether API warnings are on: without them a 403 has no text."""
+    knows_host: bool = True
+    lag_s: float = 0.0
+    refuses: bool = False
+    error: str = ""
+    """Answered with HTTP 200 and status false."""
+    replaces_spaces: bool = False
+    can_search: bool = True
+    jobs: list[SabnzbdJob] = field(factory=list)
+    asked: list[str] = field(factory=list)
+
+    def handle(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> _Reply:
+        """Answer one request."""
+        form = read_form(headers, body)
+        fields = {**query, **form.fields}
+        mode = fields.get("mode", "")
+        self.asked.append(f"{method} {mode}")
+        if path != "/api":
+            return 404, {}, b"Not found"
+        if mode == "version":
+            return _json({"version": "4.3.3"})
+        forbidden = self._forbidden(fields)
+        if forbidden is not None:
+            return 403, {"Content-Type": "text/plain"}, forbidden.encode() if self.says_why else b""
+        if mode in {"addfile", "addurl"}:
+            return self._add(fields, form)
+        if mode in {"queue", "history"}:
+            return self._list(mode, fields)
+        return _json({"status": False, "error": "not implemented"})
+
+    def _forbidden(self, fields: Mapping[str, str]) -> str | None:
+        if not self.knows_host:
+            return "Access denied - Hostname verification failed: https://sabnzbd.org/hostname-check"
+        if not fields.get("apikey"):
+            return "API Key Required"
+        return None if fields["apikey"] == self.key else "API Key Incorrect"
+
+    def _add(self, fields: Mapping[str, str], form: Form) -> _Reply:
+        if self.error:
+            return _json({"status": False, "error": self.error})
+        if self.refuses or not (form.files.get("name") or form.files.get("nzbfile") or fields.get("name")):
+            return _json({"status": False, "nzo_ids": []})
+        name = fields.get("nzbname") or "unnamed"
+        name = name.replace(" ", "_") if self.replaces_spaces else name
+        nzo_id = f"SABnzbd_nzo_{len(self.jobs):08}"
+        kept = {key: value for key, value in fields.items() if key != "apikey"}
+        status = "Grabbing" if fields["mode"] == "addurl" else "Queued"
+        self.jobs.append(
+            SabnzbdJob(nzo_id=nzo_id, name=name, visible_at=self.now() + self.lag_s, status=status, fields=kept)
+        )
+        return _json({"status": True, "nzo_ids": [nzo_id]})
+
+    def _list(self, mode: str, fields: Mapping[str, str]) -> _Reply:
+        is_archive = fields.get("archive") == "1"
+        shown = [job for job in self.jobs if job.is_in_history == (mode == "history") and job.visible_at <= self.now()]
+        if mode == "history":
+            shown = [job for job in shown if job.is_archived == is_archive]
+        if self.can_search:
+            shown = [job for job in shown if fields.get("search", "") in job.name]
+            shown = [job for job in shown if fields.get("nzo_ids", job.nzo_id) == job.nzo_id]
+        named = "filename" if mode == "queue" else "name"
+        slots = [
+            {"nzo_id": job.nzo_id, named: job.name, "status": job.status, "fail_message": job.fail_message}
+            for job in shown
+        ]
+        return _json({mode: {"slots": slots, "noofslots": len(slots)}})
+
+
+def _json(value: Any) -> _Reply:
+    return 200, {"Content-Type": "application/json;charset=UTF-8"}, json.dumps(value).encode()

@@ -1,0 +1,210 @@
+"""Handing over by a watched folder: whole files, inside the folder, recognised again."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from cormorant.clients.blackhole import Blackhole, BlackholeOptions
+from cormorant.clients.folders import SIDE, Folder
+from cormorant.rules.handing import ParcelKind, Standing
+from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.testing import in_line
+from tests.clients.parcel_samples import HTML, MAGNET, NZB, TITLES, TORRENT, parcel
+
+
+def blackhole(folder: Path, **options: Any) -> Blackhole:
+    return Blackhole(folder, offload=in_line, options=BlackholeOptions(**options))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def inside(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+def half_done(folder: Path) -> list[str]:
+    return [path.name for path in (folder / SIDE).iterdir() if path.suffix != ".json"]
+
+
+def failing(code: int) -> Any:
+    def fail(*_: object) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content"),
+    [
+        (ParcelKind.TORRENT, "A title.torrent", TORRENT),
+        (ParcelKind.NZB, "A title.nzb", NZB),
+        (ParcelKind.MAGNET, "A title.magnet", MAGNET.encode()),
+    ],
+)
+async def test_a_file_lies_in_the_folder_until_it_is_taken(
+    tmp_path: Path, kind: ParcelKind, name: str, content: bytes
+) -> None:
+    target = blackhole(tmp_path, allows_magnets=True)
+
+    before = await target.look(parcel(kind), None)
+    given = await target.give(parcel(kind))
+    lying = await target.look(parcel(kind), given)
+    found = files(tmp_path)
+    (tmp_path / name).unlink()
+    taken = await target.look(parcel(kind), None)
+
+    assert found == {name: content}
+    assert [each.standing.value for each in (before, given, lying, taken)] == ["absent", "present", "present", "done"]
+    assert half_done(tmp_path) == []
+
+
+async def test_what_was_taken_is_not_given_again(tmp_path: Path) -> None:
+    target = blackhole(tmp_path)
+    await target.give(parcel())
+    (tmp_path / "A title.torrent").unlink()
+
+    again = await target.give(parcel())
+
+    assert (again.standing, files(tmp_path)) == (Standing.DONE, {})
+
+
+async def test_what_the_client_could_not_use_has_failed(tmp_path: Path) -> None:
+    target = blackhole(tmp_path)
+    await target.give(parcel())
+    (tmp_path / "A title.torrent").rename(tmp_path / "A title.torrent.qbt_rejected")
+
+    assert (await target.look(parcel(), None)).standing is Standing.FAILED
+
+
+async def test_magnets_are_refused_unless_allowed(tmp_path: Path) -> None:
+    with pytest.raises(TargetRefused, match="takes no magnet"):
+        await blackhole(tmp_path).give(parcel(ParcelKind.MAGNET))
+
+
+@pytest.mark.parametrize("title", [*TITLES.values(), "con.torrent", "a\0b\nc"], ids=[*TITLES, "reserved", "control"])
+async def test_any_title_gives_a_file_inside_the_folder(tmp_path: Path, title: str) -> None:
+    folder = tmp_path / "watched"
+    folder.mkdir()
+
+    receipt = await blackhole(folder).give(parcel(title=title))
+
+    assert list(files(folder)) == [receipt.target_id]
+    assert inside(tmp_path) == [folder]
+
+
+async def test_equal_titles_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    target = blackhole(tmp_path)
+    (tmp_path / "A title.torrent").write_bytes(b"not ours")
+
+    await target.give(parcel(key="one"))
+    await target.give(parcel(key="two", title="é" * 300))
+    await target.give(parcel(key="three", title="é" * 300))
+
+    assert len(files(tmp_path)) == 4
+    assert files(tmp_path)["A title.torrent"] == b"not ours"
+    assert files(tmp_path)["A title (one).torrent"] == TORRENT
+
+
+@pytest.mark.parametrize("body", [HTML, b""])
+async def test_what_is_no_torrent_is_never_written(tmp_path: Path, body: bytes) -> None:
+    with pytest.raises(TargetRefused, match="should be a torrent is none"):
+        await blackhole(tmp_path).give(parcel(body=body))
+
+    assert inside(tmp_path) == []
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+async def test_a_full_disk_leaves_nothing_behind_and_later_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    target = blackhole(tmp_path)
+    with monkeypatch.context() as full:
+        full.setattr(os, call, failing(errno.ENOSPC))
+        with pytest.raises(TargetUnavailable, match=r"is full .*; make room there"):
+            await target.give(parcel())
+    left = half_done(tmp_path)
+
+    assert (left, files(tmp_path)) == ([], {})
+    assert (await target.look(parcel(), None)).standing is Standing.ABSENT
+    assert (await target.give(parcel())).standing is Standing.PRESENT
+
+
+async def test_a_disk_that_fails_after_the_name_was_given_leaves_doubt_and_the_look_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, sync = blackhole(tmp_path), os.fsync
+    synced: list[int] = []
+
+    def fail_at_last(handle: int) -> None:
+        synced.append(handle)
+        # The file, the note, the folder of the note; then the folder itself.
+        sync(handle) if len(synced) < 4 else failing(errno.EIO)()
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail_at_last)
+        with pytest.raises(TargetInDoubt):
+            await target.give(parcel())
+
+    assert (await target.look(parcel(), None)).standing is Standing.PRESENT
+
+
+async def test_a_process_that_dies_before_the_name_is_given_has_given_nothing(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    part = folder.begin("want-7-1")
+    part.write(TORRENT)
+    part.finish()
+    (tmp_path / SIDE / "want-7-1.json").write_text('{"path": "A title.torrent"}')
+    target = blackhole(tmp_path)
+
+    absent = await target.look(parcel(), None)
+    await target.give(parcel())
+
+    assert absent.standing is Standing.ABSENT
+    assert files(tmp_path) == {"A title.torrent": TORRENT}
+    assert half_done(tmp_path) == []
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"path": 7}'])
+async def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, note: str) -> None:
+    (tmp_path / SIDE).mkdir()
+    (tmp_path / SIDE / "want-7-1.json").write_text(note)
+
+    assert (await blackhole(tmp_path).look(parcel(), None)).standing is Standing.ABSENT
+
+
+async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    target = blackhole(tmp_path / "unmounted")
+    with pytest.raises(TargetMisconfigured, match="mount what belongs there"):
+        await target.give(parcel())
+    with pytest.raises(TargetMisconfigured, match="unmounted is no folder"):
+        await target.test()
+
+    assert inside(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(errno.EROFS, TargetMisconfigured), (errno.EFBIG, TargetRefused), (errno.EIO, TargetUnavailable)],
+)
+async def test_an_error_of_the_disk_says_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, error: Any
+) -> None:
+    monkeypatch.setattr(os, "write", failing(code))
+
+    with pytest.raises(error) as caught:
+        await blackhole(tmp_path).give(parcel())
+
+    assert type(caught.value) is error
+
+
+async def test_the_test_writes_and_leaves_nothing(tmp_path: Path) -> None:
+    assert await blackhole(tmp_path).test() == f"{tmp_path} can be written to"
+
+    assert half_done(tmp_path) == []

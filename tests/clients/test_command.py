@@ -1,0 +1,216 @@
+"""Handing over to a command: arguments and no shell, bounded, and ended with all that it started."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cormorant.clients.command import Command, CommandOptions
+from cormorant.rules.handing import ParcelKind, Standing
+from cormorant.rules.secrets import Secret
+from cormorant.rules.target_errors import (
+    TargetError,
+    TargetInDoubt,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
+from cormorant.testing import in_line
+from tests.clients.parcel_samples import HTML, TITLES, TORRENT, parcel
+
+
+def script(folder: Path, *lines: str, mode: int = 0o700) -> str:
+    path = folder / "take"
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(mode)
+    return str(path)
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def command(program: str, *arguments: str, **options: Any) -> Command:
+    return Command(offload=in_line, options=CommandOptions(arguments=(program, *arguments), **options))
+
+
+async def until_written(path: Path) -> list[int]:
+    with trio.fail_after(5):
+        while not (path.exists() and read(path).endswith("\n")):  # noqa: ASYNC240 - a small file of this test
+            await trio.sleep(0.005)
+    return [int(line) for line in read(path).split()]
+
+
+async def until_gone(pid: int) -> None:
+    """Wait until a process has ended. What nobody waits for stays as a zombie, which runs no more."""
+    with trio.fail_after(5):
+        while is_running(pid):
+            await trio.sleep(0.005)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def test_a_parcel_becomes_arguments(tmp_path: Path) -> None:
+    program = script(tmp_path, 'printf "%s|" "$@" > "$OUT"', "echo took it")
+    out = tmp_path / "out"
+    target = command(program, "--name={title}", "{artist}", "{kind}", "{key}", environment={"OUT": str(out)})
+
+    receipt = await target.give(parcel(title="$(rm -rf /) `x` ; 'y' *", folder_parts={"artist": "-rf\nBjörk"}))
+
+    assert (receipt.standing, receipt.reason) == (Standing.DONE, "took it")
+    assert read(out) == "--name=$(rm -rf /) `x` ; 'y' *|_rf Björk|torrent|want-7-1|"
+
+
+async def test_a_file_is_there_while_it_runs_and_gone_afterwards(tmp_path: Path) -> None:
+    program = script(tmp_path, 'cat "$1" > "$OUT"', 'echo "$1"')
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    scratch.mkdir()
+    target = command(program, "{file}", environment={"OUT": str(out)}, scratch=scratch)
+
+    receipt = await target.give(parcel())
+
+    assert out.read_bytes() == TORRENT
+    assert (receipt.reason or "").endswith("/want-7-1.torrent")
+    assert list(scratch.iterdir()) == []
+
+
+async def test_nothing_of_our_environment_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORMORANT_WEB__KEY", "hunter2")
+    target = command("/usr/bin/env", "-u", "PWD", environment={"A": "b"}, folder=tmp_path)
+
+    assert (await target.give(parcel())).reason == "A=b"
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "words"),
+    [
+        ("echo full; exit 3", TargetRefused, r"refused it \(exit code 3\), and said: full"),
+        (
+            "echo busy >&2; exit 75",
+            TargetUnavailable,
+            r"cannot take it now \(exit code 75\), and said: busy",
+        ),
+        ("kill -9 $$", TargetInDoubt, "signal 9"),
+    ],
+)
+async def test_its_end_says_what_follows(tmp_path: Path, line: str, error: type[TargetError], words: str) -> None:
+    with pytest.raises(error, match=words) as caught:
+        await command(script(tmp_path, line)).give(parcel())
+
+    assert type(caught.value) is error
+
+
+async def test_it_cannot_be_asked(tmp_path: Path) -> None:
+    target = command(script(tmp_path))
+
+    assert not target.can_be_asked
+    assert (await target.look(parcel(), None)).standing is Standing.UNKNOWN
+
+
+async def test_at_the_time_out_all_that_it_started_is_ended(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = script(tmp_path, "trap '' TERM", "(trap '' TERM; sleep 1000) &", 'echo "$$ $!" > "$PIDS"', "wait")
+    environment = {"PIDS": str(pids), "PATH": os.defpath}
+
+    with pytest.raises(TargetInDoubt, match="took longer than 0.1 s and was ended"):
+        await command(program, environment=environment, timeout_s=0.1, grace_s=0.02).give(parcel())
+
+    for pid in await until_written(pids):
+        await until_gone(pid)
+
+
+async def test_when_cancelled_all_that_it_started_is_ended(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = script(tmp_path, "sleep 1000 &", 'echo "$$ $!" > "$PIDS"', "wait")
+    target = command(program, "{file}", environment={"PIDS": str(pids), "PATH": os.defpath}, scratch=tmp_path)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(target.give, parcel())
+        started = await until_written(pids)
+        nursery.cancel_scope.cancel()
+
+    assert len(started) == 2
+    for pid in started:
+        await until_gone(pid)
+    assert list(tmp_path.glob("cormorant-*")) == []  # noqa: ASYNC240 - an empty answer
+
+
+@pytest.mark.slow("reads on for half a second after its end")
+async def test_what_it_leaves_running_does_not_hold_it_up(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = script(tmp_path, "sleep 1000 &", 'echo "$!" > "$PIDS"', "echo took it")
+    began = trio.current_time()
+
+    receipt = await command(program, environment={"PIDS": str(pids), "PATH": os.defpath}).give(parcel())
+    [pid] = await until_written(pids)
+    os.kill(pid, 9)
+
+    assert receipt.reason == "took it"
+    assert trio.current_time() - began < 5
+
+
+async def test_of_endless_words_the_last_are_kept(tmp_path: Path) -> None:
+    program = script(tmp_path, "head -c 5000000 /dev/zero | tr '\\0' x", "echo", "echo the end", "exit 1")
+
+    with pytest.raises(TargetRefused) as caught:
+        await command(program, environment={"PATH": os.defpath}).give(parcel())
+
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("title", TITLES.values(), ids=TITLES)
+async def test_any_title_is_one_argument(tmp_path: Path, title: str) -> None:
+    receipt = await command(script(tmp_path, 'echo "$#"'), "{title}").give(parcel(title=title + "\0\ud800"))
+
+    assert receipt.reason == "1"
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("",), ("{title}",), ("x", "{tilte}"), ("x", "{file}", "{link}"), ("x", "\0")]
+)
+def test_what_is_no_command_is_told_at_once(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(TargetMisconfigured, match="cannot be used"):
+        Command(offload=in_line, options=CommandOptions(arguments=arguments))
+
+
+async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+    for target, words in (
+        (command("no-such-program"), "there is no program no-such-program"),
+        (command("/bin/true", folder=tmp_path / "none"), "none: it is no folder"),
+        (command(script(tmp_path, mode=0o600)), "make it executable"),
+    ):
+        with pytest.raises(TargetMisconfigured, match=words):
+            await target.give(parcel())
+    with pytest.raises(TargetMisconfigured, match="there is no program"):
+        await command("no-such-program").test()
+    assert await command("true", environment={"PATH": "/bin"}).test() == "/bin/true can be run"
+
+
+async def test_a_parcel_without_what_the_command_names_is_refused(tmp_path: Path) -> None:
+    program = script(tmp_path)
+    with pytest.raises(TargetRefused, match="takes no magnet, only nzb, torrent"):
+        await command(program, "{file}").give(parcel(ParcelKind.MAGNET))
+    with pytest.raises(TargetRefused, match="takes no torrent, only magnet, url"):
+        await command(program, "{link}").give(parcel())
+    with pytest.raises(TargetRefused, match="should be a torrent is none"):
+        await command(program, "{file}").give(parcel(body=HTML))
+
+
+async def test_secrets_of_the_environment_are_never_shown(tmp_path: Path) -> None:
+    program = script(tmp_path, 'echo "wrong key $KEY"', "exit 1")
+    options = CommandOptions(arguments=(program,), environment={"KEY": Secret("hunter2"), "B": "c"})
+
+    with pytest.raises(TargetRefused, match=r"wrong key \*\*\*") as caught:
+        await Command(offload=in_line, options=options).give(parcel())
+
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value)) + repr(options)
