@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import trio
 from attrs import define, frozen
@@ -38,6 +39,14 @@ class Place:
     stalled_s: float
 
 
+def facts_of(parcel: Parcel) -> dict[str, Any]:
+    """What is kept of a parcel, so that its target can be asked about it later. No link: it may hold a key."""
+    facts: dict[str, Any] = {"kind": parcel.kind.value, "infohash": parcel.infohash, "parts": dict(parcel.folder_parts)}
+    if parcel.files:
+        facts |= {"username": parcel.username, "files": [list(each) for each in parcel.files]}
+    return facts
+
+
 def parcel_of(handover: Handover) -> Parcel:
     """As much of a parcel as a target needs to say what became of it."""
     facts = handover.facts
@@ -46,8 +55,9 @@ def parcel_of(handover: Handover) -> Parcel:
         title=handover.title,
         kind=ParcelKind(facts.get("kind", ParcelKind.TORRENT.value)),
         infohash=facts.get("infohash"),
-        link=facts.get("link"),
         folder_parts=facts.get("parts", {}),
+        username=facts.get("username", ""),
+        files=tuple((name, size) for name, size in facts.get("files", ())),
     )
 
 

@@ -61,7 +61,9 @@ class ScriptedCatalogue:
     async def tracks_of(self, artist: Watched, album: Album, *, timeout_s: float) -> Sequence[Track]:  # noqa: ARG002 - a port
         """Be asked for tracks."""
         await trio.lowlevel.checkpoint()
-        return [Track(id=f"{album.id}-{n}", title=f"{album.title} {n}", number=n) for n in range(1, album.tracks_total + 1)]
+        return [
+            Track(id=f"{album.id}-{n}", title=f"{album.title} {n}", number=n) for n in range(1, album.tracks_total + 1)
+        ]
 
 
 @define(eq=False)
@@ -112,4 +114,3 @@ class ScriptedTarget:
         """Be tried out."""
         await trio.lowlevel.checkpoint()
         return "it is a script"
-

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
 from cormorant.clients.downloads import Download
+from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
 from cormorant.clients.transport import Transport
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.offers import offered
+from cormorant.rules.ports import Chance, Clock, Offload
 from cormorant.rules.searches import Caps, SearchPage, SearchRequest
+from cormorant.rules.source_errors import SourceRefused
 from storage.sources import SourceRecord
+from supervisors.environment import SystemRandom
 
 TIMEOUT_S = 120.0
 """Longer than any search may take: the limiter's own time-out is the one that counts."""
@@ -21,11 +25,22 @@ class Asker:
 
     offload: Offload
     clock: Clock
+    chance: Chance = field(factory=SystemRandom)
 
     async def search(self, record: SourceRecord, request: SearchRequest) -> SearchPage:
         """One page of results."""
+        if record.kind == "spotify":
+            raise SourceRefused(f"{record.name} knows artists, and is not searched")
         async with self._transport(record) as transport:
+            if record.kind == "slskd":
+                return await self._peers(record, transport, request)
             return await self._client(record, transport).search(request)
+
+    async def _peers(self, record: SourceRecord, transport: Transport, request: SearchRequest) -> SearchPage:
+        """What peers offer, each album or file as one result."""
+        client = SlskdClient(record.url, record.key, transport, offload=self.offload, chance=self.chance)
+        found = await client.search(request.query)
+        return SearchPage(results=await self.offload(offered, found.responses, request))
 
     async def download(self, record: SourceRecord, link: str) -> Download:
         """What a link leads to, checked to be a torrent, an NZB or a magnet."""

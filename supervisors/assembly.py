@@ -37,6 +37,7 @@ from supervisors.jobs import Jobs
 from supervisors.packing import Packer
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
+from supervisors.targets import targets_of
 from supervisors.tree import Parts
 from supervisors.watch_assembly import WatchAssembly, WatchParts
 from supervisors.watches import Watches
@@ -133,7 +134,8 @@ class Assembly:
 
     def _places(self) -> dict[str, Place]:
         """Targets with what is set for them. One that is given and not set is held in doubt, as it would be."""
-        given = self.targets if self.targets is not None else {}
+        own = self.targets is None
+        given = targets_of(self.settings, offload=self.offload, clock=self.clock) if own else self.targets or {}
         return {
             name: Place(target=target, in_doubt=InDoubt(said.in_doubt), stalled_s=said.stalled_s)
             for name, target in given.items()

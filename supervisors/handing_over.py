@@ -11,7 +11,7 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from actors.handlers import JobContext
-from actors.handover import Place, parcel_of
+from actors.handover import Place, facts_of, parcel_of
 from cormorant.rules.handing import Parcel, Receipt, Standing
 from cormorant.rules.handovers import (
     DOUBT_S,
@@ -82,7 +82,7 @@ class HandingOver:
             target=name,
             key=key,
             title=candidate.result.title,
-            facts={"kind": parcel.kind.value, "infohash": parcel.infohash},
+            facts=facts_of(parcel),
             created_at=now,
             changed_at=now,
         )

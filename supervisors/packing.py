@@ -11,6 +11,7 @@ from cormorant.clients.downloads import Download
 from cormorant.rules.handing import Parcel, ParcelKind
 from cormorant.rules.limits import Lane
 from cormorant.rules.magnets import infohash_of_magnet
+from cormorant.rules.offers import files_of
 from cormorant.rules.searches import Result
 from cormorant.rules.wants import Want
 from storage.sources import SourceRecord
@@ -65,11 +66,14 @@ class Packer:
         )
 
     def _files(self, want: Want, result: Result, key: str) -> Parcel:
+        username, files = files_of(result)
         return Parcel(
             key=key,
             title=result.title,
             kind=ParcelKind.FILES,
             folder_parts=_parts(want),
+            username=username,
+            files=files,
         )
 
 

@@ -92,7 +92,7 @@ class Service:
         self.offload = offload
         self._bus = EventBus(self.clock, listeners)
         self._database = self._own(gateway)
-        asker = Asker(offload=offload, clock=self.clock)
+        asker = Asker(offload=offload, clock=self.clock, chance=self.chance)
         assembly = Assembly(
             settings=settings,
             handlers=as_handlers(handlers or {}),

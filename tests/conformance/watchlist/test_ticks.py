@@ -118,9 +118,7 @@ async def test_the_budget_of_an_artist_ends_in_a_cooldown_that_is_skipped_and_cl
             await trio.sleep(130)
 
             until = START + timedelta(seconds=120.75 + 900)
-            assert place.events.of(CooldownSet) == [
-                CooldownSet(artist="A1", minutes=15.0, retry_block_until=until)
-            ]
+            assert place.events.of(CooldownSet) == [CooldownSet(artist="A1", minutes=15.0, retry_block_until=until)]
             await trio.sleep(60)
             assert place.events.of(CooldownSkip)[0] == CooldownSkip(artist="A1", retry_block_until=until)
             asked = len(place.catalogue.asked)
@@ -288,7 +286,9 @@ async def test_what_a_stop_cancelled_is_looked_at_right_after_the_next_start(clo
         assert len(place.catalogue.asked) == 2
 
 
-async def test_two_processes_share_the_watchlist_without_doing_an_artist_twice(clock: MockClock, tmp_path: Path) -> None:
+async def test_two_processes_share_the_watchlist_without_doing_an_artist_twice(
+    clock: MockClock, tmp_path: Path
+) -> None:
     with file_gateway(tmp_path / "one.db") as gateway, file_gateway(tmp_path / "one.db") as second:
         place = WatchPlace(gateway)
         place.catalogue.takes_s = 1.0

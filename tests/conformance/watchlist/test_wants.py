@@ -122,7 +122,9 @@ async def test_a_source_that_is_closed_for_long_does_not_hold_up_what_fits_for_e
             assert (await the_want(service)).state.value in {"handed over", "done"}
 
 
-async def test_a_candidate_that_is_no_torrent_or_that_the_target_refuses_gives_way_to_the_next(clock: MockClock) -> None:
+async def test_a_candidate_that_is_no_torrent_or_that_the_target_refuses_gives_way_to_the_next(
+    clock: MockClock,
+) -> None:
     with watch_place("qbittorrent") as place:
         with_release(place, "A1 - New one", "A1 - New two", "A1 - New three")
         place.not_torrents["http://indexer.test/A1 - New one"] = SourceRefused("what it gave is HTML")
@@ -273,4 +275,3 @@ async def test_a_search_that_fails_counts_against_the_artist(clock: MockClock) -
 
             [artist] = await service.watches.artists()
             assert artist.failures == 1
-

@@ -1,0 +1,184 @@
+"""How are targets made from settings? Each with the client of its kind, over a transport of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from attrs import define, field, frozen
+
+from cormorant.clients.blackhole import Blackhole, BlackholeOptions
+from cormorant.clients.command import Command, CommandOptions
+from cormorant.clients.download import DownloadFolder, DownloadOptions
+from cormorant.clients.qbittorrent import Qbittorrent, QbittorrentOptions
+from cormorant.clients.sabnzbd import Sabnzbd, SabnzbdOptions
+from cormorant.clients.slskd_target import SlskdTarget, SlskdTargetOptions
+from cormorant.clients.target import Target
+from cormorant.clients.transport import Transport
+from cormorant.clients.webhook import Webhook, WebhookOptions
+from cormorant.rules.handing import Parcel, ParcelKind, Receipt
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.settings import Settings
+from cormorant.rules.watch_settings import TargetSettings
+
+__all__ = ["targets_of"]
+
+_PAUSED_PRIORITY: Final = -2
+
+
+@define(eq=False)
+class _Open:
+    """A transport that is open while someone uses it: targets live as long as the service, connections need not."""
+
+    transport: Transport
+    _users: int = 0
+
+    async def __aenter__(self) -> None:
+        self._users += 1
+        if self._users == 1:
+            await self.transport.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._users -= 1
+        if self._users == 0:
+            await self.transport.__aexit__(kind, error, trace)
+
+
+@define(eq=False)
+class _Reached:
+    """A target behind a transport."""
+
+    target: Target
+    transport: Transport
+    _open: _Open = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._open = _Open(self.transport)
+
+    @property
+    def takes(self) -> frozenset[ParcelKind]:
+        """As the target."""
+        return self.target.takes
+
+    @property
+    def can_be_asked(self) -> bool:
+        """As the target."""
+        return self.target.can_be_asked
+
+    async def give(self, parcel: Parcel) -> Receipt:
+        """Hand it over."""
+        async with self._open:
+            return await self.target.give(parcel)
+
+    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+        """What became of it."""
+        async with self._open:
+            return await self.target.look(parcel, receipt)
+
+    async def test(self) -> str:
+        """Try it out."""
+        async with self._open:
+            return await self.target.test()
+
+
+def targets_of(settings: Settings, *, offload: Offload, clock: Clock) -> dict[str, Target]:
+    """The targets of the settings, by name. Nothing is reached yet."""
+    maker = _Maker(settings=settings, offload=offload, clock=clock)
+    return {name: maker.make(said) for name, said in settings.targets.items()}
+
+
+@frozen(kw_only=True)
+class _Maker:
+    """Makes targets."""
+
+    settings: Settings
+    offload: Offload
+    clock: Clock
+
+    def make(self, said: TargetSettings) -> Target:
+        """The target that settings mean."""
+        makers: Mapping[str, Callable[[TargetSettings], Target]] = {
+            "qbittorrent": self._qbittorrent,
+            "sabnzbd": self._sabnzbd,
+            "slskd": self._slskd,
+            "webhook": self._webhook,
+            "blackhole": self._blackhole,
+            "command": self._command,
+            "download": self._download,
+        }
+        return makers[said.kind](said)
+
+    def _blackhole(self, said: TargetSettings) -> Target:
+        options = BlackholeOptions(allows_magnets=said.magnets)
+        return Blackhole(self._under_data(said.folder), offload=self.offload, options=options)
+
+    def _command(self, said: TargetSettings) -> Target:
+        return Command(offload=self.offload, options=CommandOptions(arguments=said.command, timeout_s=said.timeout_s))
+
+    def _qbittorrent(self, said: TargetSettings) -> Target:
+        options = QbittorrentOptions(
+            user=said.username,
+            password=said.password,
+            key=said.key,
+            category=said.category,
+            tags=said.tags,
+            save_path=said.folder,
+            is_stopped=said.paused,
+            timeout_s=said.timeout_s,
+        )
+        transport = Transport(written=[said.url])
+        return _Reached(
+            Qbittorrent(said.url, transport, offload=self.offload, clock=self.clock, options=options), transport
+        )
+
+    def _sabnzbd(self, said: TargetSettings) -> Target:
+        options = SabnzbdOptions(category=said.category, timeout_s=said.timeout_s)
+        if said.paused:
+            options = SabnzbdOptions(category=said.category, timeout_s=said.timeout_s, priority=_PAUSED_PRIORITY)
+        transport = Transport(written=[said.url])
+        made = Sabnzbd(said.url, said.key, transport, offload=self.offload, clock=self.clock, options=options)
+        return _Reached(made, transport)
+
+    def _slskd(self, said: TargetSettings) -> Target:
+        source = self.settings.sources[said.source]
+        transport = Transport(written=[source.url])
+        options = SlskdTargetOptions(timeout_s=said.timeout_s)
+        made = SlskdTarget(source.url, source.key, transport, offload=self.offload, clock=self.clock, options=options)
+        return _Reached(made, transport)
+
+    def _webhook(self, said: TargetSettings) -> Target:
+        options = WebhookOptions(signing_secret=said.key, timeout_s=said.timeout_s)
+        transport = Transport(written=[said.url])
+        made = Webhook(said.url, transport, offload=self.offload, clock=self.clock, options=options)
+        return _Reached(made, transport)
+
+    def _download(self, said: TargetSettings) -> Target:
+        """The fixed part of the folder is the root, and the rest, with parts in braces, the name under it."""
+        fixed, template = split_template(said.folder)
+        options = DownloadOptions(template=template, size_max_bytes=said.size_max_bytes)
+        transport = Transport()
+        made = DownloadFolder(
+            self._under_data(fixed), transport, offload=self.offload, clock=self.clock, options=options
+        )
+        return _Reached(made, transport)
+
+    def _under_data(self, folder: str) -> Path:
+        return Path(self.settings.data) / folder
+
+
+def split_template(folder: str) -> tuple[str, str]:
+    """The part of a folder that is the same for all, and what differs.
+
+    >>> split_template("podcasts/{feed}"), split_template("/srv/music"), split_template("{feed}/{title}")
+    (('podcasts', '{feed}/{title}'), ('/srv/music', '{title}'), ('', '{feed}/{title}'))
+    """
+    parts = folder.rstrip("/").split("/")
+    at = next((place for place, part in enumerate(parts) if "{" in part), len(parts))
+    fixed, rest = "/".join(parts[:at]), "/".join(parts[at:])
+    if "{title}" not in rest:
+        rest = f"{rest}/{{title}}" if rest else "{title}"
+    return fixed, rest
