@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -57,14 +58,19 @@ class Command:
         problem = command_problem(options.arguments)
         if problem is not None:
             raise TargetMisconfigured(f"the command cannot be used: {problem}")
+        self._environment = {
+            name: value.reveal() if isinstance(value, Secret) else value for name, value in options.environment.items()
+        }
+        for name, value in self._environment.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise TargetMisconfigured(
+                    f"the command cannot have {name!r} in its environment: no name, or a = or NUL in it"
+                )
         self.takes = kinds_for(options.arguments)
         self._options = options
         self._offload = offload
         values = options.environment.values()
         self._secrets = spellings(value for value in values if isinstance(value, Secret))
-        self._environment = {
-            name: value.reveal() if isinstance(value, Secret) else value for name, value in options.environment.items()
-        }
 
     async def give(self, parcel: Parcel) -> Receipt:
         """Run it. Exit code 0: taken; 75: not now; any other: refused. Killed or too slow: nobody knows."""
@@ -116,6 +122,8 @@ class Command:
                 )
             return self._missing(program)
         why = error.strerror or type(error).__name__
+        if error.errno == errno.E2BIG:
+            return TargetRefused(f"{program} cannot be given an argument as long as this ({why})")
         if isinstance(error, PermissionError):
             return TargetMisconfigured(f"{program} may not be run ({why}); make it executable for Cormorant")
         return TargetUnavailable(f"{program} could not be started ({why})")

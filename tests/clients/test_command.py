@@ -183,6 +183,19 @@ def test_what_is_no_command_is_told_at_once(arguments: tuple[str, ...]) -> None:
         Command(offload=in_line, options=CommandOptions(arguments=arguments))
 
 
+@pytest.mark.parametrize("environment", [{"": "x"}, {"A=B": "x"}, {"A": "hunter2\0"}, {"A": Secret("hunter2\0")}])
+def test_an_environment_that_cannot_be_is_told_at_once(environment: Any) -> None:
+    with pytest.raises(TargetMisconfigured, match="in its environment") as caught:
+        command("true", environment=environment)
+
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_link_that_is_too_long_for_an_argument_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TargetRefused, match="as long as this"):
+        await command(script(tmp_path), "{link}").give(parcel(ParcelKind.URL, link="https://x.org/" + "x" * 3_000_000))
+
+
 async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
     for target, words in (
         (command("no-such-program"), "there is no program no-such-program"),
