@@ -33,6 +33,7 @@ LATER: Final = 75
 """The exit code that means "not now, try again": EX_TEMPFAIL of sysexits."""
 _ENDINGS: Final = {ParcelKind.TORRENT: ".torrent", ParcelKind.NZB: ".nzb"}
 _CLEAN_UP_S: Final = 10.0
+_SHOWN_MAX: Final = 200
 
 
 @frozen(kw_only=True)
@@ -101,7 +102,7 @@ class Command:
             raise self._no_start(error) from error
 
     def _receipt(self, ended: Ended) -> Receipt:
-        words = told(ended.words, self._secrets)
+        words = self._last_words(ended)
         said = f", and said: {words}" if words else ""
         if ended.code is None:
             raise TargetInDoubt(f"the command took longer than {self._options.timeout_s:g} s and was ended{said}")
@@ -112,6 +113,11 @@ class Command:
         if ended.code:
             raise TargetRefused(f"the command refused it (exit code {ended.code}){said}")
         return Receipt(standing=Standing.DONE, reason=words or None)
+
+    def _last_words(self, ended: Ended) -> str:
+        """The end of its output: there the reason stands."""
+        line = told(ended.words, self._secrets, length_max=len(ended.words))
+        return line if len(line) <= _SHOWN_MAX else f"…{line[-_SHOWN_MAX:]}"
 
     def _no_start(self, error: OSError) -> TargetError:
         program = self._options.arguments[0]
