@@ -21,6 +21,7 @@ LAYERS: Final = (
         "cormorant.playground",
         "cormorant.reference",
         "cormorant.scripted",
+        "cormorant.scripted_watches",
         "cormorant.settings",
         "cormorant.telemetry",
         "cormorant.testing",

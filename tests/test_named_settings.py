@@ -201,7 +201,7 @@ def test_a_name_that_is_unknown_only_because_its_table_is_wrong_is_not_told(tmp_
             f'{REDACTED}limits = "privat"\n[limits.mine]',
             (
                 'sources.redacted.limits: there are no limits called "privat"; write [limits.NAME] for them, '
-                "or one of: default, mine, private"
+                "or one of: default, mine, private, slskd, spotify"
             ),
         ),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ LATER: Final = 75
 """The exit code that means "not now, try again": EX_TEMPFAIL of sysexits."""
 _ENDINGS: Final = {ParcelKind.TORRENT: ".torrent", ParcelKind.NZB: ".nzb"}
 _CLEAN_UP_S: Final = 10.0
+_SHOWN_MAX: Final = 200
 
 
 @frozen(kw_only=True)
@@ -57,14 +59,19 @@ class Command:
         problem = command_problem(options.arguments)
         if problem is not None:
             raise TargetMisconfigured(f"the command cannot be used: {problem}")
+        self._environment = {
+            name: value.reveal() if isinstance(value, Secret) else value for name, value in options.environment.items()
+        }
+        for name, value in self._environment.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise TargetMisconfigured(
+                    f"the command cannot have {name!r} in its environment: no name, or a = or NUL in it"
+                )
         self.takes = kinds_for(options.arguments)
         self._options = options
         self._offload = offload
         values = options.environment.values()
         self._secrets = spellings(value for value in values if isinstance(value, Secret))
-        self._environment = {
-            name: value.reveal() if isinstance(value, Secret) else value for name, value in options.environment.items()
-        }
 
     async def give(self, parcel: Parcel) -> Receipt:
         """Run it. Exit code 0: taken; 75: not now; any other: refused. Killed or too slow: nobody knows."""
@@ -95,7 +102,7 @@ class Command:
             raise self._no_start(error) from error
 
     def _receipt(self, ended: Ended) -> Receipt:
-        words = told(ended.words, self._secrets)
+        words = self._last_words(ended)
         said = f", and said: {words}" if words else ""
         if ended.code is None:
             raise TargetInDoubt(f"the command took longer than {self._options.timeout_s:g} s and was ended{said}")
@@ -107,6 +114,11 @@ class Command:
             raise TargetRefused(f"the command refused it (exit code {ended.code}){said}")
         return Receipt(standing=Standing.DONE, reason=words or None)
 
+    def _last_words(self, ended: Ended) -> str:
+        """The end of its output: there the reason stands."""
+        line = told(ended.words, self._secrets, length_max=len(ended.words))
+        return line if len(line) <= _SHOWN_MAX else f"…{line[-_SHOWN_MAX:]}"
+
     def _no_start(self, error: OSError) -> TargetError:
         program = self._options.arguments[0]
         if isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -116,6 +128,8 @@ class Command:
                 )
             return self._missing(program)
         why = error.strerror or type(error).__name__
+        if error.errno == errno.E2BIG:
+            return TargetRefused(f"{program} cannot be given an argument as long as this ({why})")
         if isinstance(error, PermissionError):
             return TargetMisconfigured(f"{program} may not be run ({why}); make it executable for Cormorant")
         return TargetUnavailable(f"{program} could not be started ({why})")

@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from attrs import frozen
@@ -25,6 +26,8 @@ from cormorant.rules.target_errors import (
 )
 
 SIDE: Final = ".cormorant"
+# Two threads that find a name free at once would put one file over the other.
+_NAMING: Final = threading.Lock()
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_FOLDER: Final = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
@@ -97,11 +100,12 @@ class Folder:
         if not folder.resolve().is_relative_to(self.root.resolve()):
             raise TargetRefused(f"a link in {self.root} leads out of it; nothing is written there")
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / _named(names[-1], ending)
-        if os.path.lexists(path):
-            path = folder / _named(names[-1], f" ({key}){ending}")
-        self._note(key, path)
-        self._part(key).replace(path)
+        with _NAMING:
+            path = folder / _named(names[-1], ending)
+            if os.path.lexists(path):
+                path = folder / _named(names[-1], f" ({key}){ending}")
+            self._note(key, path)
+            self._part(key).replace(path)
         try:
             _sync(folder)
         except OSError as error:
@@ -111,14 +115,14 @@ class Folder:
     def find(self, key: str) -> Placed | None:
         """Where the parcel with this key was placed; None when it was not."""
         try:
-            noted = json.loads(self._note_path(key).read_bytes())
-            path = self.root.joinpath(noted["path"])
+            noted = PurePath(json.loads(self._note_path(key).read_bytes())["path"])
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
             return None  # a note that a power cut left empty was never followed by a name
-        if self._part(key).exists():
+        if noted.is_absolute() or ".." in noted.parts or self._part(key).exists():
             return None
+        path = self.root / noted
         return Placed(path, path.exists())
 
     @property

@@ -80,7 +80,7 @@ class Answer:
 
 
 class Transport:
-    """Sends requests to one source or target. Opened with `async with` by whoever owns it.
+    """Sends requests for one source. Opened with `async with` by whoever owns it.
 
     `written` are the addresses the operator wrote: their hosts may be private. `proxy` is one of them.
     """
@@ -147,8 +147,8 @@ class Transport:
             httpcore2.Request(
                 method=method,
                 url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-                headers=httpx2.Request(method, url, headers=dict(headers), content=content or None).headers.raw,
-                content=content or None,
+                headers=httpx2.Request(method, url, headers=dict(headers), content=content).headers.raw,
+                content=content,
                 extensions=dict(extensions or {}),
             )
         )

@@ -296,13 +296,9 @@ def duration(
     return setting_field(default_s, Setting(kind=DURATION, meaning=meaning, low=low_s, high=high_s, aliases=aliases))
 
 
-def size(
-    default_bytes: int | None, meaning: str, *, low_bytes: int, high_bytes: int, aliases: tuple[Alias, ...] = ()
-) -> Any:
+def size(default_bytes: int | None, meaning: str, *, low_bytes: int, high_bytes: int) -> Any:
     """Bytes, written like "100 MB". The attribute's name ends in `_bytes`, the key does not."""
-    return setting_field(
-        default_bytes, Setting(kind=SIZE, meaning=meaning, low=low_bytes, high=high_bytes, aliases=aliases)
-    )
+    return setting_field(default_bytes, Setting(kind=SIZE, meaning=meaning, low=low_bytes, high=high_bytes))
 
 
 def share(default: float | None, meaning: str, *, high: float = 1, aliases: tuple[Alias, ...] = ()) -> Any:

@@ -81,12 +81,12 @@ def test_an_odd_password_is_not_told_either(tmp_path: Path) -> None:
 
 @pytest.mark.slow("starts the program, which loads everything")
 def test_what_run_refuses_in_the_settings_is_told_here_too(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text('[service]\nstop_total = "22s"')
+    (tmp_path / "config.toml").write_text('[service]\nstop_total = "24s"')
 
     ended = cormorant("doctor", cwd=tmp_path)
 
     assert ended.code == 2
-    assert "service.stop_total: 22s is less than jobs.grace" in ended.out
+    assert "service.stop_total: 24s is less than jobs.grace" in ended.out
 
 
 @pytest.mark.slow("starts the program, which loads everything")

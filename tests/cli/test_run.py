@@ -166,7 +166,10 @@ def test_a_tree_that_cannot_be_kept_running_tells_the_chain_of_causes_without_se
         ),
         ('storage = "postgresql://me:hunter2@127.0.0.1:1/x"', "storage: it is not a table of settings; "),
         ('[storage]\nurl = "sqlite:///x.db?mode=rwc"', "a SQLite URL names a file and nothing else"),
-        ('[service]\nstop_total = "22s"', "service.stop_total: 22s is less than jobs.grace (8s) and 21s for all else"),
+        (
+            '[service]\nstop_total = "24s"',
+            "service.stop_total: 24s is less than jobs.grace (5s), watchlist.shutdown_grace (2s)",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_message_and_nothing_is_changed(

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import trio
 
 from cormorant.clients.blackhole import Blackhole, BlackholeOptions
 from cormorant.clients.folders import SIDE, Folder
 from cormorant.rules.handing import ParcelKind, Standing
 from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import in_line
+from supervisors.environment import in_thread
 from tests.clients.parcel_samples import HTML, MAGNET, NZB, TITLES, TORRENT, parcel
 
 
@@ -112,6 +114,16 @@ async def test_equal_titles_do_not_overwrite_each_other(tmp_path: Path) -> None:
     assert files(tmp_path)["A title (one).torrent"] == TORRENT
 
 
+async def test_equal_titles_given_at_once_do_not_overwrite_each_other_either(tmp_path: Path) -> None:
+    target = Blackhole(tmp_path, offload=in_thread)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(target.give, parcel(key=f"key-{number}"))
+
+    assert len(files(tmp_path)) == 8
+
+
 @pytest.mark.parametrize("body", [HTML, b""])
 async def test_what_is_no_torrent_is_never_written(tmp_path: Path, body: bytes) -> None:
     with pytest.raises(TargetRefused, match="should be a torrent is none"):
@@ -171,7 +183,7 @@ async def test_a_process_that_dies_before_the_name_is_given_has_given_nothing(tm
     assert half_done(tmp_path) == []
 
 
-@pytest.mark.parametrize("note", ["", "{", "[]", '{"path": 7}'])
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"path": 7}', '{"path": "/etc/passwd"}', '{"path": "../x"}'])
 async def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, note: str) -> None:
     (tmp_path / SIDE).mkdir()
     (tmp_path / SIDE / "want-7-1.json").write_text(note)

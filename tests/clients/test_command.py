@@ -165,6 +165,7 @@ async def test_of_endless_words_the_last_are_kept(tmp_path: Path) -> None:
     with pytest.raises(TargetRefused) as caught:
         await command(program, environment={"PATH": os.defpath}).give(parcel())
 
+    assert str(caught.value).endswith("xxx the end")
     assert len(str(caught.value)) < 300
 
 
@@ -181,6 +182,19 @@ async def test_any_title_is_one_argument(tmp_path: Path, title: str) -> None:
 def test_what_is_no_command_is_told_at_once(arguments: tuple[str, ...]) -> None:
     with pytest.raises(TargetMisconfigured, match="cannot be used"):
         Command(offload=in_line, options=CommandOptions(arguments=arguments))
+
+
+@pytest.mark.parametrize("environment", [{"": "x"}, {"A=B": "x"}, {"A": "hunter2\0"}, {"A": Secret("hunter2\0")}])
+def test_an_environment_that_cannot_be_is_told_at_once(environment: Any) -> None:
+    with pytest.raises(TargetMisconfigured, match="in its environment") as caught:
+        command("true", environment=environment)
+
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_link_that_is_too_long_for_an_argument_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TargetRefused, match="as long as this"):
+        await command(script(tmp_path), "{link}").give(parcel(ParcelKind.URL, link="https://x.org/" + "x" * 200_000))
 
 
 async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:

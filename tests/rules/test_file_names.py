@@ -6,7 +6,7 @@ import os
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cormorant.rules.file_names import FALLBACK, clean_name, cut_to, fill_template
@@ -15,6 +15,7 @@ TITLES = st.text() | st.text(alphabet="./\\ -~:\0\n{}aé👩‍\u0301", max_size
 WINDOWS_RESERVES = {"con", "prn", "aux", "nul", "com1", "lpt9"}
 
 
+@settings(max_examples=25)
 @given(TITLES, st.integers(10, 255))
 def test_a_name_is_one_clean_part_of_a_path(title: str, bytes_max: int) -> None:
     name = clean_name(title, bytes_max=bytes_max)
@@ -27,12 +28,14 @@ def test_a_name_is_one_clean_part_of_a_path(title: str, bytes_max: int) -> None:
     assert all(unicodedata.category(letter) != "Cs" for letter in name)
 
 
+@settings(max_examples=25)
 @given(TITLES)
 def test_a_clean_name_stays_as_it_is(title: str) -> None:
     assert clean_name(clean_name(title)) == clean_name(title)
 
 
-@given(st.text(), st.integers(0, 50))
+@settings(max_examples=25)
+@given(st.text(max_size=60), st.integers(0, 50))
 def test_a_cut_text_is_a_beginning_that_fits(text: str, bytes_max: int) -> None:
     kept = cut_to(text, bytes_max)
 
@@ -53,6 +56,7 @@ def test_letters_that_belong_together_are_not_cut_apart() -> None:
     assert cut_to("e\u0301" * 10, 4) == "e\u0301"
 
 
+@settings(max_examples=25)
 @given(st.dictionaries(st.sampled_from(["feed", "title", "artist"]), TITLES))
 def test_what_is_filled_in_never_changes_how_deep_a_file_lies(parts: dict[str, str]) -> None:
     names = fill_template("podcasts/{feed}/{artist} - {title}", parts)

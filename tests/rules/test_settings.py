@@ -17,6 +17,7 @@ from cormorant.rules.settings import (
     Settings,
     SettingsConflict,
 )
+from cormorant.rules.watch_settings import WatchlistSettings
 from cormorant.settings import load_settings
 from supervisors import open_service
 from supervisors.service import ServiceState
@@ -36,6 +37,7 @@ async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_g
 ) -> None:
     (tmp_path / "config.toml").write_text(
         '[limits.name]\n[sources.name]\nurl = "http://name"\n[clients.name]\n[web]\nlisten = "127.0.0.1:0"\n'
+        '[saved.name]\nquery = "name"\n[profiles.name]\n[targets.name]\nurl = "http://name"\n'
     )
     (tmp_path / "data").mkdir()
     state, problems = None, list[str]()
@@ -55,11 +57,11 @@ async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_g
 
 
 def test_settings_made_in_code_must_go_together_too() -> None:
-    with pytest.raises(SettingsConflict, match="service.stop_total: 22s is less than jobs.grace") as refusal:
-        Settings(service=ServiceSettings(stop_total_s=22.0), jobs=JobSettings(lock_timeout_s=1.0))
+    with pytest.raises(SettingsConflict, match="service.stop_total: 24s is less than jobs.grace") as refusal:
+        Settings(service=ServiceSettings(stop_total_s=24.0), jobs=JobSettings(lock_timeout_s=1.0))
 
     assert [conflict.keys for conflict in refusal.value.conflicts] == [
-        ("service.stop_total", "jobs.grace"),
+        ("service.stop_total", "jobs.grace", "watchlist.shutdown_grace"),
         ("jobs.lock_timeout", "jobs.heartbeat"),
     ]
 
@@ -67,9 +69,10 @@ def test_settings_made_in_code_must_go_together_too() -> None:
 @pytest.mark.parametrize("grace_s", [0.0, 8.0, 600.0])
 @pytest.mark.slow("puts whole trees together")
 def test_the_fixed_graces_are_those_of_the_tree(grace_s: float) -> None:
-    service, jobs = ServiceSettings(stop_total_s=grace_s + FIXED_GRACES_S), JobSettings(grace_s=grace_s)
+    service, jobs = ServiceSettings(stop_total_s=grace_s + 1.0 + FIXED_GRACES_S), JobSettings(grace_s=grace_s)
+    watchlist = WatchlistSettings(shutdown_grace_s=1.0)
 
-    assert open_service(Settings(service=service, jobs=jobs)).report is None
+    assert open_service(Settings(service=service, jobs=jobs, watchlist=watchlist)).report is None
 
 
 @pytest.mark.parametrize("folder", ["/srv/q?x", "/srv/p%41#x y", "sqlite:///x", "/srv/\\", "/srv/caf\udce9"])

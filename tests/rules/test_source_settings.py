@@ -67,7 +67,9 @@ def test_the_default_preset_may_be_refined_and_is_what_holds_unless_another_is_n
 
 
 def test_limits_that_nobody_knows_are_refused_with_those_that_are_known() -> None:
-    with pytest.raises(ValueError, match=r'no limits called "privat"; .* or one of: default, mine, private$'):
+    with pytest.raises(
+        ValueError, match=r'no limits called "privat"; .* or one of: default, mine, private, slskd, spotify$'
+    ):
         limits_of(SourceSettings(limits="privat"), {"mine": LimitSettings()})
 
 

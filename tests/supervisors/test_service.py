@@ -56,7 +56,7 @@ async def test_the_service_is_ready_when_every_child_is_up_and_stops_clean(clock
         status = await service.status()
 
     assert status.state is ServiceState.READY
-    assert [view.name for view in status.tree] == ["storage", "search", "jobs", "sweepers"]
+    assert [view.name for view in status.tree] == ["storage", "search", "handover", "jobs", "tickers", "sweepers"]
     assert {view.state for view in status.tree} == {ChildState.RUNNING}
     assert service.report is not None
     assert service.report.clean
@@ -86,7 +86,7 @@ async def test_an_outage_is_no_crash_and_calls_wait_it_out(clock: MockClock, gat
         assert await service.transaction(remember, "after") == 2
         restarts = [view.restarts for view in (await service.status()).tree]
 
-    assert restarts == [0, 0, 0, 0]
+    assert set(restarts) == {0}
     assert len(recorder.of(StorageLost)) == len(recorder.of(StorageBack)) == 1
 
 

@@ -1,0 +1,111 @@
+"""Calling targets: what is sent, what is never shown, and whether a request can have arrived."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import traceback
+from typing import Any
+
+import pytest
+import trio
+
+from cormorant.clients.calling import Call, Caller, form, multipart
+from cormorant.clients.transport import Transport
+from cormorant.playground.forms import read_form
+from cormorant.rules.secrets import Secret
+from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetUnavailable
+from cormorant.testing import SimulatedClock
+from tests.clients.mounted import Mounted, mounted
+from tests.clients.raw_server import Asked, raw_server
+
+BROKEN_KEY = "hunter2\r\nX-Other: y"
+GIVING = Call(path="/give", content=form({"a": "b"}), gives=True)
+
+
+def caller(server: Mounted, url: str | None = None, **options: Any) -> Caller:
+    return Caller("the target", url or server.url, server.transport, clock=SimulatedClock(), **options)
+
+
+async def test_user_and_password_in_the_address_are_sent_and_never_shown() -> None:
+    heard: list[str] = []
+
+    def handle(_method: str, path: str, _query: object, headers: Any, _body: bytes) -> Any:
+        heard.append(f"{path} {headers.get('authorization')}")
+        return 401, {}, b"hunter2 is wrong"
+
+    async with mounted(handle) as server:
+        given = caller(server, server.url.replace("http://", "http://me:hunter2@") + "/base/")
+        answer = await given.call(GIVING)
+        with pytest.raises(TargetMisconfigured) as caught:
+            given.refuse_status(answer)
+
+    assert heard == ["/base/give Basic bWU6aHVudGVyMg=="]
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value)) + repr(answer)
+
+
+async def test_a_form_is_read_as_it_was_written() -> None:
+    fields = {"name": 'ü & = "quoted"\r\nx', "empty": ""}
+    files = {"torrents": ("x.torrent", bytes(range(256)), "application/x-bittorrent")}
+
+    plain, mixed = form(fields), multipart(fields, files)
+    read = read_form({"content-type": mixed.type}, mixed.body)
+
+    assert read_form({"content-type": plain.type}, plain.body).fields == fields
+    assert read.fields == fields
+    assert read.files == {"torrents": ("x.torrent", bytes(range(256)))}
+
+
+async def test_a_compressed_answer_is_read_and_an_endless_one_left() -> None:
+    async def pour(stream: trio.SocketStream, _asked: Asked) -> None:
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")
+
+    async with mounted(lambda *_: (200, {"Content-Encoding": "gzip"}, gzip.compress(b"Ok."))) as server:
+        assert (await caller(server).call(GIVING)).body == b"Ok."
+    async with raw_server({"*": pour}) as raw, Transport(written=[raw.url]) as transport:
+        with pytest.raises(TargetInDoubt, match="more than 10,000,000 bytes"):
+            await Caller("it", raw.url, transport, clock=SimulatedClock()).call(GIVING)
+
+
+@pytest.mark.parametrize("gives", [True, False])
+async def test_what_speaks_no_http_may_have_got_it(*, gives: bool) -> None:
+    async def babble(stream: trio.SocketStream, _asked: Asked) -> None:
+        await stream.send_all(b"220 mail.example.org\r\n\r\n")
+
+    async with raw_server({"*": babble}) as raw, Transport(written=[raw.url]) as transport:
+        with pytest.raises(TargetInDoubt if gives else TargetUnavailable, match="was lost"):
+            await Caller("it", raw.url, transport, clock=SimulatedClock()).call(Call(path="/", gives=gives))
+
+
+async def test_a_name_that_does_not_resolve_surely_got_nothing() -> None:
+    url = "http://no-such-host.invalid/"
+    async with Transport(written=[url]) as transport:
+        with pytest.raises(TargetUnavailable, match="cannot be reached"):
+            await Caller("it", url, transport, clock=SimulatedClock()).call(GIVING)
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://me:hunter2@x", "http://", "http://me:hunter2@x:port"])
+async def test_an_address_that_is_none_is_told_without_showing_it(url: str) -> None:
+    async with Transport() as transport:
+        with pytest.raises(TargetMisconfigured, match="write http://host:port") as caught:
+            Caller("it", url, transport, clock=SimulatedClock())
+
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_header_that_cannot_be_sent_does_not_show_its_value() -> None:
+    async with mounted(lambda *_: (200, {}, b"")) as server:
+        with pytest.raises(TargetMisconfigured, match="check the key") as caught:
+            await caller(server).call(Call(path="/", headers={"X-Key": BROKEN_KEY}))
+
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_nothing_that_is_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with mounted(lambda *_: (200, {}, b"")) as server:
+        given = caller(server)
+        given.keep_secret([Secret("hunter2")])
+        await given.call(Call(path="/", params=[("key", "hunter2")], headers={"Cookie": "hunter2"}))
+
+    assert "hunter2" not in caplog.text

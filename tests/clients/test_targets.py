@@ -1,0 +1,64 @@
+"""What holds for every target: one interface, nothing false is given, nothing is known before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cormorant.clients.blackhole import Blackhole
+from cormorant.clients.command import Command, CommandOptions
+from cormorant.clients.download import DownloadFolder
+from cormorant.clients.qbittorrent import Qbittorrent
+from cormorant.clients.sabnzbd import Sabnzbd
+from cormorant.clients.target import Target
+from cormorant.clients.webhook import Webhook
+from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
+from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
+from cormorant.playground.webhook_stand_in import WebhookStandIn
+from cormorant.rules.handing import ParcelKind, Standing
+from cormorant.rules.secrets import Secret
+from cormorant.rules.target_errors import TargetRefused
+from cormorant.testing import SimulatedClock, in_line
+from tests.clients.mounted import mounted
+from tests.clients.parcel_samples import HTML, parcel
+
+NAMES = ("qbittorrent", "sabnzbd", "blackhole", "download", "webhook", "command")
+
+
+@asynccontextmanager
+async def target_called(name: str, folder: Path) -> AsyncIterator[Target]:
+    sabnzbd = SabnzbdStandIn()
+    qbittorrent = QbittorrentStandIn(api_key="key")
+    handlers = {"qbittorrent": qbittorrent.handle, "sabnzbd": sabnzbd.handle}
+    clock = SimulatedClock()
+    async with mounted(handlers.get(name, WebhookStandIn().handle)) as server:
+        url, transport = server.url, server.transport
+        made: dict[str, Target] = {
+            "qbittorrent": Qbittorrent(url, transport, offload=in_line, clock=clock),
+            "sabnzbd": Sabnzbd(url, Secret(sabnzbd.key), transport, offload=in_line, clock=clock),
+            "blackhole": Blackhole(folder, offload=in_line),
+            "download": DownloadFolder(folder, transport, offload=in_line, clock=clock),
+            "webhook": Webhook(url, transport, offload=in_line, clock=clock),
+            "command": Command(offload=in_line, options=CommandOptions(arguments=("/bin/true",))),
+        }
+        yield made[name]
+
+
+@pytest.mark.parametrize("kind", [ParcelKind.TORRENT, ParcelKind.NZB, ParcelKind.MAGNET, ParcelKind.URL])
+@pytest.mark.parametrize("name", NAMES)
+async def test_what_is_not_what_it_is_called_is_refused_by_all(tmp_path: Path, name: str, kind: ParcelKind) -> None:
+    async with target_called(name, tmp_path) as target:
+        with pytest.raises(TargetRefused, match="is none|takes no|leads neither"):
+            await target.give(parcel(kind, body=HTML, link="javascript:alert(1)"))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "qbittorrent"])
+async def test_before_it_was_given_it_is_absent_or_nobody_knows(tmp_path: Path, name: str) -> None:
+    async with target_called(name, tmp_path) as target:
+        receipt = await target.look(parcel(next(iter(target.takes))), None)
+
+    assert receipt.standing is (Standing.ABSENT if target.can_be_asked else Standing.UNKNOWN)
+    assert not receipt.is_final
