@@ -100,6 +100,7 @@ def test_a_plain_title_stays_as_it_is(title: str) -> None:
     assert plain == " ".join(plain.split())
 
 
+@settings(max_examples=30)
 @given(st.text(string.ascii_letters + " ", min_size=1), st.sampled_from(["", "!", " (Explicit)", " - Remastered 2011"]))
 def test_case_signs_and_marks_of_shops_do_not_matter(title: str, mark: str) -> None:
     plain = plain_words(title)
