@@ -122,6 +122,12 @@ def test_the_rule_is_applied_in_its_order() -> None:
     assert ranked(*found) == ["large", "small", "queue", "slow", "mp3", "busy"]
 
 
+def test_equals_come_in_the_order_of_their_names_whoever_answered_first() -> None:
+    one, two = response("a", files()), response("b", files())
+
+    assert ranked(one, two) == ranked(two, one) == ["a", "b"]
+
+
 def test_more_tracks_come_first_where_nobody_knows_how_many_there_are() -> None:
     found = [response("two", files(), speed_bytes_s=9), response("five", files(count=5))]
 
