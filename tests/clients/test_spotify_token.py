@@ -26,41 +26,41 @@ class Giver:
 
 async def test_a_token_is_renewed_a_minute_before_it_ends(autojump_clock: MockClock) -> None:
     giver = Giver(3600, 3600)
-    keeper = TokenKeeper(giver)
+    keeper = TokenKeeper()
 
-    first = await keeper.token()
+    first = await keeper.token(giver)
     await trio.sleep(3538.5)
-    assert await keeper.token() is first
+    assert await keeper.token(giver) is first
     await trio.sleep(1)
 
-    assert await keeper.token() is not first
+    assert await keeper.token(giver) is not first
     assert giver.asked_at == [0.0, 3540.5]
 
 
 async def test_a_short_token_is_used_for_most_of_its_life(autojump_clock: MockClock) -> None:
     giver = Giver(50, 50)
-    keeper = TokenKeeper(giver)
+    keeper = TokenKeeper()
 
-    await keeper.token()
+    await keeper.token(giver)
     await trio.sleep(43.5)
-    await keeper.token()
+    await keeper.token(giver)
     await trio.sleep(1)
-    await keeper.token()
+    await keeper.token(giver)
 
     assert giver.asked_at == [0.0, 45.5]
 
 
 async def test_whoever_asks_is_cancelled_and_the_next_asks(autojump_clock: MockClock) -> None:
     giver = Giver(3600)
-    keeper = TokenKeeper(giver)
+    keeper = TokenKeeper()
     got: list[Token] = []
 
     async def wait() -> None:
-        got.append(await keeper.token())
+        got.append(await keeper.token(giver))
 
     async with trio.open_nursery() as nursery:
         with trio.move_on_after(0.5):
-            await keeper.token()
+            await keeper.token(giver)
         nursery.start_soon(wait)
         nursery.start_soon(wait)
 
@@ -70,14 +70,14 @@ async def test_whoever_asks_is_cancelled_and_the_next_asks(autojump_clock: MockC
 
 async def test_a_token_that_was_refused_is_forgotten_and_a_newer_one_is_not(autojump_clock: MockClock) -> None:
     giver = Giver(3600, 3600)
-    keeper = TokenKeeper(giver)
+    keeper = TokenKeeper()
 
-    old = await keeper.token()
+    old = await keeper.token(giver)
     keeper.forget(old)
-    new = await keeper.token()
+    new = await keeper.token(giver)
     keeper.forget(old)
 
-    assert await keeper.token() is new
+    assert await keeper.token(giver) is new
     assert len(giver.asked_at) == 2
 
 
@@ -91,12 +91,12 @@ async def test_a_failure_is_shared_by_those_who_waited_and_tried_anew_by_those_w
         await trio.sleep(1)
         raise SourceLimited("slowly", retry_after_s=86_400)
 
-    keeper = TokenKeeper(fail)
+    keeper = TokenKeeper()
     waits: list[float | None] = []
 
     async def ask() -> None:
         with pytest.raises(SourceLimited, match="slowly") as caught:
-            await keeper.token()
+            await keeper.token(fail)
         waits.append(caught.value.retry_after_s)
 
     async with trio.open_nursery() as nursery:
