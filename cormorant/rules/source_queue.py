@@ -143,8 +143,7 @@ class SourceQueue(Generic[T]):
         deadline = ticket.deadline
         if deadline is not None:
             heappush(own.deadlines, (deadline, number))
-            if deadline < self._no_end_before:
-                self._no_end_before = deadline
+            self._no_end_before = min(self._no_end_before, deadline)
         return True
 
     def _hold(self, key: Hashable, ticket: T) -> bool:
@@ -305,8 +304,7 @@ class SourceQueue(Generic[T]):
         steps = max(0, waited // _AGEING_STEP)
         own.rank = aged(own.priority, steps * AGEING_STEP_S)
         own.rises_at = submitted_at + _AGEING_STEP * (steps + 1)
-        if own.rises_at < self._no_rise_before:
-            self._no_rise_before = own.rises_at
+        self._no_rise_before = min(self._no_rise_before, own.rises_at)
         return head
 
     def _rise(self, now: datetime) -> None:
