@@ -90,6 +90,14 @@ class SlotPool(Generic[S]):
         self._enter(source, min(rank, rank_before), is_for_people=is_for_people or was_for_people)
         return self._grant()
 
+    def change_bid(self, source: S, rank: Rank, *, is_for_people: bool = False) -> tuple[S, ...]:
+        """Ask with another ticket, better or worse: the one before has left. One that does not bid changes nothing."""
+        bid = self._bids.get(source)
+        if bid is None or bid[:2] == (rank, is_for_people):
+            return ()
+        self._enter(source, rank, is_for_people=is_for_people)
+        return self._grant()
+
     def withdraw(self, source: S) -> bool:
         """No longer ask. False: it does not bid; if it was granted a slot meanwhile, it must free it."""
         return self._bids.pop(source, None) is not None
@@ -122,18 +130,22 @@ class SlotPool(Generic[S]):
         bids = self._bids
         while bids and (free := self.slots - self._taken) > 0:
             heap = self._all if free > self.kept else self._of_people
-            while heap:
-                _, turn, source = heappop(heap)
-                bid = bids.get(source)
-                if bid is not None and bid[2] == turn:
-                    break
-            else:
+            source = self._taken_from(heap)
+            if source is None:
                 break
             del bids[source]
             self._granted[source] = self._granted.get(source, 0) + 1
             self._taken += 1
             granted += (source,)
         return granted
+
+    def _taken_from(self, heap: list[tuple[Rank, int, S]]) -> S | None:
+        while heap:
+            _, turn, source = heappop(heap)
+            bid = self._bids.get(source)
+            if bid is not None and bid[2] == turn:
+                return source
+        return None
 
     def _rebuild(self) -> None:
         bids = self._bids.items()

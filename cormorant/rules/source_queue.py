@@ -227,13 +227,20 @@ class SourceQueue(Generic[T]):
         """Take out the tickets whose wait is over. At its very deadline a ticket may still go."""
         return [ticket for own in self._classes if own.deadlines for ticket in self._due(own, now)]
 
-    def hopeless(self, opens_at: datetime, priority: Priority | None = None) -> list[T]:
+    def hopeless(
+        self,
+        opens_at: datetime,
+        priority: Priority | None = None,
+        *,
+        opens_for: Callable[[T], datetime] | None = None,
+    ) -> list[T]:
         """Take out the tickets, of one class or all, whose wait ends before the source opens: they need not wait.
 
-        `opens_at` must be the earliest time for any of them: that of the head, ageing included.
+        `opens_at` must be the earliest time for any of them: that of the head, ageing included. Where it differs from
+        ticket to ticket it is the latest, and `opens_for` tells that of each.
         """
         classes = self._classes if priority is None else (self._classes[priority],)
-        return [ticket for own in classes for ticket in self._due(own, opens_at)]
+        return [ticket for own in classes for ticket in self._due(own, opens_at, opens_for)]
 
     def head(self, priority: Priority) -> T | None:
         """The oldest live ticket that was submitted with this class."""
@@ -334,16 +341,22 @@ class SourceQueue(Generic[T]):
         own.head = None
         return None
 
-    def _due(self, own: _Class[T], before: datetime) -> Iterator[T]:
+    def _due(self, own: _Class[T], before: datetime, opens_for: Callable[[T], datetime] | None = None) -> Iterator[T]:
+        stay: list[tuple[datetime, int]] = []
         while own.deadlines and own.deadlines[0][0] < before:
             end, number = heappop(own.deadlines)
             ticket = self._waiting.get(number)
             # One that was taken out and pushed anew may wait longer now, or in another class.
             if ticket is not None and ticket.deadline == end and ticket.priority is own.priority:
+                if opens_for is not None and opens_for(ticket) <= end:
+                    stay.append((end, number))
+                    continue
                 del self._waiting[number]
                 self._forget(ticket)
                 if ticket.is_live:
                     yield ticket
+        for entry in stay:
+            heappush(own.deadlines, entry)
 
     def _next_end(self) -> datetime:
         """The first instant at which a wait is over."""
