@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from actors.actor import Actor
 from actors.flying import (
@@ -50,6 +50,9 @@ LOOK_S = 2.0
 
 WAIT_S_MAX = 60.0
 """At least so often is looked while something waits: a clock that jumps must neither flood nor stall."""
+
+
+NOT_SENT = Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
 
 
 def _wanted(best: tuple[Priority, Flight]) -> Wanted:
@@ -253,7 +256,8 @@ class RateLimiter(Actor[None]):
             if reserved is None:
                 return
             self.desk.running[flight] = reserved.permit
-            landing = await self._request(flight)
+            # Paid for while the service began to stop: nothing is sent any more.
+            landing = NOT_SENT if self.desk.is_closing else await self._request(flight)
             await self._land(flight, reserved, landing)
         finally:
             if flight in self.desk.running and flight.is_taken:
@@ -307,7 +311,7 @@ class RateLimiter(Actor[None]):
         ended = await execute(flight, self.desk.record, self.ask)
         took_s = trio.current_time() - began
         if ended.was_cancelled:
-            return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED, took_s=took_s)
+            return evolve(NOT_SENT, took_s=took_s)
         return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
 
     async def _land(self, flight: Flight, reserved: Reserved, landing: Landing) -> None:

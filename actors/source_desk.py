@@ -108,6 +108,7 @@ class SourceDesk:
     is_gone: bool = False
     """Whether its limiter crashed so often that it is not started again."""
     gone_because: str = ""
+    """How it crashed the last time."""
     bell: Bell = field(init=False, factory=Bell)
     quiet: Bell = field(init=False, factory=Bell)
     """Rung when nothing runs any more."""
@@ -308,6 +309,7 @@ class SourceDesk:
     def open(self) -> None:
         """Take in searches again: a limiter begins, or a keeper does, after the branch was started anew."""
         self.is_closing = self.is_gone = False
+        self.gone_because = ""
 
     def close(self) -> None:
         """Take in nothing more. What waits ends; what runs goes on."""

@@ -9,11 +9,12 @@ import trio
 
 from tests.chaos.conftest import Tell
 from tests.chaos.ledger import Ledger
-from tests.chaos.loopback import loopback_site, reserved_at, searching
+from tests.chaos.loopback import least_distance_s, loopback_site, reserved_at, searching
 from tests.chaos.searcher import SearchOrders
 from tests.chaos.sizes import IS_SOAK, KILLS
 
 PER_HOUR = 10 * KILLS
+SPACING_S = 0.03
 IN_HAND = 3
 """How many requests a process may have in hand when it dies: their leases stay for a minute."""
 
@@ -22,7 +23,8 @@ IN_HAND = 3
 async def test_processes_that_die_with_a_request_in_hand_never_exceed_the_limit(
     ledger: Ledger, tmp_path: Path, tell: Tell
 ) -> None:
-    limits = {"per_hour": PER_HOUR, "spacing_s": 0.0, "pace_s": 0.0, "in_flight": IN_HAND * KILLS + 4}
+    in_flight = IN_HAND * KILLS + 4
+    limits = {"per_hour": PER_HOUR, "spacing_s": SPACING_S, "pace_s": 0.0, "in_flight": in_flight}
     async with loopback_site() as site:
         words = {"url": ledger.url, "data": str(tmp_path), "port": site.port, "limits": limits}
         lives = SearchOrders(**words, searches=PER_HOUR)  # type: ignore[arg-type]  # the words are of several types
@@ -35,6 +37,7 @@ async def test_processes_that_die_with_a_request_in_hand_never_exceed_the_limit(
             await site.until_quiet(least=PER_HOUR - IN_HAND * KILLS)
 
     assert reserved_at(ledger.url) == PER_HOUR
+    assert least_distance_s(ledger.url) >= SPACING_S, "also after one that died before it sent what it had paid for"
     assert PER_HOUR - IN_HAND * KILLS <= len(site.began) <= PER_HOUR - KILLS
     tell(f"{len(site.began)} of {PER_HOUR} requests arrived, {PER_HOUR - len(site.began)} died on the way")
 
