@@ -92,7 +92,8 @@ def least_distance_s(url: str) -> float:
     try:
         with engine.connect() as connection:
             paid = connection.execute(text("SELECT at FROM source_requests ORDER BY seq")).scalars().all()
-            return min(later - earlier for earlier, later in pairwise(paid)) / 1_000_000
+            least: int = min(later - earlier for earlier, later in pairwise(paid))
+            return least / 1_000_000
     finally:
         engine.dispose()
 

@@ -39,7 +39,7 @@ async def test_a_shared_request_that_another_process_forestalls_goes_back_with_a
         async with place.service() as service:
             await trio.sleep(1)
             record = desk_of(service, "a").record
-            words = {"configured": record.limits}
+            words: dict[str, Any] = {"configured": record.limits}
             foreign, _ = await service.transaction(
                 source_states.reserve, record.id, Wish(lease_s=600.0), now=place.clock.now(), **words
             )

@@ -74,6 +74,7 @@ async def test_the_slot_kept_for_people_goes_to_nobody_else_when_the_person_has_
     with search_place(**sources) as place:
         async with place.service(search=SearchSettings(slots=2)) as service:
             await service.search("slow", sources=["a"])
+            await trio.sleep(0.1)
             await service.search("now", priority=INTERACTIVE, sources=["c"])
             await trio.sleep(1)
             waits = await service.search("later", sources=["b"])
