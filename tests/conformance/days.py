@@ -102,7 +102,8 @@ class Site:
 
     def _counts(self, resets: int) -> bool:
         """Whether what it says must show: not if a person has vouched for it since, nor beside others that may say else."""
-        return resets == self.resets and self.limits.in_flight == 1
+        is_alone = self.in_flight == 1 and (self.ended_at is None or self.ended_at < self.now())
+        return resets == self.resets and is_alone
 
     def _close(self, seconds: float, resets: int) -> None:
         if self._counts(resets):
