@@ -1,0 +1,45 @@
+"""The invented person searches through the service, one thing at a time, and tells what came of it."""
+
+from __future__ import annotations
+
+import trio
+
+from cormorant.playground.person import Person
+from cormorant.playground.town import with_playground
+from cormorant.rules.events import PlaygroundSearched
+from cormorant.rules.playground_settings import PlaygroundSettings
+from cormorant.scripted import BROKEN, ScriptedSource
+from cormorant.testing import Recorder, memory_gateway, named_sources, scripted, settings, simulated
+
+
+def test_the_person_searches_now_and_then_and_never_twice_at_once() -> None:
+    simulation, recorder = simulated(1), Recorder()
+    attic, shed = ScriptedSource(["a", "b"], takes_s=3.0), ScriptedSource(BROKEN)
+
+    async def ten_minutes() -> None:
+        chosen = settings(sources=named_sources("attic", "shed", spacing_s=0.0, pace_s=0.0))
+        with memory_gateway() as gateway:
+            ask = scripted({"attic": attic, "shed": shed})
+            async with simulation.open_service(chosen, gateway=gateway, listeners=[recorder], ask=ask) as service:
+                with trio.move_on_after(600):
+                    await Person(service=service, chance=simulation.chance).live()
+
+    simulation.run(ten_minutes)
+
+    first, *_ = heard = recorder.of(PlaygroundSearched)
+    assert (first.found, first.answered, first.not_answered) == (2, ("attic",), ("shed",))
+    assert 600 / 21 - 1 < len(heard) < 600 / 6
+    assert attic.in_flight_most == 1
+
+
+def test_a_playground_has_its_sites_and_a_folder_of_its_own_and_keeps_what_the_file_names() -> None:
+    own = settings(data="/x/data", sources=named_sources("mine"), playground=PlaygroundSettings(enabled=True))
+
+    chosen = with_playground(own)
+
+    assert chosen.database_url.reveal() == "sqlite:////x/data/playground/cormorant.db"
+    assert {"attic", "barn", "mine"} <= set(chosen.sources)
+    assert all(
+        source.url.startswith("http://127.0.0.1:7980/") for name, source in chosen.sources.items() if name != "mine"
+    )
+    assert set(chosen.clients) == {"sonarr", "radarr", "lidarr"}
