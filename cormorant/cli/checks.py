@@ -67,6 +67,8 @@ def examine(config: str) -> Iterator[Check]:
             yield Check("settings", Status.FAIL, problem)
         return
     yield Check("settings", Status.OK, config)
+    if settings.playground.enabled:
+        yield Check("play", Status.OK, "the playground: its sites are invented; `cormorant init` leads to real ones")
     yield _folder_check(settings)
     yield disk_check(shutil.disk_usage(nearest_existing(settings.data)).free)
     asked_at = datetime.now(UTC)

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from cormorant.clients.torznab_xml import local_name
 from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.clients.xml_documents import read_xml
-from cormorant.playground.serving import Asked, Reply, as_html, as_json
+from cormorant.playground.serving import Asked, Reply, as_html, as_json, whole
 from cormorant.rules.source_errors import SourceError
 
 __all__ = ["APPS", "App", "Arr"]
@@ -21,6 +21,7 @@ MASKED: Final = "********"
 _TRIAL: Final = FetchLimits(timeout_s=100.0)
 _TOO_MANY: Final = 429
 _ERRORS: Final = 400
+_ACCOUNT: Final = range(100, 200)
 _TYPES: Final = {
     "Torznab": ("application/x-bittorrent", "application/x-bittorrent;x-scheme-handler/magnet"),
     "Newznab": ("application/x-nzb",),
@@ -113,9 +114,9 @@ class Arr:
                 return as_json([self._template(implementation) for implementation in _TYPES])
             case "POST", "" | "test":
                 return await self._taken(asked, is_test=which == "test")
-            case _ if which.isdecimal() and int(which) in self.indexers:
-                return await self._one(asked, int(which))
-        return _not_found()
+            case _:
+                number = whole(which)
+                return await self._one(asked, number) if number in self.indexers else _not_found()
 
     async def _one(self, asked: Asked, number: int) -> Reply:
         if asked.method == "DELETE":
@@ -127,7 +128,7 @@ class Arr:
 
     async def _taken(self, asked: Asked, *, number: int = 0, is_test: bool = False) -> Reply:
         resource = asked.json()
-        if not isinstance(resource, dict) or not isinstance(resource.get("fields"), list):
+        if not _is_indexer(resource):
             return as_json([_failure("Fields", "'Fields' must not be empty.")], status=400)
         former = self.indexers.get(number)
         if former is not None and _value(resource, "apiKey") == MASKED:
@@ -172,13 +173,14 @@ class Arr:
         return [_failure("", problem)] if problem else []
 
     async def _ask(self, transport: Transport, resource: dict[str, Any], **params: object) -> Answer:
-        key = _value(resource, "apiKey")
-        query = urlencode(params | ({"apikey": key} if key else {}))
+        key = str(_value(resource, "apiKey") or "")
+        query = urlencode(params | ({"apikey": key} if key else {}), errors="replace")
         url = f"{str(_value(resource, 'baseUrl')).rstrip('/')}{_value(resource, 'apiPath') or '/api'}?{query}"
         return await transport.get(url, limits=_TRIAL)
 
     async def _feed_problem(self, transport: Transport, resource: dict[str, Any]) -> str | None:
-        categories = ",".join(map(str, _value(resource, "categories") or self.app.categories))
+        chosen = _value(resource, "categories")
+        categories = ",".join(map(str, chosen if isinstance(chosen, list) and chosen else self.app.categories))
         function = self.app.function
         answer = await self._ask(transport, resource, t=function, cat=categories, extended=1, offset=0, limit=100)
         problem = _status_problem(answer)
@@ -187,8 +189,8 @@ class Arr:
         root = read_xml(answer.body)
         stated = next((each for each in root.iter() if local_name(each) == "error"), None)
         if stated is not None:
-            code, words = int(stated.get("code") or 900), stated.get("description") or ""
-            return "Invalid API key" if 100 <= code < 200 else f"Indexer error: {words}"  # noqa: PLR2004 - account errors
+            code, words = whole(stated.get("code")), stated.get("description") or ""
+            return "Invalid API key" if code in _ACCOUNT else f"Indexer error: {words}"
         items = [each for each in root.iter() if local_name(each) == "item"]
         facts = [{local_name(part): part for part in item} for item in items]
         if any("pubdate" not in fact for fact in facts):
@@ -253,6 +255,12 @@ def _status_problem(answer: Answer) -> str | None:
     if answer.status == _TOO_MANY:
         return f"Indexer rate limited: Retry-After {answer.headers.get('Retry-After', 'not said')}"
     return f"HTTP request failed: [{answer.status}]" if answer.status >= _ERRORS else None
+
+
+def _is_indexer(said: Any) -> bool:
+    fields = said.get("fields") if isinstance(said, dict) else None
+    is_whole = isinstance(fields, list) and all(isinstance(each, dict) for each in fields)
+    return is_whole and said.get("implementation") in tuple(_TYPES) and isinstance(said.get("name"), str)
 
 
 def _is_enabled(resource: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from cormorant.playground.catalogue import SHELVES, Catalogue, Release, Shelf, words_in
 from cormorant.playground.files import nzb_of, torrent_of
 from cormorant.playground.indexer_documents import Quota, caps_of, error, feed
-from cormorant.playground.serving import Asked, Reply, as_html, as_xml
+from cormorant.playground.serving import Asked, Reply, as_html, as_xml, whole
 from cormorant.rules.ports import Clock
 
 __all__ = ["Habits", "Indexer"]
@@ -114,7 +114,7 @@ class Indexer:
             return as_xml(caps_of(self.title, self.habits.shelves))
         if function not in _FUNCTIONS:
             return error(202, "No such function") if function else error(200, "Missing parameter (t)")
-        offset, limit = _number(asked.params.get("offset"), 0), _number(asked.params.get("limit"), PAGE_MAX)
+        offset, limit = (whole(asked.params.get(name) or usual) for name, usual in (("offset", "0"), ("limit", "100")))
         if offset is None or limit is None:
             return error(201, "Incorrect parameter")
         found = list(self._found(asked, function))
@@ -163,7 +163,7 @@ class Indexer:
 
     def _found(self, asked: Asked, function: str) -> Iterator[Release]:
         wanted = words_in(asked.params.get("q", ""))
-        categories = {int(word) for word in asked.params.get("cat", "").split(",") if word.isdecimal()}
+        categories = {whole(word) for word in asked.params.get("cat", "").split(",")} - {None}
         about = {name: asked.params[name].lower() for name in _ABOUT if asked.params.get(name)}
         imdb = asked.params.get("imdbid", "").removeprefix("tt")
         for release in self.catalogue.out(self.clock.now()):
@@ -175,8 +175,8 @@ class Indexer:
                 yield release
 
     def _download(self, asked: Asked) -> Reply:
-        number = asked.path.removeprefix("/download/").partition(".")[0]
-        release = self.catalogue.find(int(number)) if number.isdecimal() else None
+        number = whole(asked.path.removeprefix("/download/").partition(".")[0])
+        release = None if number is None else self.catalogue.find(number)
         if release is None or not self._has(release):
             return as_html("There is no such file.", status=404)
         trouble = self._trouble(self._grabs, self.habits.grabs_per_day, "Download limit reached", code=501)
@@ -187,14 +187,7 @@ class Indexer:
         return Reply(kind="application/x-bittorrent", body=torrent_of(release, tracker=f"{asked.base}/announce"))
 
 
-def _number(text: str | None, default: int) -> int | None:
-    """What was written, or the default where nothing was; None for what is no number."""
-    if not text:
-        return default
-    return int(text) if text.isdecimal() and len(text) < 10 else None  # noqa: PLR2004 - more than nine digits are no offset
-
-
 def _is_same(ours: str, asked: str) -> bool:
-    if ours.isdecimal() and asked.isdecimal():
-        return int(ours) == int(asked)
+    if whole(ours) is not None and whole(asked) is not None:
+        return whole(ours) == whole(asked)
     return words_in(asked) <= words_in(ours)

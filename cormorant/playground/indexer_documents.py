@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from email.utils import format_datetime
 from html import escape
 from typing import Final
+from urllib.parse import quote
 
 from attrs import frozen
 
@@ -102,7 +103,7 @@ def _limits(quota: Quota) -> str:
 def _item(release: Release, *, kind: str, asked: Asked) -> str:
     media, ending = _FILES[kind]
     key = asked.params.get("apikey", "")
-    link = escape(f"{asked.base}/download/{release.number}.{ending}" + (f"?apikey={key}" if key else ""))
+    link = escape(f"{asked.base}/download/{release.number}.{ending}" + (f"?apikey={quote(key)}" if key else ""))
     facts: dict[str, object] = {"category": release.category, "size": release.size_bytes, "grabs": release.grabs}
     if kind == "torznab":
         peers = release.seeders + release.leechers

@@ -11,13 +11,14 @@ import h11
 import trio
 from attrs import evolve, field, frozen
 
-__all__ = ["Asked", "Reply", "Site", "as_html", "as_json", "as_xml", "talk"]
+__all__ = ["Asked", "Reply", "Site", "as_html", "as_json", "as_xml", "talk", "whole"]
 
 BODY_BYTES_MAX: Final = 1_000_000
 PARAMS_MAX: Final = 100
 CONNECTION_S: Final = 120.0
 """What is asked and answered within this time is; whoever is slower is hung up on."""
 _PIECE_BYTES: Final = 65_536
+_DIGITS_MAX: Final = 9
 
 
 @frozen(kw_only=True)
@@ -47,6 +48,16 @@ class Reply:
     kind: str = "text/plain; charset=utf-8"
     body: bytes = b""
     headers: Mapping[str, str] = field(factory=dict)
+
+
+def whole(text: str | None) -> int | None:
+    """The number that a text is; None for what is none, or has more than nine digits.
+
+    >>> whole("25"), whole("-1"), whole("9" * 5000), whole(None)
+    (25, None, None, None)
+    """
+    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
+    return int(text) if text and is_number else None
 
 
 class Site(Protocol):
