@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 import trio
@@ -23,20 +24,23 @@ _WORDS: Final = (*ARTISTS, *SHOWS, *FILMS)
 
 @frozen(kw_only=True)
 class Person:
-    """Searches one thing after the other, with a pause between; never two at once."""
+    """Searches one thing after the other, with a pause between; never two at once. The first few come in a hurry."""
 
     service: Service
     chance: Chance
     first_after_s: float = 1.0
+    hurried: int = 4
+    hurried_pause_s: float = 1.0
     pause_s: float = 12.0
     max_wait_s: float = 15.0
 
     async def live(self) -> None:
         """Search until cancelled."""
         await trio.sleep(self.first_after_s)
-        while True:
+        for count in itertools.count():
             await self._search(_WORDS[int(self.chance.random() * len(_WORDS))])
-            await trio.sleep(self.pause_s * (0.5 + self.chance.random()))
+            pause_s = self.hurried_pause_s if count < self.hurried else self.pause_s
+            await trio.sleep(pause_s * (0.5 + self.chance.random()))
 
     async def _search(self, words: str) -> None:
         try:

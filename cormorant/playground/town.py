@@ -28,9 +28,9 @@ KEY: Final = "open-sesame"
 
 _SITES: Final[Mapping[str, Habits]] = {
     "attic": Habits(title="The Attic", key=KEY, per_minute=30),
-    "cellar": Habits(title="The Cellar", key=KEY, share=0.7, per_minute=3, is_private=True),
+    "cellar": Habits(title="The Cellar", key=KEY, share=0.7, per_minute=2, is_private=True),
     "loft": Habits(title="The Loft", key=KEY, share=0.4, per_minute=4, says_retry_after=False),
-    "mill": Habits(title="The Mill", key=KEY, share=0.6, answers_after_s=2.5),
+    "mill": Habits(title="The Mill", key=KEY, share=0.6, answers_after_s=1.5),
     "shed": Habits(title="The Shed", key=KEY, share=0.5, fails_every=3),
     "vault": Habits(title="The Vault", refuses_every_key=True, is_private=True),
     "barn": Habits(

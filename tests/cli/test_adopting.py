@@ -144,6 +144,7 @@ async def test_jackett_lists_its_indexers_with_its_key_alone(tmp_path: Path) -> 
     assert tested.code == 0, tested.err
 
 
+@pytest.mark.slow("runs seven commands")
 async def test_what_is_not_prowlarr_is_named_and_nothing_is_made(tmp_path: Path) -> None:
     async with place_with(tmp_path, prowlarr("attic"), Page(), Arr(app=APPS["sonarr"], key=KEY)) as place:
         url_of = place.playground.url_of

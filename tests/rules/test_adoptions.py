@@ -16,6 +16,7 @@ def offered(title: str, number: int = 1, *, is_private: bool = True, is_enabled:
     return Offered(title=title, url=url, kind="torznab", is_private=is_private, is_enabled=is_enabled)
 
 
+@pytest.mark.slow("many texts")
 @given(st.lists(st.text(max_size=60), max_size=8))
 def test_every_title_gets_a_name_of_its_own_that_can_be_one(titles: list[str]) -> None:
     adoptions = plan([offered(title, number) for number, title in enumerate(titles)], {}, taken=["attic", "x"])
