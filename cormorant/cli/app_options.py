@@ -13,7 +13,7 @@ from cormorant.cli.words import Refused, config_option, json_option
 from cormorant.rules.secrets import Secret
 from cormorant.rules.web_addresses import web_address_problem
 
-__all__ = ["APP", "AppWords", "app_options", "read_app_words"]
+__all__ = ["AppWords", "app_arguments", "app_options", "read_app_words"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,7 +41,7 @@ class AppWords:
         return TITLES[self.app]
 
 
-def APP(command: F) -> F:  # noqa: N802 - reads as the arguments it adds
+def app_arguments(command: F) -> F:
     """The app and its address."""
     name = click.argument("app", type=click.Choice(list(TITLES)), metavar="sonarr|radarr|lidarr")
     return name(click.argument("url", metavar="URL")(command))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cormorant.cli.app_options import APP, app_options, read_app_words
+from cormorant.cli.app_options import app_arguments, app_options, read_app_words
 from cormorant.cli.sources import EXIT_CODES
 
 __all__ = ["connect"]
@@ -19,7 +19,7 @@ __all__ = ["connect"]
 @click.option(
     "--client", metavar="NAME", help="The client of the settings whose key it gets.  [default: the app's name]"
 )
-@APP
+@app_arguments
 def connect(config: str, **words: Any) -> None:
     """Add our endpoints to the Sonarr, Radarr or Lidarr at URL, such as http://sonarr:8989.
 

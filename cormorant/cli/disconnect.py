@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cormorant.cli.app_options import APP, app_options, read_app_words
+from cormorant.cli.app_options import app_arguments, app_options, read_app_words
 from cormorant.cli.sources import EXIT_CODES
 
 __all__ = ["disconnect"]
@@ -15,7 +15,7 @@ __all__ = ["disconnect"]
 
 @click.command(short_help="Take our endpoints out of an app again.", epilog=EXIT_CODES)
 @app_options
-@APP
+@app_arguments
 def disconnect(config: str, **words: Any) -> None:
     """Take our endpoints out of the Sonarr, Radarr or Lidarr at URL. Nothing else there is changed.
 

@@ -55,10 +55,10 @@ class JsonApi:
     async def change(self, method: str, path: str, body: Any = None) -> Any:
         """Ask for a change. Raises a `SourceError`; a `Refusal` if it does not like the body."""
         content = b"" if body is None else json.dumps(body).encode()
-        answer = await self.transport.put(
+        answer = await self.transport.change(
+            method,
             self._address(path),
-            content,
-            method=method,
+            body=content,
             headers=self._headers() | {"Content-Type": "application/json"},
             secrets=[self.key],
             limits=_PATIENT,

@@ -102,17 +102,17 @@ class Transport:
             return await trip.run(asked_at)
         raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
 
-    async def put(
+    async def change(
         self,
+        method: str,
         url: str,
-        body: bytes,
         *,
-        method: str = "POST",
+        body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         secrets: Iterable[Secret] = (),
         limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen, so that sharing it is harmless
     ) -> Answer:
-        """Send a body to `url`, or ask for a change without one. No redirect is followed: what is sent is for one address."""
+        """Ask `url` for a change, such as by POST or DELETE. No redirect is followed: what is sent is for one address."""
         asked_at = trio.current_time()
         trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
         trip.method, trip.content = method, body

@@ -17,6 +17,7 @@ from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings, StorageSettings
 from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.web_addresses import normalised
 from cormorant.rules.web_settings import ClientSettings
 
 __all__ = ["FOLDER", "KEY", "sites_of_the_town", "with_playground"]
@@ -86,6 +87,8 @@ def with_playground(settings: Settings) -> Settings:
         )
         for name, habits in _SITES.items()
     }
+    written = {normalised(source.url) for source in settings.sources.values() if source.url}
+    sites = {name: site for name, site in sites.items() if normalised(site.url) not in written}
     return evolve(
         settings,
         data=f"{settings.data}/{FOLDER}",

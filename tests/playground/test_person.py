@@ -9,6 +9,7 @@ from cormorant.playground.person import Person
 from cormorant.playground.town import with_playground
 from cormorant.rules.events import PlaygroundSearched
 from cormorant.rules.playground_settings import PlaygroundSettings
+from cormorant.rules.source_settings import SourceSettings
 from cormorant.scripted import BROKEN, ScriptedSource
 from cormorant.testing import Recorder, memory_gateway, named_sources, scripted, settings, simulated
 
@@ -35,12 +36,13 @@ def test_the_person_searches_now_and_then_and_never_twice_at_once() -> None:
 
 
 def test_a_playground_has_its_sites_and_a_folder_of_its_own_and_keeps_what_the_file_names() -> None:
-    own = settings(data="/x/data", sources=named_sources("mine"), playground=PlaygroundSettings(enabled=True))
+    mine = named_sources("mine") | {"top": SourceSettings(url="http://127.0.0.1:7980/attic/api")}
+    own = settings(data="/x/data", sources=mine, playground=PlaygroundSettings(enabled=True))
 
     chosen = with_playground(own)
 
     assert chosen.database_url.reveal() == "sqlite:////x/data/playground/cormorant.db"
-    assert {"attic", "barn", "mine"} <= set(chosen.sources)
+    assert set(chosen.sources) == {"barn", "cellar", "loft", "mill", "mine", "shed", "top", "vault"}
     assert all(
         source.url.startswith("http://127.0.0.1:7980/") for name, source in chosen.sources.items() if name != "mine"
     )
