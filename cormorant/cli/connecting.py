@@ -134,7 +134,10 @@ async def _connect(wanted: AppWords, gate: Gate, key: Secret, sites: Sequence[Si
         known = {COMBINED} if wanted.combined else {site.name for site in sites}
         todo = list(changes(gate, entries, shall, known=known))
         for number, change in enumerate(todo, 1):
-            _tell_progress(f"{change.name}: {wanted.title} tries it out ({number} of {len(todo)})", wanted)
+            _tell_progress(
+                f"{number} of {len(todo)}: {wanted.title} tries out {change.name}; up to a minute if a site makes it wait",
+                wanted,
+            )
             await _carry_out(client, change, key, wanted, told)
     told.direct = goes_direct(gate, entries)
     return told
