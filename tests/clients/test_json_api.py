@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-import trio
+from attrs import define, field
 
 from cormorant.clients.json_api import JsonApi, Refusal
 from cormorant.clients.transport import Transport
+from cormorant.playground import open_playground
+from cormorant.playground.serving import Asked, Reply, as_html, as_json
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import (
     CredentialsRefused,
@@ -19,67 +20,67 @@ from cormorant.rules.source_errors import (
     SourceUnavailable,
 )
 from cormorant.testing import in_line
-from tests.clients.raw_server import Asked, RawServer, page, raw_server, redirect
 
 KEY = "hunter2hunter2"
 
 
-async def call(server: RawServer, method: str = "GET", body: Any = None) -> Any:
-    async with Transport(written=[server.url]) as transport:
-        api = JsonApi(app="Sonarr", url=f"{server.url}/", key=Secret(KEY), transport=transport, offload=in_line)
+async def call(url: str, method: str = "GET", body: Any = None) -> Any:
+    async with Transport(written=[url]) as transport:
+        api = JsonApi(app="Sonarr", url=f"{url}/", key=Secret(KEY), transport=transport, offload=in_line)
         return await api.get("/x") if method == "GET" else await api.change(method, "/x", body)
 
 
+@define
+class App:
+    """Answers everything alike, and remembers what it was asked."""
+
+    reply: Reply
+    name: str = "app"
+    asked: list[Asked] = field(factory=list)
+
+    async def answer(self, asked: Asked) -> Reply:
+        self.asked.append(asked)
+        return self.reply
+
+
 async def test_a_body_is_sent_whole_with_the_key_in_a_header() -> None:
-    heard: list[bytes] = []
+    app = App(as_json({"id": 7}))
+    async with open_playground(app) as playground:
+        said = await call(playground.url_of("app"), "PUT", {"name": "é" * 40_000})
 
-    async def listen(stream: trio.SocketStream, asked: Asked) -> None:
-        received = b""
-        while len(received) < int(asked.headers["content-length"]):
-            received += await stream.receive_some()
-        heard.append(received)
-        await stream.send_all(page('{"id": 7}'))
-
-    async with raw_server({"/x": listen}) as server:
-        said = await call(server, "PUT", {"name": "é" * 40_000})
-
+    [asked] = app.asked
     assert said == {"id": 7}
-    assert json.loads(heard[0]) == {"name": "é" * 40_000}
-    assert server.asked[0].headers["x-api-key"] == KEY
-    assert server.asked[0].target == "/x"
+    assert (asked.method, asked.path, asked.json()) == ("PUT", "/x", {"name": "é" * 40_000})
+    assert (asked.headers["x-api-key"], asked.headers["content-type"]) == (KEY, "application/json")
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "words"),
+    ("reply", "error", "words"),
     [
-        (
-            page(status="401 No"),
-            CredentialsRefused,
-            "it does not accept this key; look in Sonarr under Settings, General",
-        ),
-        (page("<p>", headers={"Content-Type": "text/html"}), SourceRefused, "with a web page, so it is not the API"),
-        (page("{}", status="404 No"), SourceRefused, "there is no such thing, so it is not the API of Sonarr"),
-        (page("{}", status="429 No"), SourceLimited, "it wants to be asked less"),
-        (page("{}", status="500 No"), SourceUnavailable, "it is in trouble itself .HTTP 500.; look at its log"),
-        (page("not json"), SourceRefused, "does not answer in JSON, so it is not Sonarr"),
-        (page("[" * 100_000), SourceRefused, "does not answer in JSON"),
-        (page('{"message": "no, hunter2hunter2"}', status="400 No"), Refusal, r"no, \*\*\*"),
-        (page('[{"errorMessage": "a"}, {"errorMessage": "a"}, 3]', status="400 No"), Refusal, "^a$"),
+        (Reply(status=401), CredentialsRefused, "it does not accept this key; look in Sonarr under Settings, General"),
+        (as_html("Welcome"), SourceRefused, "with a web page, so it is not the API"),
+        (as_json({}, status=404), SourceRefused, "there is no such thing, so it is not the API of Sonarr"),
+        (as_json({}, status=429), SourceLimited, "it wants to be asked less"),
+        (as_json({}, status=500), SourceUnavailable, "it is in trouble itself .HTTP 500.; look at its log"),
+        (Reply(body=b"not json"), SourceRefused, "does not answer in JSON, so it is not Sonarr"),
+        (Reply(body=b"[" * 100_000), SourceRefused, "does not answer in JSON"),
+        (as_json({"message": f"no, {KEY}"}, status=400), Refusal, r"no, \*\*\*"),
+        (as_json([{"errorMessage": "a"}, {"errorMessage": "a"}, 3], status=400), Refusal, "^a$"),
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_everything_that_is_no_answer_has_its_words(
-    answer: bytes, error: type[SourceError], words: str, method: str
+    reply: Reply, error: type[SourceError], words: str, method: str
 ) -> None:
-    async with raw_server({"/x": answer}) as server:
+    async with open_playground(App(reply)) as playground:
         with pytest.raises(error, match=words):
-            await call(server, method, {})
+            await call(playground.url_of("app"), method, {})
 
 
 async def test_what_is_sent_goes_to_no_other_address() -> None:
-    async with raw_server({"/x": redirect("/y")}) as server:
+    app = App(Reply(status=307, headers={"Location": "/app/y"}))
+    async with open_playground(app) as playground:
         with pytest.raises(SourceRefused, match="redirects; write the address that it redirects to"):
-            await call(server, "POST", {})
-        said = [asked.path for asked in server.asked]
+            await call(playground.url_of("app"), "POST", {})
 
-    assert said == ["/x"]
+    assert [asked.path for asked in app.asked] == ["/x"]
