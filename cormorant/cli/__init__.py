@@ -16,7 +16,10 @@ __all__ = ["STARTED_AT", "main"]
 STARTED_AT = time.perf_counter()
 """When the program began, for "ready in …"."""
 
-_COMMANDS = {name: f"cormorant.cli.{name}" for name in ("run", "doctor", "sources", "search", "explain", "jobs")}
+_COMMANDS = {
+    name: name for name in ("run", "doctor", "sources", "search", "explain", "import", "connect", "disconnect", "jobs")
+}
+_COMMANDS["import"] = "adopt"  # no module can be called like the word that loads it
 
 
 class Commands(HintingGroup):
@@ -30,7 +33,8 @@ class Commands(HintingGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
+        name = _COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"cormorant.cli.{name}"), name)
         return command
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -18,12 +19,15 @@ from cormorant.cli.signals import StopSignals
 from cormorant.cli.streams import say
 from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Refused, causes
 from cormorant.rules.catalogue import secrets_in
-from cormorant.rules.errors import ServiceFailed
+from cormorant.rules.errors import PlaygroundClosed, ServiceFailed
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings
 from cormorant.telemetry import LogWriter
 from supervisors import ChildReport, Ending, Service, ShutdownReport, open_service
 from supervisors.plugins import HandlersBroken, installed_handlers
+
+if TYPE_CHECKING:
+    from cormorant.cli.playing import Playing
 
 __all__ = ["report_lines", "serve"]
 
@@ -67,17 +71,35 @@ def _run(service: Service, signals: StopSignals) -> ShutdownReport | ServiceFail
         return trio.run(_until_told_to_stop, service, signals)
     except ServiceFailed as error:
         return error
+    except PlaygroundClosed as error:
+        raise Refused(str(error)) from None
 
 
 async def _until_told_to_stop(service: Service, signals: StopSignals) -> ShutdownReport | None:
     token, told = trio.lowlevel.current_trio_token(), trio.Event()
+    playing = _playground(service)
     with trio.CancelScope() as whole:
         signals.ask = partial(_call_soon, token, whole.cancel)
-        async with service:
-            signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
-            await trio.to_thread.run_sync(say, _ready_line(service.settings))  # a stuck stream holds up no job
-            await told.wait()
+        # The sites are there before the first search, and until the last has ended.
+        async with AsyncExitStack() as around:
+            if playing is not None:
+                await around.enter_async_context(playing)
+            async with service:
+                signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
+                await trio.to_thread.run_sync(say, _ready_line(service.settings))  # a stuck stream holds up no job
+                if playing is None:
+                    await told.wait()
+                else:
+                    await playing.serve_until(told)
     return service.report
+
+
+def _playground(service: Service) -> Playing | None:
+    if not service.settings.playground.enabled:
+        return None
+    from cormorant.cli.playing import Playing  # noqa: PLC0415 - only a playground need wait for it
+
+    return Playing(service)
 
 
 def _call_soon(token: trio.lowlevel.TrioToken, stop: Callable[[], object]) -> None:

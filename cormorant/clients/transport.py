@@ -61,7 +61,7 @@ class Answer:
 
 
 class Transport:
-    """Sends GET requests for one source. Opened with `async with` by whoever owns it.
+    """Sends requests for one source. Opened with `async with` by whoever owns it.
 
     `written` are the addresses the operator wrote: their hosts may be private. `proxy` is one of them.
     """
@@ -102,16 +102,37 @@ class Transport:
             return await trip.run(asked_at)
         raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
 
-    async def send(self, url: httpx2.URL, headers: Mapping[str, str]) -> httpcore2.Response:
+    async def change(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        secrets: Iterable[Secret] = (),
+        limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen, so that sharing it is harmless
+    ) -> Answer:
+        """Ask `url` for a change, such as by POST or DELETE. No redirect is followed: what is sent is for one address."""
+        asked_at = trio.current_time()
+        trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
+        trip.method, trip.content = method, body
+        with trio.move_on_after(limits.timeout_s), hushed():
+            return await trip.run(asked_at)
+        raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
+
+    async def send(
+        self, url: httpx2.URL, headers: Mapping[str, str], *, method: str = "GET", content: bytes = b""
+    ) -> httpcore2.Response:
         """Send one request and give its answer, unread; it must be closed. Raises the errors of httpcore2."""
         if self._pool is None:
             raise RuntimeError("the transport is not open; use `async with`")
         self._names.check_name(place_of(url))
         return await self._pool.handle_async_request(
             httpcore2.Request(
-                method="GET",
+                method=method,
                 url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-                headers=httpx2.Request("GET", url, headers=dict(headers)).headers.raw,
+                headers=httpx2.Request(method, url, headers=dict(headers), content=content).headers.raw,
+                content=content,
             )
         )
 
@@ -148,6 +169,8 @@ class _Trip:
         self.secrets = secrets
         self.limits = limits
         self.own = _own_headers(url, headers)
+        self.method = "GET"
+        self.content = b""
 
     async def run(self, asked_at: float) -> Answer:
         """Follow redirects until there is an answer."""
@@ -164,7 +187,7 @@ class _Trip:
     async def _step(self, asked_at: float) -> Answer | None:
         common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
         try:
-            answer = await self.transport.send(self.url, common | self.own)
+            answer = await self.transport.send(self.url, common | self.own, method=self.method, content=self.content)
             try:
                 return await self._read(answer, asked_at)
             finally:
@@ -178,6 +201,8 @@ class _Trip:
         location = headers.get("Location") if answer.status in _REDIRECTS else None
         magnet = location if location and location.lower().startswith("magnet:") else None
         if location and not magnet:
+            if self.method != "GET":
+                raise SourceRefused(f"{shown_origin(self.url)} redirects; write the address that it redirects to")
             self._go_to(location)
             return None
         return Answer(
