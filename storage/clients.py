@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import frozen
@@ -12,6 +13,8 @@ from sqlalchemy import Connection, text
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.web_settings import ClientSettings
 from storage.columns import from_micros, to_micros
+
+_DAY = timedelta(days=1)
 
 
 class ClientExists(CormorantError):
@@ -49,6 +52,46 @@ class ClientSpend:
     source: str
     queries: int
     grabs: int
+
+
+@frozen(kw_only=True)
+class ClientLook:
+    """An app as it is shown: how it is treated, and what it has spent in the last 24 hours."""
+
+    name: str
+    settings: ClientSettings
+    from_file: bool
+    spent: tuple[ClientSpend, ...]
+
+    @property
+    def queries_today(self) -> int:
+        """At all sources."""
+        return sum(each.queries for each in self.spent)
+
+    @property
+    def grabs_today(self) -> int:
+        """At all sources."""
+        return sum(each.grabs for each in self.spent)
+
+
+def digest_of(key: str) -> str:
+    """What is kept of a key. It is made of 256 random bits, so that nothing slower is needed to keep it safe."""
+    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+
+
+def look_at_all(connection: Connection, configured: Mapping[str, ClientSettings], *, now: datetime) -> list[ClientLook]:
+    """Every app, by name. Where both have a name, the settings file wins, as it does at the gate."""
+    spending = spent(connection, since=now - _DAY)
+    known = {each.name: each.settings for each in all_clients(connection)} | dict(configured)
+    return [
+        ClientLook(
+            name=name,
+            settings=settings,
+            from_file=name in configured,
+            spent=tuple(each for each in spending if each.consumer == name),
+        )
+        for name, settings in sorted(known.items())
+    ]
 
 
 def all_clients(connection: Connection) -> list[ClientRecord]:

@@ -16,7 +16,9 @@ __all__ = ["STARTED_AT", "main"]
 STARTED_AT = time.perf_counter()
 """When the program began, for "ready in …"."""
 
-_COMMANDS = {name: f"cormorant.cli.{name}" for name in ("run", "doctor", "sources", "search", "explain", "jobs")}
+_COMMANDS = {
+    name: f"cormorant.cli.{name}" for name in ("run", "doctor", "sources", "clients", "search", "explain", "jobs")
+}
 
 
 class Commands(HintingGroup):

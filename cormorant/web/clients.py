@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import math
 from collections.abc import Mapping
@@ -16,9 +15,9 @@ from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
 from cormorant.web.shares import Client
 from storage import clients
-from storage.clients import ClientRecord
+from storage.clients import ClientRecord, digest_of
 
-__all__ = ["Clients", "digest_of"]
+__all__ = ["Clients"]
 
 LOOK_S: Final = 2.0
 """After so long one that was removed is let in no more."""
@@ -26,11 +25,6 @@ STRANGE_S: Final = 0.5
 """An unknown key may be that of an app that was just added. Whoever guesses makes us look no more often than this."""
 _PATIENCE_S: Final = 2.0
 """A database that is away keeps nobody waiting who was known before."""
-
-
-def digest_of(key: str) -> str:
-    """What is kept of a key. They are made of 256 random bits, so that nothing slower is needed to keep them safe."""
-    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
 @define(eq=False)
