@@ -17,7 +17,8 @@ STARTED_AT = time.perf_counter()
 """When the program began, for "ready in …"."""
 
 _COMMANDS = {
-    name: f"cormorant.cli.{name}" for name in ("run", "doctor", "sources", "clients", "search", "explain", "jobs")
+    name: f"cormorant.cli.{name}"
+    for name in ("run", "doctor", "init", "sources", "clients", "search", "explain", "jobs")
 }
 
 
@@ -45,5 +46,6 @@ class Commands(HintingGroup):
 def main() -> None:
     """One gate between your apps and the sites that can ban them.
 
-    New here? `cormorant doctor` looks whether everything is in order, `cormorant run` starts the service.
+    New here? `cormorant init` writes a settings file, `cormorant doctor` looks whether everything is in order,
+    `cormorant run` starts the service.
     """
