@@ -42,17 +42,22 @@ def asked_for(categories: Iterable[int]) -> frozenset[int]:
 def is_fresh(state: FeedState, wanted: Iterable[int], *, now: datetime, ttl_s: float) -> bool:
     """Whether what is kept is new enough in all of these categories.
 
+    Asking for all of them renews only what was asked for by itself before: see `categories_to_ask`.
+
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> state = FeedState(fetched={5030: noon, 2000: noon - timedelta(hours=1)})
     >>> [is_fresh(state, wanted, now=noon, ttl_s=60) for wanted in ([5030], [5030, 2000], [ALL])]
     [True, False, False]
+    >>> state = FeedState(fetched={ALL: noon, 2000: noon - timedelta(hours=1)})
+    >>> [is_fresh(state, wanted, now=noon, ttl_s=60) for wanted in ([ALL], [2000], [5030])]
+    [True, True, False]
     """
     return all(_is_new(state.fetched, each, now, ttl_s) for each in wanted)
 
 
 def _is_new(fetched: Times, category: int, now: datetime, ttl_s: float) -> bool:
-    times = [fetched[each] for each in (category, ALL) if each in fetched]
+    times = [fetched[each] for each in (category, ALL) if each in fetched] if category in fetched else []
     # One from the future is not believed: somebody's clock was wrong.
     return any(timedelta(0) <= now - at < timedelta(seconds=ttl_s) for at in times)
 
@@ -70,7 +75,7 @@ def categories_to_ask(state: FeedState, waiting: frozenset[int], *, now: datetim
     >>> [sorted(categories_to_ask(state, frozenset(each), now=noon, ttl_s=60)) for each in ([5030], [2000], [ALL])]
     [[3000, 5030], [2000], [-1]]
     """
-    if ALL not in state.fetched and waiting - state.fetched.keys():
+    if waiting - state.fetched.keys():
         asked = frozenset(each for each in waiting if not _is_new(state.fetched, each, now, ttl_s))
     else:
         asked = waiting | {each for each, at in state.wanted.items() if abs(now - at) < _WANTED}

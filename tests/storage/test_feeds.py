@@ -111,7 +111,8 @@ def test_what_was_just_asked_for_is_not_asked_again(connection: Connection) -> N
 
     assert (again.is_fresh, again.categories) == (True, None)
     assert (other.categories, later.categories) == (frozenset({2000}), frozenset({2000, 5030}))
-    assert take(connection, at=NOW + 10 * MINUTE, waiting=frozenset({7000})).is_fresh
+    assert take(connection, at=NOW + 10 * MINUTE).is_fresh
+    assert take(connection, at=NOW + 10 * MINUTE, waiting=frozenset({7000})).categories == frozenset({7000})
 
 
 def test_an_app_is_added_once_and_removed(connection: Connection) -> None:
