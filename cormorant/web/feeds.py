@@ -5,8 +5,8 @@ Invariant: of all processes that share a database one asks at a time. Its turn i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Sequence
+from typing import Final, Protocol
 
 import trio
 from attrs import define, field, frozen
@@ -18,6 +18,7 @@ from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import PAGE_SIZE_MAX, SearchRequest
 from cormorant.web.port import SearchesPort
+from cormorant.web.shares import Claim
 from storage import feeds
 from storage.database import Database
 from storage.feeds import Turn
@@ -47,14 +48,22 @@ class _Flight:
     outcome: Outcome | None = None
 
 
+class ClaimFor(Protocol):
+    """Claims a request at a source for an app, waiting for it until a time."""
+
+    def __call__(self, name: str, /, *, until: float) -> Awaitable[Claim | Outcome]:
+        """Claim it."""
+        ...
+
+
 @frozen(kw_only=True)
 class FeedAsker:
     """An app that wants to know what is new."""
 
     name: str
     hold_s: float
-    refusal: Callable[[str], Awaitable[Outcome | None]]
-    """Why a source may not be asked for it now, though what is kept is for all."""
+    claim: ClaimFor
+    """The right to ask a source for it, or why it has none now, though what is kept is for all."""
 
 
 @define(eq=False, kw_only=True)
@@ -76,36 +85,51 @@ class Feeds:
         """
         wanted = asked_for(categories)
         ttl_s = self.ttl_s + (PAGING_S if goes_on else 0.0)
+        until = trio.current_time() + asker.hold_s
         while True:
             state = await self.database.read(feeds.look, source.id)
             if is_fresh(state, wanted, now=self.clock.now(), ttl_s=ttl_s):
                 return _found(source)
-            flight = self._flights.get(source.id)
-            if flight is None:
-                return await self._fetch(asker, source, wanted)
-            is_for_us = flight.asked is None or ALL in flight.asked or wanted <= flight.asked
-            if flight.asked is None:
-                flight.waiting |= wanted
-            await flight.ended.wait()
-            if is_for_us and flight.outcome is not None:
-                return flight.outcome
+            if source.id not in self._flights:
+                claim = await asker.claim(source.name, until=until)
+                if isinstance(claim, Outcome):
+                    return claim
+                if source.id not in self._flights:
+                    return await self._fetch(asker, source, wanted, claim, until)
+                claim.release()  # somebody else was faster
+            flight = self._flights[source.id]
+            outcome = await self._join(flight, wanted, until)
+            if outcome is not None:
+                return outcome
+            if trio.current_time() >= until and not flight.ended.is_set():
+                return _too_late(asker, source)
 
-    async def _fetch(self, asker: FeedAsker, source: SourceRecord, wanted: frozenset[int]) -> Outcome:
+    async def _join(self, flight: _Flight, wanted: frozenset[int], until: float) -> Outcome | None:
+        """What came of somebody else's request; None: it is not for us, or the other one could wait less than we can."""
+        is_for_us = flight.asked is None or ALL in flight.asked or wanted <= flight.asked
+        if flight.asked is None:
+            flight.waiting |= wanted
+        with trio.CancelScope(deadline=until + priorities.timeout_s(Priority.RSS)):
+            await flight.ended.wait()
+        outcome = flight.outcome if is_for_us else None
+        is_closed = outcome is not None and outcome.status is OutcomeStatus.RATE_LIMITED
+        return None if is_closed and trio.current_time() < until else outcome
+
+    async def _fetch(
+        self, asker: FeedAsker, source: SourceRecord, wanted: frozenset[int], claim: Claim, until: float
+    ) -> Outcome:
         flight = self._flights[source.id] = _Flight(set(wanted))
         try:
-            refusal = await asker.refusal(source.name)
-            if refusal is not None:
-                return refusal
             await trio.sleep(GATHER_S)
-            flight.outcome = await self._ask_in_turn(asker, source, flight)
+            flight.outcome = await self._ask_in_turn(asker, source, flight, until)
             return flight.outcome
         finally:
-            # Also when this app is gone or may not ask: those who wait begin anew.
+            # Also when this app is gone: those who wait begin anew.
+            claim.release()
             del self._flights[source.id]
             flight.ended.set()
 
-    async def _ask_in_turn(self, asker: FeedAsker, source: SourceRecord, flight: _Flight) -> Outcome:
-        until = trio.current_time() + asker.hold_s
+    async def _ask_in_turn(self, asker: FeedAsker, source: SourceRecord, flight: _Flight, until: float) -> Outcome:
         while True:
             left_s = max(0.0, until - trio.current_time())
             waiting = frozenset(flight.waiting)

@@ -30,7 +30,7 @@ from cormorant.web.gate_items import Find, GateItems, client_of_token, placehold
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
 from cormorant.web.screens import screen_of
-from cormorant.web.shares import Client, Shares
+from cormorant.web.shares import Claim, Client, Shares
 from cormorant.web.torznab_documents import FeedPage
 from storage import feeds
 from storage.sources import SourceRecord, UnknownSource
@@ -145,22 +145,29 @@ class Gate:
 
     async def _search(self, client: Client, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
         chosen = client.settings
-        refused = await self.shares.refusals(client, request, names)
-        search = await self.parts.searches.search(
-            request,
-            sources=[name for name in names if name not in refused],
-            priority=chosen.rank,
-            max_wait_s=chosen.hold_s,
-            timeout_s=_time_to_ask(chosen),
-            consumer=client.name,
-        )
-        async with search:
-            return [*refused.values(), *[outcome async for outcome in search]]
+        until = trio.current_time() + chosen.hold_s
+        claims = await self.shares.claim_all(client, request, names, until=until)
+        try:
+            search = await self.parts.searches.search(
+                request,
+                sources=[name for name, claim in claims.items() if isinstance(claim, Claim)],
+                priority=chosen.rank,
+                max_wait_s=max(0.0, until - trio.current_time()),
+                timeout_s=_time_to_ask(chosen),
+                consumer=client.name,
+            )
+            async with search:
+                refused = [claim for claim in claims.values() if isinstance(claim, Outcome)]
+                return [*refused, *[outcome async for outcome in search]]
+        finally:
+            for claim in claims.values():
+                if isinstance(claim, Claim):
+                    claim.release()
 
     async def _feeds(self, client: Client, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        refusal = partial(self.shares.refusal, client, lane=Lane.QUERY, priority=Priority.RSS)
-        asker = FeedAsker(name=client.name, hold_s=client.settings.hold_s, refusal=refusal)
+        claim = partial(self.shares.claim, client, lane=Lane.QUERY, priority=Priority.RSS)
+        asker = FeedAsker(name=client.name, hold_s=client.settings.hold_s, claim=claim)
 
         async def look(name: str) -> None:
             try:
@@ -224,21 +231,25 @@ class Gate:
         if link.startswith("magnet:"):  # nobody is asked
             return Download(kind="magnet", magnet=link)
         chosen = client.settings
-        refusal = await self.shares.refusal(client, name, lane=Lane.GRAB, priority=chosen.rank)
-        if refusal is not None:
-            raise self._nothing([refusal], chosen.rank, Lane.GRAB)
-        search = await self.parts.searches.search(
-            SearchRequest(),
-            sources=[name],
-            priority=chosen.rank,
-            max_wait_s=chosen.hold_s,
-            timeout_s=_time_to_ask(chosen),
-            lane=Lane.GRAB,
-            consumer=client.name,
-            execute=execute,
-        )
-        async with search:
-            outcomes = [outcome async for outcome in search]
+        until = trio.current_time() + chosen.hold_s
+        claim = await self.shares.claim(client, name, lane=Lane.GRAB, priority=chosen.rank, until=until)
+        if isinstance(claim, Outcome):
+            raise self._nothing([claim], chosen.rank, Lane.GRAB)
+        try:
+            search = await self.parts.searches.search(
+                SearchRequest(),
+                sources=[name],
+                priority=chosen.rank,
+                max_wait_s=max(0.0, until - trio.current_time()),
+                timeout_s=_time_to_ask(chosen),
+                lane=Lane.GRAB,
+                consumer=client.name,
+                execute=execute,
+            )
+            async with search:
+                outcomes = [outcome async for outcome in search]
+        finally:
+            claim.release()
         if not fetched or not outcomes[0].is_answer:
             raise self._nothing(outcomes, chosen.rank, Lane.GRAB)
         return fetched[0]
