@@ -18,7 +18,6 @@ from cormorant.rules.gate_queries import read_query
 from cormorant.rules.limits import Lane
 from cormorant.rules.ports import ignore
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import JobSettings
 from cormorant.rules.source_settings import SourceSettings, limits_of
 from cormorant.rules.web_settings import ClientSettings, WebSettings
 from cormorant.testing import START, ScriptedSource, Simulation, memory_gateway, scripted, settings, simulated
@@ -27,8 +26,10 @@ from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
 from cormorant.web.shares import Client
 from storage.columns import from_micros
+from storage.database import Database
 from storage.sources import SourceRecord
-from supervisors.service import Service
+from supervisors.search_assembly import SearchAssembly, SearchParts
+from supervisors.searches import Searches
 
 DAY_S = 86_400.0
 TAKES_S = {"query": 0.5, "grab": 1.0}
@@ -90,7 +91,7 @@ def some_sites(chance: random.Random) -> dict[str, SourceSettings]:
     }
 
 
-def gate_of(service: Service, day: Day) -> Gate:
+def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
     async def fetch(_: SourceRecord, __: str) -> Download:
         await trio.sleep(TAKES_S["grab"])
         return Download(kind="torrent", body=b"d4:infode")
@@ -100,9 +101,9 @@ def gate_of(service: Service, day: Day) -> Gate:
         clients=APPS,
         data="",
         rss_ttl_s=60.0,
-        searches=service.sources,
-        jobs=service.jobs,
-        database=service._database,  # noqa: SLF001 - the composition hands it to the web as well
+        searches=searches,
+        jobs=None,  # type: ignore[arg-type]  # the gate has nothing to do with jobs
+        database=database,
         fetch=fetch,
         caps=None,
         is_ready=lambda: True,
@@ -114,16 +115,29 @@ def gate_of(service: Service, day: Day) -> Gate:
 
 
 async def live_a_day(day: Day) -> None:
+    """Only the branch that searches: what else a service does would be most of the work of this day."""
     sources = {name: ScriptedSource(["x"], takes_s=TAKES_S["query"]) for name in day.sites}
+    clock, chance = day.simulation.clock, day.simulation.chance
     with memory_gateway() as gateway:
-        jobs = JobSettings(poll_s=300.0, heartbeat_s=60.0, lock_timeout_s=600.0, sweep_s=3600.0)
-        chosen = settings(sources=day.sites, jobs=jobs)
-        async with day.simulation.open_service(chosen, gateway=gateway, ask=scripted(sources)) as service:
-            gate = gate_of(service, day)
-            async with trio.open_nursery() as nursery:
-                for name in APPS:
-                    nursery.start_soon(live, day, gate, name)
-            day.spent = await service.transaction(requests)
+        gateway.adopt(emit=ignore, chance=chance, clock=clock)
+        parts = SearchParts(
+            settings=settings(sources=day.sites),
+            database=gateway,
+            ask=scripted(sources),
+            clock=clock,
+            chance=chance,
+            emit=ignore,
+        )
+        search = SearchAssembly(parts)
+        async with trio.open_nursery() as storage:
+            await storage.start(gateway)
+            async with search.supervisor():
+                gate = gate_of(search.searches(), gateway, day)
+                async with trio.open_nursery() as nursery:
+                    for name in APPS:
+                        nursery.start_soon(live, day, gate, name)
+                day.spent = await gateway.read(requests)
+            gateway.stop()
 
 
 def requests(connection: Connection) -> dict[str, list[Asked]]:
@@ -145,7 +159,7 @@ async def live(day: Day, gate: Gate, name: str) -> None:
     chance = random.Random(f"{day.simulation.seed} {name}")
     client = Client(name=name, settings=APPS[name])
     async with trio.open_nursery() as nursery:
-        while (wait_s := chance.expovariate(1 / 3_600)) + trio.current_time() < DAY_S:
+        while (wait_s := chance.expovariate(1 / 5_000)) + trio.current_time() < DAY_S:
             await trio.sleep(wait_s)
             sites = chance.sample(sorted(day.sites), chance.choice([1, 2, 4]))
             for number in range(chance.choice([1, 1, 2, 3])):
@@ -233,7 +247,7 @@ def check_refusal(day: Day, refused: Refused) -> None:
 
 
 @pytest.mark.slow("a day of five apps, simulated")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_in_a_day_of_five_apps_no_limit_is_exceeded_and_nobody_is_refused_without_need(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -250,5 +264,5 @@ def test_in_a_day_of_five_apps_no_limit_is_exceeded_and_nobody_is_refused_withou
         check_refusal(day, each)
     assert all(each.retry_after_s for each in day.refused)
     assert all(each.at - each.began_at <= APPS[each.app].hold_s + 0.1 for each in day.refused)
-    assert len(day.refused) > 50
-    assert min(day.answered[app] for app in APPS) > 20
+    assert len(day.refused) > 30
+    assert min(day.answered[app] for app in APPS) > 10
