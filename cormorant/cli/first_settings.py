@@ -137,7 +137,8 @@ class Written:
 
 def time_zone_here() -> str:
     """The time zone of this machine, as far as it can be guessed; else UTC."""
-    return next(filter(_is_zone, _guesses()), "UTC")
+    guess = next(filter(_is_zone, _guesses()), "UTC")
+    return "UTC" if guess == "Etc/UTC" else guess
 
 
 def _is_zone(name: str) -> bool:
