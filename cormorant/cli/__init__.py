@@ -17,7 +17,20 @@ STARTED_AT = time.perf_counter()
 """When the program began, for "ready in …"."""
 
 _COMMANDS = {
-    name: name for name in ("run", "doctor", "sources", "search", "explain", "import", "connect", "disconnect", "jobs")
+    name: name
+    for name in (
+        "run",
+        "doctor",
+        "init",
+        "sources",
+        "import",
+        "clients",
+        "connect",
+        "disconnect",
+        "search",
+        "explain",
+        "jobs",
+    )
 }
 _COMMANDS["import"] = "adopt"  # no module can be called like the word that loads it
 
@@ -47,5 +60,6 @@ class Commands(HintingGroup):
 def main() -> None:
     """One gate between your apps and the sites that can ban them.
 
-    New here? `cormorant doctor` looks whether everything is in order, `cormorant run` starts the service.
+    New here? `cormorant init` writes a settings file, `cormorant doctor` looks whether everything is in order,
+    `cormorant run` starts the service.
     """

@@ -16,6 +16,7 @@ from litestar.types import Message, Scope
 
 from cormorant import __version__
 from cormorant.rules.events import WebKeyRefused
+from cormorant.web.api_clients import client_routes
 from cormorant.web.api_jobs import job_routes
 from cormorant.web.api_searches import search_routes
 from cormorant.web.api_sources import source_routes
@@ -45,7 +46,7 @@ _HEADERS: Final = {
 
 def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk) -> Litestar:
     """The application. `closing` ends its streams and makes it unready."""
-    api = Router("/api/v1", route_handlers=[source_routes(), search_routes(), job_routes()])
+    api = Router("/api/v1", route_handlers=[source_routes(), search_routes(), job_routes(), client_routes()])
     gate = Gate(parts=parts, keys=keys)
     return Litestar(
         path=parts.web.url_base,
