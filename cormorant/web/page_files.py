@@ -23,9 +23,9 @@ PAGE_POLICY: Final = (
 """Nothing from other hosts, nothing in line, and no text that becomes HTML: titles come from strangers."""
 
 _TYPES: Final = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
 _OPEN: Final = {"open": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ T = TypeVar("T")
 SHOTS = Path(__file__).parent / "shots"
 WAIT_MS = 10_000
 SCENARIO_S = 60.0
+
+left_out: list[str] = []
 
 
 @define(eq=False)
@@ -81,7 +84,10 @@ def browser() -> Iterator[BrowserThread]:
     try:
         path = find_browser()
     except BrowserMissing as missing:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(missing))
+        if os.environ.get("CI"):
+            pytest.fail(str(missing), pytrace=False)
+        left_out.append(str(missing))
+        pytest.skip(str(missing))
     thread = BrowserThread()
     thread.open(path)
     yield thread
@@ -106,12 +112,19 @@ def new_tab(browser: BrowserThread) -> Iterator[Callable[..., Watched]]:
         assert len(watched.hosts) == 1, watched.hosts
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One loud line when nobody has looked at the page."""
+    for missing in left_out[:1]:
+        terminalreporter.write_line(missing, red=True, bold=True)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that has a tab in the browser's thread."""
     values = pyfuncitem.funcargs
     if "new_tab" not in values:
         return None
-    names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - what pytest itself calls the test with
-    values["browser"].run(pyfuncitem.obj, **{name: values[name] for name in names})
+    names = inspect.signature(pyfuncitem.obj).parameters
+    thread: Any = values["browser"]
+    thread.run(pyfuncitem.obj, **{name: values[name] for name in names})
     return True

@@ -14,7 +14,7 @@ from attrs import frozen
 __all__ = ["FLAGS", "BrowserMissing", "Machine", "find_browser"]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-INSTALL_S = 600
+UPDATE_S, INSTALL_S = 60, 220  # together less than a test may take
 
 # Nothing of its own goes out while the tests look at what the page asks for.
 FLAGS = (
@@ -46,14 +46,18 @@ def _own_of_playwright() -> str | None:
 
 def _install() -> bool:
     """Install Debian's package; whether that went well."""
-    words = {"env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, "timeout": INSTALL_S, "check": False}
     print("installing Debian's chromium for the tests of the page", file=sys.stderr)  # noqa: T201 - it takes a minute
-    for command in (
-        ["apt-get", "update", "-q"],
-        ["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"],
-    ):
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **words)  # type: ignore[call-overload]  # the words are given by name
-    return bool(done.returncode == 0)
+    install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"]
+    try:
+        return _runs(["apt-get", "update", "-q"], UPDATE_S) and _runs(install, INSTALL_S)
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _runs(command: list[str], timeout_s: float) -> bool:
+    environ = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(command, env=environ, capture_output=True, timeout=timeout_s, check=False)
+    return done.returncode == 0
 
 
 @frozen(kw_only=True)

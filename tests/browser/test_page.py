@@ -86,7 +86,7 @@ def test_a_wrong_key_is_told_and_logged_and_opens_nothing(new_tab: NewTab, servi
     tab.page.get_by_label("Key", exact=True).fill("wrong")
     tab.page.keyboard.press("Enter")
 
-    expect(tab.page.get_by_role("alert").first).to_contain_text("this is not the key")
+    expect(tab.page.get_by_role("alert").first).to_have_text("This is not the key.")
     expect(tab.page.get_by_label("Key", exact=True)).to_be_focused()
     assert tab.page.context.cookies() == []
     assert len(serving.place.events.of(WebKeyRefused)) == before + 1
@@ -196,9 +196,23 @@ def test_what_happens_is_shown_as_it_happens_and_help_tells_the_keys(new_tab: Ne
     tab.shot("system")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("pause everything, or go on")
-    page.keyboard.press("Escape")
+
+
+def test_a_job_is_cancelled_and_retried(new_tab: NewTab, serving: Serving) -> None:
+    tab = new_tab()
+    page = tab.page
+    sign_in(page, serving.address)
+
     page.keyboard.press("2")
     expect(page.locator("#jobs-list")).to_contain_text("No jobs.")
+    page.keyboard.press("1")
+    serving.call(serving.service.enqueue, "kind-of-nobody", {"album": 7})
+    page.keyboard.press("2")
+    page.get_by_role("button", name="cancel job 1").click()
+    expect(page.get_by_role("row").nth(1)).to_contain_text("cancelled")
+    tab.shot("jobs")
+    page.get_by_role("button", name="retry job 1").click()
+    expect(page.get_by_role("row").nth(1)).to_contain_text("pending")
 
 
 def test_whoever_signs_out_is_out_and_the_cookie_is_worth_nothing(new_tab: NewTab, serving: Serving) -> None:

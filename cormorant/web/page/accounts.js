@@ -72,7 +72,7 @@ function accountRow(account, change) {
   const grabs = account.quotas.filter((quota) => quota.lane === "grab");
   const isPaused = account.state === "paused";
   const key = (what) => `${what}-${account.name}`;
-  return h("article", { class: `account is-${account.state}`, "aria-label": account.name },
+  return h("article", { class: `account is-${account.state} by-${account.gate}`, "aria-label": account.name },
     h("div", { class: "who" },
       h("h3", {}, h("i", { class: "dot", "aria-hidden": "true" }), account.name),
       h("p", { class: "muted" }, account.host)),

@@ -2,7 +2,7 @@
 
 import { SignedOut, ask, keepToken, listen } from "./api.js";
 import { changeSource, drawAccounts } from "./accounts.js";
-import { $, does, say, tellTrouble } from "./dom.js";
+import { $, does, say, sentence, tellTrouble } from "./dom.js";
 import * as jobs from "./jobs.js";
 import * as search from "./search.js";
 import * as system from "./system.js";
@@ -13,6 +13,7 @@ const CALM_MS = 700; // at least so long between two looks, whatever happens
 const SELDOM_MS = 20_000; // what no event tells of is seen after so long
 const WATCHED_MS = 5_000; // the same while something waits: "8 s ago" grows old
 const SOON_MS = 150;
+const RECONNECT_MS = 3_000;
 
 let overview = null;
 let lookAt = 0;
@@ -59,7 +60,7 @@ function showPause(since) {
 
 function nextOpening(fresh) {
   const times = [...fresh.accounts, ...fresh.waiting].map((each) => Date.parse(each.opens_at) - now()).filter((left) => left > 0);
-  const isWatched = fresh.waiting.length > 0 || fresh.accounts.some((account) => account.state === "waits");
+  const isWatched = !$("view-jobs").hidden || fresh.waiting.length > 0 || fresh.accounts.some((account) => account.state === "waits");
   return Math.min(isWatched ? WATCHED_MS : SELDOM_MS, ...times.map((left) => left + SOON_MS));
 }
 
@@ -96,7 +97,7 @@ function connect() {
   stream?.close();
   stream = listen("events");
   stream.onopen = () => { showLive("on", "live"); lookAgain(0); };
-  stream.onerror = () => { showLive("away", "reconnecting"); lookAgain(1000); };
+  stream.onerror = lost;
   stream.onmessage = (message) => {
     const event = JSON.parse(message.data);
     event.id = message.lastEventId;
@@ -104,6 +105,15 @@ function connect() {
     if (event.name.startsWith("job.")) jobs.showSoon();
     lookAgain(SOON_MS);
   };
+}
+
+// The browser comes back by itself from a broken connection, but not from an answer that says no, as proxies give.
+function lost() {
+  showLive("away", "reconnecting");
+  lookAgain(1000);
+  if (stream?.readyState !== EventSource.CLOSED) return;
+  stream = null;
+  setTimeout(() => { if (!stream && !document.hidden && !$("shell").hidden) connect(); }, RECONNECT_MS);
 }
 
 function disconnect() {
@@ -173,7 +183,7 @@ $("login-form").addEventListener("submit", async (event) => {
     $("key").value = "";
     await signedIn(session);
   } catch (error) {
-    $("login-error").textContent = error.message;
+    $("login-error").textContent = sentence(error.message.split(";")[0]); // where the key is stands below
     $("key").select();
   }
 });
@@ -251,4 +261,4 @@ document.addEventListener("keydown", (event) => {
 
 jobs.prepare();
 setInterval(tick, 1000);
-start().catch((error) => signedOut(error.message));
+start().catch((error) => signedOut(sentence(error.message)));

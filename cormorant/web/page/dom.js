@@ -33,7 +33,7 @@ export function say(text) {
 let troubleEnds;
 export function tellTrouble(error) {
   const place = $("trouble");
-  place.textContent = error.message || String(error);
+  place.textContent = sentence(error.message || String(error));
   place.hidden = false;
   clearTimeout(troubleEnds);
   troubleEnds = setTimeout(() => { place.hidden = true; }, 8000);
@@ -53,6 +53,10 @@ export function does(action) {
       button?.removeAttribute("aria-busy");
     }
   };
+}
+
+export function sentence(text) {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
 
 export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString()} ${count === 1 ? one : many}`;

@@ -14,7 +14,9 @@ export function updateSum(counts) {
     counts.retryable && `${counts.retryable} to be tried again`,
     counts.failed && `${counts.failed} failed`,
   ].filter(Boolean);
-  $("jobs-sum").textContent = parts.join(", ");
+  const words = parts.join(", ");
+  if ($("jobs-sum").textContent !== words) showSoon();
+  $("jobs-sum").textContent = words;
 }
 
 export async function show() {
