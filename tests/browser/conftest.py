@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from attrs import define, field
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.finding import FLAGS, BrowserMissing, find_browser
 
@@ -20,6 +20,7 @@ T = TypeVar("T")
 SHOTS = Path(__file__).parent / "shots"
 WAIT_MS = 10_000
 SCENARIO_S = 60.0
+expect.set_options(timeout=WAIT_MS)  # far more than it takes: a busy machine is no mistake of the page
 
 left_out: list[str] = []
 

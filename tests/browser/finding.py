@@ -81,7 +81,7 @@ def find_browser(machine: Machine | None = None) -> str:
     """The path of a browser, or `BrowserMissing`."""
     machine = machine or this_machine()
     named = machine.environ.get("BROWSER", "")
-    if named:
+    if "/" in named:  # a mere name is what the desktop opens links with, and may be any browser
         found = machine.which(named)
         if found is None:
             raise BrowserMissing(f"BROWSER names {named!r}, which is not there or cannot be run. {MISSING}")

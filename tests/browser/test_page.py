@@ -210,6 +210,7 @@ def test_a_job_is_cancelled_and_retried(new_tab: NewTab, serving: Serving) -> No
     page.keyboard.press("2")
     page.get_by_role("button", name="cancel job 1").click()
     expect(page.get_by_role("row").nth(1)).to_contain_text("cancelled")
+    expect(page.locator("#jobs-sum")).to_have_text("")
     tab.shot("jobs")
     page.get_by_role("button", name="retry job 1").click()
     expect(page.get_by_role("row").nth(1)).to_contain_text("pending")

@@ -10,6 +10,7 @@ import { clock, long, now, setServerTime, tick, zone } from "./times.js";
 
 const VIEWS = ["accounts", "jobs", "system"];
 const CALM_MS = 700; // at least so long between two looks, whatever happens
+const CALM_TIMES = 6; // and so many times as long as one takes: a page that watches must not be what is watched
 const SELDOM_MS = 20_000; // what no event tells of is seen after so long
 const WATCHED_MS = 5_000; // the same while something waits: "8 s ago" grows old
 const SOON_MS = 150;
@@ -19,6 +20,7 @@ let overview = null;
 let lookAt = 0;
 let lookTimer;
 let lastLook = 0;
+let lookTook = 0;
 let stream = null;
 
 // --- looking
@@ -26,6 +28,7 @@ let stream = null;
 async function look() {
   lastLook = performance.now();
   const fresh = await ask("GET", "overview");
+  lookTook = performance.now() - lastLook;
   show(fresh);
 }
 
@@ -66,7 +69,7 @@ function nextOpening(fresh) {
 
 // Look after a while, or sooner if somebody else has asked for sooner; never more often than is calm.
 function lookAgain(after_ms) {
-  const at = Math.max(performance.now() + after_ms, lastLook + CALM_MS);
+  const at = Math.max(performance.now() + after_ms, lastLook + Math.max(CALM_MS, CALM_TIMES * lookTook));
   if (lookTimer && lookAt <= at) return;
   clearTimeout(lookTimer);
   lookAt = at;
@@ -134,6 +137,8 @@ document.addEventListener("visibilitychange", () => {
 });
 
 // --- changing
+
+document.addEventListener("changed", () => lookAgain(0));
 
 async function change(name, what) {
   if (name !== null) await changeSource(name, what);

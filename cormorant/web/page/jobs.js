@@ -79,6 +79,7 @@ function act(job) {
   return h("button", { type: "button", class: "plain", "data-key": `${what}-${job.id}`, "aria-label": `${what} job ${job.id}`, onclick: does(async () => {
     await ask("POST", `jobs/${job.id}/${what}`);
     say(retries ? `Job ${job.id} starts afresh.` : `Job ${job.id} is cancelled.`);
+    document.dispatchEvent(new Event("changed"));
     await show();
   }) }, retries ? "Retry" : "Cancel");
 }
