@@ -95,7 +95,7 @@ def test_a_wrong_key_is_told_and_logged_and_opens_nothing(new_tab: NewTab, servi
     assert "401" in refused
 
 
-def test_what_is_found_streams_in_and_what_waits_says_why(new_tab: NewTab, serving: Serving) -> None:
+def test_what_is_found_streams_in_and_what_waits_says_why_and_until_when(new_tab: NewTab, serving: Serving) -> None:
     tab = new_tab()
     page = tab.page
     sign_in(page, serving.address)
@@ -120,19 +120,11 @@ def test_what_is_found_streams_in_and_what_waits_says_why(new_tab: NewTab, servi
     page.keyboard.press("Escape")
     expect(found).to_be_hidden()
     expect(page.get_by_role("region", name="Needs you")).to_contain_text("shed")
-
-
-def test_every_gate_is_told_with_its_time(new_tab: NewTab, serving: Serving) -> None:
-    tab = new_tab()
-    page = tab.page
-    sign_in(page, serving.address)
     cellar = page.get_by_role("article", name="cellar")
-
     cellar.get_by_role("button", name="Why").click()
-
     expect(cellar).to_contain_text("because of the daily limit")
     expect(cellar).to_contain_text("500 of 500 queries per day are spent")
-    expect(cellar.get_by_role("button", name="Why")).to_be_focused()
+    expect(cellar.get_by_role("button", name="Why")).to_be_focused()  # though all of it was drawn anew
     tab.shot("why")
 
 
@@ -184,7 +176,7 @@ def test_dark_is_as_the_system_says_until_it_is_chosen(new_tab: NewTab, serving:
     assert page.evaluate(colour) == light
 
 
-def test_what_happens_is_shown_as_it_happens_and_help_tells_the_keys(new_tab: NewTab, serving: Serving) -> None:
+def test_what_happens_is_shown_as_it_happens_until_one_signs_out_for_good(new_tab: NewTab, serving: Serving) -> None:
     tab = new_tab()
     page = tab.page
     sign_in(page, serving.address)
@@ -196,6 +188,13 @@ def test_what_happens_is_shown_as_it_happens_and_help_tells_the_keys(new_tab: Ne
     tab.shot("system")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("pause everything, or go on")
+    page.keyboard.press("Escape")
+    kept = page.context.cookies()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Key", exact=True)).to_be_visible()
+    page.context.add_cookies(kept)  # type: ignore[arg-type]  # what one call gives the other takes
+    page.reload()
+    expect(page.get_by_label("Key", exact=True)).to_be_visible()  # the cookie is worth nothing any more
 
 
 def test_a_job_is_cancelled_and_retried(new_tab: NewTab, serving: Serving) -> None:
@@ -214,21 +213,6 @@ def test_a_job_is_cancelled_and_retried(new_tab: NewTab, serving: Serving) -> No
     tab.shot("jobs")
     page.get_by_role("button", name="retry job 1").click()
     expect(page.get_by_role("row").nth(1)).to_contain_text("pending")
-
-
-def test_whoever_signs_out_is_out_and_the_cookie_is_worth_nothing(new_tab: NewTab, serving: Serving) -> None:
-    tab = new_tab()
-    page = tab.page
-    sign_in(page, serving.address)
-    kept = page.context.cookies()
-
-    page.keyboard.press("3")
-    page.get_by_role("button", name="Sign out").click()
-
-    expect(page.get_by_label("Key", exact=True)).to_be_visible()
-    page.context.add_cookies(kept)  # type: ignore[arg-type]  # what one call gives the other takes
-    page.reload()
-    expect(page.get_by_label("Key", exact=True)).to_be_visible()
 
 
 def test_the_page_works_below_a_path_of_its_own(new_tab: NewTab, tmp_path: Path) -> None:
