@@ -101,16 +101,7 @@ def all_clients(connection: Connection) -> list[ClientRecord]:
 
 def add(connection: Connection, client: ClientRecord) -> None:
     """Take an app in, or `ClientExists`."""
-    chosen = client.settings
-    words = {
-        "name": client.name,
-        "priority": chosen.priority,
-        "hold_s": chosen.hold_s,
-        "share": chosen.share,
-        "key_digest": client.key_digest,
-        "added_at": to_micros(client.added_at),
-    }
-    if not connection.execute(_ADD, words).rowcount:
+    if not connection.execute(_ADD, _words(client)).rowcount:
         raise ClientExists(client.name)
 
 
@@ -126,6 +117,18 @@ def spent(connection: Connection, *, since: datetime) -> list[ClientSpend]:
         ClientSpend(consumer=row.consumer, source=row.source, queries=row.queries, grabs=row.grabs)
         for row in connection.execute(_SPENT, {"since": to_micros(since)})
     ]
+
+
+def _words(client: ClientRecord) -> dict[str, Any]:
+    chosen = client.settings
+    return {
+        "name": client.name,
+        "priority": chosen.priority,
+        "hold_s": chosen.hold_s,
+        "share": chosen.share,
+        "key_digest": client.key_digest,
+        "added_at": to_micros(client.added_at),
+    }
 
 
 def _record(row: Any) -> ClientRecord:

@@ -26,6 +26,7 @@ from storage.database import Database, StorageOptions
 from storage.sources import SourceRecord
 from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch
+from supervisors.event_bus import EventStream
 from supervisors.jobs import Jobs
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
@@ -47,6 +48,7 @@ class Assembly:
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None
     is_ready: Callable[[], bool]
     children: Callable[[], Sequence[ChildView]]
+    events: Callable[[], EventStream]
     clock: Clock
     chance: Chance
     emit: Emit
@@ -89,6 +91,7 @@ class Assembly:
             caps=self.caps,
             is_ready=self.is_ready,
             tree=self.children,
+            events=self.events,
             clock=self.clock,
             emit=self.emit,
         )

@@ -90,6 +90,7 @@ class Service:
             caps=asker.caps if ask is None else None,
             is_ready=lambda: self._state_now() is ServiceState.READY,
             children=self._children,
+            events=self._bus.stream,
             clock=self.clock,
             chance=self.chance,
             emit=self._bus.emit,

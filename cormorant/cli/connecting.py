@@ -94,7 +94,7 @@ def connect_now(config: str, wanted: AppWords) -> int:
     if not settings.web.enabled:
         raise Refused("web.enabled is false, so there is no gate that an app could search through; set it to true")
     gate = Gate(wanted.gate or _own_address(settings, wanted))
-    key = client_key(settings, config, wanted.client or wanted.app, may_make=not wanted.dry_run)
+    key = client_key(settings, wanted.client or wanted.app, may_make=not wanted.dry_run)
     sites = _sites(settings)
     if not sites:
         raise NotDone("there are no sources yet that an app could search; cormorant sources add, or cormorant import")

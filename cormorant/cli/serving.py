@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,7 +18,7 @@ from cormorant.cli import STARTED_AT
 from cormorant.cli.preflight import load_or_refuse, make_data_folder, refuse_what_cannot_work, shown_database
 from cormorant.cli.signals import StopSignals
 from cormorant.cli.streams import say
-from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Refused, causes
+from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Refused, causes, shown_path
 from cormorant.rules.catalogue import secrets_in
 from cormorant.rules.errors import PlaygroundClosed, ServiceFailed
 from cormorant.rules.secrets import Secret
@@ -86,7 +87,8 @@ async def _until_told_to_stop(service: Service, signals: StopSignals) -> Shutdow
                 await around.enter_async_context(playing)
             async with service:
                 signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
-                await trio.to_thread.run_sync(say, _ready_line(service.settings))  # a stuck stream holds up no job
+                lines = "\n".join(_ready_lines(service.settings))
+                await trio.to_thread.run_sync(say, lines)  # a stuck stream holds up no job
                 if playing is None:
                     await told.wait()
                 else:
@@ -116,11 +118,15 @@ def _last_words(ended: ShutdownReport | ServiceFailed | None, secrets: Iterable[
         yield from report_lines(ended, secrets)
 
 
-def _ready_line(settings: Settings) -> str:
+def _ready_lines(settings: Settings) -> Iterator[str]:
     took_s = time.perf_counter() - STARTED_AT
     web = settings.web
-    at = f"http://{web.address.shown}{web.url_base}, " if web.enabled else ""
-    return f"cormorant {__version__} ready in {took_s:.1f} s, {at}database {shown_database(settings)}, stop with Ctrl-C"
+    page = f"http://{web.address.shown}{web.url_base}"
+    at = f"{page}, " if web.enabled else ""
+    yield f"cormorant {__version__} ready in {took_s:.1f} s, {at}database {shown_database(settings)}, stop with Ctrl-C"
+    if web.enabled:
+        key = "that of web.key" if web.key else f"in {shown_path(str(Path(settings.data) / 'keys' / 'web.key'))}"
+        yield f"open {page.rstrip('/')}/ - key {key}"
 
 
 def report_lines(report: ShutdownReport, secrets: Iterable[Secret] = ()) -> Iterator[str]:

@@ -127,6 +127,10 @@ class SourceQueue(Generic[T]):
         """How much is kept, what is left over included: what it costs in memory."""
         return sum(len(own.fifo) + len(own.put_back) + len(own.deadlines) for own in self._classes)
 
+    def waiting(self) -> list[T]:
+        """Those that wait and for which somebody still waits, by number."""
+        return [self._waiting[number] for number in sorted(self._waiting) if self._waiting[number].is_live]
+
     def push(self, ticket: T, *, key: Hashable | None = None) -> bool:
         """Take a ticket in. False: another one with its key waits or runs, and this one was not taken."""
         if key is not None and not self._hold(key, ticket):
@@ -278,7 +282,7 @@ class SourceQueue(Generic[T]):
 
     def drain(self) -> list[T]:
         """Take out everything that still waits, by number: the service stops."""
-        tickets = [self._waiting[number] for number in sorted(self._waiting) if self._waiting[number].is_live]
+        tickets = self.waiting()
         for ticket in self._waiting.values():
             self.finished(ticket)
         self._waiting.clear()

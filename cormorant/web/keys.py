@@ -41,8 +41,12 @@ class Keys:
 
     def sign(self, *words: str) -> bytes:
         """What only we can have written beside these words."""
-        purpose = hmac.digest(self.web.reveal().encode(), b"links of the gate", hashlib.sha256)
-        return hmac.digest(purpose, "\0".join(words).encode(errors="surrogatepass"), hashlib.sha256)[:16]
+        return self.sign_for("links of the gate", *words)[:16]
+
+    def sign_for(self, purpose: str, *words: str) -> bytes:
+        """The same for another purpose: what was signed for one says nothing for any other."""
+        secret = hmac.digest(self.web.reveal().encode(), purpose.encode(), hashlib.sha256)
+        return hmac.digest(secret, "\0".join(words).encode(errors="surrogatepass"), hashlib.sha256)
 
 
 def _is_same(given: str, key: Secret) -> bool:

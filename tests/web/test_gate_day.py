@@ -108,6 +108,7 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         caps=None,
         is_ready=lambda: True,
         tree=tuple,
+        events=None,  # type: ignore[arg-type]  # nor with events
         clock=day.simulation.clock,
         emit=ignore,
     )
