@@ -15,7 +15,6 @@ from litestar.plugins.attrs import AttrsSchemaPlugin
 from litestar.types import Message, Scope
 
 from cormorant import __version__
-from cormorant.rules.events import WebKeyRefused
 from cormorant.web.api_jobs import job_routes
 from cormorant.web.api_searches import search_routes
 from cormorant.web.api_sources import source_routes
@@ -25,12 +24,12 @@ from cormorant.web.gate_routes import download, torznab
 from cormorant.web.health import health, ready
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
+from cormorant.web.porter import Porter, client_of
 from cormorant.web.problems import problem_handlers
 from cormorant.web.search_desk import SearchDesk
 
 __all__ = ["OPEN", "make_app"]
 
-BODY_BYTES_MAX: Final = 1_000_000
 OPEN: Final = "open"
 """In the `opt` of a handler: it needs no key of the API, because it is harmless or has keys of its own."""
 
@@ -47,13 +46,16 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
     """The application. `closing` ends its streams and makes it unready."""
     api = Router("/api/v1", route_handlers=[source_routes(), search_routes(), job_routes()])
     gate = Gate(parts=parts, keys=keys)
+    porter = Porter(wrong_keys_per_minute=parts.web.wrong_keys_per_minute, emit=parts.emit)
     return Litestar(
         path=parts.web.url_base,
         route_handlers=[health, ready, torznab, download, api],
         guards=[_needs_key],
         exception_handlers=problem_handlers(),
         before_send=[_add_headers],
-        state=State({"parts": parts, "keys": keys, "closing": closing, "gate": gate, "searches": searches}),
+        state=State(
+            {"parts": parts, "keys": keys, "closing": closing, "gate": gate, "searches": searches, "porter": porter}
+        ),
         plugins=[AttrsSchemaPlugin()],
         openapi_config=OpenAPIConfig(
             title="Cormorant",
@@ -61,23 +63,27 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
             path="/api/v1",
             render_plugins=[JsonRenderPlugin(path="/openapi.json")],
         ),
-        request_max_body_size=BODY_BYTES_MAX,
+        request_max_body_size=parts.web.body_max_bytes,
         logging_config=None,
         pdb_on_exception=False,
     )
 
 
-def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    # Async, though it waits for nothing: Litestar takes others to a thread.
     if handler.opt.get(OPEN):
         return
     keys: Keys = connection.app.state["keys"]
     given = connection.headers.get("x-api-key") or connection.query_params.get("apikey") or ""
-    if keys.opens_api(given):
-        return
-    parts: WebParts = connection.app.state["parts"]
+    porter: Porter = connection.app.state["porter"]
+    client = client_of(connection)
     if given:
-        client = connection.client.host if connection.client else ""
-        parts.emit(WebKeyRefused(path=connection.scope["path"][:200], client=client))
+        porter.check(client, given)
+    if keys.opens_api(given):
+        porter.accepted(client, given)
+        return
+    if given:
+        porter.refused(client, path=connection.scope["path"])
     raise NotAuthorizedException("the key is missing or wrong; send it as the header X-Api-Key")
 
 

@@ -18,6 +18,7 @@ from cormorant.rules.events import WebRequestCrashed
 from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.rules.searches import BadRequest
 from cormorant.web.port import WebParts
+from cormorant.web.porter import TooManyTries
 from cormorant.web.search_desk import UnknownSearch
 from storage.sources import UnknownSource
 
@@ -83,6 +84,10 @@ def _full(_: AnyRequest, error: SearchQueueFull) -> Response[bytes]:
     return problem(429, str(error), headers={"Retry-After": str(BUSY_S)})
 
 
+def _tried(_: AnyRequest, error: TooManyTries) -> Response[bytes]:
+    return problem(429, str(error), headers={"Retry-After": str(error.retry_after_s)})
+
+
 def _away(_: AnyRequest, error: Exception) -> Response[bytes]:
     return problem(503, str(error), headers={"Retry-After": str(math.ceil(BUSY_S))})
 
@@ -102,6 +107,7 @@ def problem_handlers() -> ExceptionHandlersMap:
         BadRequest: _bad,
         JobError: _conflict,
         SearchQueueFull: _full,
+        TooManyTries: _tried,
         StorageUnavailable: _away,
         CommitUnknown: _away,
         ServiceStopped: _away,
