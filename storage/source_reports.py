@@ -17,6 +17,13 @@ def spent(connection: Connection, source_id: int, lane: Lane, *, since: datetime
     return count
 
 
+def spent_at_most(connection: Connection, source_id: int, lane: Lane, *, since: datetime, after: int) -> int:
+    """How many requests with a number above `after` were made after a moment: no more rows are looked at than a limit has."""
+    words = {"source_id": source_id, "lane": lane.value, "since": to_micros(since), "after": after}
+    count: int = connection.execute(_SPENT_AT_MOST, words).scalar_one()
+    return count
+
+
 def caps_at(connection: Connection, source_id: int) -> datetime | None:
     """When the source last said what it can do; None: never."""
     at = connection.execute(_CAPS_AT, {"id": source_id}).scalar_one_or_none()
@@ -24,4 +31,8 @@ def caps_at(connection: Connection, source_id: int) -> datetime | None:
 
 
 _SPENT = text("SELECT count(*) FROM source_requests WHERE source_id = :source_id AND lane = :lane AND at > :since")
+_SPENT_AT_MOST = text("""
+    SELECT count(*) FROM source_requests
+    WHERE source_id = :source_id AND lane = :lane AND seq > :after AND at > :since
+""")
 _CAPS_AT = text("SELECT caps_at FROM sources WHERE id = :id")

@@ -90,6 +90,8 @@ class Service:
             caps=asker.caps if ask is None else None,
             is_ready=lambda: self._state_now() is ServiceState.READY,
             children=self._children,
+            listen=self._bus.listen,
+            offload=offload,
             clock=self.clock,
             chance=self.chance,
             emit=self._bus.emit,

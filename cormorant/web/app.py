@@ -16,6 +16,7 @@ from litestar.types import Message, Scope
 
 from cormorant import __version__
 from cormorant.web.api_jobs import job_routes
+from cormorant.web.api_scheduler import scheduler_routes
 from cormorant.web.api_searches import search_routes
 from cormorant.web.api_sources import source_routes
 from cormorant.web.closing import Closing
@@ -23,6 +24,7 @@ from cormorant.web.gate import Gate
 from cormorant.web.gate_routes import download, torznab
 from cormorant.web.health import health, ready
 from cormorant.web.keys import Keys
+from cormorant.web.metric_looks import metrics_route
 from cormorant.web.port import WebParts
 from cormorant.web.porter import Porter, client_of
 from cormorant.web.problems import problem_handlers
@@ -44,12 +46,20 @@ _HEADERS: Final = {
 
 def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk) -> Litestar:
     """The application. `closing` ends its streams and makes it unready."""
-    api = Router("/api/v1", route_handlers=[source_routes(), search_routes(), job_routes()])
+    api = Router("/api/v1", route_handlers=[source_routes(), search_routes(), job_routes(), scheduler_routes()])
     gate = Gate(parts=parts, keys=keys)
     porter = Porter(wrong_keys_per_minute=parts.web.wrong_keys_per_minute, emit=parts.emit)
     return Litestar(
         path=parts.web.url_base,
-        route_handlers=[health, ready, torznab, download, api],
+        route_handlers=[
+            health,
+            ready,
+            metrics_route(is_open=parts.web.metrics_open),
+            torznab,
+            download,
+            api,
+            scheduler_routes(is_shown=False),
+        ],
         guards=[_needs_key],
         exception_handlers=problem_handlers(),
         before_send=[_add_headers],
@@ -74,7 +84,7 @@ async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
     if handler.opt.get(OPEN):
         return
     keys: Keys = connection.app.state["keys"]
-    given = connection.headers.get("x-api-key") or connection.query_params.get("apikey") or ""
+    given = _given_key(connection)
     porter: Porter = connection.app.state["porter"]
     client = client_of(connection)
     if given:
@@ -85,6 +95,12 @@ async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
     if given:
         porter.refused(client, path=connection.scope["path"])
     raise NotAuthorizedException("the key is missing or wrong; send it as the header X-Api-Key")
+
+
+def _given_key(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    kind, _, token = connection.headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if kind.lower() == "bearer" else ""
+    return connection.headers.get("x-api-key") or connection.query_params.get("apikey") or bearer
 
 
 async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 - Litestar's signature

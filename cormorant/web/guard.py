@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -56,6 +57,8 @@ class Guard:
     app: ASGIApp
     web: WebSettings
     emit: Emit
+    answered: Callable[[int], None]
+    """Told the status of every answer."""
     _buckets: Buckets = field(init=False)
     _said: SaidLately = field(init=False, factory=SaidLately)
     _reading_bytes: int = field(init=False, default=0)
@@ -80,11 +83,20 @@ class Guard:
             self._check_rate(scope)
             body = await self._body(receive)
         except _Refused as refusal:
+            self.answered(refusal.status)
             await _refuse(refusal, receive, send)
         except _Gone:
             return
         else:
-            await self.app(scope, _Replay(body, receive), send)
+            await self.app(scope, _Replay(body, receive), self._counting(send))
+
+    def _counting(self, send: Send) -> Send:
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.answered(message["status"])
+            await send(message)
+
+        return counting
 
     def _check(self, scope: HTTPScope, headers: Headers) -> None:
         problem = path_problem(scope["raw_path"]) or framing_problem(headers)

@@ -13,7 +13,14 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
-from cormorant.rules.errors import CommitUnknown, JobError, ServiceStopped, StorageUnavailable, UnknownJob
+from cormorant.rules.errors import (
+    CommitUnknown,
+    CormorantError,
+    JobError,
+    ServiceStopped,
+    StorageUnavailable,
+    UnknownJob,
+)
 from cormorant.rules.events import WebRequestCrashed
 from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.rules.searches import BadRequest
@@ -22,7 +29,7 @@ from cormorant.web.porter import TooManyTries
 from cormorant.web.search_desk import UnknownSearch
 from storage.sources import UnknownSource
 
-__all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]
+__all__ = ["PROBLEM_TYPE", "Problem", "UnknownSubscription", "parts_of", "problem", "problem_handlers"]
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
@@ -32,6 +39,13 @@ _SHOWN_AS = {"in_state": "state"}
 """Parameters whose names Litestar keeps for itself."""
 
 AnyRequest = Request[Any, Any, Any]
+
+
+class UnknownSubscription(CormorantError):
+    """There is no such subscription."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no subscription {number}")
 
 
 @frozen(kw_only=True)
@@ -68,7 +82,7 @@ def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
     return problem(error.status_code, detail, errors=errors, headers=kept)
 
 
-def _not_found(_: AnyRequest, error: UnknownSource | UnknownJob | UnknownSearch) -> Response[bytes]:
+def _not_found(_: AnyRequest, error: CormorantError) -> Response[bytes]:
     return problem(404, str(error))
 
 
@@ -104,6 +118,7 @@ def problem_handlers() -> ExceptionHandlersMap:
         UnknownSource: _not_found,
         UnknownJob: _not_found,
         UnknownSearch: _not_found,
+        UnknownSubscription: _not_found,
         BadRequest: _bad,
         JobError: _conflict,
         SearchQueueFull: _full,

@@ -29,6 +29,7 @@ GRACE_S = 3.0
 
 _ANSWERS_S = 2.0
 _BACKLOG = 1024
+_LOOK_S = 0.5
 _HEAD_BYTES_MAX = 32 * 1024
 
 
@@ -50,15 +51,23 @@ class WebServer(Actor[None]):
         app = make_app(parts, keys, self._closing, searches)
         listening = bound(parts.web.address)
         address = _address_of(listening)
-        guard = Guard(app=app, web=parts.web, emit=parts.emit)
+        guard = Guard(app=app, web=parts.web, emit=parts.emit, answered=parts.metrics.answered)
         doors = Doors(app=ASGIWrapper(guard), config=_config(), web=parts.web, emit=parts.emit)  # type: ignore[arg-type]  # as above
+        app.state["doors"] = doors
         self.nursery.start_soon(self._serve, doors, listening)
+        self.nursery.start_soon(self._watch_loop)
         parts.emit(WebListening(address=f"http://{address.shown}{parts.web.url_base}"))
 
     async def end(self) -> None:
         """Unready at once, then no more connections; what is under way gets its time."""
         self._closing.tell()
         await self._ended.wait()
+
+    async def _watch_loop(self) -> None:
+        while True:
+            due = trio.current_time() + _LOOK_S
+            await trio.sleep_until(due)
+            self.parts.metrics.lagged(trio.current_time() - due)
 
     async def _serve(self, doors: Doors, listening: socket.socket) -> None:
         try:
