@@ -208,19 +208,10 @@ class Gate:
     def _item(
         self, token: str, record: SourceRecord, screen: Screen, result: Result, *, base: str, first_seen: datetime
     ) -> FeedItem:
-        clean = attrs.evolve(
-            result,
-            title=screen.hidden(result.title),
-            attributes={
-                name: tuple(value for value in values if HIDDEN not in screen.hidden(value))
-                for name, values in result.attributes.items()
-                if name in PASSED_ON
-            },
-        )
         details = result.details if result.details.startswith(("http://", "https://")) else ""
         digest = hashlib.sha256(f"{record.identity}\0{result.guid}".encode(errors="replace")).hexdigest()[:40]
         return FeedItem(
-            result=clean,
+            result=_clean(result, screen),
             # Not the site's own: it may hold a key where nobody looks for one.
             guid=f"cormorant-{record.name}-{digest}",
             link=f"{base}/gate/{record.name}/download/{token}",
@@ -277,6 +268,23 @@ class Gate:
         if not fetched or not outcomes[0].is_answer:
             raise self._nothing(outcomes, chosen.rank, Lane.GRAB)
         return fetched[0]
+
+
+def _clean(result: Result, screen: Screen) -> Result:
+    """A find without secrets in what is passed on of it."""
+    passed_on = {name: values for name, values in result.attributes.items() if name in PASSED_ON}
+    # Looked for once in all of it, with something in between that no secret has: of most finds that is all there is to do.
+    all_of_it = "\0".join([result.title, *[value for values in passed_on.values() for value in values]])
+    if HIDDEN not in all_of_it and not screen.shows(all_of_it):
+        return result
+    return attrs.evolve(
+        result,
+        title=screen.hidden(result.title),
+        attributes={
+            name: tuple(value for value in values if HIDDEN not in screen.hidden(value))
+            for name, values in passed_on.items()
+        },
+    )
 
 
 def _is_closed(outcome: Outcome) -> bool:

@@ -7,6 +7,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 from attrs import field, frozen
@@ -41,8 +42,11 @@ class Keys:
 
     def sign(self, *words: str) -> bytes:
         """What only we can have written beside these words."""
-        purpose = hmac.digest(self.web.reveal().encode(), b"links of the gate", hashlib.sha256)
-        return hmac.digest(purpose, "\0".join(words).encode(errors="surrogatepass"), hashlib.sha256)[:16]
+        return hmac.digest(self._for_links, "\0".join(words).encode(errors="surrogatepass"), "sha256")[:16]
+
+    @cached_property
+    def _for_links(self) -> bytes:
+        return hmac.digest(self.web.reveal().encode(), b"links of the gate", "sha256")
 
 
 def _is_same(given: str, key: Secret) -> bool:
