@@ -9,17 +9,15 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import MutableScopeHeaders, State
 from litestar.exceptions import NotAuthorizedException
 from litestar.handlers import BaseRouteHandler
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.plugins.attrs import AttrsSchemaPlugin
 from litestar.types import Message, Scope
 
-from cormorant import __version__
 from cormorant.web.api_jobs import job_routes
 from cormorant.web.api_scheduler import scheduler_routes
 from cormorant.web.api_searches import search_routes
 from cormorant.web.api_sources import source_routes
 from cormorant.web.closing import Closing
+from cormorant.web.described import openapi_config
 from cormorant.web.gate import Gate
 from cormorant.web.gate_routes import download, torznab
 from cormorant.web.health import health, ready
@@ -67,12 +65,7 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
             {"parts": parts, "keys": keys, "closing": closing, "gate": gate, "searches": searches, "porter": porter}
         ),
         plugins=[AttrsSchemaPlugin()],
-        openapi_config=OpenAPIConfig(
-            title="Cormorant",
-            version=__version__,
-            path="/api/v1",
-            render_plugins=[JsonRenderPlugin(path="/openapi.json")],
-        ),
+        openapi_config=openapi_config(),
         request_max_body_size=parts.web.body_max_bytes,
         logging_config=None,
         pdb_on_exception=False,
