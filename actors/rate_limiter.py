@@ -25,7 +25,7 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.priorities import Priority, aged
 from cormorant.rules.request_ends import EndKind, RequestEnd
 from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Reserved
-from cormorant.rules.search_events import RequestFinished, SearchStarted, SourceStopped
+from cormorant.rules.search_events import SearchStarted, SourceStopped
 from cormorant.rules.source_errors import SourceNotAsked
 from storage import source_states
 from storage.database import Database
@@ -372,15 +372,7 @@ class RateLimiter(Actor[None]):
         )
         if landing.end.kind is EndKind.CREDENTIALS_REFUSED:
             self.emit(SourceStopped(source=self.desk.name, because=landing.end.because))
-        self.emit(
-            RequestFinished(
-                source=self.desk.name,
-                lane=flight.lane.value,
-                outcome=status.value,
-                waited_s=landing.waited_s,
-                took_s=landing.took_s,
-            )
-        )
+        self.emit(landing.request_finished(self.desk.name, flight.lane, status))
         for ticket in flight.living():
             self.emit(landing.finished(ticket, status))
         flight.finish(landing.outcome(self.desk.name, status))

@@ -80,7 +80,7 @@ class _Document(JsonRenderPlugin):
 
     _rendered: bytes | None = None
 
-    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002 - theirs
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002 - their signature
         """The document as JSON."""
         if self._rendered is None:
             self._rendered = json.dumps(described(openapi_schema)).encode()

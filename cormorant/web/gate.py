@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from cormorant.clients.downloads import Download
 from cormorant.rules import priorities
@@ -28,10 +28,12 @@ from cormorant.rules.searches import Caps, Result, SearchPage, SearchRequest
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.shares import ShareUsedUp
 from cormorant.rules.source_errors import SourceLimited
+from cormorant.rules.visitors import Remembered
 from cormorant.rules.web_settings import ClientSettings
 from cormorant.web.abilities import Abilities
 from cormorant.web.feeds import FeedAsker, Feeds
 from cormorant.web.keys import Keys
+from cormorant.web.links import Links
 from cormorant.web.port import WebParts
 from cormorant.web.screens import Screen, screen_of
 from cormorant.web.shares import Client, Shares
@@ -49,6 +51,7 @@ _ANSWER_S: Final = 90.0
 _ASK_S_MIN: Final = 10.0
 _UNKNOWN_WAIT_S: Final = 300.0
 """When to come back where nobody knows when a source opens: it is paused, or its credentials are refused."""
+_SHOWN_MAX: Final = 32
 _LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
 
 
@@ -61,6 +64,13 @@ class NothingAnswered(Exception):
         self.is_gone = is_gone
 
 
+@frozen(kw_only=True)
+class _Shown:
+    record: SourceRecord
+    results: Sequence[Result]
+    items: Sequence[FeedItem]
+
+
 @define(eq=False, kw_only=True)
 class Gate:
     """Searches for apps."""
@@ -70,12 +80,16 @@ class Gate:
     feeds: Feeds = field(init=False)
     abilities: Abilities = field(init=False)
     shares: Shares = field(init=False)
+    links: Links = field(init=False)
+    _shown: Remembered[_Shown] = field(init=False, factory=lambda: Remembered(_SHOWN_MAX))
+    """Stored pages as apps were shown them: they are the same until a new one is fetched."""
 
     def __attrs_post_init__(self) -> None:
         parts = self.parts
         self.feeds = Feeds(searches=parts.searches, clock=parts.clock, ttl_s=parts.rss_ttl_s)
         self.abilities = Abilities(parts)
         self.shares = Shares(parts)
+        self.links = Links(database=parts.database, clock=parts.clock)
 
     def client(self, key: str) -> Client | None:
         """The app whose key this is."""
@@ -114,7 +128,7 @@ class Gate:
         answers = [outcome for outcome in outcomes if outcome.is_answer]
         if outcomes and not answers:
             raise self._nothing(outcomes, Priority.RSS if request.is_rss else client.settings.rank, Lane.QUERY)
-        items = await self._items(client, answers, base=base)
+        items = await self._items(client, answers, base=base, is_stored=request.is_rss)
         if request.is_rss:
             items = [item for item in items if is_wanted(item.result, request.categories)]
         if not is_one:
@@ -182,27 +196,38 @@ class Gate:
         desk = self.parts.searches.desks.by_name.get(source)
         return hide_passwords(text if desk is None else screen_of(desk.record).hidden(text))
 
-    async def _items(self, client: Client, answers: Iterable[Outcome], *, base: str) -> list[FeedItem]:
+    async def _items(self, client: Client, answers: Iterable[Outcome], *, base: str, is_stored: bool) -> list[FeedItem]:
         """Finds as the app is shown them: with links of ours, and without any key."""
-        found = [
-            (self._record(outcome.source), result) for outcome in answers for result in outcome.results if result.link
-        ]
+        items: list[FeedItem] = []
+        for outcome in answers:
+            record, name = self._record(outcome.source), f"{client.name} {outcome.source} {base}"
+            shown = self._shown.get(name) if is_stored else None
+            if shown is None or shown.results is not outcome.results or shown.record is not record:
+                made = await self._made(client, record, outcome.results, base=base)
+                shown = _Shown(record=record, results=outcome.results, items=made)
+                if is_stored:
+                    self._shown.put(name, shown)
+            items += shown.items
+        return items
+
+    async def _made(
+        self, client: Client, record: SourceRecord, results: Iterable[Result], *, base: str
+    ) -> list[FeedItem]:
+        found = [result for result in results if result.link]
         links = [
-            GateLink(ref=self._ref(record, result.link), source_id=record.id, link=result.link)
-            for record, result in found
+            GateLink(ref=self._ref(record, result.link), source_id=record.id, link=result.link) for result in found
         ]
-        seen = await self.parts.database.run(gate_links.remember, links, now=self.parts.clock.now()) if links else {}
-        screens = {record.name: screen_of(record) for record, _ in found}
+        seen, screen = await self.links.first_seen(links), screen_of(record)
         return [
             self._item(
                 self._token(client.name, record, link.ref),
                 record,
-                screens[record.name],
+                screen,
                 result,
                 base=base,
                 first_seen=seen.get(link.ref, _LONG_AGO),
             )
-            for (record, result), link in zip(found, links, strict=True)
+            for result, link in zip(found, links, strict=True)
         ]
 
     def _item(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from email.utils import format_datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from attrs import field, frozen
@@ -78,6 +78,11 @@ class FeedItem:
     published: datetime
     details: str = ""
 
+    @cached_property
+    def written(self) -> str:
+        """As XML. Stored pages are shown again and again."""
+        return _item(self)
+
 
 @frozen(kw_only=True)
 class FeedPage:
@@ -130,7 +135,7 @@ def feed_document(page: FeedPage) -> bytes:
         f"<title>{_text(page.title)}</title><description>found through the gate</description>"
         f'<newznab:response offset="{page.offset}" total="{page.total}"/>'
     )
-    return "".join([head, *[_item(item) for item in page.items], "</channel></rss>"]).encode()
+    return "".join([head, *[item.written for item in page.items], "</channel></rss>"]).encode()
 
 
 def _item(item: FeedItem) -> str:
