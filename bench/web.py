@@ -227,6 +227,7 @@ def main(options: Options) -> int:
     refused = sum(count for status, count in load.statuses.items() if status != 200)
     rows = [
         Row("how late the loop is", "ms", late_ms),
+        Row("steps of the loop of 1 ms or more", "ms of processor", told["steps_ms"] or [0.0]),
         Row("memory of the service", "MB", settled),
         Row("a stored page of 100 finds, for an app", "ms", load.took_ms[FEED]),
         Row("the same page from the site itself", "ms", upstream_ms),
@@ -235,6 +236,7 @@ def main(options: Options) -> int:
     goals = [
         # The latest in a thousand: what a shared machine does to one tick in a minute says nothing about us.
         Goal("web.tick_late_ms", late, "<=", LATE_MS_MAX),
+        Goal("web.longest_step_ms", max(told["steps_ms"], default=0.0), "<=", LATE_MS_MAX),
         Goal("web.memory_growth_mb", growth_mb, "<=", GROWTH_MB_MAX),
         Goal("web.requests_per_s", sum(load.statuses.values()) / lasts_s, ">=", PER_S * 0.9),
         Goal("web.refused", refused, "<=", 0.0),
