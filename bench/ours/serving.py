@@ -5,6 +5,7 @@ Says where it listens; at the end of its input it says how late its loop was and
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import sys
@@ -65,6 +66,7 @@ async def main(chosen: dict[str, Any]) -> None:
         trio.open_nursery() as nursery,
     ):
         await trio.sleep(WARM_UP_S)  # what is loaded and made at the first request is not held against the rest
+        gc.freeze()  # as `cormorant run` does
         trio.lowlevel.add_instrument(steps)
         nursery.start_soon(watch, late_ms)
         nursery.start_soon(weigh, rss_mb)
