@@ -24,7 +24,7 @@ from cormorant.rules.outcomes import OutcomeStatus, RateLimitWaitError
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.priorities import Priority, aged
 from cormorant.rules.request_ends import EndKind, RequestEnd
-from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Reserved
+from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
 from cormorant.rules.search_events import SearchStarted, SourceStopped
 from cormorant.rules.source_errors import SourceNotAsked
 from storage import source_states
@@ -294,9 +294,9 @@ class RateLimiter(Actor[None]):
             reserved = await self._reserve(flight)
             if reserved is None:
                 return
-            self.desk.running[flight] = reserved.permit
+            permit = self.desk.running[flight] = reserved.permit
             landing = await self._request(flight)
-            await self._land(flight, reserved, landing)
+            await self._land(flight, permit, landing)
         finally:
             if flight in self.desk.running and flight.is_taken:
                 self.desk.landed(flight)
@@ -353,7 +353,7 @@ class RateLimiter(Actor[None]):
             return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED, took_s=took_s)
         return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
 
-    async def _land(self, flight: Flight, reserved: Reserved, landing: Landing) -> None:
+    async def _land(self, flight: Flight, permit: Permit, landing: Landing) -> None:
         """Record the end, then tell everyone. When the service stops around it, it may take a little longer."""
         status = OutcomeStatus.SHUT_DOWN if self.desk.is_closing and landing.was_cancelled else landing.status
         await self._record(
@@ -361,7 +361,7 @@ class RateLimiter(Actor[None]):
             partial(
                 record_landing,
                 record=self.desk.record,
-                permit=reserved.permit,
+                permit=permit,
                 landing=landing,
                 tickets=flight.living(),
                 key=flight.key,

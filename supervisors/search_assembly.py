@@ -113,6 +113,7 @@ class SearchAssembly:
         return SourceKeeper(
             database=self.parts.database,
             desks=self.desks,
+            intake=self.intake,
             configured=configured_sources(self.parts.settings),
             start=self._start_limiter,
             stop=self._stop_limiter,

@@ -202,8 +202,9 @@ class World:
             crash_dispatcher(service)
 
     def crash_limiter(self, service: Service, name: str) -> None:
-        """Let a limiter crash."""
-        crash_limiter(service, name)
+        """Let a limiter crash, once all of them are there."""
+        if service.sources.desks.have_come.is_set():
+            crash_limiter(service, name)
 
     async def calm_down(self, service: Service) -> None:
         """Take every obstacle away: whatever waits must end now, month by month."""

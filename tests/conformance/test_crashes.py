@@ -48,6 +48,18 @@ async def test_a_dispatcher_that_crashes_before_the_window_ends_fails_what_it_to
     assert [request.query for request in place.sources["a"].requests] == ["after"]
 
 
+async def test_a_dispatcher_that_crashes_just_before_the_stop_leaves_nobody_waiting(clock: MockClock) -> None:
+    told: list[int] = []
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            lost = await service.search("lost", on_job_done=told.append)
+            crash_dispatcher(service)
+            await settle()
+
+    assert [outcome.status for outcome in lost.outcomes] == [OutcomeStatus.SHUT_DOWN]
+    assert told == [lost.id]
+
+
 async def test_a_dispatcher_that_crashes_while_it_lines_up_leaves_nobody_waiting(clock: MockClock) -> None:
     class Broken:
         def admit(self, ticket: Ticket) -> None:
