@@ -14,6 +14,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 
 from cormorant import __version__
 from cormorant.rules.searches import CATEGORIES_MAX, KINDS, PARAMS_MAX, QUERY_LENGTH_MAX
+from cormorant.rules.web_settings import HOLD_S_MAX
 from cormorant.web.problems import PROBLEM_TYPE, Problem
 from cormorant.web.search_desk import WAIT_S_MAX
 
@@ -23,6 +24,7 @@ _OPEN: Final = ("/health", "/ready")
 _CODES: Final = {
     "400": "What was sent cannot be; `errors` names each field.",
     "401": "The key is missing or wrong.",
+    "403": "A browser that is signed in asks from another page, or without the token of its session.",
     "404": "There is no such thing.",
     "409": "It is in a state in which that cannot be done.",
     "413": "The body is too large.",
@@ -44,6 +46,13 @@ _BODY: Final = {
     "priority": {"type": "string", "enum": ["interactive", "rss", "completion", "background"]},
     "max_wait_s": {"oneOf": [{"type": "number", "minimum": 0}, {"type": "null"}]},
     "wait_s": {"type": "number", "minimum": 0, "maximum": WAIT_S_MAX},
+}
+_NAME: Final = "^[a-z][a-z0-9_-]{0,39}$"
+_CLIENT: Final = {
+    "name": {"type": "string", "pattern": _NAME},
+    "priority": {"type": "string", "enum": ["interactive", "completion", "background"]},
+    "share": {"type": "number", "minimum": 0, "maximum": 1},
+    "hold_s": {"type": "number", "minimum": 0, "maximum": HOLD_S_MAX},
 }
 _NOON: Final = "2026-11-16T12:00:00Z"
 _EXAMPLES: Final[Mapping[str, object]] = {
@@ -106,16 +115,17 @@ def described(made: Mapping[str, Any]) -> dict[str, Any]:
     for name, example in _EXAMPLES.items():
         if name in schemas:
             schemas[name]["examples"] = [example]
-    if "SearchBody" in schemas:
-        schemas["SearchBody"]["properties"] |= _BODY
-        schemas["SearchBody"]["additionalProperties"] = False
+    for name, properties in (("SearchBody", _BODY), ("ClientBody", _CLIENT)):
+        if name in schemas:
+            schemas[name]["properties"] |= properties
+            schemas[name]["additionalProperties"] = False
     parts["securitySchemes"] = {
         "key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
         "bearer": {"type": "http", "scheme": "bearer"},
     }
     document["security"] = [{"key": []}, {"bearer": []}]
-    for path, operation in _operations(document):
-        _describe(path, operation)
+    for method, path, operation in _operations(document):
+        _describe(method, path, operation)
     return document
 
 
@@ -137,37 +147,43 @@ _PROBLEM: Final = {
 }
 
 
-def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, item in document["paths"].items():
-        for operation in item.values():
+        for method, operation in item.items():
             if isinstance(operation, dict) and "responses" in operation:
-                yield path, operation
+                yield method, path, operation
 
 
-def _describe(path: str, operation: dict[str, Any]) -> None:
+def _describe(method: str, path: str, operation: dict[str, Any]) -> None:
     responses = operation["responses"]
     for code in [code for code in responses if code >= "400"]:
         del responses[code]
-    for code in _codes(path, operation):
+    for code in _codes(method, path, operation):
         content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
         responses[code] = {"description": _CODES[code], "content": content}
     for parameter in operation.get("parameters", []):
         if parameter["in"] == "path" and parameter["name"] == "name":
-            parameter["schema"]["pattern"] = "^[a-z][a-z0-9_-]{0,39}$"
-    if path.endswith("/stream"):
+            parameter["schema"]["pattern"] = _NAME
+    if path.endswith(("/stream", "/events")):
         responses["200"]["content"] = {"text/event-stream": {"schema": _EVENT}}
-    if path.endswith(_OPEN):
+    if path.endswith(_OPEN) or _begins_session(method, path):
         operation["security"] = [{}]
 
 
-def _codes(path: str, operation: Mapping[str, Any]) -> Iterator[str]:
+def _begins_session(method: str, path: str) -> bool:
+    return path.endswith("/session") and method in {"get", "post"}
+
+
+def _codes(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
     if operation.get("parameters") or operation.get("requestBody"):
         yield "400"
     if not path.endswith(_OPEN):
         yield "401"
+    if method != "get":
+        yield "403"
     if "{" in path or operation.get("requestBody"):
         yield "404"
-    if "{job_id}" in path:
+    if "{job_id}" in path or path.endswith(("/clients", "/clients/{name}")):
         yield "409"
     if operation.get("requestBody"):
         yield "413"

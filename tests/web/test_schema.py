@@ -73,7 +73,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebPlace]:
 def test_every_answer_is_one_that_the_document_names(place: WebPlace, mode: GenerationMode) -> None:
     answer = httpx2.get(f"{place.address}/api/v1/openapi.json", headers={"X-Api-Key": KEY})
     document = schemathesis.openapi.from_dict(answer.json(), config=SchemathesisConfig())
-    operations = [found.ok() for found in document.get_all_operations() if isinstance(found, Ok)]
+    found = [each.ok() for each in document.get_all_operations() if isinstance(each, Ok)]
+    operations = [each for each in found if not each.path.endswith("/events")]  # that one never ends
 
     failed = [problem for operation in operations if (problem := _problem_of(operation, place, mode))]
 
