@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cormorant.cli.sources import add, sources
-from cormorant.reference import all_events, events_reference, settings_reference
+from cormorant.reference import all_events, events_reference, metrics_reference, settings_reference
 from cormorant.rules.catalogue import known_settings
 from cormorant.rules.jobs import JobState, Verb
 from cormorant.rules.settings import Settings
@@ -28,6 +28,12 @@ def test_the_page_of_events_lists_every_event_as_it_is() -> None:
     page = (ROOT / "docs" / "events.md").read_text()
 
     assert page == events_reference(), "run: python -m cormorant.telemetry > docs/events.md"
+
+
+def test_the_page_of_metrics_lists_every_metric_as_it_is() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+
+    assert page == metrics_reference(), "run: python -m cormorant.reference > docs/metrics.md"
 
 
 def test_every_setting_and_every_event_says_what_it_means() -> None:
@@ -68,8 +74,10 @@ def test_the_page_of_jobs_explains_every_setting_with_its_default() -> None:
     assert {key: rows.get(key) for key in ours} == ours
 
 
-@pytest.mark.slow("starts Python twice")
-@pytest.mark.parametrize(("module", "page"), [("settings", "settings.md"), ("telemetry", "events.md")])
+@pytest.mark.slow("starts Python once for each")
+@pytest.mark.parametrize(
+    ("module", "page"), [("settings", "settings.md"), ("telemetry", "events.md"), ("reference", "metrics.md")]
+)
 def test_the_pages_are_made_without_make(module: str, page: str) -> None:
     made = subprocess.run(
         [sys.executable, "-m", f"cormorant.{module}"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True

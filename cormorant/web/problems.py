@@ -13,16 +13,24 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
-from cormorant.rules.errors import CommitUnknown, JobError, ServiceStopped, StorageUnavailable, UnknownJob
+from cormorant.rules.errors import (
+    CommitUnknown,
+    CormorantError,
+    JobError,
+    ServiceStopped,
+    StorageUnavailable,
+    UnknownJob,
+)
 from cormorant.rules.events import WebRequestCrashed
 from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.rules.searches import BadRequest
 from cormorant.web.port import WebParts
+from cormorant.web.porter import TooManyTries
 from cormorant.web.search_desk import UnknownSearch
 from storage.clients import ClientExists, UnknownClient
 from storage.sources import UnknownSource
 
-__all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]
+__all__ = ["PROBLEM_TYPE", "Problem", "UnknownSubscription", "parts_of", "problem", "problem_handlers"]
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
@@ -32,6 +40,13 @@ _SHOWN_AS = {"in_state": "state"}
 """Parameters whose names Litestar keeps for itself."""
 
 AnyRequest = Request[Any, Any, Any]
+
+
+class UnknownSubscription(CormorantError):
+    """There is no such subscription."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no subscription {number}")
 
 
 @frozen(kw_only=True)
@@ -84,6 +99,10 @@ def _full(_: AnyRequest, error: SearchQueueFull) -> Response[bytes]:
     return problem(429, str(error), headers={"Retry-After": str(BUSY_S)})
 
 
+def _tried(_: AnyRequest, error: TooManyTries) -> Response[bytes]:
+    return problem(429, str(error), headers={"Retry-After": str(error.retry_after_s)})
+
+
 def _away(_: AnyRequest, error: Exception) -> Response[bytes]:
     return problem(503, str(error), headers={"Retry-After": str(math.ceil(BUSY_S))})
 
@@ -102,9 +121,11 @@ def problem_handlers() -> ExceptionHandlersMap:
         UnknownSearch: _not_found,
         UnknownClient: _not_found,
         ClientExists: _conflict,
+        UnknownSubscription: _not_found,
         BadRequest: _bad,
         JobError: _conflict,
         SearchQueueFull: _full,
+        TooManyTries: _tried,
         StorageUnavailable: _away,
         CommitUnknown: _away,
         ServiceStopped: _away,

@@ -10,7 +10,9 @@ import httpx2
 import pytest
 import trio
 
+from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceUnavailable
+from cormorant.rules.web_settings import WebSettings
 from cormorant.testing import TIMEOUT, ScriptedSource
 from supervisors import Ending
 from tests.web.web_place import KEY, SOURCE_KEY, web_place
@@ -220,8 +222,9 @@ async def test_a_wrong_parameter_is_named(tmp_path: Path, params: dict[str, str]
 
 
 async def test_the_description_names_every_address(tmp_path: Path) -> None:
+    patient = WebSettings(listen="127.0.0.1:0", key=Secret(KEY), wrong_keys_per_minute=1_000)
     with web_place(tmp_path) as place:
-        async with place.served() as (_, client):
+        async with place.served(web=patient) as (_, client):
             described: dict[str, Any] = (await client.get("/api/v1/openapi.json")).json()
             refused = await described_without_key(client, described)
 
@@ -242,6 +245,7 @@ async def described_without_key(client: httpx2.AsyncClient, described: dict[str,
             if path == "/api/v1/session" and method in {"get", "post"}:
                 continue
             filled = path.replace("{name}", "red").replace("{number}", "1").replace("{job_id}", "1")
+            filled = filled.replace("{subscription_id}", "1")
             answer = await client.request(
                 method, filled, headers={"X-Api-Key": "wrong"}, json={} if method == "post" else None
             )

@@ -20,9 +20,10 @@ from cormorant.rules.ports import ignore
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import SourceSettings, limits_of
 from cormorant.rules.web_settings import ClientSettings, WebSettings
-from cormorant.testing import START, ScriptedSource, Simulation, memory_gateway, scripted, settings, simulated
+from cormorant.testing import START, ScriptedSource, Simulation, in_line, memory_gateway, scripted, settings, simulated
 from cormorant.web.gate import Gate, NothingAnswered
 from cormorant.web.keys import Keys
+from cormorant.web.metrics import Metrics
 from cormorant.web.port import WebParts
 from cormorant.web.shares import Client
 from storage.columns import from_micros
@@ -109,6 +110,10 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         is_ready=lambda: True,
         tree=tuple,
         events=None,  # type: ignore[arg-type]  # nor with events
+        scheduled=tuple,
+        concurrency=1,
+        metrics=Metrics(),
+        offload=in_line,
         clock=day.simulation.clock,
         emit=ignore,
     )
