@@ -26,6 +26,13 @@ class UnknownSavedSearch(CormorantError):
         super().__init__(f"there is no saved search {name!r}; `cormorant saved list` shows them")
 
 
+class SavedSearchConfigured(CormorantError):
+    """A saved search stands in the settings file, and is changed there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the saved search {name!r} is one of the settings file; take [saved.{name}] out of it")
+
+
 class SavedSearchExists(CormorantError):
     """A saved search of this name is there already."""
 

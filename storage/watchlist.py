@@ -25,6 +25,13 @@ class UnknownArtist(CormorantError):
         super().__init__(f"{wanted!r} is not on the watchlist; `cormorant watchlist list` shows who is")
 
 
+class ArtistExists(CormorantError):
+    """Somebody is on the watchlist already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is on the watchlist already; `cormorant watchlist list` shows how it is watched")
+
+
 def add(connection: Connection, artist: Artist) -> Artist | None:
     """Watch an artist; None when it is watched already."""
     found: int | None = connection.execute(_ADD, _plain(artist)).scalar_one_or_none()

@@ -16,7 +16,20 @@ __all__ = ["STARTED_AT", "main"]
 STARTED_AT = time.perf_counter()
 """When the program began, for "ready in …"."""
 
-_COMMANDS = {name: f"cormorant.cli.{name}" for name in ("run", "doctor", "sources", "search", "explain", "jobs")}
+_NAMES = (
+    "run",
+    "doctor",
+    "sources",
+    "search",
+    "explain",
+    "watchlist",
+    "saved",
+    "wants",
+    "downloads",
+    "targets",
+    "jobs",
+)
+_COMMANDS = {name: f"cormorant.cli.{name}" for name in _NAMES}
 
 
 class Commands(HintingGroup):

@@ -19,6 +19,8 @@ from cormorant.rules.events import WebKeyRefused
 from cormorant.web.api_jobs import job_routes
 from cormorant.web.api_searches import search_routes
 from cormorant.web.api_sources import source_routes
+from cormorant.web.api_wants import want_routes
+from cormorant.web.api_watches import watch_routes
 from cormorant.web.closing import Closing
 from cormorant.web.gate import Gate
 from cormorant.web.gate_routes import download, torznab
@@ -45,7 +47,8 @@ _HEADERS: Final = {
 
 def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk) -> Litestar:
     """The application. `closing` ends its streams and makes it unready."""
-    api = Router("/api/v1", route_handlers=[source_routes(), search_routes(), job_routes()])
+    routes = [source_routes(), search_routes(), watch_routes(), want_routes(), job_routes()]
+    api = Router("/api/v1", route_handlers=routes)
     gate = Gate(parts=parts, keys=keys)
     return Litestar(
         path=parts.web.url_base,

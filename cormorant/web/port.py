@@ -17,6 +17,7 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchRequest
 from cormorant.rules.web_settings import ClientSettings, WebSettings
+from cormorant.web.watch_port import WatchesPort
 from storage.database import Database
 from storage.job_reports import JobView
 from storage.sources import SourceRecord
@@ -127,6 +128,7 @@ class WebParts:
     rss_ttl_s: float
     searches: SearchesPort
     jobs: JobsPort
+    watches: WatchesPort
     database: Database
     fetch: Fetch
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None
