@@ -132,7 +132,8 @@ class WatchDesk:
     async def _look_up(self, wanted: str) -> FoundArtist:
         self._check_catalogue()
         async with self.search.supervisor():
-            return await self.watches.find_artist(wanted)
+            found = await self.watches.find_artist(wanted)
+        return found  # noqa: RET504 - mypy cannot know that a supervisor keeps no error to itself
 
     async def _look_all_up(self, wanted: Sequence[str]) -> tuple[list[FoundArtist], list[str]]:
         """Those that were found, and those that were not. Raises `NotDone` when it breaks off."""
