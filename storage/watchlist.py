@@ -51,7 +51,7 @@ def all_artists(connection: Connection, *, after_id: int = 0, limit: int = 1_000
 def find(connection: Connection, wanted: str) -> Artist:
     """One artist by number, id or name, or `UnknownArtist`."""
     number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= _DIGITS_MAX else -1
-    row = connection.execute(_FIND, {"number": number, "wanted": wanted}).first()
+    row = connection.execute(_FIND, {"number": number, "wanted": check_text(wanted)}).first()
     if row is None:
         raise UnknownArtist(wanted)
     return _artist(row)

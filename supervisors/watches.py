@@ -107,6 +107,10 @@ class Watches:
         ]
         return await self.database.run(self._watch, made, order)
 
+    async def check_order(self, order: Order) -> None:
+        """Raise `BadRequest` unless an artist can be watched like this: before anybody is looked up."""
+        await self.database.read(self.orders.check, order, every_s_max=ARTIST_EVERY_S_MAX)
+
     def _watch(self, connection: Connection, made: Sequence[Artist], order: Order) -> list[Artist | None]:
         self.orders.check(connection, order, every_s_max=ARTIST_EVERY_S_MAX)
         return [watchlist.add(connection, artist) for artist in made]

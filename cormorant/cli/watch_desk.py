@@ -92,12 +92,13 @@ class WatchDesk:
         hand_to: tuple[str, ...],
     ) -> int:
         """Watch an artist."""
+        order = Order(every_s=every_s, search=search, choose=choose, hand_to=hand_to)
+        await self.watches.check_order(order)
         if artist_id:
             found = FoundArtist(id=artist_id, name=name or artist)
         else:
             looked_up = await self._look_up(artist)
             found = FoundArtist(id=looked_up.id, name=name or looked_up.name)
-        order = Order(every_s=every_s, search=search, choose=choose, hand_to=hand_to)
         [added] = await self.watches.watch_artists([found], order, start=start[0], start_on=start[1])
         if added is None:
             raise ArtistExists(found.name)
@@ -115,11 +116,12 @@ class WatchDesk:
         hand_to: tuple[str, ...],
     ) -> int:
         """Watch all artists of a file, after all were looked up."""
+        order = Order(every_s=every_s, search=search, choose=choose, hand_to=hand_to)
+        await self.watches.check_order(order)
         artists = await self.watches.artists()
         there = {each.artist_id for each in artists} | {each.name.casefold() for each in artists}
         known = [each for each in wanted if (artist_id_in(each) or each.casefold()) in there]
         found, unknown = await self._look_all_up([each for each in wanted if each not in known])
-        order = Order(every_s=every_s, search=search, choose=choose, hand_to=hand_to)
         distinct = list({each.id: each for each in found}.values())
         done = await self.watches.watch_artists(distinct, order, start=start[0], start_on=start[1])
         added = [each for each in done if each is not None]

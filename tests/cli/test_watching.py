@@ -21,6 +21,13 @@ def place(tmp_path: Path) -> Iterator[WatchPlace]:
         yield made
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def each_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WatchPlace]:
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
+    with watch_place(tmp_path, url) as made:
+        yield made
+
+
 def test_an_artist_is_looked_up_watched_once_listed_and_removed(place: WatchPlace) -> None:
     added = place.run("watchlist", "add", "boards of canada", "--start", "2026-01-31", "--every", "1d")
     again = place.run("watchlist", "add", f"https://open.spotify.com/artist/{BOARDS.id}?si=x")
@@ -152,17 +159,17 @@ def test_a_want_shows_every_candidate_with_its_reasons_and_no_key(place: WatchPl
     assert [job["kind"] for job in place.facts("jobs", "list")["jobs"]] == ["handover"]
 
 
-def test_wants_are_ignored_and_retried_and_what_is_held_is_settled(place: WatchPlace) -> None:
-    place.run("watchlist", "add", "--id", "x1", "--name", "X")
-    want, other = place.want(WantState.GAVE_UP), place.want(key="other")
-    retried, ignored = place.run("wants", "retry", str(want)), place.run("wants", "ignore", str(want))
-    held = place.held(other)
-    refused = place.run("wants", "retry", str(other))
-    listed = place.run("downloads", "list")
-    shown = place.run("downloads", "show", str(held))
-    settled = place.run("downloads", "send-again", str(held))
-    twice = place.run("downloads", "arrived", str(held))
-    missing = place.run("downloads", "show", "99")
+def test_wants_are_ignored_and_retried_and_what_is_held_is_settled(each_place: WatchPlace) -> None:
+    each_place.run("watchlist", "add", "--id", "x1", "--name", "X")
+    want, other = each_place.want(WantState.GAVE_UP), each_place.want(key="other")
+    retried, ignored = each_place.run("wants", "retry", str(want)), each_place.run("wants", "ignore", str(want))
+    held = each_place.held(other)
+    refused = each_place.run("wants", "retry", str(other))
+    listed = each_place.run("downloads", "list")
+    shown = each_place.run("downloads", "show", str(held))
+    settled = each_place.run("downloads", "send-again", str(held))
+    twice = each_place.run("downloads", "arrived", str(held))
+    missing = each_place.run("downloads", "show", "99")
 
     assert retried.out == f"want {want}, B, is searched again by a running service\n"
     assert ignored.out == f"want {want}, B, is ignored until cormorant wants retry {want}\n"

@@ -113,8 +113,8 @@ def _held(connection: Connection, want_id: int) -> int:
 
 
 @contextmanager
-def watch_place(folder: Path) -> Iterator[WatchPlace]:
-    """A place with a SQLite file that is not there yet."""
+def watch_place(folder: Path, url: str = "") -> Iterator[WatchPlace]:
+    """A place with a database of that address, or a SQLite file that is not there yet."""
     spotify = SpotifyStandIn(artists={each.id: each for each in (BOARDS, RADIO)}, now_s=time.monotonic)
 
     class Handler(BaseHTTPRequestHandler):
@@ -144,7 +144,7 @@ def watch_place(folder: Path) -> Iterator[WatchPlace]:
     thread.start()
     (folder / "config.toml").write_text(SETTINGS.format(port=server.server_port))
     try:
-        yield WatchPlace(folder, f"sqlite:///{folder}/watches.db", Indexer(0), spotify)
+        yield WatchPlace(folder, url or f"sqlite:///{folder}/watches.db", Indexer(0), spotify)
     finally:
         server.shutdown()
         thread.join()

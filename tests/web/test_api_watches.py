@@ -85,12 +85,14 @@ async def test_an_artist_is_looked_up_watched_once_and_removed(tmp_path: Path) -
             listed = (await client.get("/api/v1/watchlist")).json()
             removed = await client.delete(f"/api/v1/watchlist/{BOARDS.id}")
             gone = await client.delete("/api/v1/watchlist/Boards of Canada")
+            odd = [await client.delete(f"/api/v1/{path}/a%00b") for path in ("watchlist", "saved-searches")]
 
     assert (added.status_code, again.status_code, nobody.status_code) == (201, 409, 400)
     assert [(each["name"], each["start_on"], each["search"]) for each in listed] == [
         ("Boards of Canada", "2026-01-31", ["red"])
     ]
     assert (checked.status_code, removed.status_code, gone.status_code) == (200, 204, 404)
+    assert [answer.status_code for answer in odd] == [400, 400]
     assert "knows no artist called 'Nobody at all'" in nobody.json()["detail"]
 
 
