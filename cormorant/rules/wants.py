@@ -152,7 +152,7 @@ def short_ref(ref: str) -> str:
     """What a candidate is called where it is shown: its own ref may be a link with a key in it.
 
     >>> short_ref("attic/1166992")
-    'e0c9d56a4a0a'
+    'ccbb2a8840ec'
     """
     return hashlib.sha256(ref.encode(errors="replace")).hexdigest()[:_SHORT]
 

@@ -29,7 +29,7 @@ __all__ = ["want_routes"]
 _ID_MAX: Final = 2**62 - 1
 _HAND_OVER: Final = [
     Example(summary="The one that is chosen", value={}),
-    Example(summary="Another candidate, by its id", value={"candidate": "e0c9d56a4a0a"}),
+    Example(summary="Another candidate, by its id", value={"candidate": "ccbb2a8840ec"}),
 ]
 
 
