@@ -19,7 +19,6 @@ from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Interrupted, NotDone, Refu
 from cormorant.rules.artist_links import artist_id_in
 from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.outcomes import SearchError
-from cormorant.rules.ports import ignore
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.releases import Artist as FoundArtist
 from cormorant.rules.saved_searches import FirstCheck
@@ -42,6 +41,7 @@ from storage.watchlist import ArtistExists, UnknownArtist
 from supervisors.asking import Asker
 from supervisors.assembly import Assembly
 from supervisors.environment import SystemClock, SystemRandom, in_thread
+from supervisors.event_bus import EventBus
 from supervisors.search_assembly import SearchAssembly, configured_sources
 from supervisors.watch_orders import Order
 from supervisors.watches import Watches
@@ -347,6 +347,7 @@ def at_watch_desk(
 
 def _assembly(settings: Settings, database: Database) -> Assembly:
     clock = SystemClock()
+    bus = EventBus(clock, ())
     asker = Asker(offload=in_thread, clock=clock)
     return Assembly(
         settings=settings,
@@ -361,9 +362,10 @@ def _assembly(settings: Settings, database: Database) -> Assembly:
         offload=in_thread,
         is_ready=lambda: False,
         children=tuple,
+        events=bus.stream,
         clock=clock,
         chance=SystemRandom(),
-        emit=ignore,
+        emit=bus.emit,
     )
 
 

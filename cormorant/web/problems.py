@@ -31,6 +31,7 @@ from cormorant.rules.target_errors import TargetError, UnknownTarget
 from cormorant.rules.wants import UnknownWant, WantError
 from cormorant.web.port import WebParts
 from cormorant.web.search_desk import UnknownSearch
+from storage.clients import ClientExists, UnknownClient
 from storage.downloads import UnknownDownload
 from storage.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 from storage.sources import UnknownSource
@@ -82,7 +83,7 @@ def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
     return problem(error.status_code, detail, errors=errors, headers=kept)
 
 
-def _not_found(_: AnyRequest, error: CormorantError) -> Response[bytes]:
+def _not_found(_: AnyRequest, error: Exception) -> Response[bytes]:
     return problem(404, str(error))
 
 
@@ -90,7 +91,7 @@ def _bad(_: AnyRequest, error: CormorantError) -> Response[bytes]:
     return problem(400, hide_passwords(str(error)))
 
 
-def _conflict(_: AnyRequest, error: CormorantError) -> Response[bytes]:
+def _conflict(_: AnyRequest, error: Exception) -> Response[bytes]:
     return problem(409, str(error))
 
 
@@ -130,6 +131,8 @@ def problem_handlers() -> ExceptionHandlersMap:
         UnknownWant: _not_found,
         UnknownDownload: _not_found,
         UnknownTarget: _not_found,
+        UnknownClient: _not_found,
+        ClientExists: _conflict,
         BadRequest: _bad,
         TextRefused: _bad,
         SourceRefused: _bad,
