@@ -158,6 +158,10 @@ REVIVE = text("""
                     held = EXISTS (SELECT 1 FROM paused_kinds WHERE paused_kinds.kind = jobs.kind)
     WHERE id = :id AND state IN ('failed', 'cancelled')
 """)
+HASTEN = text("""
+    UPDATE jobs SET run_at = :now
+    WHERE kind = :kind AND dedupe_key = :dedupe_key AND state IN ('pending', 'retryable') AND run_at > :now
+""")
 DISCARD = text("DELETE FROM jobs WHERE id = :id AND state IN ('succeeded', 'failed', 'cancelled')")
 OWNED = text("SELECT id, token FROM jobs WHERE owner = :owner AND state = 'running'")
 CANCELLED = text("SELECT id, token FROM jobs WHERE id IN :ids AND state = 'cancelled'").bindparams(

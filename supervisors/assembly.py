@@ -95,7 +95,7 @@ class Assembly:
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(
                 lambda: self.timetable.noted("maintenance", self._maintenance())
             ),
-            web=self._web(searches, jobs) if self.settings.web.enabled else None,
+            web=self._web(searches, jobs, watching.watches) if self.settings.web.enabled else None,
             job_grace_s=self.settings.jobs.grace_s,
             stop_total_s=self.settings.service.stop_total_s,
             emit=self.emit,
@@ -103,7 +103,13 @@ class Assembly:
         )
         return parts, jobs, searches, watching.watches
 
-    def _web(self, searches: Searches, jobs: Jobs) -> Runnable:
+    def by_hand(self) -> tuple[SearchAssembly, Watches]:
+        """For a command beside the service: watches, and the branch that searches, to be started only if it is needed."""
+        search = self._search()
+        jobs = self._jobs(Address("job_runner", emit=self.emit), WorkBell())
+        return search, self._watching(search.searches(), jobs).watches
+
+    def _web(self, searches: Searches, jobs: Jobs, watches: Watches) -> Runnable:
         from cormorant.web.metrics import Metrics  # noqa: PLC0415 - who has no server need not wait for it to load
         from cormorant.web.port import Scheduled, WebParts  # noqa: PLC0415 - as above
         from cormorant.web.server import WebServer  # noqa: PLC0415 - as above
@@ -117,6 +123,7 @@ class Assembly:
             rss_ttl_s=self.settings.search.rss_ttl_s,
             searches=searches,
             jobs=jobs,
+            watches=watches,
             database=self.database,
             fetch=self.fetch,
             caps=self.caps,

@@ -7,13 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from cormorant.cli.downloads import downloads
+from cormorant.cli.saved import saved
 from cormorant.cli.sources import add, sources
+from cormorant.cli.targets import targets
+from cormorant.cli.wants import wants
+from cormorant.cli.watchlist import watchlist
 from cormorant.reference import all_events, events_reference, metrics_reference, settings_reference
 from cormorant.rules.catalogue import known_settings
 from cormorant.rules.jobs import JobState, Verb
 from cormorant.rules.settings import Settings
+from cormorant.rules.wants import WantState
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,6 +61,27 @@ def test_the_page_of_jobs_names_every_state_and_every_change() -> None:
 
     assert [state for state in JobState if f"| `{state}` |" not in page] == []
     assert [verb for verb in Verb if f"*{verb}*" not in page] == []
+
+
+@pytest.mark.parametrize("group", [watchlist, saved, wants, downloads, targets], ids=lambda group: str(group.name))
+def test_the_page_of_watching_names_every_command_and_option(group: click.Group) -> None:
+    page = (ROOT / "docs" / "watching.md").read_text()
+
+    assert [name for name in group.commands if f"`cormorant {group.name} {name}" not in page] == []
+    options = {
+        name
+        for command in group.commands.values()
+        for parameter in command.params
+        for name in parameter.opts
+        if name.startswith("--")
+    }
+    assert [name for name in sorted(options) if not re.search(rf"`{name}\b", page)] == []
+
+
+def test_the_page_of_watching_names_every_state_of_a_want() -> None:
+    page = (ROOT / "docs" / "watching.md").read_text()
+
+    assert [state for state in WantState if f"| `{state}` |" not in page] == []
 
 
 def test_the_page_of_sources_names_every_command_and_option() -> None:

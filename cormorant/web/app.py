@@ -19,6 +19,8 @@ from cormorant.web.api_scheduler import scheduler_routes
 from cormorant.web.api_searches import search_routes
 from cormorant.web.api_session import session_routes
 from cormorant.web.api_sources import source_routes
+from cormorant.web.api_wants import want_routes
+from cormorant.web.api_watches import watch_routes
 from cormorant.web.closing import Closing
 from cormorant.web.described import openapi_config
 from cormorant.web.event_feed import EventFeeds
@@ -53,6 +55,8 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
     routes = [
         source_routes(),
         search_routes(),
+        watch_routes(),
+        want_routes(),
         job_routes(),
         scheduler_routes(),
         client_routes(),

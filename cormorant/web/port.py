@@ -19,6 +19,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchRequest
 from cormorant.rules.web_settings import ClientSettings, WebSettings
 from cormorant.web.metrics import Metrics
+from cormorant.web.watch_port import WatchesPort
 from storage.database import Database
 from storage.job_reports import JobView
 from storage.sources import SourceRecord
@@ -150,6 +151,7 @@ class WebParts:
     rss_ttl_s: float
     searches: SearchesPort
     jobs: JobsPort
+    watches: WatchesPort
     database: Database
     fetch: Fetch
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ async def test_the_status_shows_the_tree_with_the_server_last(tmp_path: Path) ->
             answer = await client.get("/api/v1/status")
 
     assert answer.json()["is_ready"] is True
-    assert [child["name"] for child in answer.json()["tree"]] == ["storage", "search", "jobs", "sweepers", "web"]
+    names = [child["name"] for child in answer.json()["tree"]]
+    assert names == ["storage", "search", "handover", "jobs", "tickers", "sweepers", "web"]
     assert answer.json()["tree"][-1] | {"children": []} == {
         "name": "web", "state": "running", "restarts": 0, "last_crash": None, "children": [],
     }  # fmt: skip
@@ -244,8 +246,7 @@ async def described_without_key(client: httpx2.AsyncClient, described: dict[str,
         for method in methods:
             if path == "/api/v1/session" and method in {"get", "post"}:
                 continue
-            filled = path.replace("{name}", "red").replace("{number}", "1").replace("{job_id}", "1")
-            filled = filled.replace("{subscription_id}", "1")
+            filled = re.sub(r"\{\w+\}", "1", path)
             answer = await client.request(
                 method, filled, headers={"X-Api-Key": "wrong"}, json={} if method == "post" else None
             )

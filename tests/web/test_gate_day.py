@@ -104,6 +104,7 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         rss_ttl_s=60.0,
         searches=searches,
         jobs=None,  # type: ignore[arg-type]  # the gate has nothing to do with jobs
+        watches=None,  # type: ignore[arg-type]  # nor with watches
         database=database,
         fetch=fetch,
         caps=None,
