@@ -23,12 +23,17 @@ class UnknownDownload(CormorantError):
         super().__init__(f"there is no download {number}; `cormorant downloads list` shows them")
 
 
-def begin(connection: Connection, handover: Handover) -> Handover:
-    """Take down that something is about to be sent. One that counts already for this want is returned as it is."""
-    connection.execute(_BEGIN, _plain(handover))
-    there = live_of(connection, handover.want_id)
-    assert there is not None, "it was just written, or another was there"
-    return there
+class HandoverChanged(CormorantError):
+    """Somebody else has changed a handover meanwhile: nothing was written, and one has to look again."""
+
+    def __init__(self, handover: Handover) -> None:
+        super().__init__(f"download {handover.id} is no longer {handover.state.value}: it was changed meanwhile")
+
+
+def begin(connection: Connection, handover: Handover) -> Handover | None:
+    """Take down that something is about to be sent; None when one counts already for this want."""
+    found: int | None = connection.execute(_BEGIN, _plain(handover)).scalar_one_or_none()
+    return None if found is None else evolve(handover, id=found)
 
 
 def live_of(connection: Connection, want_id: int) -> Handover | None:
@@ -68,7 +73,7 @@ def change(  # noqa: PLR0913 - what may change, all with a default
     next_at: datetime | None = None,
     now: datetime,
 ) -> Handover:
-    """Take down how far it is. What has ended stays as it is."""
+    """Take down how far it is, or `HandoverChanged` when it is not as the caller knows it."""
     changed = evolve(
         handover,
         state=to,
@@ -79,7 +84,9 @@ def change(  # noqa: PLR0913 - what may change, all with a default
         next_at=next_at,
         changed_at=now,
     )
-    connection.execute(_CHANGE, _plain(changed) | {"id": handover.id})
+    known = {"id": handover.id, "was": handover.state.value, "was_sent": handover.sent}
+    if not connection.execute(_CHANGE, _plain(changed) | known).rowcount:
+        raise HandoverChanged(handover)
     return changed
 
 
@@ -142,6 +149,7 @@ _BEGIN = text("""
     SELECT :want_id, :ref, :target, :key, :title, :state, :reason, :asked, :sent, :facts, :target_id, :created_at,
            :changed_at, :next_at
     WHERE NOT EXISTS (SELECT 1 FROM downloads WHERE want_id = :want_id AND state <> 'failed')
+    ON CONFLICT DO NOTHING RETURNING id
 """)
 _LIVE = text("SELECT * FROM downloads WHERE want_id = :want_id AND state <> 'failed'")
 _OF_WANT = text("SELECT * FROM downloads WHERE want_id = :want_id ORDER BY id")
@@ -150,7 +158,7 @@ _RECENT = text("SELECT * FROM downloads WHERE id < :before_id ORDER BY id DESC L
 _CHANGE = text("""
     UPDATE downloads SET state = :state, reason = :reason, asked = :asked, sent = :sent, target_id = :target_id,
                          facts = :facts, next_at = :next_at, changed_at = :changed_at
-    WHERE id = :id AND state NOT IN ('done', 'failed')
+    WHERE id = :id AND state = :was AND sent = :was_sent AND state NOT IN ('done', 'failed')
 """)
 _FOLLOW = """
     UPDATE downloads SET next_at = :until WHERE id IN (
