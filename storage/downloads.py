@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import evolve
@@ -14,6 +14,8 @@ from cormorant.rules.handovers import Handover, HandoverState
 from storage.columns import check_text, from_micros, kept_text, to_micros
 
 TEXT_LENGTH_MAX = 500
+AHEAD = timedelta(days=1)
+"""Nobody waits that long before asking again: a later time was written by a clock that ran ahead."""
 
 
 class UnknownDownload(CormorantError):
@@ -93,7 +95,7 @@ def change(  # noqa: PLR0913 - what may change, all with a default
 def due_to_follow(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Handover]:
     """Those of which the target is to be asked how far they are; nobody else asks before `until`."""
     lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
-    words = {"now": to_micros(now), "until": to_micros(until), "limit": limit}
+    words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
     rows = connection.execute(text(_FOLLOW.format(lock=lock)), words)
     return sorted((_handover(row) for row in rows), key=lambda each: each.id)
 
@@ -162,7 +164,8 @@ _CHANGE = text("""
 """)
 _FOLLOW = """
     UPDATE downloads SET next_at = :until WHERE id IN (
-        SELECT id FROM downloads WHERE state = 'handed over' AND next_at <= :now ORDER BY next_at, id LIMIT :limit {lock})
+        SELECT id FROM downloads WHERE state = 'handed over' AND (next_at <= :now OR next_at > :ahead)
+        ORDER BY next_at, id LIMIT :limit {lock})
     RETURNING *
 """
 _NEXT = text("SELECT next_at FROM downloads WHERE state = 'handed over' ORDER BY next_at, id LIMIT 1")
