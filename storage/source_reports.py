@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.limits import Lane
 from storage.columns import from_micros, to_micros
+
+
+@frozen(kw_only=True)
+class ClientSpent:
+    """What one client has spent in one lane, at all sources together. Without a name it is this program itself."""
+
+    consumer: str
+    lane: Lane
+    count: int
 
 
 def spent(connection: Connection, source_id: int, lane: Lane, *, since: datetime) -> int:
@@ -17,6 +27,12 @@ def spent(connection: Connection, source_id: int, lane: Lane, *, since: datetime
     return count
 
 
+def spent_by_clients(connection: Connection, *, since: datetime) -> list[ClientSpent]:
+    """Who has made how many requests after a moment, at all sources together."""
+    rows = connection.execute(_BY_CLIENTS, {"since": to_micros(since)})
+    return [ClientSpent(consumer=row.consumer, lane=Lane(row.lane), count=row.number) for row in rows]
+
+
 def caps_at(connection: Connection, source_id: int) -> datetime | None:
     """When the source last said what it can do; None: never."""
     at = connection.execute(_CAPS_AT, {"id": source_id}).scalar_one_or_none()
@@ -24,4 +40,8 @@ def caps_at(connection: Connection, source_id: int) -> datetime | None:
 
 
 _SPENT = text("SELECT count(*) FROM source_requests WHERE source_id = :source_id AND lane = :lane AND at > :since")
+_BY_CLIENTS = text("""
+    SELECT consumer, lane, count(*) AS number FROM source_requests WHERE at > :since GROUP BY consumer, lane
+    ORDER BY consumer, lane
+""")
 _CAPS_AT = text("SELECT caps_at FROM sources WHERE id = :id")

@@ -33,6 +33,7 @@ from storage.sources import SourceRecord
 from supervisors.catalogues import SpotifyCatalogue
 from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch
+from supervisors.event_bus import EventStream
 from supervisors.jobs import Jobs
 from supervisors.packing import Packer
 from supervisors.search_assembly import SearchAssembly, SearchParts
@@ -64,6 +65,7 @@ class Assembly:
     offload: Offload
     is_ready: Callable[[], bool]
     children: Callable[[], Sequence[ChildView]]
+    events: Callable[[], EventStream]
     clock: Clock
     chance: Chance
     emit: Emit
@@ -110,6 +112,7 @@ class Assembly:
             caps=self.caps,
             is_ready=self.is_ready,
             tree=self.children,
+            events=self.events,
             clock=self.clock,
             emit=self.emit,
         )

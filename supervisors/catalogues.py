@@ -76,8 +76,7 @@ class SpotifyCatalogue:
             asked = following
 
             async def ask(client: SpotifyClient, url: str | None = asked) -> tuple[Sequence[Json], str | None]:
-                page = await client.page(url or first(client), asked=about)
-                return page.items, page.next
+                return await client.page(url or first(client), asked=about)
 
             found, following = await self._ask(source, ask, about=about, timeout_s=timeout_s)
             items += found

@@ -106,6 +106,7 @@ class Service:
             offload=offload,
             is_ready=lambda: self._state_now() is ServiceState.READY,
             children=self._children,
+            events=self._bus.stream,
             clock=self.clock,
             chance=self.chance,
             emit=self._bus.emit,

@@ -74,13 +74,16 @@ def search_now(config: str, wanted: Wanted) -> int:
         return await _search(settings, config, database, wanted)
 
     try:
-        return visit(settings, run, may_make=True)
+        code = visit(settings, run, may_make=True)
     except UnknownSource as error:
         raise NotDone(str(error)) from None
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the search was cancelled") from None
     except (BadRequest, CormorantError) as error:
         raise Refused(str(error)) from None
+    if code != EXIT_OK and settings.playground.enabled and not wanted.as_json:
+        click.echo("the invented sites are there only while `cormorant run` runs: is it?", err=True)
+    return code
 
 
 async def _search(settings: Settings, config: str, database: Database, wanted: Wanted) -> int:

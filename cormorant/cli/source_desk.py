@@ -15,7 +15,6 @@ from cormorant.cli import source_looks
 from cormorant.cli.job_json import as_text
 from cormorant.cli.preflight import load_or_refuse
 from cormorant.cli.source_json import explanation_json, source_json, sources_json
-from cormorant.cli.source_looks import SourceLook
 from cormorant.cli.source_trial import SourceClosed, try_out
 from cormorant.cli.source_words import SourceWords, caps_lines, host_of, sentence_of, state_of
 from cormorant.cli.visit import visit
@@ -35,6 +34,7 @@ from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.web_addresses import normalised
 from storage import source_states, sources
 from storage.database import Database
+from storage.source_looks import SourceLook
 from storage.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
 from supervisors.asking import Asker
 from supervisors.environment import SystemClock, in_thread

@@ -130,6 +130,24 @@ class Transport:
             return await trip.run(asked_at)
         raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
 
+    async def change(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        secrets: Iterable[Secret] = (),
+        limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen, so that sharing it is harmless
+    ) -> Answer:
+        """Ask `url` for a change, such as by POST or DELETE. No redirect is followed: what is sent is for one address."""
+        asked_at = trio.current_time()
+        trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
+        trip.method, trip.content = method, body
+        with trio.move_on_after(limits.timeout_s), hushed():
+            return await trip.run(asked_at)
+        raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
+
     async def send(
         self,
         url: httpx2.URL,
@@ -187,6 +205,8 @@ class _Trip:
         self.limits = limits
         self.own = own_headers(url, headers)
         self.sink: Sink | None = None
+        self.method = "GET"
+        self.content = b""
 
     async def run(self, asked_at: float) -> Answer:
         """Follow redirects until there is an answer."""
@@ -204,7 +224,9 @@ class _Trip:
         common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
         try:
             waits = {} if self.limits.idle_s is None else {"timeout": {"read": self.limits.idle_s}}
-            answer = await self.transport.send(self.url, common | self.own, extensions=waits)
+            answer = await self.transport.send(
+                self.url, common | self.own, method=self.method, content=self.content, extensions=waits
+            )
             try:
                 return await self._read(answer, asked_at)
             finally:
@@ -218,6 +240,8 @@ class _Trip:
         location = headers.get("Location") if answer.status in _REDIRECTS else None
         magnet = location if location and location.lower().startswith("magnet:") else None
         if location and not magnet:
+            if self.method != "GET":
+                raise SourceRefused(f"{shown_origin(self.url)} redirects; write the address that it redirects to")
             self._go_to(location)
             return None
         return Answer(

@@ -239,6 +239,33 @@ class ListenerFailed(Event):
     error: BaseException
 
 
+# The playground
+
+
+@frozen(kw_only=True)
+class PlaygroundOpened(Event):
+    """The sites are invented ones on this machine; nothing leaves it. `leave_with` makes settings for real ones."""
+
+    name: ClassVar[str] = "playground.opened"
+    level: ClassVar[str] = "warning"
+
+    address: str
+    sites: int
+    leave_with: str
+
+
+@frozen(kw_only=True)
+class PlaygroundSearched(Event):
+    """An invented person has searched, and this came of it."""
+
+    name: ClassVar[str] = "playground.searched"
+
+    words: str
+    found: int
+    answered: tuple[str, ...]
+    not_answered: tuple[str, ...]
+
+
 # The service
 
 

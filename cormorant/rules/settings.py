@@ -24,6 +24,7 @@ from cormorant.rules.fields import (
     text,
     zone,
 )
+from cormorant.rules.playground_settings import PlaygroundSettings, playground_conflicts
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import RESERVED_NAMES, LimitSettings, SourceSettings, source_conflicts
@@ -216,6 +217,7 @@ class Settings:
     targets: Mapping[str, TargetSettings] = named(TargetSettings)
     web: WebSettings = field(factory=WebSettings)
     clients: Mapping[str, ClientSettings] = named(ClientSettings)
+    playground: PlaygroundSettings = field(factory=PlaygroundSettings)
 
     def __attrs_post_init__(self) -> None:
         found = list(_conflicts(self))
@@ -254,3 +256,4 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
     yield from source_conflicts(settings.sources, settings.limits)
     yield from watch_conflicts(settings.watchlist, settings.saved, settings.profiles, settings.targets)
     yield from web_conflicts(settings.web, settings.clients)
+    yield from playground_conflicts(settings.playground, has_database=bool(settings.storage.url))

@@ -30,6 +30,13 @@ class WebSettings:
         "Key of the API. Empty: one is made at the first start and kept in the data folder, in keys/web.key.",
     )
 
+    session_s: float = duration(
+        14 * 86_400.0,
+        "How long a browser stays signed in to the page after the key was typed. A new key signs all of them out.",
+        low_s=60.0,
+        high_s=366 * 86_400.0,
+    )
+
     @property
     def address(self) -> ListenAddress:
         """Where it listens."""

@@ -82,12 +82,19 @@ _HANDLERS: Final[ExceptionHandlersMap] = {
 }
 
 
+def _gone(_: AnyRequest, __: UnknownSource) -> Answer:
+    return _error(_NO_SUCH_ITEM, "there is no such download", status=404)
+
+
+_DOWNLOAD_HANDLERS: Final[ExceptionHandlersMap] = {**_HANDLERS, UnknownSource: _gone}
+
+
 @get("/gate/{source:str}/api", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False)
 async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer:
     """A source, or all of them, as a Torznab indexer."""
     gate: Gate = request.app.state["gate"]
     closing: Closing = request.app.state["closing"]
-    client = _client_of(request, gate)
+    client = await _client_of(request, gate)
     query = read_query(request.query_params.multi_items())
     base = _base_of(request)
     answer = await closing.unless_gone(request.receive, _answer, gate, client, query, source=source, base=base)
@@ -95,16 +102,18 @@ async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer:
 
 
 async def _answer(gate: Gate, client: Client, query: GateQuery, *, source: str, base: str) -> Answer:
-    names = await gate.names(source)
     if query.request is None:
         title = "Cormorant" if source == COMBINED else f"Cormorant: {source}"
-        return Response(caps_document(await gate.caps(client, names), title=title), media_type=XML_TYPE)
-    page = await gate.find(client, query, query.request, names=names, base=base)
+        return Response(caps_document(await gate.caps(client, source), title=title), media_type=XML_TYPE)
+    page = await gate.find(client, query, query.request, where=source, base=base)
     return Response(feed_document(page), media_type=FEED_TYPE)
 
 
 @get(
-    "/gate/{source:str}/download/{token:str}", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False
+    "/gate/{source:str}/download/{token:str}",
+    opt={"open": True},
+    exception_handlers=_DOWNLOAD_HANDLERS,
+    include_in_schema=False,
 )
 async def download(request: AnyRequest, source: FromPath[str], token: FromPath[str]) -> Answer:
     """What a link that an app was given leads to."""
@@ -118,11 +127,11 @@ def _stopping() -> Answer:
     return _error(_UNKNOWN, "the gate is being stopped", status=503, headers={"Retry-After": str(BUSY_S)})
 
 
-def _client_of(request: AnyRequest, gate: Gate) -> Client:
+async def _client_of(request: AnyRequest, gate: Gate) -> Client:
     key = request.query_params.get("apikey") or request.headers.get("x-api-key") or ""
     if not key:
         raise GateRefusal(MISSING_PARAMETER, "Missing parameter (apikey)")
-    client = gate.client(key)
+    client = await gate.clients.by_key(key)
     if client is None:
         host = request.client.host if request.client else ""
         parts_of(request).emit(WebKeyRefused(path=request.scope["path"][:200], client=host))

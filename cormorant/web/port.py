@@ -11,6 +11,7 @@ from attrs import frozen
 from actors.search import Execute, Search
 from actors.source_keeper import Desks
 from cormorant.clients.downloads import Download
+from cormorant.rules.events import Stamped
 from cormorant.rules.gates import Explanation
 from cormorant.rules.limits import Lane
 from cormorant.rules.ports import Clock, Emit
@@ -21,7 +22,7 @@ from storage.database import Database
 from storage.job_reports import JobView
 from storage.sources import SourceRecord
 
-__all__ = ["ChildNode", "Fetch", "JobsPort", "SearchesPort", "WebParts"]
+__all__ = ["ChildNode", "EventsPort", "Fetch", "JobsPort", "SearchesPort", "WebParts"]
 
 Fetch = Callable[[SourceRecord, str], Awaitable[Download]]
 """Fetches what a link of a source leads to."""
@@ -88,6 +89,18 @@ class JobsPort(Protocol):
         ...
 
 
+class EventsPort(Protocol):
+    """What happens from now on, to be read one by one. Who is slow loses the oldest, and is told how many."""
+
+    async def __anext__(self) -> Stamped:
+        """The next event; `StopAsyncIteration` when the service ends."""
+        ...
+
+    def end(self) -> None:
+        """Stop listening."""
+        ...
+
+
 class ChildNode(Protocol):
     """A child of the supervision tree as it is shown."""
 
@@ -133,5 +146,6 @@ class WebParts:
     """Asks a source what it can do; None where sources are asked in a way of the program's own."""
     is_ready: Callable[[], bool]
     tree: Callable[[], Sequence[ChildNode]]
+    events: Callable[[], EventsPort]
     clock: Clock
     emit: Emit

@@ -19,6 +19,7 @@ from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.rules.searches import BadRequest
 from cormorant.web.port import WebParts
 from cormorant.web.search_desk import UnknownSearch
+from storage.clients import ClientExists, UnknownClient
 from storage.sources import UnknownSource
 
 __all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]
@@ -67,7 +68,7 @@ def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
     return problem(error.status_code, detail, errors=errors, headers=kept)
 
 
-def _not_found(_: AnyRequest, error: UnknownSource | UnknownJob | UnknownSearch) -> Response[bytes]:
+def _not_found(_: AnyRequest, error: Exception) -> Response[bytes]:
     return problem(404, str(error))
 
 
@@ -75,7 +76,7 @@ def _bad(_: AnyRequest, error: BadRequest) -> Response[bytes]:
     return problem(400, str(error))
 
 
-def _conflict(_: AnyRequest, error: JobError) -> Response[bytes]:
+def _conflict(_: AnyRequest, error: Exception) -> Response[bytes]:
     return problem(409, str(error))
 
 
@@ -99,6 +100,8 @@ def problem_handlers() -> ExceptionHandlersMap:
         UnknownSource: _not_found,
         UnknownJob: _not_found,
         UnknownSearch: _not_found,
+        UnknownClient: _not_found,
+        ClientExists: _conflict,
         BadRequest: _bad,
         JobError: _conflict,
         SearchQueueFull: _full,

@@ -239,6 +239,8 @@ async def described_without_key(client: httpx2.AsyncClient, described: dict[str,
         if path in {"/health", "/ready"}:
             continue
         for method in methods:
+            if path == "/api/v1/session" and method in {"get", "post"}:
+                continue
             filled = path.replace("{name}", "red").replace("{number}", "1").replace("{job_id}", "1")
             answer = await client.request(
                 method, filled, headers={"X-Api-Key": "wrong"}, json={} if method == "post" else None
