@@ -25,6 +25,10 @@ ENQUEUE_KEYED = text(f"""
                   payload = CASE WHEN jobs.state = 'running' THEN jobs.payload ELSE excluded.payload END
     RETURNING id, uid, state
 """)
+HURRY = text("""
+    UPDATE jobs SET run_at = :now
+    WHERE kind = :kind AND dedupe_key = :key AND state IN ('pending', 'retryable') AND run_at > :now
+""")
 NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
 FIND = text("SELECT id, state FROM jobs WHERE uid = :uid")
 
@@ -157,10 +161,6 @@ REVIVE = text("""
     UPDATE jobs SET state = 'pending', attempts = 0, run_at = :now, finished_at = NULL,
                     held = EXISTS (SELECT 1 FROM paused_kinds WHERE paused_kinds.kind = jobs.kind)
     WHERE id = :id AND state IN ('failed', 'cancelled')
-""")
-HASTEN = text("""
-    UPDATE jobs SET run_at = :now
-    WHERE kind = :kind AND dedupe_key = :dedupe_key AND state IN ('pending', 'retryable') AND run_at > :now
 """)
 DISCARD = text("DELETE FROM jobs WHERE id = :id AND state IN ('succeeded', 'failed', 'cancelled')")
 OWNED = text("SELECT id, token FROM jobs WHERE owner = :owner AND state = 'running'")

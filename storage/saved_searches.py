@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import evolve
@@ -17,6 +17,8 @@ from storage.columns import check_text, from_micros, kept_text, to_micros
 
 CONFIGURED = "configured"
 ERROR_LENGTH_MAX = 500
+AHEAD = timedelta(days=1)
+"""No claim lasts that long: one that ends later was made by a clock that ran ahead."""
 
 
 class UnknownSavedSearch(CormorantError):
@@ -81,7 +83,7 @@ def find(connection: Connection, name: str) -> SavedSearch:
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[SavedSearch]:
     """Take due searches in hand, so that no other process does until `until`."""
     lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
-    words = {"now": to_micros(now), "until": to_micros(until), "limit": limit}
+    words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
     rows = connection.execute(text(_CLAIM.format(lock=lock)), words)
     return sorted((_saved(row) for row in rows), key=lambda saved: (saved.next_attempt_at, saved.id))
 
@@ -177,7 +179,8 @@ _FIND = text("SELECT * FROM saved_searches WHERE name = :name")
 _CLAIM = """
     UPDATE saved_searches SET claimed_until = :until, token = token + 1 WHERE id IN (
         SELECT id FROM saved_searches
-        WHERE NOT is_paused AND next_attempt_at <= :now AND (claimed_until IS NULL OR claimed_until <= :now)
+        WHERE NOT is_paused AND next_attempt_at <= :now
+              AND (claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)
         ORDER BY next_attempt_at, id LIMIT :limit {lock})
     RETURNING *
 """

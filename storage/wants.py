@@ -267,7 +267,9 @@ _BEST = text("""
 _CANDIDATE = text("SELECT * FROM candidates WHERE want_id = :want_id AND ref = :ref")
 _DENY = text("UPDATE candidates SET failed_because = :why WHERE want_id = :want_id AND ref = :ref")
 _ORPHANS = text("""
-    SELECT * FROM wants WHERE state IN ('wanted', 'searching', 'sending', 'in doubt') AND changed_at < :before
+    SELECT * FROM wants
+    WHERE (state IN ('wanted', 'searching', 'sending', 'in doubt') OR (state = 'chosen' AND next_at IS NOT NULL))
+        AND changed_at < :before
         AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.dedupe_key = wants.key AND jobs.kind IN ('want', 'handover')
                         AND jobs.state IN ('pending', 'retryable', 'running'))
         AND NOT EXISTS (SELECT 1 FROM downloads WHERE downloads.want_id = wants.id AND downloads.state = 'held')

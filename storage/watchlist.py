@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from attrs import evolve
@@ -15,6 +15,8 @@ from cormorant.rules.watchlist import Artist, Start
 from storage.columns import check_text, from_micros, kept_text, to_micros
 
 ERROR_LENGTH_MAX = 500
+AHEAD = timedelta(days=1)
+"""No claim and no cooldown lasts that long: one that ends later was written by a clock that ran ahead."""
 _DIGITS_MAX = 18
 
 
@@ -66,14 +68,15 @@ def by_id(connection: Connection, number: int) -> Artist | None:
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Artist]:
     """Take due artists in hand, the longest due first, so that no other process does until `until`."""
     lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
-    words = {"now": to_micros(now), "until": to_micros(until), "limit": limit}
+    words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
     rows = connection.execute(text(_CLAIM.format(lock=lock)), words)
     return sorted((_artist(row) for row in rows), key=lambda artist: (artist.next_attempt_at, artist.id))
 
 
 def blocked(connection: Connection, *, now: datetime, limit: int) -> list[Artist]:
     """Artists that are due and are left alone because too much has failed."""
-    return [_artist(row) for row in connection.execute(_BLOCKED, {"now": to_micros(now), "limit": limit})]
+    words = {"now": to_micros(now), "ahead": to_micros(now + AHEAD), "limit": limit}
+    return [_artist(row) for row in connection.execute(_BLOCKED, words)]
 
 
 def release(connection: Connection, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
@@ -190,13 +193,15 @@ _BY_ID = text("SELECT * FROM watchlist_artists WHERE id = :id")
 _CLAIM = """
     UPDATE watchlist_artists SET claimed_until = :until, token = token + 1 WHERE id IN (
         SELECT id FROM watchlist_artists
-        WHERE NOT is_paused AND next_attempt_at <= :now AND (retry_block_until IS NULL OR retry_block_until <= :now)
-              AND (claimed_until IS NULL OR claimed_until <= :now)
+        WHERE NOT is_paused AND next_attempt_at <= :now
+              AND (retry_block_until IS NULL OR retry_block_until <= :now OR retry_block_until > :ahead)
+              AND (claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)
         ORDER BY next_attempt_at, id LIMIT :limit {lock})
     RETURNING *
 """
 _BLOCKED = text("""
-    SELECT * FROM watchlist_artists WHERE NOT is_paused AND next_attempt_at <= :now AND retry_block_until > :now
+    SELECT * FROM watchlist_artists WHERE NOT is_paused AND next_attempt_at <= :now
+        AND retry_block_until > :now AND retry_block_until <= :ahead
     ORDER BY next_attempt_at, id LIMIT :limit
 """)
 _RELEASE = text("""

@@ -243,7 +243,7 @@ class Watches:
         """A statement that gives wants a job again that have none."""
         made = [
             self.make_handover(want)
-            if want.state in {WantState.SENDING, WantState.IN_DOUBT}
+            if want.state in {WantState.CHOSEN, WantState.SENDING, WantState.IN_DOUBT}
             else self.make_search(want)
             for want in orphans
         ]
@@ -256,19 +256,17 @@ class Watches:
         return enqueue_all
 
     def _retry(self, connection: Connection, want_id: int, *, now: datetime) -> Want:
-        want = wants.find(connection, want_id, lock=True)
-        check_by_hand(want)
-        if want.state is not WantState.WANTED:
-            want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
+        check_by_hand(wants.find(connection, want_id, lock=True))
+        _check_not_sent(connection, want_id)
+        want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
         wants.forgive(connection, want_id)
-        job = self.make_search(want)
-        jobs.enqueue(connection, job, now=now)
-        jobs.hasten(connection, job.kind, want.key, now=now)  # it may have joined one that waits for the next look
+        _run_now(connection, self.make_search(want), now=now)
         return want
 
     def _hand_over(self, connection: Connection, want_id: int, ref: str | None, *, now: datetime) -> Want:
         want = wants.find(connection, want_id, lock=True)
         check_by_hand(want)
+        _check_not_sent(connection, want_id)
         if not want.targets:
             raise CannotHandOver(f"want {want_id} has no target; set hand_to for its watch")
         chosen = _chosen(connection, want, ref)
@@ -276,9 +274,15 @@ class Watches:
             told = f"none of its targets ({', '.join(want.targets)}) takes a find of {chosen.result.protocol}"
             raise CannotHandOver(f"want {want_id}: {told}; `cormorant targets list` shows what each takes")
         changed = wants.change(
-            connection, want_id, WantState.CHOSEN, reason="is handed over by hand", chosen_ref=chosen.ref, now=now
+            connection,
+            want_id,
+            WantState.CHOSEN,
+            reason="is handed over by hand",
+            chosen_ref=chosen.ref,
+            next_at=now,
+            now=now,
         )
-        jobs.enqueue(connection, self.make_handover(want), now=now)
+        _run_now(connection, self.make_handover(want), now=now)
         return changed
 
     def _settle(self, connection: Connection, number: int, *, has_arrived: bool, now: datetime) -> Want:
@@ -290,7 +294,7 @@ class Watches:
             return wants.change(connection, handover.want_id, WantState.DONE, reason="decided by hand", now=now)
         downloads.change(connection, handover, HandoverState.WAITING, reason="decided by hand", now=now)
         want = wants.change(connection, handover.want_id, WantState.SENDING, reason="is sent again", now=now)
-        jobs.enqueue(connection, self.make_handover(want), now=now)
+        _run_now(connection, self.make_handover(want), now=now)
         return want
 
 
@@ -314,6 +318,23 @@ def _forget(connection: Connection, name: str) -> None:
     if saved_searches.find(connection, name).origin == CONFIGURED:
         raise SavedSearchConfigured(name)
     saved_searches.remove(connection, name)
+
+
+def _run_now(connection: Connection, job: NewJob, *, now: datetime) -> None:
+    """Also when such a job is there and waits for a later time."""
+    jobs.enqueue(connection, job, now=now)
+    assert job.dedupe_key is not None
+    jobs.hurry(connection, job.kind, job.dedupe_key, now=now)
+
+
+def _check_not_sent(connection: Connection, want_id: int) -> None:
+    """What a target has, or may have, is not searched or sent a second time."""
+    sent = downloads.live_of(connection, want_id)
+    if sent is not None:
+        raise CannotHandOver(
+            f"want {want_id} was given to {sent.target} and is {sent.state.value} there;"
+            f" remove it there, or decide about download {sent.id} when it is held"
+        )
 
 
 def _unwatch(connection: Connection, wanted: str) -> Artist:

@@ -53,12 +53,12 @@ class WantState(StrEnum):
 
 _S = WantState
 _CHANGES: Final[Mapping[WantState, frozenset[WantState]]] = {
-    _S.WANTED: frozenset({_S.SEARCHING, _S.CHOSEN, _S.IGNORED, _S.GAVE_UP}),
+    _S.WANTED: frozenset({_S.WANTED, _S.SEARCHING, _S.CHOSEN, _S.IGNORED, _S.GAVE_UP}),
     _S.SEARCHING: frozenset({_S.SEARCHING, _S.WANTED, _S.CHOSEN, _S.GAVE_UP, _S.IGNORED}),
     _S.CHOSEN: frozenset({_S.CHOSEN, _S.SENDING, _S.WANTED, _S.GAVE_UP, _S.IGNORED}),
-    _S.SENDING: frozenset({_S.SENDING, _S.IN_DOUBT, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.WANTED, _S.GAVE_UP}),
-    _S.IN_DOUBT: frozenset({_S.IN_DOUBT, _S.SENDING, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.WANTED, _S.GAVE_UP}),
-    _S.HANDED_OVER: frozenset({_S.DONE, _S.CHOSEN, _S.WANTED, _S.GAVE_UP}),
+    _S.SENDING: frozenset({_S.SENDING, _S.IN_DOUBT, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.GAVE_UP}),
+    _S.IN_DOUBT: frozenset({_S.IN_DOUBT, _S.SENDING, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.GAVE_UP}),
+    _S.HANDED_OVER: frozenset({_S.DONE, _S.CHOSEN, _S.GAVE_UP}),
     _S.DONE: frozenset(),
     _S.GAVE_UP: frozenset({_S.WANTED, _S.CHOSEN, _S.IGNORED}),
     _S.IGNORED: frozenset({_S.WANTED}),
@@ -120,6 +120,7 @@ class Want:
     found_at: datetime
     changed_at: datetime
     next_at: datetime | None = None
+    """When it is searched again, or since when a chosen one waits for its job; None: nothing is to happen by itself."""
 
     @property
     def words(self) -> str:
