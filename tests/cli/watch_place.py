@@ -109,7 +109,9 @@ def _held(connection: Connection, want_id: int) -> int:
         created_at=now,
         changed_at=now,
     )
-    return downloads.begin(connection, handover).id
+    begun = downloads.begin(connection, handover)
+    assert begun is not None
+    return begun.id
 
 
 @contextmanager
