@@ -85,6 +85,9 @@ class Gate:
         await desks.have_come.wait()
         if wanted == COMBINED:
             return sorted(name for name, desk in desks.by_name.items() if desk.record.kind in SEARCHED)
+        with trio.move_on_after(_COMES_S):  # one that was just added by command is known in a moment
+            while wanted not in desks.by_name:
+                await trio.sleep(_LOOK_S)
         return [self._record(wanted).name]
 
     async def caps(self, client: Client, where: str) -> Caps:
