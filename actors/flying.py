@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 from actors.search import Ticket
 from actors.source_desk import Flight
 from cormorant.rules.failures import split_crash
-from cormorant.rules.limits import LearnedLimits, SourceLimits
+from cormorant.rules.limits import Lane, LearnedLimits, SourceLimits
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock
 from cormorant.rules.request_ends import EndKind, RequestEnd, end_of, quota_wait_s
 from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
-from cormorant.rules.search_events import SearchFinished, SearchStarted
+from cormorant.rules.search_events import RequestFinished, SearchFinished, SearchStarted
 from cormorant.rules.searches import Result, SearchPage, SearchRequest, StatedLimits
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
 from storage import cache, history, source_states
@@ -120,6 +120,12 @@ class Landing:
             waited_s=self.waited_s,
             took_s=self.took_s,
             error=None if self.error is None else str(self.error),
+        )
+
+    def request_finished(self, source: str, lane: Lane, status: OutcomeStatus) -> RequestFinished:
+        """What is told of the request itself, however many waited for it."""
+        return RequestFinished(
+            source=source, lane=lane.value, outcome=status.value, waited_s=self.waited_s, took_s=self.took_s
         )
 
 

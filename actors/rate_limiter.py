@@ -333,6 +333,7 @@ class RateLimiter(Actor[None]):
         )
         if landing.end.kind is EndKind.CREDENTIALS_REFUSED:
             self.emit(SourceStopped(source=self.desk.name, because=landing.end.because))
+        self.emit(landing.request_finished(self.desk.name, flight.lane, status))
         for ticket in flight.living():
             self.emit(landing.finished(ticket, status))
         flight.finish(landing.outcome(self.desk.name, status))

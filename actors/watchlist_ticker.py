@@ -16,6 +16,7 @@ from actors.watchlist_store import WatchlistStore
 from cormorant.rules.outcomes import RateLimitWaitError, SearchError
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.releases import Album, Release, Track, distinct_releases, is_by, want_key
+from cormorant.rules.releases import Artist as FoundArtist
 from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
 from cormorant.rules.wants import Want, WantState
 from cormorant.rules.watch_events import (
@@ -54,6 +55,12 @@ class Catalogue(Protocol):
 
     async def tracks_of(self, artist: Artist, album: Album, *, timeout_s: float) -> Sequence[Track]:
         """What is on an album."""
+        ...
+
+    async def find_artist(
+        self, source: str, wanted: str, *, timeout_s: float, max_wait_s: float | None = None
+    ) -> FoundArtist:
+        """The artist of this id or name, or `SourceRefused`."""
         ...
 
 

@@ -28,6 +28,13 @@ class UnknownSavedSearch(CormorantError):
         super().__init__(f"there is no saved search {name!r}; `cormorant saved list` shows them")
 
 
+class SavedSearchConfigured(CormorantError):
+    """A saved search stands in the settings file, and is changed there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the saved search {name!r} is one of the settings file; take [saved.{name}] out of it")
+
+
 class SavedSearchExists(CormorantError):
     """A saved search of this name is there already."""
 
@@ -56,7 +63,7 @@ def set_configured(connection: Connection, wanted: Sequence[SavedSearch]) -> Non
 
 def remove(connection: Connection, name: str) -> None:
     """Repeat it no more. What was found stays."""
-    if not connection.execute(_REMOVE, {"name": name}).rowcount:
+    if not connection.execute(_REMOVE, {"name": check_text(name)}).rowcount:
         raise UnknownSavedSearch(name)
 
 
@@ -67,7 +74,7 @@ def all_saved(connection: Connection) -> list[SavedSearch]:
 
 def find(connection: Connection, name: str) -> SavedSearch:
     """One of them, or `UnknownSavedSearch`."""
-    row = connection.execute(_FIND, {"name": name}).one_or_none()
+    row = connection.execute(_FIND, {"name": check_text(name)}).one_or_none()
     if row is None:
         raise UnknownSavedSearch(name)
     return _saved(row)
@@ -98,13 +105,13 @@ def end_check(
 
 def set_paused(connection: Connection, name: str, *, is_paused: bool) -> None:
     """Leave it alone, or go on."""
-    if not connection.execute(_PAUSE, {"name": name, "is_paused": is_paused}).rowcount:
+    if not connection.execute(_PAUSE, {"name": check_text(name), "is_paused": is_paused}).rowcount:
         raise UnknownSavedSearch(name)
 
 
 def check_now(connection: Connection, name: str, *, now: datetime) -> None:
     """Repeat it at once."""
-    if not connection.execute(_CHECK_NOW, {"name": name, "now": to_micros(now)}).rowcount:
+    if not connection.execute(_CHECK_NOW, {"name": check_text(name), "now": to_micros(now)}).rowcount:
         raise UnknownSavedSearch(name)
 
 

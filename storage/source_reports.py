@@ -33,6 +33,13 @@ def spent_by_clients(connection: Connection, *, since: datetime) -> list[ClientS
     return [ClientSpent(consumer=row.consumer, lane=Lane(row.lane), count=row.number) for row in rows]
 
 
+def spent_at_most(connection: Connection, source_id: int, lane: Lane, *, since: datetime, after: int) -> int:
+    """How many requests with a number above `after` were made after a moment: no more rows are looked at than a limit has."""
+    words = {"source_id": source_id, "lane": lane.value, "since": to_micros(since), "after": after}
+    count: int = connection.execute(_SPENT_AT_MOST, words).scalar_one()
+    return count
+
+
 def caps_at(connection: Connection, source_id: int) -> datetime | None:
     """When the source last said what it can do; None: never."""
     at = connection.execute(_CAPS_AT, {"id": source_id}).scalar_one_or_none()
@@ -43,5 +50,9 @@ _SPENT = text("SELECT count(*) FROM source_requests WHERE source_id = :source_id
 _BY_CLIENTS = text("""
     SELECT consumer, lane, count(*) AS number FROM source_requests WHERE at > :since GROUP BY consumer, lane
     ORDER BY consumer, lane
+""")
+_SPENT_AT_MOST = text("""
+    SELECT count(*) FROM source_requests
+    WHERE source_id = :source_id AND lane = :lane AND seq > :after AND at > :since
 """)
 _CAPS_AT = text("SELECT caps_at FROM sources WHERE id = :id")

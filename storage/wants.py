@@ -10,6 +10,7 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
+from cormorant.rules.handovers import Handover
 from cormorant.rules.profiles import Judgement
 from cormorant.rules.searches import Result
 from cormorant.rules.wants import UnknownWant, Want, WantState, check_change
@@ -36,6 +37,15 @@ class Candidate:
     failed_because: str | None = None
     """Why it was tried in vain."""
     found_at: datetime
+
+
+@frozen(kw_only=True)
+class WantView:
+    """A want with everything that was found for it, and where it went."""
+
+    want: Want
+    candidates: tuple[Candidate, ...]
+    handovers: tuple[Handover, ...]
 
 
 def want(connection: Connection, wanted: Want) -> Want | None:

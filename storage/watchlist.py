@@ -27,6 +27,13 @@ class UnknownArtist(CormorantError):
         super().__init__(f"{wanted!r} is not on the watchlist; `cormorant watchlist list` shows who is")
 
 
+class ArtistExists(CormorantError):
+    """Somebody is on the watchlist already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is on the watchlist already; `cormorant watchlist list` shows how it is watched")
+
+
 def add(connection: Connection, artist: Artist) -> Artist | None:
     """Watch an artist; None when it is watched already."""
     found: int | None = connection.execute(_ADD, _plain(artist)).scalar_one_or_none()
@@ -46,7 +53,7 @@ def all_artists(connection: Connection, *, after_id: int = 0, limit: int = 1_000
 def find(connection: Connection, wanted: str) -> Artist:
     """One artist by number, id or name, or `UnknownArtist`."""
     number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= _DIGITS_MAX else -1
-    row = connection.execute(_FIND, {"number": number, "wanted": wanted}).first()
+    row = connection.execute(_FIND, {"number": number, "wanted": check_text(wanted)}).first()
     if row is None:
         raise UnknownArtist(wanted)
     return _artist(row)

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
 from actors.actor import Address
 from actors.flying import Ask
@@ -33,12 +33,13 @@ from storage.sources import SourceRecord
 from supervisors.catalogues import SpotifyCatalogue
 from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch
-from supervisors.event_bus import EventStream
+from supervisors.event_bus import EventStream, Listener
 from supervisors.jobs import Jobs
 from supervisors.packing import Packer
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
 from supervisors.targets import targets_of
+from supervisors.timetable import Timetable
 from supervisors.tree import Parts
 from supervisors.watch_assembly import WatchAssembly, WatchParts
 from supervisors.watches import Watches
@@ -66,9 +67,11 @@ class Assembly:
     is_ready: Callable[[], bool]
     children: Callable[[], Sequence[ChildView]]
     events: Callable[[], EventStream]
+    listen: Callable[[Listener], None]
     clock: Clock
     chance: Chance
     emit: Emit
+    timetable: Timetable = field(factory=Timetable)
 
     def put_together(self) -> tuple[Parts, Jobs, Searches, Watches]:
         """The parts of the tree, and what a program does with its jobs, its sources and its watches."""
@@ -86,9 +89,13 @@ class Assembly:
             handover=watching.follower(),
             job_runner=runner.served_by(lambda: self._job_runner(bell, jobs, handlers)),
             tickers=watching.tickers(),
-            reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(lambda: self._sweeper(bell)),
-            maintenance=Address[None]("maintenance", emit=self.emit).served_by(self._maintenance),
-            web=self._web(searches, jobs) if self.settings.web.enabled else None,
+            reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(
+                lambda: self.timetable.noted("reclaim_sweeper", self._sweeper(bell))
+            ),
+            maintenance=Address[None]("maintenance", emit=self.emit).served_by(
+                lambda: self.timetable.noted("maintenance", self._maintenance())
+            ),
+            web=self._web(searches, jobs, watching.watches) if self.settings.web.enabled else None,
             job_grace_s=self.settings.jobs.grace_s,
             stop_total_s=self.settings.service.stop_total_s,
             emit=self.emit,
@@ -96,10 +103,19 @@ class Assembly:
         )
         return parts, jobs, searches, watching.watches
 
-    def _web(self, searches: Searches, jobs: Jobs) -> Runnable:
-        from cormorant.web.port import WebParts  # noqa: PLC0415 - who has no server need not wait for it to load
+    def by_hand(self) -> tuple[SearchAssembly, Watches]:
+        """For a command beside the service: watches, and the branch that searches, to be started only if it is needed."""
+        search = self._search()
+        jobs = self._jobs(Address("job_runner", emit=self.emit), WorkBell())
+        return search, self._watching(search.searches(), jobs).watches
+
+    def _web(self, searches: Searches, jobs: Jobs, watches: Watches) -> Runnable:
+        from cormorant.web.metrics import Metrics  # noqa: PLC0415 - who has no server need not wait for it to load
+        from cormorant.web.port import Scheduled, WebParts  # noqa: PLC0415 - as above
         from cormorant.web.server import WebServer  # noqa: PLC0415 - as above
 
+        metrics = Metrics()
+        self.listen(metrics)
         parts = WebParts(
             web=self.settings.web,
             clients=self.settings.clients,
@@ -107,14 +123,19 @@ class Assembly:
             rss_ttl_s=self.settings.search.rss_ttl_s,
             searches=searches,
             jobs=jobs,
+            watches=watches,
             database=self.database,
             fetch=self.fetch,
             caps=self.caps,
             is_ready=self.is_ready,
             tree=self.children,
             events=self.events,
+            scheduled=lambda: [Scheduled(name=name, due_in_s=due_in_s) for name, due_in_s in self.timetable.due()],
+            concurrency=self.settings.jobs.concurrency,
+            metrics=metrics,
             clock=self.clock,
             emit=self.emit,
+            offload=self.offload,
         )
         return Address[None]("web", emit=self.emit).served_by(lambda: WebServer(parts=parts))
 

@@ -107,6 +107,7 @@ class Service:
             is_ready=lambda: self._state_now() is ServiceState.READY,
             children=self._children,
             events=self._bus.stream,
+            listen=self._bus.listen,
             clock=self.clock,
             chance=self.chance,
             emit=self._bus.emit,

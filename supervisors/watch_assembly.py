@@ -36,6 +36,7 @@ from supervisors.jobs import Jobs
 from supervisors.searches import Searches
 from supervisors.supervisor import Supervisor
 from supervisors.want_search import WantSearch
+from supervisors.watch_orders import OrderDesk
 from supervisors.watches import Watches
 
 SPARE_S = 0.5
@@ -86,6 +87,10 @@ class WatchAssembly:
             database=parts.database,
             make_search=self._search_job,
             make_handover=self._handover_job,
+            target_for=self.chooser.target_for,
+            places=parts.places,
+            catalogue=parts.catalogue,
+            orders=OrderDesk(settings=parts.settings, targets=parts.places.keys()),
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
         )

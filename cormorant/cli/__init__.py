@@ -29,6 +29,11 @@ _COMMANDS = {
         "disconnect",
         "search",
         "explain",
+        "watchlist",
+        "saved",
+        "wants",
+        "downloads",
+        "targets",
         "jobs",
     )
 }

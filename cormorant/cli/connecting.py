@@ -37,6 +37,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings import Settings
 from cormorant.rules.source_errors import SourceError
+from cormorant.rules.source_settings import SEARCHED
 from cormorant.rules.stored_caps import load_caps
 from storage import source_states, sources
 from storage.database import Database
@@ -222,7 +223,7 @@ def _own_address(settings: Settings, wanted: AppWords, *, is_needed: bool = True
 
 
 def _sites(settings: Settings) -> list[Site]:
-    configured = configured_sources(settings)
+    configured = [each for each in configured_sources(settings) if each.kind in SEARCHED]
     if look_at_database(settings) is None:
         return [Site(each.name, each.kind) for each in configured]
 
@@ -234,7 +235,7 @@ def _sites(settings: Settings) -> list[Site]:
 
 def _known_sites(connection: Connection, configured: Sequence[SourceRecord]) -> list[Site]:
     names = {each.name for each in configured}
-    stored = {each.name: each for each in sources.all_sources(connection)}
+    stored = {each.name: each for each in sources.all_sources(connection) if each.kind in SEARCHED}
     shown = [*configured, *(each for each in stored.values() if each.name not in names)]
     return sorted((_site(connection, each, stored.get(each.name)) for each in shown), key=lambda site: site.name)
 

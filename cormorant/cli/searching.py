@@ -100,7 +100,7 @@ async def _search(settings: Settings, config: str, database: Database, wanted: W
     async with assembly.supervisor():
         searches = assembly.searches()
         await searches.desks.have_come.wait()
-        if not searches.desks.by_name:
+        if not searches.desks.by_name or not (wanted.names or searches.searched()):
             remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {shown_path(config)}"
             raise Refused(f"there is no site to search yet; add one: {remedy}")
         search = await searches.search(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,6 +90,7 @@ async def _until_told_to_stop(service: Service, signals: StopSignals) -> Shutdow
                 signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
                 lines = "\n".join(_ready_lines(service.settings))
                 await trio.to_thread.run_sync(say, lines)  # a stuck stream holds up no job
+                gc.freeze()  # what was loaded stays: going through all of it again holds up the loop for 0.1 s
                 if playing is None:
                     await told.wait()
                 else:

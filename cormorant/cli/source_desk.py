@@ -27,7 +27,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.settings import Settings
 from cormorant.rules.source_errors import CredentialsRefused, SourceError
-from cormorant.rules.source_settings import SourceSettings, limits_of
+from cormorant.rules.source_settings import SEARCHED, SourceSettings, limits_of
 from cormorant.rules.source_state import SourceState
 from cormorant.rules.stored_caps import dump_caps
 from cormorant.rules.times_of_day import zone_of
@@ -121,6 +121,9 @@ class SourceDesk:
     async def test(self, name: str) -> int:
         """Ask a source what it can do."""
         record = await self.database.run(source_looks.take_in, name, self._configured(), now=_now())
+        if record.kind not in SEARCHED:
+            tries = "watchlist add ARTIST" if record.kind == "spotify" else f"search WORDS --source {name}"
+            raise NotDone(f"{name} is of kind {record.kind} and not asked what it can do; cormorant {tries} tries it")
         try:
             caps = await try_out(self.database, record, Asker(offload=in_thread, clock=SystemClock()))
         except SourceClosed:

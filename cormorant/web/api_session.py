@@ -11,9 +11,9 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.params import JSONBody
 
-from cormorant.rules.events import WebKeyRefused
 from cormorant.web.keys import Keys
-from cormorant.web.problems import AnyRequest, parts_of
+from cormorant.web.porter import Porter, client_of
+from cormorant.web.problems import AnyRequest
 from cormorant.web.sessions import Session, Sessions, check_own_page
 
 __all__ = ["SessionOut", "session_routes"]
@@ -62,10 +62,13 @@ async def begin_session(request: AnyRequest, data: JSONBody[SignIn]) -> Response
     """The answer sets a cookie that opens the API, as the header X-Api-Key does for programs."""
     check_own_page(request)
     keys: Keys = request.app.state["keys"]
-    if not keys.opens_api(data.key.strip()):
-        client = request.client.host if request.client else ""
-        parts_of(request).emit(WebKeyRefused(path=request.scope["path"][:200], client=client))
+    porter: Porter = request.app.state["porter"]
+    client, given = client_of(request), data.key.strip()
+    porter.check(client, given)
+    if not keys.opens_api(given):
+        porter.refused(client, path=request.scope["path"])
         raise NotAuthorizedException("this is not the key; it is in the file keys/web.key of the data folder")
+    porter.accepted(client, given)
     sessions = _sessions(request)
     session = sessions.begin()
     return Response(_shown(session), cookies=[sessions.set_cookie(session, is_secure=_is_https(request))])
@@ -81,8 +84,8 @@ async def end_session(request: AnyRequest) -> Response[SessionOut]:
 
 
 def _is_https(request: AnyRequest) -> bool:
-    # Whoever lies here makes a cookie that only their own browser gets.
-    return "https" in {request.scope["scheme"], request.headers.get("x-forwarded-proto", "")}
+    # The guard has put in what a trusted proxy says.
+    return request.scope["scheme"] == "https"
 
 
 def _sessions(request: AnyRequest) -> Sessions:

@@ -22,6 +22,7 @@ from cormorant.rules.searches import Caps, SearchPage, SearchRequest
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.shares import ShareUsedUp
 from cormorant.rules.source_errors import SourceLimited
+from cormorant.rules.source_settings import SEARCHED
 from cormorant.rules.web_settings import ClientSettings
 from cormorant.web.abilities import Abilities
 from cormorant.web.clients import Clients
@@ -81,10 +82,8 @@ class Gate:
         desks = self.parts.searches.desks
         await desks.have_come.wait()
         if wanted == COMBINED:
-            return sorted(desks.by_name)
-        if wanted not in desks.by_name:
-            raise UnknownSource(wanted, list(desks.by_name))
-        return [wanted]
+            return sorted(name for name, desk in desks.by_name.items() if desk.record.kind in SEARCHED)
+        return [self._record(wanted).name]
 
     async def caps(self, client: Client, where: str) -> Caps:
         """What a source can do, or all of them together."""
@@ -92,8 +91,9 @@ class Gate:
         return await self.abilities.of([self._record(name) for name in names], consumer=client.name)
 
     def _record(self, name: str) -> SourceRecord:
+        """A source that apps may ask. One that speaks no Torznab is to them as if it were not there."""
         desk = self.parts.searches.desks.by_name.get(name)
-        if desk is None:
+        if desk is None or desk.record.kind not in SEARCHED:
             raise UnknownSource(name)
         return desk.record
 

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 import attrs
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from cormorant.rules.redaction import HIDDEN
 from cormorant.rules.searches import Protocol, Result
 from cormorant.rules.secrets import hide_passwords
 from cormorant.web.keys import Keys
+from cormorant.web.links import Links
 from cormorant.web.port import WebParts
 from cormorant.web.screens import Screen, screen_of
 from cormorant.web.torznab_documents import PASSED_ON, FeedItem
@@ -47,6 +48,10 @@ class GateItems:
 
     parts: WebParts
     keys: Keys
+    links: Links = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.links = Links(database=self.parts.database, clock=self.parts.clock)
 
     async def of(self, client: str, found: Sequence[Find], *, base: str) -> list[FeedItem]:
         """The finds that can be fetched, as this app is shown them."""
@@ -55,7 +60,7 @@ class GateItems:
             GateLink(ref=self._ref(each.record, each.result.link), source_id=each.record.id, link=each.result.link)
             for each in found
         ]
-        seen = await self.parts.database.run(gate_links.remember, links, now=self.parts.clock.now()) if links else {}
+        seen = await self.links.first_seen(links)
         screens = {each.record.name: screen_of(each.record) for each in found}
         return [
             self._item(
@@ -79,19 +84,10 @@ class GateItems:
 
     def _item(self, find: Find, screen: Screen, *, token: str, base: str, first_seen: datetime) -> FeedItem:
         result, record = find.result, find.record
-        clean = attrs.evolve(
-            result,
-            title=screen.hidden(result.title),
-            attributes={
-                name: tuple(value for value in values if HIDDEN not in screen.hidden(value))
-                for name, values in result.attributes.items()
-                if name in PASSED_ON
-            },
-        )
         details = result.details if result.details.startswith(("http://", "https://")) else ""
         digest = hashlib.sha256(f"{record.identity}\0{result.guid}".encode(errors="replace")).hexdigest()[:40]
         return FeedItem(
-            result=clean,
+            result=_clean(result, screen),
             # Not the site's own: it may hold a key where nobody looks for one.
             guid=f"cormorant-{record.name}-{digest}",
             link=f"{base}/gate/{record.name}/download/{token}",
@@ -105,6 +101,23 @@ class GateItems:
 
     def _token(self, client: str, record: SourceRecord, ref: str) -> str:
         return f"{client}.{ref}.{_text(self.keys.sign('token', client, str(record.id), ref))}"
+
+
+def _clean(result: Result, screen: Screen) -> Result:
+    """A find without secrets in what is passed on of it."""
+    passed_on = {name: values for name, values in result.attributes.items() if name in PASSED_ON}
+    # Looked for once in all of it, with something in between that no secret has: of most finds that is all there is to do.
+    all_of_it = "\0".join([result.title, *[value for values in passed_on.values() for value in values]])
+    if HIDDEN not in all_of_it and not screen.shows(all_of_it):
+        return result
+    return attrs.evolve(
+        result,
+        title=screen.hidden(result.title),
+        attributes={
+            name: tuple(value for value in values if HIDDEN not in screen.hidden(value))
+            for name, values in passed_on.items()
+        },
+    )
 
 
 def placeholder(where: str, kinds: Sequence[str], categories: Sequence[int], *, base: str) -> FeedItem:

@@ -13,11 +13,12 @@ from litestar.types import ExceptionHandlersMap
 
 from cormorant.clients.downloads import Download
 from cormorant.rules.errors import CommitUnknown, ServiceStopped, StorageUnavailable
-from cormorant.rules.events import WebKeyRefused, WebRequestCrashed
+from cormorant.rules.events import WebRequestCrashed
 from cormorant.rules.gate_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
 from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.web.closing import Closing
 from cormorant.web.gate import COMBINED, Client, Gate, NothingAnswered
+from cormorant.web.porter import Porter, TooManyTries, client_of
 from cormorant.web.problems import BUSY_S, AnyRequest, parts_of
 from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document, feed_document
 from storage.sources import UnknownSource
@@ -60,6 +61,10 @@ def _nothing(_: AnyRequest, error: NothingAnswered) -> Answer:
     return _error(_UNKNOWN, str(error), status=503)
 
 
+def _tried(_: AnyRequest, error: TooManyTries) -> Answer:
+    return _error(_REQUEST_LIMIT, str(error), status=429, headers={"Retry-After": str(error.retry_after_s)})
+
+
 def _busy(_: AnyRequest, error: Exception) -> Answer:
     status = 429 if isinstance(error, SearchQueueFull) else 503
     return _error(_UNKNOWN, str(error), status=status, headers={"Retry-After": str(math.ceil(BUSY_S))})
@@ -74,6 +79,7 @@ _HANDLERS: Final[ExceptionHandlersMap] = {
     GateRefusal: _refused,
     UnknownSource: _unknown_source,
     NothingAnswered: _nothing,
+    TooManyTries: _tried,
     SearchQueueFull: _busy,
     StorageUnavailable: _busy,
     CommitUnknown: _busy,
@@ -131,11 +137,14 @@ async def _client_of(request: AnyRequest, gate: Gate) -> Client:
     key = request.query_params.get("apikey") or request.headers.get("x-api-key") or ""
     if not key:
         raise GateRefusal(MISSING_PARAMETER, "Missing parameter (apikey)")
+    porter: Porter = request.app.state["porter"]
+    host = client_of(request)
+    porter.check(host, key)
     client = await gate.clients.by_key(key)
     if client is None:
-        host = request.client.host if request.client else ""
-        parts_of(request).emit(WebKeyRefused(path=request.scope["path"][:200], client=host))
+        porter.refused(host, path=request.scope["path"])
         raise GateRefusal(_BAD_CREDENTIALS, "Incorrect user credentials")
+    porter.accepted(host, key)
     return client
 
 

@@ -29,6 +29,8 @@ class Keys:
 
     web: Secret
     clients: Mapping[str, Secret] = field(factory=dict)
+    _secrets: dict[str, bytes] = field(init=False, factory=dict, repr=False, eq=False)
+    """What is signed with, by purpose: made once, for a page has hundreds of signatures."""
 
     def opens_api(self, given: str) -> bool:
         """Whether this is the key of the API."""
@@ -45,8 +47,10 @@ class Keys:
 
     def sign_for(self, purpose: str, *words: str) -> bytes:
         """The same for another purpose: what was signed for one says nothing for any other."""
-        secret = hmac.digest(self.web.reveal().encode(), purpose.encode(), hashlib.sha256)
-        return hmac.digest(secret, "\0".join(words).encode(errors="surrogatepass"), hashlib.sha256)
+        secret = self._secrets.get(purpose)
+        if secret is None:
+            secret = self._secrets[purpose] = hmac.digest(self.web.reveal().encode(), purpose.encode(), "sha256")
+        return hmac.digest(secret, "\0".join(words).encode(errors="surrogatepass"), "sha256")
 
 
 def _is_same(given: str, key: Secret) -> bool:

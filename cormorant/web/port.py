@@ -14,15 +14,17 @@ from cormorant.clients.downloads import Download
 from cormorant.rules.events import Stamped
 from cormorant.rules.gates import Explanation
 from cormorant.rules.limits import Lane
-from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchRequest
 from cormorant.rules.web_settings import ClientSettings, WebSettings
+from cormorant.web.metrics import Metrics
+from cormorant.web.watch_port import WatchesPort
 from storage.database import Database
 from storage.job_reports import JobView
 from storage.sources import SourceRecord
 
-__all__ = ["ChildNode", "EventsPort", "Fetch", "JobsPort", "SearchesPort", "WebParts"]
+__all__ = ["ChildNode", "EventsPort", "Fetch", "JobsPort", "Scheduled", "SearchesPort", "WebParts"]
 
 Fetch = Callable[[SourceRecord, str], Awaitable[Download]]
 """Fetches what a link of a source leads to."""
@@ -131,6 +133,15 @@ class ChildNode(Protocol):
 
 
 @frozen(kw_only=True)
+class Scheduled:
+    """Something that runs at its time."""
+
+    name: str
+    due_in_s: float | None
+    """None: it has no next time just now."""
+
+
+@frozen(kw_only=True)
 class WebParts:
     """What the web is put together from."""
 
@@ -140,6 +151,7 @@ class WebParts:
     rss_ttl_s: float
     searches: SearchesPort
     jobs: JobsPort
+    watches: WatchesPort
     database: Database
     fetch: Fetch
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None
@@ -147,5 +159,10 @@ class WebParts:
     is_ready: Callable[[], bool]
     tree: Callable[[], Sequence[ChildNode]]
     events: Callable[[], EventsPort]
+    scheduled: Callable[[], Sequence[Scheduled]]
+    concurrency: int
+    """How many jobs run at once."""
+    metrics: Metrics
     clock: Clock
     emit: Emit
+    offload: Offload

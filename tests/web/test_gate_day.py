@@ -20,9 +20,10 @@ from cormorant.rules.ports import ignore
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import SourceSettings, limits_of
 from cormorant.rules.web_settings import ClientSettings, WebSettings
-from cormorant.testing import START, ScriptedSource, Simulation, memory_gateway, scripted, settings, simulated
+from cormorant.testing import START, ScriptedSource, Simulation, in_line, memory_gateway, scripted, settings, simulated
 from cormorant.web.gate import Gate, NothingAnswered
 from cormorant.web.keys import Keys
+from cormorant.web.metrics import Metrics
 from cormorant.web.port import WebParts
 from cormorant.web.shares import Client
 from storage.columns import from_micros
@@ -103,12 +104,17 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         rss_ttl_s=60.0,
         searches=searches,
         jobs=None,  # type: ignore[arg-type]  # the gate has nothing to do with jobs
+        watches=None,  # type: ignore[arg-type]  # nor with watches
         database=database,
         fetch=fetch,
         caps=None,
         is_ready=lambda: True,
         tree=tuple,
         events=None,  # type: ignore[arg-type]  # nor with events
+        scheduled=tuple,
+        concurrency=1,
+        metrics=Metrics(),
+        offload=in_line,
         clock=day.simulation.clock,
         emit=ignore,
     )

@@ -191,4 +191,4 @@ async def test_the_page_is_served_with_a_policy_and_only_when_it_has_changed(tmp
     assert "unsafe" not in page.headers["content-security-policy"]
     assert script.headers["content-type"] == "text/javascript; charset=utf-8"
     assert (script.headers["cache-control"], again.status_code, again.content) == ("no-cache", 304, b"")
-    assert [answer.status_code for answer in missing] == [404, 404, 404]
+    assert [answer.status_code for answer in missing] == [404, 400, 400]

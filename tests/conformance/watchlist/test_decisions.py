@@ -15,7 +15,7 @@ from cormorant.rules.job_events import JobFailed, JobRetried
 from cormorant.rules.releases import Album, Track
 from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
 from cormorant.rules.target_errors import TargetInDoubt
-from cormorant.rules.wants import Want
+from cormorant.rules.wants import CannotHandOver, Want
 from cormorant.rules.watch_events import WatchlistProcess
 from cormorant.rules.watch_settings import TargetSettings
 from cormorant.rules.watchlist import Artist
@@ -24,7 +24,6 @@ from cormorant.testing import ScriptedSource, memory_gateway
 from storage import job_reports, jobs
 from storage.sources import SourceRecord
 from supervisors import Service
-from supervisors.watches import CannotHandOver
 from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place
 
 SWEPT_S = 1_300.0

@@ -14,6 +14,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
 from cormorant.rules.handovers import HandoverState
 from cormorant.rules.releases import Album, Track
+from cormorant.rules.releases import Artist as FoundArtist
 from cormorant.rules.searches import Result, SearchPage, SearchRequest
 from cormorant.rules.settings import JobSettings
 from cormorant.rules.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
@@ -57,6 +58,11 @@ class MoodyCatalogue:
         with trio.fail_after(timeout_s):
             await trio.sleep(0.1)
         return [Track(id=f"{album.id}-1", title="one", number=1)]
+
+    async def find_artist(
+        self, source: str, wanted: str, *, timeout_s: float, max_wait_s: float | None = None
+    ) -> FoundArtist:
+        raise SourceRefused(f"nobody asks {source} for {wanted} here: {timeout_s}, {max_wait_s}")
 
     def _raise(self) -> None:
         if self.mood == "unavailable":
