@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import trio
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 from sqlalchemy import Connection, text
 
 if __name__ == "__main__":
@@ -35,12 +35,12 @@ from bench._report import Goal, Options, Row, finish, read_options
 from cormorant.rules.handing import ParcelKind
 from cormorant.rules.ports import ignore
 from cormorant.rules.profiles import Profile, best_first, judge
-from cormorant.rules.releases import Album, Track
+from cormorant.rules.releases import Album
 from cormorant.rules.searches import Result
 from cormorant.rules.wants import Want, WantState
 from cormorant.rules.watch_settings import WatchlistSettings
 from cormorant.rules.watchlist import Artist, Start
-from cormorant.scripted_watches import album
+from cormorant.scripted_watches import ScriptedCatalogue, album
 from cormorant.testing import memory_gateway
 from storage import wants, watchlist
 from storage.database import Database, Mode, StorageOptions
@@ -68,22 +68,17 @@ def _albums(artist_id: str) -> list[Album]:
     return [album(f"Old {number}", "2020-01-02", by=artist_id) for number in range(OLD_ALBUMS)]
 
 
-@frozen
-class InstantCatalogue:
+@define(eq=False)
+class InstantCatalogue(ScriptedCatalogue):
     """Answers at once: twenty old albums, and new ones if it is told so."""
 
-    news: list[str]
+    news: list[str] = field(factory=list)
     old: dict[str, list[Album]] = field(factory=lambda: {f"a{n}": _albums(f"a{n}") for n in range(ARTISTS)})
 
     async def albums_of(self, artist: Artist, *, timeout_s: float) -> Sequence[Album]:
         """Everything the artist has released."""
         await trio.lowlevel.checkpoint()
         return [*self.old[artist.artist_id], *(album(new, "2100-01-01", by=artist.artist_id) for new in self.news)]
-
-    async def tracks_of(self, artist: Artist, album: Album, *, timeout_s: float) -> Sequence[Track]:
-        """What is on an album."""
-        await trio.lowlevel.checkpoint()
-        return [Track(id=f"{album.id}-{number}", title=f"Track {number}", number=number) for number in range(10)]
 
 
 def job_for(kind: str, want: Want, clock: SystemClock) -> NewJob:
@@ -129,7 +124,7 @@ class Ticks:
 
 async def _ticks(database: Database, rounds: int) -> Ticks:
     clock = SystemClock()
-    catalogue = InstantCatalogue([])
+    catalogue = InstantCatalogue()
 
     async def is_paused() -> bool:
         return False
