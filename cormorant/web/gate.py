@@ -46,6 +46,8 @@ _ASK_S_MIN: Final = 10.0
 _UNKNOWN_WAIT_S: Final = 300.0
 """When to come back where nobody knows when a source opens: it is paused, or its credentials are refused."""
 _TITLE: Final = "Cormorant"
+_COMES_S: Final = 1.0
+_LOOK_S: Final = 0.1
 
 
 class NothingAnswered(Exception):
