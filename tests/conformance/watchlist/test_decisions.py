@@ -71,9 +71,9 @@ async def test_what_a_target_has_is_neither_searched_nor_sent_again_by_hand(cloc
             want = await the_want(service)
             view = await service.watches.want(want.id)
 
-            with pytest.raises(CannotHandOver, match="given to qbittorrent"):
+            with pytest.raises(CannotHandOver, match="may be at its target already"):
                 await service.watches.retry(want.id)
-            with pytest.raises(CannotHandOver, match="given to qbittorrent"):
+            with pytest.raises(CannotHandOver, match="may be at its target already"):
                 await service.watches.hand_over(want.id, ref=view.candidates[1].ref)
             place.targets["qbittorrent"].standing = Standing.DONE
             await trio.sleep(200)
