@@ -112,6 +112,7 @@ async def test_what_is_ignored_while_it_is_searched_stays_ignored(clock: MockClo
         assert place.events.of(JobFailed) == []
 
 
+@pytest.mark.slow("rounds of a whole service")
 async def test_whoever_chooses_another_while_one_is_fetched_gets_that_one(clock: MockClock) -> None:
     with memory_gateway() as gateway:
         place = SlowPlace(gateway, targets={"qbittorrent": ScriptedTarget()})
@@ -129,6 +130,7 @@ async def test_whoever_chooses_another_while_one_is_fetched_gets_that_one(clock:
         assert [parcel.title for _, parcel in place.targets["qbittorrent"].given] == [other.result.title]
 
 
+@pytest.mark.slow("rounds of a whole service")
 async def test_a_chosen_find_whose_job_is_lost_is_handed_over_after_all(clock: MockClock) -> None:
     with memory_gateway() as gateway:
         place = SlowPlace(gateway, targets={"qbittorrent": ScriptedTarget()})
@@ -143,6 +145,7 @@ async def test_a_chosen_find_whose_job_is_lost_is_handed_over_after_all(clock: M
             assert (await the_want(service)).state.value == "done"
 
 
+@pytest.mark.slow("rounds of a whole service")
 async def test_a_job_that_was_lost_is_no_reason_to_look_sooner(clock: MockClock) -> None:
     with watch_place("qbittorrent") as place:
         with_release(place)

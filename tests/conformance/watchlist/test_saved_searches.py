@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -18,6 +19,7 @@ async def save(service: Service, name: str = "new", *, every_s: float = 600.0) -
     )
 
 
+@pytest.mark.slow("rounds of a whole service")
 async def test_what_is_there_at_the_first_check_is_known_and_what_comes_later_is_handed_over(clock: MockClock) -> None:
     with watch_place("qbittorrent") as place:
         place.sources["indexer"] = ScriptedSource(["old"], ["old", "new"])
@@ -31,6 +33,7 @@ async def test_what_is_there_at_the_first_check_is_known_and_what_comes_later_is
         assert len(place.sources["indexer"].asked_at) >= 2
 
 
+@pytest.mark.slow("rounds of a whole service")
 async def test_a_source_that_was_closed_at_the_first_check_does_not_bring_all_it_has_as_news(clock: MockClock) -> None:
     with watch_place("qbittorrent") as place:
         place.sources["indexer"] = ScriptedSource(["old"])
