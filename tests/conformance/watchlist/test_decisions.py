@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 import pytest
 import trio
@@ -18,7 +19,7 @@ from cormorant.rules.target_errors import TargetInDoubt
 from cormorant.rules.wants import CannotHandOver, Want
 from cormorant.rules.watch_events import WatchlistProcess
 from cormorant.rules.watch_settings import TargetSettings
-from cormorant.rules.watchlist import Artist
+from cormorant.rules.watchlist import Artist, Start
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource, memory_gateway
 from storage import job_reports, jobs
@@ -174,6 +175,20 @@ async def test_a_database_that_is_away_in_the_middle_of_a_tick_crashes_nobody(cl
 
             assert (await the_want(service)).state.value in {"handed over", "done"}
         assert crashes(place) == []
+
+
+async def test_a_clock_that_ran_ahead_and_was_set_back_makes_no_release_be_missed(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.catalogue.scripts["a1"] = [(), [album("New", "2026-01-01")]]
+        place.sources["indexer"] = ScriptedSource([])
+        async with place.service(every_s=30 * 86_400.0) as service:
+            place.clock.jump(60 * 86_400.0)
+            await service.watches.watch_artist("a1", name="A1", start=Start.DATE, start_on=date(2025, 12, 1))
+            await trio.sleep(65)
+            place.clock.jump(-60 * 86_400.0)
+            await trio.sleep(65)
+
+            assert (await the_want(service)).title == "New"
 
 
 class ShyCatalogue(ScriptedCatalogue):
