@@ -15,6 +15,7 @@ from actors.handover import HandoverFollower, Place
 from actors.saved_search_ticker import SavedSearchTicker
 from actors.watchlist_store import DatabaseStore, WatchlistStore
 from actors.watchlist_ticker import Catalogue, WatchlistTicker
+from cormorant.rules.errors import SettingsError
 from cormorant.rules.handing import Parcel
 from cormorant.rules.jobs import PAUSED_FLAG
 from cormorant.rules.outcomes import Outcome
@@ -76,6 +77,10 @@ class WatchAssembly:
 
     def __attrs_post_init__(self) -> None:
         parts = self.parts
+        is_async = parts.settings.watchlist.db_io_mode == "async"
+        if is_async != (parts.store is not None):
+            found = "is async, and no watchlist was given" if is_async else "is thread, and a watchlist was given"
+            raise SettingsError([f"watchlist.db_io_mode {found}; async goes with open_service(watchlist=…)"])
         self.chooser = Chooser(
             profiles={name: profile_of(said) for name, said in parts.settings.profiles.items()},
             takes={name: place.target.takes for name, place in parts.places.items()},
