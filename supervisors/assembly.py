@@ -161,7 +161,12 @@ class Assembly:
         own = self.targets is None
         given = targets_of(self.settings, offload=self.offload, clock=self.clock) if own else self.targets or {}
         return {
-            name: Place(target=target, in_doubt=InDoubt(said.in_doubt), stalled_s=said.stalled_s)
+            name: Place(
+                target=target,
+                in_doubt=InDoubt(said.in_doubt),
+                stalled_s=said.stalled_s,
+                follow_s=said.follow_s,
+            )
             for name, target in given.items()
             for said in (self.settings.targets.get(name) or TargetSettings(),)
         }
