@@ -140,7 +140,14 @@ class HandoverFollower(Rounds):
     async def _done(self, handover: Handover, reason: str) -> None:
         await self.database.run(_set_done, handover, reason, now=self.clock.now())
         self._tell(handover, HandoverState.DONE, reason)
-        self.emit(WantChanged(want=handover.want_id, title=handover.title, state=WantState.DONE.value, reason=reason))
+        self.emit(
+            WantChanged(
+                want=handover.want_id,
+                title=handover.title,
+                state=WantState.DONE.value,
+                reason=reason or f"by {handover.target}",
+            )
+        )
 
     async def _failed(self, handover: Handover, reason: str) -> None:
         decided: Want = await self.database.run(self.fail, handover, reason, now=self.clock.now())

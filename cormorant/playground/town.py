@@ -56,16 +56,17 @@ _OUTSIDE: Final[Mapping[str, Habits]] = {
 """What only Prowlarr and Jackett know."""
 
 _SPACING_S: Final = 2.0
-_PACE_S: Final = {"attic": _SPACING_S}
+_PACE_S: Final = 10.0
+_QUICK_S: Final = {"attic": 0.5, "barn": 0.5}
 """What is watched is searched there, and somebody looks on."""
 _PER_HOUR: Final = {"cellar": 40, "vault": 40}
 
 
-_TAKES_S: Final = 2.0
-_FOLLOW_S: Final = 2.0
+_TAKES_S: Final = 1.5
+_FOLLOW_S: Final = 1.0
 
 WATCHLIST: Final = WatchlistSettings(
-    every_s=60.0, interval_s=2.0, search=("attic", "slskd"), choose="flac", hand_to=("qbittorrent", "slskd")
+    every_s=60.0, interval_s=1.0, search=("attic", "slskd"), choose="flac", hand_to=("qbittorrent", "slskd")
 )
 """In a hurry, so that there is something to see; with real sites it is half a day."""
 PROFILES: Final[Mapping[str, ProfileSettings]] = {
@@ -114,7 +115,7 @@ def _around_watching(news: Sequence[News], catalogue: Catalogue, clock: Clock) -
     artists = GrowingArtists(news, catalogue, clock)
     yield Mounted("spotify", SpotifyStandIn(artists=artists, now_s=now_s, client_id=SPOTIFY_ID, secret=KEY))
     slskd = SlskdStandIn(
-        now_s=now_s, peers=peers_with(news), key=KEY, search_takes_s=1.0, lag_s=0.5, transfer_takes_s=2.0
+        now_s=now_s, peers=peers_with(news), key=KEY, search_takes_s=1.0, lag_s=0.5, transfer_takes_s=_TAKES_S
     )
     yield Mounted("slskd", slskd)
     yield Mounted("qbittorrent", QbittorrentStandIn(now=now_s, user="playground", password=KEY, takes_s=_TAKES_S))
@@ -124,7 +125,7 @@ def _around_watching(news: Sequence[News], catalogue: Catalogue, clock: Clock) -
 def _music_sources(address: str) -> dict[str, SourceSettings]:
     return {
         "spotify": SourceSettings(kind="spotify", url=f"{address}/spotify/v1", id=SPOTIFY_ID, key=Secret(KEY)),
-        "slskd": SourceSettings(kind="slskd", url=f"{address}/slskd", key=Secret(KEY)),
+        "slskd": SourceSettings(kind="slskd", url=f"{address}/slskd", key=Secret(KEY), spacing_s=0.5),
     }
 
 
@@ -150,8 +151,8 @@ def with_playground(settings: Settings) -> Settings:
             kind=habits.kind,
             url=f"{address}/{name}/api",
             key=Secret(KEY),
-            spacing_s=_SPACING_S,
-            pace_s=_PACE_S.get(name, 10.0),
+            spacing_s=_QUICK_S.get(name, _SPACING_S),
+            pace_s=_QUICK_S.get(name, _PACE_S),
             per_hour=_PER_HOUR.get(name),
         )
         for name, habits in _SITES.items()
@@ -159,15 +160,17 @@ def with_playground(settings: Settings) -> Settings:
     written = {normalised(source.url) for source in settings.sources.values() if source.url}
     sites |= _music_sources(address)
     sites = {name: site for name, site in sites.items() if normalised(site.url) not in written}
+    sources = {**sites, **settings.sources}
+    targets = {name: each for name, each in _targets(address).items() if not each.source or each.source in sources}
     return evolve(
         settings,
         data=f"{settings.data}/{FOLDER}",
         storage=evolve(settings.storage, url=StorageSettings().url),
-        sources={**sites, **settings.sources},
+        sources=sources,
         mode="live",
         watchlist=WATCHLIST if settings.watchlist == WatchlistSettings() else settings.watchlist,
         saved={**SAVED, **settings.saved},
         profiles={**PROFILES, **settings.profiles},
-        targets={**_targets(address), **settings.targets},
+        targets={**targets, **settings.targets},
         clients={**{name: ClientSettings() for name in APPS}, **settings.clients},
     )
