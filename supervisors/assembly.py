@@ -120,6 +120,7 @@ class Assembly:
             web=self.settings.web,
             clients=self.settings.clients,
             data=self.settings.data,
+            mode=self.settings.mode,
             rss_ttl_s=self.settings.search.rss_ttl_s,
             searches=searches,
             jobs=jobs,

@@ -79,6 +79,7 @@ async def overview_of(parts: WebParts) -> OverviewOut:
         at=now,
         version=__version__,
         is_ready=parts.is_ready(),
+        mode=parts.mode,
         paused_since=read.paused_since,
         needs_you=[*_needs(accounts), *_needs_of_tree(tree)],
         accounts=accounts,
