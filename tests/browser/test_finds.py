@@ -52,7 +52,11 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         artists=[Artist(id="a3", name="Velvet Orrery")],
     )
     doubtful = ScriptedTarget(can_be_asked=False, after=[TargetInDoubt("no answer came")])
-    given = {"catalogue": catalogue, "targets": {"box": ScriptedTarget(), "hook": doubtful}, "fetch": fetch}
+    given = {
+        "catalogue": catalogue,
+        "targets": {"box": ScriptedTarget(can_be_asked=False), "hook": doubtful},
+        "fetch": fetch,
+    }
     source: Any = finds
     with Serving(
         tmp_path_factory.mktemp("data"),
@@ -61,7 +65,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         watchlist=WatchlistSettings(choose="flac", interval_s=0.2, search=("red",)),
         profiles={"flac": ProfileSettings(accept=("flac",), prefer=("24.?bit",))},
         targets={
-            "box": TargetSettings(url="http://box.test", follow_s=1.0),
+            "box": TargetSettings(url="http://box.test"),
             "hook": TargetSettings(url="http://hook.test"),
         },
         saved={"charts": SavedSettings(query="charts", search=("red",))},
@@ -99,8 +103,11 @@ def test_a_want_says_why_this_candidate_and_another_is_handed_over_by_hand(new_t
     expect(want.locator(".state")).to_have_text("done")
     expect(plain).to_contain_text("chosen")
     expect(page.locator("#downloads")).to_contain_text("box")
+    expect(page.get_by_text("was there before the search was saved")).to_have_count(0)
+    page.locator("#finds-state").select_option("ignored")
+    expect(page.get_by_text("was there before the search was saved")).to_have_count(3)
     page.locator("#finds-state").select_option("gave up")
-    expect(page.locator("#finds")).to_have_text("Nothing is gave up.")
+    expect(page.locator("#finds")).to_have_text("Nothing is in the state “gave up”.")
 
 
 def test_what_is_held_waits_for_a_person(new_tab: NewTab, serving: Serving) -> None:
@@ -115,6 +122,10 @@ def test_what_is_held_waits_for_a_person(new_tab: NewTab, serving: Serving) -> N
     held = page.get_by_role("row").filter(has_text="held")
     expect(held).to_contain_text("hook")
     tab.shot("finds-dark", full_page=True)
+    page.keyboard.press("1")
+    needs = page.get_by_role("region", name="Needs you")
+    expect(needs).to_contain_text("may have arrived at hook: no answer came")
+    needs.get_by_role("link", name="Decide").click()
     held.get_by_role("button", name="has arrived").click()
 
     expect(want.locator(".state")).to_have_text("done")

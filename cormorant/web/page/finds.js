@@ -17,7 +17,8 @@ export async function show() {
   const wants = [];
   let before = null;
   for (let page = 0; page < pages; page += 1) {
-    const words = new URLSearchParams({ limit: "50", ...(state && { state }), ...(before && { before }) });
+    const which = state === "all" ? {} : state ? { state } : { ignored: "false" };
+    const words = new URLSearchParams({ limit: "50", ...which, ...(before && { before }) });
     const said = await ask("GET", `wants?${words}`);
     wants.push(...said.wants);
     before = said.next_before;
@@ -48,7 +49,7 @@ function sum(wants, isMore) {
 }
 
 function nothing(state) {
-  if (state) return h("p", { class: "empty" }, `Nothing is ${state}.`);
+  if (state && state !== "all") return h("p", { class: "empty" }, `Nothing is in the state “${state}”.`);
   return h("p", { class: "empty" }, "Nothing is wanted yet. What watched artists release and what saved searches find comes here.");
 }
 
