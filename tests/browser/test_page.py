@@ -57,7 +57,7 @@ def sign_in(page: Page, address: str) -> None:
     page.goto(address)
     page.get_by_label("Key", exact=True).fill(KEY)
     page.get_by_role("button", name="Open the gate").click()
-    expect(page.locator("#live")).to_have_text("live")
+    expect(page.locator("#live")).to_have_text("connected")
 
 
 def test_a_first_visit_asks_for_the_key_once_and_shows_the_accounts(new_tab: NewTab, serving: Serving) -> None:

@@ -112,7 +112,7 @@ function failed(error) {
 function connect() {
   stream?.close();
   stream = listen("events");
-  stream.onopen = () => { showLive("on", "live"); lookAgain(0); };
+  stream.onopen = () => { showLive("on", "connected"); lookAgain(0); };
   stream.onerror = lost;
   stream.onmessage = (message) => {
     const event = JSON.parse(message.data);

@@ -86,7 +86,7 @@ function acts(want, name) {
 function why(want, shown) {
   const { candidates } = shown;
   const fit = candidates.filter((each) => each.place !== null).length;
-  const words = candidates.length ? `${fit} of ${plural(candidates.length, "candidate")} fit${want.choose ? ` the profile ${want.choose}` : ""}.` : "No candidate was found so far.";
+  const words = candidates.length ? `${fit} of ${plural(candidates.length, "candidate")} ${fit === 1 ? "fits" : "fit"}${want.choose ? ` the profile ${want.choose}` : ""}.` : "No candidate was found so far.";
   return h("div", { class: "why" },
     h("p", {}, words, want.looks > 0 && ` Searched ${plural(want.looks, "time")} in vain.`, want.search.length > 0 && ` Searched at ${want.search.join(", ")}.`),
     candidates.length > 0 && h("ol", { class: "candidates" }, candidates.map((each) => candidate(want, each))));
