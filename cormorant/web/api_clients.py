@@ -8,6 +8,7 @@ from litestar.params import FromPath, JSONBody
 from cormorant.rules.fields import name_problem
 from cormorant.rules.searches import BadRequest
 from cormorant.rules.web_settings import ClientSettings
+from cormorant.web.bodies import refuse_unknown
 from cormorant.web.keys import new_key
 from cormorant.web.models import AddedClientOut, ClientBody, ClientOut, client_out
 from cormorant.web.port import WebParts
@@ -34,6 +35,7 @@ async def list_clients(request: AnyRequest) -> list[ClientOut]:
 @post("/clients", summary="Let an app in", status_code=201)
 async def add_client(request: AnyRequest, data: JSONBody[ClientBody]) -> Response[AddedClientOut]:
     """Its key is in the answer and nowhere else. It opens the gate of every process within seconds."""
+    refuse_unknown(await request.json(), ClientBody)
     parts, key = parts_of(request), new_key()
     settings = _settings(data)
     if data.name in parts.clients:

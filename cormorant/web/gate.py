@@ -46,6 +46,8 @@ _ASK_S_MIN: Final = 10.0
 _UNKNOWN_WAIT_S: Final = 300.0
 """When to come back where nobody knows when a source opens: it is paused, or its credentials are refused."""
 _TITLE: Final = "Cormorant"
+_LOOKS: Final = 10
+_LOOK_S: Final = 0.1
 
 
 class NothingAnswered(Exception):
@@ -83,6 +85,10 @@ class Gate:
         await desks.have_come.wait()
         if wanted == COMBINED:
             return sorted(name for name, desk in desks.by_name.items() if desk.record.kind in SEARCHED)
+        for _ in range(_LOOKS):  # one that was just added by command is known in a moment
+            if wanted in desks.by_name:
+                break
+            await trio.sleep(_LOOK_S)
         return [self._record(wanted).name]
 
     async def caps(self, client: Client, where: str) -> Caps:
