@@ -11,8 +11,12 @@ const DOWNLOADS = 20;
 const open = new Map(); // what was asked "why", and what was said
 let pages = 1;
 let again;
+let begun = 0;
+let drawn = 0;
 
 export async function show() {
+  begun += 1;
+  const mine = begun;
   const state = $("finds-state").value;
   const wants = [];
   let before = null;
@@ -25,7 +29,13 @@ export async function show() {
     if (!before) break;
   }
   const { downloads } = await ask("GET", `downloads?limit=${DOWNLOADS}`);
-  for (const want of wants) if (open.has(want.id)) open.set(want.id, await ask("GET", `wants/${want.id}`));
+  for (const want of wants) {
+    if (!open.has(want.id)) continue;
+    const said = await ask("GET", `wants/${want.id}`);
+    if (open.has(want.id)) open.set(want.id, said); // it may have been closed meanwhile
+  }
+  if (mine < drawn) return; // a later look was quicker, and knows more
+  drawn = mine;
   $("finds-more").hidden = !before;
   $("finds-sum").textContent = sum(wants, before);
   draw($("finds"), [wants, wants.map((want) => open.get(want.id) ?? null)], () => wants.length ? wants.map(find) : nothing(state));

@@ -5,10 +5,16 @@ import { $, does, draw, h, plural, say } from "./dom.js";
 import { now, span, ticking } from "./times.js";
 
 let again;
+let begun = 0;
+let drawn = 0;
 let asked = ""; // what would be removed: it takes two clicks
 
 export async function show() {
+  begun += 1;
+  const mine = begun;
   const [artists, saved] = await Promise.all([ask("GET", "watchlist"), ask("GET", "saved-searches")]);
+  if (mine < drawn) return; // a later look was quicker, and knows more
+  drawn = mine;
   $("artists-sum").textContent = artists.length ? `${artists.length.toLocaleString()} watched` : "";
   draw($("artists"), [artists, asked], () => artists.length ? artists.map(artistRow) : nobody());
   draw($("saved"), [saved, asked], () => saved.length ? saved.map(savedRow) : h("p", { class: "empty" }, "No search is repeated yet."));
