@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 
 import trio
 
@@ -26,9 +27,9 @@ class Rounds(Actor[None]):
         """Begin at once."""
         self.wake_at = trio.current_time()
 
+    @abstractmethod
     async def round(self) -> None:
         """Do what is due."""
-        raise NotImplementedError
 
     async def wake(self) -> None:
         """Start a round. There is no other: the next time is set only when it has ended."""

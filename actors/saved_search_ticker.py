@@ -112,7 +112,8 @@ class SavedSearchTicker(Rounds):
         next_at = next_check(due=saved.next_attempt_at, every_s=saved.every_s, now=now)
         if not answered and missing:
             next_at = _when_open(missing, now) or next_at
-        wanted = await self.database.run(self._take_all, saved, found, next_at, error, bool(answered), now=now)
+        names = [outcome.source for outcome in answered]
+        wanted = await self.database.run(self._take_all, saved, found, next_at, error, names, now=now)
         if wanted:
             self.ring()
         self.emit(SavedSearchChecked(saved=saved.name, found=len(found), wanted=wanted, error=error))
@@ -124,16 +125,19 @@ class SavedSearchTicker(Rounds):
         found: Sequence[tuple[str, Result]],
         next_at: datetime,
         error: str | None,
-        has_answer: bool,  # noqa: FBT001 - a statement takes plain values
+        answered: Sequence[str],
         *,
         now: datetime,
     ) -> int:
-        checked = now if has_answer else None
-        if not saved_searches.end_check(connection, saved, next_attempt_at=next_at, error=error, now=checked):
+        checked = now if answered else None
+        if not saved_searches.end_check(
+            connection, saved, answered=answered, next_attempt_at=next_at, error=error, now=checked
+        ):
             return 0  # another process has it in hand, and finds the same
-        is_first = saved.last_checked is None and saved.first_check is FirstCheck.SKIP
         wanted = 0
         for source, result in found:
+            # The first answer of each source: one that was closed at first has no news later, but all that it has.
+            is_first = saved.first_check is FirstCheck.SKIP and source not in saved.answered
             want = want_for(saved, source, result, now=now, is_known=is_first)
             if is_first:
                 wants.want(connection, want)

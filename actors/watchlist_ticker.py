@@ -31,7 +31,7 @@ from cormorant.rules.watch_events import (
     WatchlistTick,
 )
 from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import Artist, Charged, charged, clamped_s, delay_before_retry, news_of
+from cormorant.rules.watchlist import Artist, Charged, charged, clamped_s, delay_before_retry, looked_at_before, news_of
 
 CLAIM_SPARE_S = 30.0
 """So much longer than its budget a tick has its artists to itself: for writing down what it learned."""
@@ -199,7 +199,7 @@ class WatchlistTicker(Rounds):
     async def _wanted(self, artist: Artist) -> list[Want]:
         albums = await self.catalogue.albums_of(artist, timeout_s=self._timeout_s())
         own = [album for album in albums if is_by(artist.artist_id, album)]
-        news = news_of(artist, distinct_releases(own))
+        news = news_of(looked_at_before(artist, now=self.clock.now()), distinct_releases(own))
         wanted = []
         for place, release in enumerate(news.wanted):
             tracks = await self._tracks(artist, release) if place < TRACKS_ASKED_MAX else ()

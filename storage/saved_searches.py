@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -51,7 +51,10 @@ def add(connection: Connection, saved: SavedSearch) -> SavedSearch:
 
 
 def set_configured(connection: Connection, wanted: Sequence[SavedSearch]) -> None:
-    """Make those of the settings file what it says now. What was checked stays checked; others are left alone."""
+    """Make those of the settings file what it says now. Others are left alone.
+
+    What was checked stays checked, unless it searches for something else now.
+    """
     there = {each.name: each for each in all_saved(connection)}
     names = {each.name for each in wanted}
     for name, saved in there.items():
@@ -89,12 +92,19 @@ def claim(connection: Connection, *, now: datetime, until: datetime, limit: int)
 
 
 def end_check(
-    connection: Connection, saved: SavedSearch, *, next_attempt_at: datetime, error: str | None, now: datetime | None
+    connection: Connection,
+    saved: SavedSearch,
+    *,
+    answered: Iterable[str] = (),
+    next_attempt_at: datetime,
+    error: str | None,
+    now: datetime | None,
 ) -> bool:
     """A check has ended, or, without `now`, did not happen. False: it is no longer ours."""
     words = {
         "id": saved.id,
         "token": saved.token,
+        "answered": json.dumps(sorted({*saved.answered, *answered})),
         "next": to_micros(next_attempt_at),
         "now": None if now is None else to_micros(now),
         "error": None if error is None else kept_text(error, ERROR_LENGTH_MAX),
@@ -153,6 +163,7 @@ def _saved(row: Any) -> SavedSearch:
         targets=tuple(json.loads(row.targets)),
         origin=row.origin,
         first_check=FirstCheck(row.first_check),
+        answered=tuple(json.loads(row.answered)),
         is_paused=bool(row.is_paused),
         next_attempt_at=from_micros(row.next_attempt_at),
         last_checked=None if row.last_checked is None else from_micros(row.last_checked),
@@ -171,7 +182,8 @@ _INSERT = """
 _ADD = text(f"{_INSERT} ON CONFLICT (name) DO NOTHING RETURNING id")
 _CONFIGURE = text(f"""
     {_INSERT} ON CONFLICT (name) DO UPDATE SET request = excluded.request, every_s = excluded.every_s,
-        sources = excluded.sources, profile = excluded.profile, targets = excluded.targets, origin = excluded.origin
+        sources = excluded.sources, profile = excluded.profile, targets = excluded.targets, origin = excluded.origin,
+        answered = CASE WHEN saved_searches.request = excluded.request THEN saved_searches.answered ELSE '[]' END
 """)
 _REMOVE = text("DELETE FROM saved_searches WHERE name = :name")
 _ALL = text("SELECT * FROM saved_searches ORDER BY name")
@@ -186,7 +198,7 @@ _CLAIM = """
 """
 _END = text("""
     UPDATE saved_searches SET claimed_until = NULL, next_attempt_at = :next, last_checked = COALESCE(:now, last_checked),
-        last_error = :error, failures = CASE WHEN :failed = 1 THEN failures + 1 ELSE 0 END
+        last_error = :error, answered = :answered, failures = CASE WHEN :failed = 1 THEN failures + 1 ELSE 0 END
     WHERE id = :id AND token = :token
 """)
 _PAUSE = text("UPDATE saved_searches SET is_paused = :is_paused WHERE name = :name")

@@ -140,8 +140,8 @@ def set_candidates(
         }
     kept = sorted(rows.values(), key=lambda row: (row["position"] is None, row["position"] or 0, row["ref"]))
     connection.execute(_FORGET_PLACES, {"want_id": want_id})
-    for row in sorted(kept[:CANDIDATES_MAX], key=lambda row: str(row["ref"])):
-        connection.execute(_PUT_CANDIDATE, row)
+    if kept:
+        connection.execute(_PUT_CANDIDATE, sorted(kept[:CANDIDATES_MAX], key=lambda row: str(row["ref"])))
 
 
 def candidates(connection: Connection, want_id: int) -> list[Candidate]:

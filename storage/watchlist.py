@@ -66,7 +66,10 @@ def by_id(connection: Connection, number: int) -> Artist | None:
 
 
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Artist]:
-    """Take due artists in hand, the longest due first, so that no other process does until `until`."""
+    """Take due artists in hand, the longest due first, so that no other process does until `until`.
+
+    Whoever was last looked at in the future is due, too: the clock has been set back since.
+    """
     lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
     words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
     rows = connection.execute(text(_CLAIM.format(lock=lock)), words)
@@ -193,7 +196,7 @@ _BY_ID = text("SELECT * FROM watchlist_artists WHERE id = :id")
 _CLAIM = """
     UPDATE watchlist_artists SET claimed_until = :until, token = token + 1 WHERE id IN (
         SELECT id FROM watchlist_artists
-        WHERE NOT is_paused AND next_attempt_at <= :now
+        WHERE NOT is_paused AND (next_attempt_at <= :now OR watermark > :ahead)
               AND (retry_block_until IS NULL OR retry_block_until <= :now OR retry_block_until > :ahead)
               AND (claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)
         ORDER BY next_attempt_at, id LIMIT :limit {lock})

@@ -147,6 +147,7 @@ class Assembly:
                 database=self.database,
                 searches=searches,
                 jobs=jobs,
+                ask=self.ask,
                 catalogue=self.catalogue or SpotifyCatalogue(searches=searches, offload=self.offload, clock=self.clock),
                 places=self._places(),
                 pack=Packer(searches=searches, fetch=self.fetch),

@@ -9,6 +9,7 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.actor import Address
+from actors.flying import Ask
 from actors.handlers import Handler
 from actors.handover import HandoverFollower, Place
 from actors.saved_search_ticker import SavedSearchTicker
@@ -53,6 +54,7 @@ class WatchParts:
     database: Database
     searches: Searches
     jobs: Jobs
+    ask: Ask
     catalogue: Catalogue
     places: Mapping[str, Place]
     pack: Pack
@@ -176,6 +178,8 @@ class WatchAssembly:
             sources=saved.sources or None,
             priority=Priority.RSS if saved.request.is_rss else Priority.BACKGROUND,
             consumer=f"saved:{saved.name}",
+            # Not from what was kept of an earlier answer: there is no news in it.
+            execute=None if saved.request.is_rss else self.parts.ask,
         )
         async with search:
             return [outcome async for outcome in search]

@@ -264,7 +264,6 @@ class Watches:
 
     def _retry(self, connection: Connection, want_id: int, *, now: datetime) -> Want:
         check_by_hand(wants.find(connection, want_id, lock=True))
-        _check_not_sent(connection, want_id)
         want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
         wants.forgive(connection, want_id)
         _run_now(connection, self.make_search(want), now=now)
@@ -273,7 +272,6 @@ class Watches:
     def _hand_over(self, connection: Connection, want_id: int, ref: str | None, *, now: datetime) -> Want:
         want = wants.find(connection, want_id, lock=True)
         check_by_hand(want)
-        _check_not_sent(connection, want_id)
         if not want.targets:
             raise CannotHandOver(f"want {want_id} has no target; set hand_to for its watch")
         chosen = _chosen(connection, want, ref)
@@ -332,16 +330,6 @@ def _run_now(connection: Connection, job: NewJob, *, now: datetime) -> None:
     jobs.enqueue(connection, job, now=now)
     assert job.dedupe_key is not None
     jobs.hurry(connection, job.kind, job.dedupe_key, now=now)
-
-
-def _check_not_sent(connection: Connection, want_id: int) -> None:
-    """What a target has, or may have, is not searched or sent a second time."""
-    sent = downloads.live_of(connection, want_id)
-    if sent is not None:
-        raise CannotHandOver(
-            f"want {want_id} was given to {sent.target} and is {sent.state.value} there;"
-            f" remove it there, or decide about download {sent.id} when it is held"
-        )
 
 
 def _unwatch(connection: Connection, wanted: str) -> Artist:

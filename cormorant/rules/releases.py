@@ -94,8 +94,9 @@ def _release(albums: list[Album]) -> Release:
     return Release(album=albums[0], ids=tuple(dict.fromkeys(album.id for album in albums)))
 
 
-def _age(album: Album) -> tuple[date, date, str, str, str]:
-    """Earliest first; what has no date comes last; equals in the order of their ids."""
-    if album.released is None:
-        return date.max, date.max, album.id, album.title, repr(album)
-    return album.released.latest, album.released.earliest, album.id, album.title, repr(album)
+def _age(album: Album) -> tuple[object, ...]:
+    """Earliest first; what has no date comes last; equals in the order of their ids, then of all that is known of them."""
+    out = album.released
+    dates = (date.max, date.max) if out is None else (out.latest, out.earliest)
+    by = tuple((artist.id, artist.name) for artist in album.artists)
+    return (*dates, album.id, album.title, album.kind, album.group or "", album.tracks_total, by)

@@ -33,6 +33,8 @@ class SavedSearch:
     targets: tuple[str, ...] = ()
     origin: str = "by command"
     first_check: FirstCheck = FirstCheck.SKIP
+    answered: tuple[str, ...] = ()
+    """The sources that have answered it before: what they had then is known."""
     is_paused: bool = False
     next_attempt_at: datetime
     last_checked: datetime | None = None

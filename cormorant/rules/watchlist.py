@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from cormorant.rules.release_dates import ReleaseDate
 from cormorant.rules.releases import Release
@@ -22,12 +22,15 @@ __all__ = [
     "clamped_s",
     "delay_before_retry",
     "is_due",
+    "looked_at_before",
     "news_of",
     "read_start",
 ]
 
 OVERLAP: Final = timedelta(days=14)
 """Releases show up late and are dated back: what is that much older than the last look may still be new."""
+CLOCK_SPARE: Final = timedelta(hours=1)
+"""So much two clocks may differ before one of them counts as wrong."""
 DELAY_S_MAX: Final = 5.0
 
 
@@ -140,6 +143,20 @@ class News:
     wanted: tuple[Release, ...] = ()
     known: tuple[Release, ...] = ()
     """Out before the artist was watched, as far as their dates tell: not wanted, and not taken for news later."""
+
+
+def looked_at_before(artist: Artist, *, now: datetime) -> Artist:
+    """The artist as of now: a last look in the future, by a clock that was set back since, tells nothing.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> artist = Artist(source="s", artist_id="a", name="A", next_attempt_at=now, added_at=now, watermark=now + OVERLAP)
+    >>> looked_at_before(artist, now=now).watermark == artist.added_at
+    True
+    """
+    if artist.watermark is None or artist.watermark <= now + CLOCK_SPARE:
+        return artist
+    return evolve(artist, watermark=min(artist.added_at, now))
 
 
 def news_of(artist: Artist, releases: Iterable[Release]) -> News:

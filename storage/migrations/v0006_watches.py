@@ -80,6 +80,7 @@ def _create_saved_searches(op: Operations) -> None:
         *_choice_columns(),
         Column("origin", Text, nullable=False),
         Column("first_check", Text, nullable=False),
+        Column("answered", Text, nullable=False, server_default=text("'[]'")),
         Column("added_at", BigInteger, nullable=False),
         *_due_columns(),
         sqlite_autoincrement=True,

@@ -16,6 +16,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from tests.chaos.journal import CRASHED, KILLED, LOOK_S, WAIT_S, Journal, Pen
+from tests.chaos.watcher import WatchOrders
 from tests.chaos.worker import Orders, as_order
 
 ROOT = Path(__file__).parents[2]
@@ -24,9 +25,9 @@ ROOT = Path(__file__).parents[2]
 class Forge:
     """The process whose children the workers are."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "tests.chaos.worker") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.worker"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
@@ -91,7 +92,7 @@ class Crew:
     """All workers of one test."""
 
     forge: Forge
-    orders: Orders
+    orders: Orders | WatchOrders
     journal: Journal
     pen: Pen
     alive: list[Worker] = field(init=False, factory=list)

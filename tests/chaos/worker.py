@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -144,14 +144,15 @@ def run(orders: Orders) -> int:
 class Forge:
     """Makes workers, and knows which of them have ended. Those not yet asked about keep their number."""
 
-    def __init__(self) -> None:
+    def __init__(self, live: Callable[[dict[str, Any]], int]) -> None:
+        self._live = live
         self._alive: set[int] = set()
 
     def start(self, orders: dict[str, Any]) -> int:
         pid = os.fork()
         if pid == 0:
             os.close(0)
-            os._exit(run(Orders(**orders)))
+            os._exit(self._live(orders))
         self._alive.add(pid)
         return pid
 
@@ -168,8 +169,9 @@ class Forge:
             os.kill(pid, signal.SIGKILL)
 
 
-def main() -> None:
-    forge = Forge()
+def serve(live: Callable[[dict[str, Any]], int]) -> None:
+    """Do what the lines say; `live` is a whole life with such orders, and returns the exit code."""
+    forge = Forge(live)
     for line in sys.stdin:
         order = json.loads(line)
         answer = forge.end(order["end"]) if "end" in order else forge.start(order["start"])
@@ -177,10 +179,10 @@ def main() -> None:
     forge.close()
 
 
-def as_order(orders: Orders) -> dict[str, Any]:
+def as_order(orders: attrs.AttrsInstance) -> dict[str, Any]:
     """The line that starts a worker."""
     return {"start": attrs.asdict(orders)}
 
 
 if __name__ == "__main__":
-    main()
+    serve(lambda orders: run(Orders(**orders)))

@@ -25,6 +25,8 @@ class Mounted:
     port: int
     transport: Transport = field(init=False)
     cuts: dict[str, Cut] = field(factory=dict)
+    linger_s: float = 0.0
+    """So long before and after it takes something it does nothing."""
 
     @property
     def url(self) -> str:
@@ -48,7 +50,9 @@ class Mounted:
             return
         headers = {name.decode().lower(): value.decode("latin-1") for name, value in request.headers}
         query = dict(parse_qsl(target.query, keep_blank_values=True))
+        await trio.sleep(self.linger_s)
         status, given, content = self.handler(request.method.decode(), path, query, headers, body)
+        await trio.sleep(self.linger_s)
         if cut == "after":
             return
         if cut == "silent":

@@ -80,7 +80,7 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_checked(connecti
     saved_searches.add(connection, new("by hand"))
     saved_searches.set_configured(connection, [new("a"), new("b")])
     for each in claim(connection):
-        saved_searches.end_check(connection, each, next_attempt_at=at(500), error=None, now=at(5))
+        saved_searches.end_check(connection, each, answered=["s"], next_attempt_at=at(500), error=None, now=at(5))
 
     saved_searches.set_configured(connection, [new("b", every_s=90.0), new("c")])
 
@@ -88,3 +88,7 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_checked(connecti
     assert sorted(known) == ["b", "by hand", "c"]
     assert (known["b"].every_s, known["b"].last_checked, known["b"].next_attempt_at) == (90.0, at(5), at(500))
     assert (known["by hand"].origin, known["c"].last_checked) == ("by command", None)
+    assert known["b"].answered == ("s",)
+    other = new("b", request=SearchRequest(query="other words"))
+    saved_searches.set_configured(connection, [other])
+    assert saved_searches.find(connection, "b").answered == ()

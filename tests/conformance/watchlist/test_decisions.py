@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 import pytest
 import trio
@@ -18,7 +19,7 @@ from cormorant.rules.target_errors import TargetInDoubt
 from cormorant.rules.wants import CannotHandOver, Want
 from cormorant.rules.watch_events import WatchlistProcess
 from cormorant.rules.watch_settings import TargetSettings
-from cormorant.rules.watchlist import Artist
+from cormorant.rules.watchlist import Artist, Start
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource, memory_gateway
 from storage import job_reports, jobs
@@ -71,9 +72,9 @@ async def test_what_a_target_has_is_neither_searched_nor_sent_again_by_hand(cloc
             want = await the_want(service)
             view = await service.watches.want(want.id)
 
-            with pytest.raises(CannotHandOver, match="given to qbittorrent"):
+            with pytest.raises(CannotHandOver, match="may be at its target already"):
                 await service.watches.retry(want.id)
-            with pytest.raises(CannotHandOver, match="given to qbittorrent"):
+            with pytest.raises(CannotHandOver, match="may be at its target already"):
                 await service.watches.hand_over(want.id, ref=view.candidates[1].ref)
             place.targets["qbittorrent"].standing = Standing.DONE
             await trio.sleep(200)
@@ -112,6 +113,7 @@ async def test_what_is_ignored_while_it_is_searched_stays_ignored(clock: MockClo
         assert place.events.of(JobFailed) == []
 
 
+@pytest.mark.slow("rounds of a whole service")
 async def test_whoever_chooses_another_while_one_is_fetched_gets_that_one(clock: MockClock) -> None:
     with memory_gateway() as gateway:
         place = SlowPlace(gateway, targets={"qbittorrent": ScriptedTarget()})
@@ -129,6 +131,7 @@ async def test_whoever_chooses_another_while_one_is_fetched_gets_that_one(clock:
         assert [parcel.title for _, parcel in place.targets["qbittorrent"].given] == [other.result.title]
 
 
+@pytest.mark.slow("rounds of a whole service")
 async def test_a_chosen_find_whose_job_is_lost_is_handed_over_after_all(clock: MockClock) -> None:
     with memory_gateway() as gateway:
         place = SlowPlace(gateway, targets={"qbittorrent": ScriptedTarget()})
@@ -143,6 +146,7 @@ async def test_a_chosen_find_whose_job_is_lost_is_handed_over_after_all(clock: M
             assert (await the_want(service)).state.value == "done"
 
 
+@pytest.mark.slow("rounds of a whole service")
 async def test_a_job_that_was_lost_is_no_reason_to_look_sooner(clock: MockClock) -> None:
     with watch_place("qbittorrent") as place:
         with_release(place)
@@ -171,6 +175,20 @@ async def test_a_database_that_is_away_in_the_middle_of_a_tick_crashes_nobody(cl
 
             assert (await the_want(service)).state.value in {"handed over", "done"}
         assert crashes(place) == []
+
+
+async def test_a_clock_that_ran_ahead_and_was_set_back_makes_no_release_be_missed(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.catalogue.scripts["a1"] = [(), [album("New", "2026-01-01")]]
+        place.sources["indexer"] = ScriptedSource([])
+        async with place.service(every_s=30 * 86_400.0) as service:
+            place.clock.jump(60 * 86_400.0)
+            await service.watches.watch_artist("a1", name="A1", start=Start.DATE, start_on=date(2025, 12, 1))
+            await trio.sleep(65)
+            place.clock.jump(-60 * 86_400.0)
+            await trio.sleep(65)
+
+            assert (await the_want(service)).title == "New"
 
 
 class ShyCatalogue(ScriptedCatalogue):

@@ -1,0 +1,107 @@
+"""A watching process is killed at any moment: what can be asked has each release once, the others as is set for them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from cormorant.rules.wants import Want
+from storage import wants
+from tests.chaos.conftest import Tell
+from tests.chaos.crew import Crew, Forge
+from tests.chaos.journal import Journal, Pen
+from tests.chaos.ledger import Ledger
+from tests.chaos.sizes import IS_SOAK
+from tests.chaos.watched_town import Town, town
+from tests.chaos.watcher import ARTISTS, WatchOrders
+
+KILLS = 50 if IS_SOAK else 3
+RELEASES = 12 if IS_SOAK else 1
+"""Of each artist."""
+LAG_S, DOUBT_S = (5.0, 10.0) if IS_SOAK else (0.5, 1.0)
+"""How long targets hide what they have, and after how long they are asked."""
+LINGER_S = 0.3 if IS_SOAK else 0.2
+ENDED = {"handed over", "done"}
+
+
+@pytest.fixture
+def watchers() -> Iterator[Forge]:
+    """Where watching processes come from."""
+    with Forge("tests.chaos.watcher") as made:
+        yield made
+
+
+def all_wants(ledger: Ledger) -> list[Want]:
+    return ledger.run(lambda connection: wants.recent(connection, limit=10_000))
+
+
+async def kill_again_and_again(crew: Crew, place: Town, chance: random.Random) -> None:
+    """Half of them in the moment in which a target is given something, if one comes soon."""
+    for number in range(KILLS):
+        if number * RELEASES // KILLS >= len(place.artists["torrents"].albums):
+            place.release()
+        worker = await crew.start().ready()
+        place.hit = trio.Event()
+        if not IS_SOAK or chance.random() < 0.5:
+            with trio.move_on_after(10.0 if not IS_SOAK else 4.0):
+                await place.hit.wait()
+            await trio.sleep(chance.uniform(0.0, LINGER_S))
+        else:
+            await trio.sleep(chance.uniform(0.0, 3.0))
+        await worker.kill()
+
+
+async def until_all_has_ended(ledger: Ledger, within_s: float) -> list[Want]:
+    """Wait until each release is where it belongs, or held for a person."""
+    with trio.move_on_after(within_s):
+        while True:
+            there = all_wants(ledger)
+            left = [want for want in there if want.state.value not in ENDED and "decide by hand" not in want.reason]
+            if len(there) == len(ARTISTS) * RELEASES and not left:
+                return there
+            await trio.sleep(0.1)
+    states = Counter((want.watch, want.state.value, want.reason) for want in all_wants(ledger))
+    raise AssertionError(f"not ended within {within_s:g} s: {states}")
+
+
+@pytest.mark.slow("kills a process that hands over; fifty times with SOAK=1")
+async def test_a_release_is_handed_over_once_however_often_the_process_is_killed(
+    sqlite_ledger: Ledger, watchers: Forge, tmp_path: Path, tell: Tell
+) -> None:
+    journal = tmp_path / "journal"
+    async with town(lag_s=LAG_S, linger_s=LINGER_S) as place:
+        place.release()
+        orders = WatchOrders(
+            url=sqlite_ledger.url,
+            journal=str(journal),
+            ports=place.ports,
+            sabnzbd_key=place.sabnzbd.key,
+            doubt_s=DOUBT_S,
+        )
+        crew = Crew(watchers, orders, Journal(journal), Pen(journal))
+        await kill_again_and_again(crew, place, random.Random(1))
+        while len(place.artists["torrents"].albums) < RELEASES:
+            place.release()
+        last = await crew.start().ready()
+        ended = await until_all_has_ended(sqlite_ledger, 300.0 if IS_SOAK else 60.0)
+        await last.kill()
+
+    told = {name: place.times_told(name) for name in ("hold", "resend")}
+    held = sum("decide by hand" in want.reason for want in ended)
+    tell(
+        f"{KILLS} kills, {RELEASES} releases for each target: qbittorrent has {len(place.qbittorrent.held)}, sabnzbd"
+        f" {len(place.sabnzbd.jobs)}; hold was told of {len(told['hold'])} with {held} held, resend of"
+        f" {len(told['resend'])} in {told['resend'].total()} calls"
+    )
+    assert len(place.qbittorrent.held) == RELEASES
+    assert Counter(job.name for job in place.sabnzbd.jobs).total() == RELEASES
+    assert max(told["hold"].values(), default=0) <= 1
+    assert RELEASES - held <= len(told["hold"]) <= RELEASES
+    assert len(told["resend"]) == RELEASES
+    crew.assert_nobody_crashed()
+    crew.pen.close()

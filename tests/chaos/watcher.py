@@ -1,0 +1,109 @@
+"""A process that watches artists, searches and hands over: the real service against servers elsewhere. Started by `crew.py`."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import frozen
+
+from cormorant.rules import handovers
+from cormorant.rules.secrets import Secret
+from cormorant.rules.settings import JobSettings, ServiceSettings, Settings, StorageSettings
+from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.watch_settings import TargetSettings, WatchlistSettings
+from cormorant.rules.watchlist import Start
+from cormorant.rules.web_settings import WebSettings
+from supervisors import Service, handing_over
+from supervisors.service import open_service
+from tests.chaos.journal import CRASHED, Pen
+from tests.chaos.worker import serve, tell
+
+CHECK_S = 1.0
+ARTISTS = {"torrents": "qbittorrent", "nzbs": "sabnzbd", "held": "hold", "resent": "resend"}
+"""Whose releases go to which target."""
+
+
+@frozen(kw_only=True)
+class WatchOrders:
+    """Where everything is, and how fast it goes."""
+
+    url: str
+    journal: str
+    ports: dict[str, int]
+    sabnzbd_key: str
+    doubt_s: float
+
+    def settings(self) -> Settings:
+        """The settings of the service."""
+        at = {name: f"http://127.0.0.1:{port}" for name, port in self.ports.items()}
+        # With many at once: each process that is killed keeps its requests in flight for a while.
+        free: dict[str, Any] = {"spacing_s": 0.0, "pace_s": 0.0, "per_minute": 10_000, "in_flight": 50}
+        return Settings(
+            data=str(Path(self.journal).parent),
+            mode="live",
+            storage=StorageSettings(url=Secret(self.url)),
+            service=ServiceSettings(worker_id=f"watcher {os.getpid()}", stop_total_s=30.0),
+            web=WebSettings(enabled=False),
+            jobs=JobSettings(
+                heartbeat_s=0.2,
+                lock_timeout_s=1.0,
+                sweep_s=0.3,
+                poll_s=2.0,
+                max_attempts=1_000,
+                retry_base_s=0.5,
+                retry_cap_s=2.0,
+            ),
+            sources={
+                "spotify": SourceSettings(
+                    kind="spotify", url=f"{at['spotify']}/v1", id="playground", key=Secret("playground-secret"), **free
+                ),
+                "trackers": SourceSettings(url=f"{at['indexer']}/torrents/api", **free),
+                "usenet": SourceSettings(kind="newznab", url=f"{at['indexer']}/nzbs/api", **free),
+            },
+            watchlist=WatchlistSettings(interval_s=0.5, tick_budget_s=2.0, every_s=60.0),
+            targets={
+                "qbittorrent": TargetSettings(url=at["qbittorrent"], username="admin", password=Secret("adminadmin")),
+                "sabnzbd": TargetSettings(kind="sabnzbd", url=at["sabnzbd"], key=Secret(self.sabnzbd_key)),
+                "hold": TargetSettings(kind="webhook", url=at["hold"], in_doubt="hold"),
+                "resend": TargetSettings(kind="webhook", url=at["resend"], in_doubt="resend"),
+            },
+        )
+
+
+async def watch(orders: WatchOrders, pen: Pen) -> None:
+    """Watch until killed, as somebody impatient does."""
+    for module in (handovers, handing_over):
+        vars(module)["DOUBT_S"] = orders.doubt_s  # nobody waits that long in a test that is short
+    async with open_service(orders.settings(), listeners=[lambda stamped: tell(pen, stamped)]) as service:
+        for artist, target in ARTISTS.items():
+            searched = "usenet" if target == "sabnzbd" else "trackers"
+            await service.watches.watch_artist(
+                artist, name=artist.upper(), start=Start.ALL, targets=[target], sources=[searched]
+            )
+        await _check_on(service)
+
+
+async def _check_on(service: Service) -> None:
+    while True:
+        for artist in ARTISTS:
+            await service.watches.check_artist(artist)
+        await trio.sleep(CHECK_S)
+
+
+def run(orders: WatchOrders) -> int:
+    """A whole life; the exit code."""
+    pen = Pen(Path(orders.journal))
+    try:
+        trio.run(watch, orders, pen)
+    except BaseException:  # noqa: BLE001 - the end of the process: whatever it is, the test shall see it
+        pen.write(CRASHED, {"trace": traceback.format_exc()})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    serve(lambda orders: run(WatchOrders(**orders)))

@@ -1,0 +1,73 @@
+"""Saved searches on the mock clock: what was there is known, what is new is handed over, and nothing is asked for twice."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from cormorant.rules.searches import SearchRequest
+from cormorant.rules.watch_events import SavedSearchChecked
+from cormorant.testing import ScriptedSource, busy
+from supervisors import Service
+from tests.conformance.watchlist.watching import watch_place
+
+
+async def save(service: Service, name: str = "new", *, every_s: float = 600.0) -> None:
+    await service.watches.save_search(
+        name, SearchRequest(query=f"words of {name}"), every_s=every_s, targets=["qbittorrent"]
+    )
+
+
+@pytest.mark.slow("rounds of a whole service")
+async def test_what_is_there_at_the_first_check_is_known_and_what_comes_later_is_handed_over(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["indexer"] = ScriptedSource(["old"], ["old", "new"])
+        async with place.service() as service:
+            await save(service)
+            await trio.sleep(70)
+            assert [(want.title, want.state.value) for want in await service.watches.wants()] == [("old", "ignored")]
+            await trio.sleep(1_300)
+
+        assert [parcel.title for _, parcel in place.targets["qbittorrent"].given] == ["new"]
+        assert len(place.sources["indexer"].asked_at) >= 2
+
+
+@pytest.mark.slow("rounds of a whole service")
+async def test_a_source_that_was_closed_at_the_first_check_does_not_bring_all_it_has_as_news(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["indexer"] = ScriptedSource(["old"])
+        place.sources["closed"] = ScriptedSource(busy(retry_after_s=300.0), ["older", "oldest"], ["older", "news"])
+        async with place.service() as service:
+            await save(service, every_s=900.0)
+            await trio.sleep(1_200)
+            assert {want.state.value for want in await service.watches.wants()} == {"ignored"}
+            await trio.sleep(1_900)
+
+        assert [parcel.title for _, parcel in place.targets["qbittorrent"].given] == ["news"]
+
+
+async def test_many_that_are_due_are_all_checked_in_one_look(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["indexer"] = ScriptedSource(["old"])
+        async with place.service() as service:
+            for number in range(9):
+                await save(service, f"n{number}")
+            await trio.sleep(65)
+
+            assert {event.saved for event in place.events.of(SavedSearchChecked)} == {f"n{n}" for n in range(9)}
+
+
+async def test_a_check_that_is_stopped_did_not_happen_and_is_due_after_the_next_start(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["indexer"] = ScriptedSource(["old"], takes_s=20.0)
+        async with place.service() as service:
+            await save(service)
+            await trio.sleep(65)
+        assert place.events.of(SavedSearchChecked) == []
+
+        async with place.service() as service:
+            await trio.sleep(25)
+            [saved] = await service.watches.saved()
+            assert saved.last_checked is not None
+            assert saved.answered == ("indexer",)
