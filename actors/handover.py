@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import trio
-from attrs import define, frozen
+from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.rounds import Rounds
@@ -40,6 +40,7 @@ class Place:
     target: Target
     in_doubt: InDoubt
     stalled_s: float
+    follow_s: float = FOLLOW_S
 
 
 def facts_of(parcel: Parcel) -> dict[str, Any]:
@@ -77,10 +78,13 @@ class HandoverFollower(Rounds):
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
-    interval_s: float = FOLLOW_S / 2
+    interval_s: float = field(init=False)
     grace_s: float = 0.0
     """None: it only looks, and looks again."""
     _orphans_at: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        self.interval_s = min([FOLLOW_S, *(place.follow_s for place in self.places.values())]) / 2
 
     async def round(self) -> None:
         """Ask for those that are due; now and then look for wants that no job cares for."""
@@ -119,9 +123,9 @@ class HandoverFollower(Rounds):
         elif said.is_stalled and age_s > place.stalled_s:
             await self._failed(handover, f"stalled: {said.reason or 'nothing comes'}")
         else:
-            await self._later(handover, said, age_s)
+            await self._later(handover, said, again_s=follow_again_s(age_s, least_s=place.follow_s))
 
-    async def _later(self, handover: Handover, said: Receipt, age_s: float) -> None:
+    async def _later(self, handover: Handover, said: Receipt, *, again_s: float) -> None:
         now = self.clock.now()
         await self.database.run(
             downloads.change,
@@ -129,14 +133,21 @@ class HandoverFollower(Rounds):
             HandoverState.HANDED_OVER,
             reason=said.reason or said.standing.value,
             target_id=said.target_id,
-            next_at=now + timedelta(seconds=follow_again_s(age_s)),
+            next_at=now + timedelta(seconds=again_s),
             now=now,
         )
 
     async def _done(self, handover: Handover, reason: str) -> None:
         await self.database.run(_set_done, handover, reason, now=self.clock.now())
         self._tell(handover, HandoverState.DONE, reason)
-        self.emit(WantChanged(want=handover.want_id, title=handover.title, state=WantState.DONE.value, reason=reason))
+        self.emit(
+            WantChanged(
+                want=handover.want_id,
+                title=handover.title,
+                state=WantState.DONE.value,
+                reason=reason or f"by {handover.target}",
+            )
+        )
 
     async def _failed(self, handover: Handover, reason: str) -> None:
         decided: Want = await self.database.run(self.fail, handover, reason, now=self.clock.now())

@@ -63,6 +63,11 @@ def recent(connection: Connection, *, before_id: int | None = None, limit: int =
     return [_handover(row) for row in connection.execute(_RECENT, words)]
 
 
+def held(connection: Connection, *, limit: int) -> list[Handover]:
+    """Those that wait for a person, the oldest first."""
+    return [_handover(row) for row in connection.execute(_HELD, {"limit": limit})]
+
+
 def change(  # noqa: PLR0913 - what may change, all with a default
     connection: Connection,
     handover: Handover,
@@ -168,4 +173,5 @@ _FOLLOW = """
         ORDER BY next_at, id LIMIT :limit {lock})
     RETURNING *
 """
+_HELD = text("SELECT * FROM downloads WHERE state = 'held' ORDER BY id LIMIT :limit")
 _NEXT = text("SELECT next_at FROM downloads WHERE state = 'handed over' ORDER BY next_at, id LIMIT 1")

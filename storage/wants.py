@@ -70,11 +70,17 @@ def by_key(connection: Connection, key: str) -> Want | None:
 
 
 def recent(
-    connection: Connection, *, state: WantState | None = None, before_id: int | None = None, limit: int = 100
+    connection: Connection,
+    *,
+    state: WantState | None = None,
+    has_ignored: bool = True,
+    before_id: int | None = None,
+    limit: int = 100,
 ) -> list[Want]:
-    """The latest, newest first."""
+    """The latest, newest first; of all states, those that are ignored may be left out."""
     words = {"state": state and state.value, "before_id": before_id or 2**62, "limit": limit}
-    return [_want(row) for row in connection.execute(_RECENT if state is None else _RECENT_IN, words)]
+    statement = _RECENT_IN if state is not None else _RECENT if has_ignored else _RECENT_LIKED
+    return [_want(row) for row in connection.execute(statement, words)]
 
 
 def counts(connection: Connection) -> dict[WantState, int]:
@@ -244,6 +250,7 @@ _FIND_LOCKED = text("SELECT * FROM wants WHERE id = :id FOR UPDATE")
 _BY_KEY = text("SELECT * FROM wants WHERE key = :key")
 _RECENT = text("SELECT * FROM wants WHERE id < :before_id ORDER BY id DESC LIMIT :limit")
 _RECENT_IN = text("SELECT * FROM wants WHERE state = :state AND id < :before_id ORDER BY id DESC LIMIT :limit")
+_RECENT_LIKED = text("SELECT * FROM wants WHERE state <> 'ignored' AND id < :before_id ORDER BY id DESC LIMIT :limit")
 _COUNTS = text("SELECT state, count(*) AS number FROM wants GROUP BY state")
 _CHANGE = text("""
     UPDATE wants SET state = :state, reason = :reason, looks = :looks, chosen_ref = :chosen_ref, next_at = :next_at,

@@ -120,6 +120,7 @@ class Assembly:
             web=self.settings.web,
             clients=self.settings.clients,
             data=self.settings.data,
+            mode=self.settings.mode,
             rss_ttl_s=self.settings.search.rss_ttl_s,
             searches=searches,
             jobs=jobs,
@@ -162,7 +163,12 @@ class Assembly:
         own = self.targets is None
         given = targets_of(self.settings, offload=self.offload, clock=self.clock) if own else self.targets or {}
         return {
-            name: Place(target=target, in_doubt=InDoubt(said.in_doubt), stalled_s=said.stalled_s)
+            name: Place(
+                target=target,
+                in_doubt=InDoubt(said.in_doubt),
+                stalled_s=said.stalled_s,
+                follow_s=said.follow_s,
+            )
             for name, target in given.items()
             for said in (self.settings.targets.get(name) or TargetSettings(),)
         }

@@ -83,6 +83,17 @@ class Chooser:
         return f"is handed to {target}" if self.is_live else f"observe mode: would be handed to {target}"
 
 
+def why_chosen(want: Want, judged: Sequence[Judged]) -> str:
+    """In words, how many finds fit, which one goes first and by what merit, and what becomes of it."""
+    fit = sum(judgement.is_accepted for _, _, judgement in judged)
+    counted = f"{fit} of {len(judged)} fit"
+    for source, result, judgement in judged:
+        if wants.ref_of(source, result) == want.chosen_ref:
+            merits = f" for {', '.join(judgement.merits)}" if judgement.merits else ""
+            return f"{counted}, first {result.title[:80]!r} at {source}{merits}; {want.reason}"
+    return f"{counted}; {want.reason}"
+
+
 def why_nothing_fits(judged: Sequence[Judged], asked: Sequence[str], failed: Sequence[Outcome] = ()) -> str:
     """In words, why no find was chosen."""
     without = "".join(f"; {each.source} failed: {str(each.error)[:100]}" for each in failed)

@@ -16,7 +16,6 @@ from cormorant.rules.handing import Parcel, Receipt, Standing
 from cormorant.rules.handovers import (
     ASKED_MAX,
     DOUBT_S,
-    FOLLOW_S,
     Handover,
     HandoverState,
     InDoubt,
@@ -207,10 +206,10 @@ class HandingOver:
         if receipt.standing is Standing.FAILED:
             await self._failed(context, handover, receipt.reason or "its target failed")
             return
-        can_be_asked = self.places[handover.target].target.can_be_asked
-        is_done = receipt.standing is Standing.DONE or not can_be_asked
-        now = self.clock.now()
-        await context.transaction(_set_arrived, handover, receipt, is_done=is_done, now=now)
+        place, now = self.places[handover.target], self.clock.now()
+        is_done = receipt.standing is Standing.DONE or not place.target.can_be_asked
+        next_at = None if is_done else now + timedelta(seconds=place.follow_s)
+        await context.transaction(_set_arrived, handover, receipt, next_at=next_at, now=now)
         self.emit(HandoverSent(want=want.id, title=handover.title, target=handover.target, times=max(1, handover.sent)))
         state = WantState.DONE if is_done else WantState.HANDED_OVER
         self.emit(WantChanged(want=want.id, title=want.words, state=state.value, reason=f"by {handover.target}"))
@@ -295,8 +294,10 @@ def _sending_again(connection: Connection, handover: Handover, *, now: datetime)
     )
 
 
-def _set_arrived(connection: Connection, handover: Handover, receipt: Receipt, *, is_done: bool, now: datetime) -> None:
-    next_at = None if is_done else now + timedelta(seconds=FOLLOW_S)
+def _set_arrived(
+    connection: Connection, handover: Handover, receipt: Receipt, *, next_at: datetime | None, now: datetime
+) -> None:
+    is_done = next_at is None  # who is done is not asked again
     to = HandoverState.DONE if is_done else HandoverState.HANDED_OVER
     downloads.change(
         connection,

@@ -25,7 +25,7 @@ from cormorant.rules.watchlist import charged
 from storage import ledger, sources, wants, watchlist
 from storage.ledger import Entry
 from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
-from supervisors.choosing import Chooser, Judged, why_nothing_fits
+from supervisors.choosing import Chooser, Judged, why_chosen, why_nothing_fits
 from supervisors.searches import Searches
 
 KIND = "want"
@@ -161,7 +161,8 @@ class WantSearch:
         decided = await context.transaction(decide)
         if decided is None:
             return
-        self.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=decided.reason))
+        why_this = why_chosen(decided, judged) if decided.state is WantState.CHOSEN else decided.reason
+        self.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=why_this))
         if decided.state is WantState.CHOSEN:
             return
         self.emit(WatchlistSearch(want=want.id, title=want.words, why=decided.reason))

@@ -176,10 +176,17 @@ class Watches:
         await self.database.run(saved_searches.check_now, name, now=self.clock.now())
 
     async def wants(
-        self, *, state: WantState | None = None, before_id: int | None = None, limit: int = 100
+        self,
+        *,
+        state: WantState | None = None,
+        has_ignored: bool = True,
+        before_id: int | None = None,
+        limit: int = 100,
     ) -> list[Want]:
         """The latest wants, newest first."""
-        return await self.database.read(wants.recent, state=state, before_id=before_id, limit=limit)
+        return await self.database.read(
+            wants.recent, state=state, has_ignored=has_ignored, before_id=before_id, limit=limit
+        )
 
     async def want(self, want_id: int) -> WantView:
         """One want with its candidates and their reasons, or `UnknownWant`."""

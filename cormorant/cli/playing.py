@@ -1,7 +1,8 @@
-"""What is different when `cormorant run` runs on the playground? Invented sites around the service, a banner, and somebody who searches."""
+"""What is different when `cormorant run` runs on the playground? Invented sites, a banner, artists that are watched, and a person."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -9,9 +10,12 @@ import trio
 
 from cormorant.cli.streams import say
 from cormorant.playground import open_playground
+from cormorant.playground.news import SOON, WATCHED
 from cormorant.playground.person import Person
 from cormorant.playground.town import KEY, sites_of_the_town
+from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import PlaygroundOpened
+from cormorant.rules.source_settings import SEARCHED
 from supervisors import Service
 
 __all__ = ["LEAVE_WITH", "Playing"]
@@ -21,6 +25,9 @@ LEAVE_WITH: Final = "cormorant init"
 
 class Playing:
     """The playground of a service. Enter it before the service."""
+
+    LOOK_S: Final = 10.0
+    """The longest time for putting the artists on the watchlist."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -39,22 +46,39 @@ class Playing:
         """Say where one is, and let the invented person search until the service is told to stop."""
         service = self._service
         service.emit(
-            PlaygroundOpened(
-                address=self._playground.address, sites=len(service.settings.sources), leave_with=LEAVE_WITH
-            )
+            PlaygroundOpened(address=self._playground.address, sites=len(self._sites()), leave_with=LEAVE_WITH)
         )
         await trio.to_thread.run_sync(say, self._banner())
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
             nursery.start_soon(Person(service=service, chance=service.chance).live)
             await told.wait()
             nursery.cancel_scope.cancel()
 
+    async def _watch(self) -> None:
+        """Watch a few artists, and look again when something has come out: nobody wants to wait for a minute."""
+        await self._look()
+        await trio.sleep(SOON.total_seconds())
+        await self._look()
+
+    async def _look(self) -> None:
+        watches = self._service.watches
+        with trio.move_on_after(self.LOOK_S), suppress(CormorantError):  # what is wrong is told by the service itself
+            for artist_id, name in WATCHED.items():
+                if await watches.watch_artist(artist_id, name=name) is None:
+                    await watches.check_artist(artist_id)
+
+    def _sites(self) -> list[str]:
+        return [name for name, source in self._service.settings.sources.items() if source.kind in SEARCHED]
+
     def _banner(self) -> str:
-        names = list(self._service.settings.sources)
+        names = self._sites()
         lines = [
             f"This is the playground: {len(names)} invented sites on your machine, no account, no network.",
             f"  they are     {', '.join(names)}; an invented person searches now and then, watch the log",
             '  search       cormorant search "cold ferry"      (in another terminal)',
+            f"  watched      {', '.join(WATCHED.values())}; what they release is found and handed over",
+            "  finds        cormorant wants list               cormorant downloads list",
             "  look         cormorant sources list             cormorant explain cellar",
             f"  adopt        cormorant import prowlarr {self._playground.url_of('prowlarr')}   (its key: {KEY})",
             f"  connect      cormorant connect sonarr {self._playground.url_of('sonarr')}",

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-__all__ = ["ARTISTS", "FILMS", "SHELVES", "SHOWS", "Catalogue", "Release", "Shelf", "words_in"]
+__all__ = [
+    "ALBUM_FIRST",
+    "ALBUM_SECOND",
+    "ARTISTS",
+    "FILMS",
+    "SHELVES",
+    "SHOWS",
+    "Album",
+    "Catalogue",
+    "Release",
+    "Shelf",
+    "words_in",
+]
 
 Shelf = Literal["music", "tv", "film"]
 SHELVES: Final[tuple[Shelf, ...]] = ("music", "tv", "film")
@@ -47,8 +59,8 @@ FILMS: Final = (
     "The Understudy of Mars",
     "Postcards from Level Nine",
 )
-_ALBUM_FIRST: Final = ("Slow", "Borrowed", "Northern", "Second", "Unlit", "Paper", "Distant", "Common")
-_ALBUM_SECOND: Final = ("Weather", "Rooms", "Machines", "Harvest", "Signals", "Gardens", "Arithmetic", "Tides")
+ALBUM_FIRST: Final = ("Slow", "Borrowed", "Northern", "Second", "Unlit", "Paper", "Distant", "Common")
+ALBUM_SECOND: Final = ("Weather", "Rooms", "Machines", "Harvest", "Signals", "Gardens", "Arithmetic", "Tides")
 _GROUPS: Final = ("KELP", "GANNET", "EIDER", "TERN")
 
 _MB: Final = 1_000_000
@@ -81,6 +93,15 @@ class Release:
         return words_in(" ".join([self.title, *self.about.values()]))
 
 
+@frozen(kw_only=True)
+class Album:
+    """Something that an artist releases while one looks."""
+
+    artist: str
+    title: str
+    out_at: datetime
+
+
 def words_in(text: str) -> frozenset[str]:
     """The words of a title or a query.
 
@@ -91,13 +112,15 @@ def words_in(text: str) -> frozenset[str]:
 
 
 class Catalogue:
-    """Everything there is, by a seed. Ages count from `opened_at`; a few things come out only after it."""
+    """Everything there is, by a seed. Ages count from `opened_at`; a few things come out only after it, and `news` do."""
 
-    def __init__(self, opened_at: datetime, *, seed: int = 1) -> None:
+    def __init__(self, opened_at: datetime, *, seed: int = 1, news: Iterable[Album] = ()) -> None:
         chance = random.Random(seed)  # noqa: S311 - invented, not secret
         sketches = [*_music(chance), *_series(chance), *_films(chance)]
         chance.shuffle(sketches)
         made = [_release(number, sketch, opened_at, chance) for number, sketch in enumerate(sketches, 1)]
+        self._old: Sequence[Release] = tuple(made)
+        made += _releases_of(news, opened_at, chance, first=len(made) + 1)
         self._newest_first: Sequence[Release] = sorted(made, key=lambda each: each.published, reverse=True)
         self._by_number = {each.number: each for each in made}
 
@@ -108,6 +131,10 @@ class Catalogue:
     def find(self, number: int) -> Release | None:
         """One release."""
         return self._by_number.get(number)
+
+    def albums_of(self, artist: str) -> set[tuple[str, str]]:
+        """Title and year of what an artist had made when this was opened."""
+        return {(each.about["album"], each.about["year"]) for each in self._old if each.about.get("artist") == artist}
 
 
 @frozen(kw_only=True)
@@ -122,15 +149,21 @@ class _Sketch:
 def _music(chance: random.Random) -> Iterator[_Sketch]:
     for artist in ARTISTS:
         for year in sorted(chance.sample(range(2009, 2027), 3)):
-            album = f"{chance.choice(_ALBUM_FIRST)} {chance.choice(_ALBUM_SECOND)}"
-            about = {"artist": artist, "album": album, "year": str(year)}
-            for form, category, size_mb in (
-                ("FLAC", 3040, 330.0),
-                ("24bit FLAC", 3040, 900.0),
-                ("MP3 320", 3010, 110.0),
-            ):
-                title = f"{artist} - {album} ({year}) [{form}]"
-                yield _Sketch(title=title, shelf="music", category=category, size_mb=size_mb, about=about)
+            album = f"{chance.choice(ALBUM_FIRST)} {chance.choice(ALBUM_SECOND)}"
+            yield from _forms_of(artist, album, year)
+
+
+def _forms_of(artist: str, album: str, year: int) -> Iterator[_Sketch]:
+    about = {"artist": artist, "album": album, "year": str(year)}
+    for form, category, size_mb in (("FLAC", 3040, 330.0), ("24bit FLAC", 3040, 900.0), ("MP3 320", 3010, 110.0)):
+        title = f"{artist} - {album} ({year}) [{form}]"
+        yield _Sketch(title=title, shelf="music", category=category, size_mb=size_mb, about=about)
+
+
+def _releases_of(news: Iterable[Album], opened_at: datetime, chance: random.Random, *, first: int) -> Iterator[Release]:
+    sketched = [(album, each) for album in news for each in _forms_of(album.artist, album.title, album.out_at.year)]
+    for number, (album, sketch) in enumerate(sketched, first):
+        yield evolve(_release(number, sketch, opened_at, chance), published=album.out_at)
 
 
 def _series(chance: random.Random) -> Iterator[_Sketch]:

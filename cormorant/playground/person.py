@@ -14,12 +14,18 @@ from cormorant.rules.events import PlaygroundSearched
 from cormorant.rules.ports import Chance
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import SearchRequest
+from cormorant.rules.settings import Settings
+from cormorant.rules.source_settings import SEARCHED
 from supervisors import Service
 
 __all__ = ["Person"]
 
 CONSUMER: Final = "invented person"
 _WORDS: Final = (*ARTISTS, *SHOWS, *FILMS)
+
+
+def _searched(settings: Settings) -> list[str]:
+    return [name for name, source in settings.sources.items() if source.kind in SEARCHED]
 
 
 @frozen(kw_only=True)
@@ -46,7 +52,7 @@ class Person:
         try:
             search = await self.service.sources.search(
                 SearchRequest(query=words),
-                sources=list(self.service.settings.sources),  # what else was added is for whoever added it
+                sources=_searched(self.service.settings),  # what else was added is for whoever added it
                 priority=Priority.INTERACTIVE,
                 max_wait_s=self.max_wait_s,
                 consumer=CONSUMER,

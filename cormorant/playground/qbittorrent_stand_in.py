@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from http.cookies import SimpleCookie
 from typing import Any, Literal
@@ -37,6 +38,8 @@ class QbittorrentStandIn:
     api_key: str = ""
     lag_s: float = 0.0
     """A torrent is listed only so much later: 5 s on a slow disk."""
+    takes_s: float = math.inf
+    """So long after it is listed a torrent that is not stopped is whole."""
     refuses: bool = False
     is_disk_full: bool = False
     """Torrents are taken and end in the state `error`."""
@@ -125,7 +128,11 @@ class QbittorrentStandIn:
     def _list(self, query: Mapping[str, str]) -> _Reply:
         wanted = query.get("hashes", "").split("|") if query.get("hashes") else list(self.held)
         shown = [self.held[each] for each in wanted if each in self.held and self.held[each].visible_at <= self.now()]
-        return _json([{"hash": each.torrent_id, "state": each.state, "progress": 0.5} for each in shown])
+        return _json([{"hash": each.torrent_id, "state": self._state(each), "progress": 0.5} for each in shown])
+
+    def _state(self, held: Held) -> str:
+        is_whole = held.state == "downloading" and self.now() >= held.visible_at + self.takes_s
+        return "uploading" if is_whole else held.state
 
 
 def _text(text: str, *, status: int = 200) -> _Reply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,6 +38,8 @@ class SabnzbdStandIn:
     """Whether API warnings are on: without them a 403 has no text."""
     knows_host: bool = True
     lag_s: float = 0.0
+    takes_s: float = math.inf
+    """So long after it is listed a job is in the history, completed."""
     refuses: bool = False
     error: str = ""
     """Answered with HTTP 200 and status false."""
@@ -89,6 +92,9 @@ class SabnzbdStandIn:
         return _json({"status": True, "nzo_ids": [nzo_id]})
 
     def _list(self, mode: str, fields: Mapping[str, str]) -> _Reply:
+        for job in self.jobs:
+            if not job.is_in_history and self.now() >= job.visible_at + self.takes_s:
+                job.is_in_history, job.status = True, "Completed"
         is_archive = fields.get("archive") == "1"
         shown = [job for job in self.jobs if job.is_in_history == (mode == "history") and job.visible_at <= self.now()]
         if mode == "history":

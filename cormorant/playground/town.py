@@ -1,22 +1,30 @@
-"""Who is in the playground that comes with Cormorant? Seven sites with their moods, and the apps around them."""
+"""Who is in the playground that comes with Cormorant? Seven sites with their moods, the apps around them, and who takes finds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import trio
 from attrs import evolve
 
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import Catalogue
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.jackett import Jackett
+from cormorant.playground.mounting import Mounted
+from cormorant.playground.news import GrowingArtists, News, news_since, peers_with
 from cormorant.playground.prowlarr import Entry, Prowlarr
+from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
+from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
 from cormorant.playground.serving import Site
+from cormorant.playground.slskd_stand_in import SlskdStandIn
+from cormorant.playground.spotify_stand_in import SpotifyStandIn
 from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings, StorageSettings
 from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.watch_settings import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.web_addresses import normalised
 from cormorant.rules.web_settings import ClientSettings
 
@@ -26,6 +34,7 @@ FOLDER: Final = "playground"
 """Where its database is, below the data folder: a real set-up later begins clean."""
 KEY: Final = "open-sesame"
 """The key of everything here that wants one. It opens nothing else."""
+SPOTIFY_ID: Final = "playground"
 
 _SITES: Final[Mapping[str, Habits]] = {
     "attic": Habits(title="The Attic", key=KEY, per_minute=30),
@@ -48,12 +57,38 @@ _OUTSIDE: Final[Mapping[str, Habits]] = {
 
 _SPACING_S: Final = 2.0
 _PACE_S: Final = 10.0
+_QUICK_S: Final = {"attic": 0.5, "barn": 0.5}
+"""What is watched is searched there, and somebody looks on."""
 _PER_HOUR: Final = {"cellar": 40, "vault": 40}
+
+
+_TAKES_S: Final = 1.5
+_FOLLOW_S: Final = 1.0
+
+WATCHLIST: Final = WatchlistSettings(
+    every_s=60.0, interval_s=1.0, search=("attic", "slskd"), choose="flac", hand_to=("qbittorrent", "slskd")
+)
+"""In a hurry, so that there is something to see; with real sites it is half a day."""
+PROFILES: Final[Mapping[str, ProfileSettings]] = {
+    "flac": ProfileSettings(accept=("flac",), prefer=("24.?bit",), size_max_bytes=3_000_000_000),
+    "films": ProfileSettings(accept=("1080p",)),
+}
+SAVED: Final[Mapping[str, SavedSettings]] = {
+    "orchard": SavedSettings(
+        query="the last orchard keeper",
+        search=("barn",),
+        every_s=120.0,
+        choose="films",
+        hand_to=("sabnzbd",),
+        first_check="take",
+    )
+}
 
 
 def sites_of_the_town(clock: Clock) -> list[Site]:
     """All stand-ins, new and unspent."""
-    catalogue = Catalogue(clock.now())
+    news = news_since(clock.now())
+    catalogue = Catalogue(clock.now(), news=[each.album for each in news if each.is_indexed])
 
     def indexers(habits: Mapping[str, Habits]) -> dict[str, Indexer]:
         return {
@@ -70,29 +105,72 @@ def sites_of_the_town(clock: Clock) -> list[Site]:
         Prowlarr(key=KEY, entries=entries),
         Jackett(key=KEY, indexers=behind_jackett),
         *apps.values(),
+        *_around_watching(news, catalogue, clock),
     ]
 
 
+def _around_watching(news: Sequence[News], catalogue: Catalogue, clock: Clock) -> Iterator[Site]:
+    """Who knows artists, who shares, and who takes finds; all of them quick."""
+    now_s = trio.current_time
+    artists = GrowingArtists(news, catalogue, clock)
+    yield Mounted("spotify", SpotifyStandIn(artists=artists, now_s=now_s, client_id=SPOTIFY_ID, secret=KEY))
+    slskd = SlskdStandIn(
+        now_s=now_s, peers=peers_with(news), key=KEY, search_takes_s=1.0, lag_s=0.5, transfer_takes_s=_TAKES_S
+    )
+    yield Mounted("slskd", slskd)
+    yield Mounted("qbittorrent", QbittorrentStandIn(now=now_s, user="playground", password=KEY, takes_s=_TAKES_S))
+    yield Mounted("sabnzbd", SabnzbdStandIn(now=now_s, key=KEY, takes_s=_TAKES_S))
+
+
+def _music_sources(address: str) -> dict[str, SourceSettings]:
+    return {
+        "spotify": SourceSettings(kind="spotify", url=f"{address}/spotify/v1", id=SPOTIFY_ID, key=Secret(KEY)),
+        "slskd": SourceSettings(kind="slskd", url=f"{address}/slskd", key=Secret(KEY), spacing_s=0.5),
+    }
+
+
+def _targets(address: str) -> dict[str, TargetSettings]:
+    key = Secret(KEY)
+    return {
+        "qbittorrent": TargetSettings(
+            url=f"{address}/qbittorrent", username="playground", password=key, follow_s=_FOLLOW_S
+        ),
+        "slskd": TargetSettings(kind="slskd", source="slskd", follow_s=_FOLLOW_S),
+        "sabnzbd": TargetSettings(kind="sabnzbd", url=f"{address}/sabnzbd", key=key, follow_s=_FOLLOW_S),
+    }
+
+
 def with_playground(settings: Settings) -> Settings:
-    """The settings of a playground: its sites, a client for each app, and a data folder of its own."""
+    """The settings of a playground: its sites, a client for each app, what is watched, and a data folder of its own.
+
+    It is live whatever is set: only stand-ins take what is found.
+    """
     address = f"http://{settings.playground.listen}"
     sites = {
         name: SourceSettings(
             kind=habits.kind,
             url=f"{address}/{name}/api",
             key=Secret(KEY),
-            spacing_s=_SPACING_S,
-            pace_s=_PACE_S,
+            spacing_s=_QUICK_S.get(name, _SPACING_S),
+            pace_s=_QUICK_S.get(name, _PACE_S),
             per_hour=_PER_HOUR.get(name),
         )
         for name, habits in _SITES.items()
     }
     written = {normalised(source.url) for source in settings.sources.values() if source.url}
+    sites |= _music_sources(address)
     sites = {name: site for name, site in sites.items() if normalised(site.url) not in written}
+    sources = {**sites, **settings.sources}
+    targets = {name: each for name, each in _targets(address).items() if not each.source or each.source in sources}
     return evolve(
         settings,
         data=f"{settings.data}/{FOLDER}",
         storage=evolve(settings.storage, url=StorageSettings().url),
-        sources={**sites, **settings.sources},
+        sources=sources,
+        mode="live",
+        watchlist=WATCHLIST if settings.watchlist == WatchlistSettings() else settings.watchlist,
+        saved={**SAVED, **settings.saved},
+        profiles={**PROFILES, **settings.profiles},
+        targets={**targets, **settings.targets},
         clients={**{name: ClientSettings() for name in APPS}, **settings.clients},
     )

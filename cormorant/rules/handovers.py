@@ -111,10 +111,10 @@ def doubt_s(sent: int) -> float:
     return min(DOUBT_S_MAX, DOUBT_S * 2.0 ** min(max(0, sent - 1), 20))
 
 
-def follow_again_s(age_s: float) -> float:
+def follow_again_s(age_s: float, *, least_s: float = FOLLOW_S) -> float:
     """After how long a target is asked again how far it is: a tenth of the time it took so far, within bounds.
 
     >>> [follow_again_s(age) for age in (0, 3_000, 86_400)]
     [60.0, 300.0, 900.0]
     """
-    return min(FOLLOW_S_MAX, max(FOLLOW_S, age_s / 10))
+    return min(FOLLOW_S_MAX, max(least_s, age_s / 10))

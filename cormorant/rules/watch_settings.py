@@ -9,7 +9,7 @@ from attrs import frozen
 
 from cormorant.rules.conflicts import Conflict
 from cormorant.rules.fields import Alias, choice, duration, flag, number, secret, share, size, text, web_address
-from cormorant.rules.handovers import InDoubt
+from cormorant.rules.handovers import FOLLOW_S, InDoubt
 from cormorant.rules.profiles import FREELEECH, Profile, pattern_problem
 from cormorant.rules.secrets import Secret
 from cormorant.rules.word_lists import patterns, words
@@ -173,6 +173,9 @@ class TargetSettings:
         InDoubt.HOLD.value,
         "What to do when nobody knows whether it arrived and the target cannot be asked: send again, or wait for a person.",
         choices=tuple(each.value for each in InDoubt),
+    )
+    follow_s: float = duration(
+        FOLLOW_S, "How often it is asked how far a find is; seldom, once it has taken long.", low_s=1.0, high_s=900.0
     )
     stalled_s: float = duration(
         6 * 3_600.0, "After so long without an end the next candidate is taken.", low_s=60.0, high_s=365 * 86_400.0

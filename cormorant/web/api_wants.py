@@ -37,11 +37,14 @@ _HAND_OVER: Final = [
 async def list_wants(
     request: AnyRequest,
     in_state: Annotated[WantState | None, QueryParameter(name="state")] = None,
+    has_ignored: Annotated[bool, QueryParameter(name="ignored")] = True,  # noqa: FBT002 - a parameter of the address
     before: Annotated[int | None, QueryParameter(ge=1, le=_ID_MAX)] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=500)] = 50,
 ) -> WantsOut:
-    """Newest first, a page at a time."""
-    found = await parts_of(request).watches.wants(state=in_state, before_id=before, limit=limit)
+    """Newest first, a page at a time. With `ignored=false` those are left out that nobody wants any more."""
+    found = await parts_of(request).watches.wants(
+        state=in_state, has_ignored=has_ignored, before_id=before, limit=limit
+    )
     words = _words(request)
     return WantsOut(
         wants=[words.want(each) for each in found], next_before=found[-1].id if len(found) == limit else None

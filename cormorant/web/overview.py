@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from actors.source_desk import Flight, SourceDesk
 from cormorant import __version__
 from cormorant.rules.gates import Explanation, Gate, GateName
+from cormorant.rules.handovers import Handover
 from cormorant.rules.jobs import JobState
 from cormorant.rules.limits import Lane
 from cormorant.rules.priorities import Priority
@@ -37,7 +38,8 @@ from cormorant.web.overview_models import (
 )
 from cormorant.web.port import WebParts
 from cormorant.web.screens import NO_SCREEN, Screen, screen_of
-from storage import history, job_reports, source_looks, source_reports
+from cormorant.web.watch_models import Words
+from storage import downloads, history, job_reports, source_looks, source_reports
 from storage.history import Asked
 from storage.job_reports import KindCount
 from storage.source_looks import SourceLook, Spent
@@ -47,6 +49,7 @@ from storage.sources import SourceRecord
 __all__ = ["decisive", "overview_of"]
 
 HISTORY_SHOWN: Final = 30
+HELD_SHOWN: Final = 10
 WAITING_SHOWN: Final = 100
 QUERIES_SHOWN: Final = 3
 _DAY: Final = timedelta(days=1)
@@ -64,6 +67,7 @@ class _Read:
     history: Sequence[Asked]
     jobs: Sequence[KindCount]
     paused_since: datetime | None
+    held: Sequence[Handover]
 
 
 async def overview_of(parts: WebParts) -> OverviewOut:
@@ -79,8 +83,9 @@ async def overview_of(parts: WebParts) -> OverviewOut:
         at=now,
         version=__version__,
         is_ready=parts.is_ready(),
+        mode=parts.mode,
         paused_since=read.paused_since,
-        needs_you=[*_needs(accounts), *_needs_of_tree(tree)],
+        needs_you=[*_needs(accounts), *_needs_of_tree(tree), *_needs_of_downloads(read.held, desks.values())],
         accounts=accounts,
         clients=_clients(parts.clients, read.clients),
         running=[_running(desk, flight) for desk in desks.values() for flight in list(desk.running)],
@@ -99,6 +104,7 @@ def _look(connection: Connection, records: Sequence[SourceRecord], *, now: datet
         history=history.recent(connection, limit=HISTORY_SHOWN),
         jobs=job_reports.counts(connection),
         paused_since=job_reports.pauses(connection).everything_since,
+        held=downloads.held(connection, limit=HELD_SHOWN),
     )
 
 
@@ -251,6 +257,13 @@ def _needs_of_tree(tree: Sequence[ChildOut]) -> Iterator[NeedOut]:
         if child.state == "set_aside":
             why = f"it crashed too often and was set aside: {child.last_crash}"
             yield NeedOut(what="child", name=child.name, why=why, remedy="look into the log, then restart the service")
+
+
+def _needs_of_downloads(held: Sequence[Handover], desks: Iterable[SourceDesk]) -> Iterator[NeedOut]:
+    words = Words.of(desk.record for desk in desks)
+    for each in held:
+        why = f"may have arrived at {each.target}: {words.hidden(each.reason)}"
+        yield NeedOut(what="download", name=words.hidden(each.title), why=why, remedy="say whether it has")
 
 
 def _job_counts(counts: Sequence[KindCount]) -> JobCountsOut:

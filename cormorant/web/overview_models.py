@@ -171,6 +171,7 @@ class OverviewOut:
     at: datetime
     version: str
     is_ready: bool
+    mode: str
     paused_since: datetime | None
     needs_you: list[NeedOut]
     accounts: list[AccountOut]
@@ -187,6 +188,7 @@ EXAMPLE: Final[dict[str, Any]] = {
     "at": "2026-01-01T12:00:00Z",
     "version": "0.1.0",
     "is_ready": True,
+    "mode": "observe",
     "paused_since": None,
     "needs_you": [
         {

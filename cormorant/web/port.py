@@ -148,6 +148,8 @@ class WebParts:
     web: WebSettings
     clients: Mapping[str, ClientSettings]
     data: str
+    mode: str
+    """What becomes of finds: observe shows them, live hands them over."""
     rss_ttl_s: float
     searches: SearchesPort
     jobs: JobsPort

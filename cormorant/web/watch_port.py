@@ -84,7 +84,12 @@ class WatchesPort(Protocol):
         ...
 
     async def wants(
-        self, *, state: WantState | None = None, before_id: int | None = None, limit: int = 100
+        self,
+        *,
+        state: WantState | None = None,
+        has_ignored: bool = True,
+        before_id: int | None = None,
+        limit: int = 100,
     ) -> list[Want]:
         """The latest wants."""
         ...

@@ -42,7 +42,11 @@ def test_a_playground_has_its_sites_and_a_folder_of_its_own_and_keeps_what_the_f
     chosen = with_playground(own)
 
     assert chosen.database_url.reveal() == "sqlite:////x/data/playground/cormorant.db"
-    assert set(chosen.sources) == {"barn", "cellar", "loft", "mill", "mine", "shed", "top", "vault"}
+    assert set(chosen.sources) == {
+        *("barn", "cellar", "loft", "mill", "mine", "shed", "top", "vault"),
+        *("slskd", "spotify"),
+    }
+    assert (chosen.mode, set(chosen.targets)) == ("live", {"qbittorrent", "sabnzbd", "slskd"})
     assert all(
         source.url.startswith("http://127.0.0.1:7980/") for name, source in chosen.sources.items() if name != "mine"
     )

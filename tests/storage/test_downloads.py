@@ -98,6 +98,16 @@ def test_a_clock_that_ran_ahead_lets_nothing_be_forgotten(connection: Connection
     assert len(downloads.due_to_follow(connection, now=NOW, until=at(300), limit=3)) == 1
 
 
+def test_what_is_held_is_told_the_oldest_first(connection: Connection) -> None:
+    states = [HandoverState.HELD, HandoverState.DONE, HandoverState.HELD, HandoverState.HELD]
+    made = [
+        begin(connection, add_want(connection, f"k{number}").id, f"key-{number}", state=state)
+        for number, state in enumerate(states)
+    ]
+
+    assert downloads.held(connection, limit=2) == [made[0], made[2]]
+
+
 def test_what_nobody_knows_is_said_with_its_number(connection: Connection) -> None:
     with pytest.raises(UnknownDownload, match="no download 7"):
         downloads.find(connection, 7)

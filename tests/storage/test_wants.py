@@ -99,5 +99,8 @@ def test_wants_are_counted_and_listed_newest_first(connection: Connection) -> No
     assert [want.id for want in wants.recent(connection)] == [second.id, first.id]
     assert wants.recent(connection, state=WantState.DONE) == [second]
     assert wants.recent(connection, before_id=second.id, limit=1) == [first]
+    ignored = wants.change(connection, first.id, WantState.IGNORED, now=NOW)
+    assert wants.recent(connection, has_ignored=False) == [second]
+    assert wants.recent(connection, state=WantState.IGNORED) == [ignored]
     assert wants.by_key(connection, "2") == second
     assert wants.by_key(connection, "3") is None

@@ -181,10 +181,13 @@ async def test_what_is_held_is_settled_by_hand(tmp_path: Path, verb: str, times:
         async with watched(place, target, mode="live") as (_, client):
             await client.post("/api/v1/watchlist", json={"id": "a1", "name": "A1"})
             held = await until(client, "downloads", "held")
+            [need] = (await client.get("/api/v1/overview")).json()["needs_you"]
             settled = await client.post(f"/api/v1/downloads/{held['id']}/{verb}")
             done = await until(client, "wants", "done")
             twice = await client.post(f"/api/v1/downloads/{held['id']}/{verb}")
 
+    assert (need["what"], need["name"]) == ("download", "A1 - New [FLAC] ***")
+    assert need["why"] == "may have arrived at box: no answer came"
     assert (settled.status_code, twice.status_code) == (200, 409)
     assert done["hand_to"] == ["box"]
     assert len(target.given) == times
@@ -202,9 +205,11 @@ async def test_a_want_is_ignored_and_searched_again_at_once(tmp_path: Path) -> N
             retried = await client.post(f"/api/v1/wants/{want['id']}/retry")
             chosen = await until(client, "wants", "chosen")
             ignored = await client.post(f"/api/v1/wants/{want['id']}/ignore")
+            left = (await client.get("/api/v1/wants", params={"ignored": "false"})).json()
             unknown = [await client.post(f"/api/v1/wants/{number}/ignore") for number in (0, 999, 2**63)]
 
     assert want["next_look_at"] is not None
+    assert left == {"wants": [], "next_before": None}
     assert (retried.status_code, chosen["state"], ignored.json()["state"]) == (200, "chosen", "ignored")
     assert [answer.status_code for answer in unknown] == [404, 404, 404]
 

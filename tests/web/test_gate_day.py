@@ -109,6 +109,7 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         fetch=fetch,
         caps=None,
         is_ready=lambda: True,
+        mode="observe",
         tree=tuple,
         events=None,  # type: ignore[arg-type]  # nor with events
         scheduled=tuple,

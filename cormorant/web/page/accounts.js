@@ -63,7 +63,8 @@ function nobody() {
 function needLine(need, change) {
   return h("div", { class: "need" },
     h("p", {}, h("strong", {}, need.name), ` ${need.why}`, !need.why.includes("reset") && h("span", { class: "muted" }, ` ${need.remedy}`)),
-    need.what === "source" && h("button", { type: "button", "data-key": `mend-${need.name}`, onclick: does(() => change(need.name, "reset")) }, "Reset"));
+    need.what === "source" && h("button", { type: "button", "data-key": `mend-${need.name}`, onclick: does(() => change(need.name, "reset")) }, "Reset"),
+    need.what === "download" && h("a", { href: "#finds" }, "Decide"));
 }
 
 function accountRow(account, change) {

@@ -3,12 +3,14 @@
 import { SignedOut, ask, keepToken, listen } from "./api.js";
 import { changeSource, drawAccounts } from "./accounts.js";
 import { $, does, say, sentence, tellTrouble } from "./dom.js";
+import * as finds from "./finds.js";
 import * as jobs from "./jobs.js";
 import * as search from "./search.js";
 import * as system from "./system.js";
 import { clock, long, now, setServerTime, tick, zone } from "./times.js";
+import * as watches from "./watches.js";
 
-const VIEWS = ["accounts", "jobs", "system"];
+const VIEWS = ["accounts", "watches", "finds", "jobs", "system"];
 const CALM_MS = 700; // at least so long between two looks, whatever happens
 const CALM_TIMES = 6; // and so many times as long as one takes: a page that watches must not be what is watched
 const SELDOM_MS = 20_000; // what no event tells of is seen after so long
@@ -42,6 +44,9 @@ function show(fresh) {
   count("jobs-count", fresh.jobs.failed, "failed");
   count("system-count", fresh.health.unwell.length, "unwell");
   showPause(fresh.paused_since);
+  showMode(fresh.mode);
+  watches.showSoon();
+  finds.showSoon();
   $("version").textContent = `Cormorant ${fresh.version}`;
   document.title = fresh.needs_you.length ? `(${fresh.needs_you.length}) Cormorant` : "Cormorant";
   tick();
@@ -61,9 +66,17 @@ function showPause(since) {
   $("paused").textContent = since ? `Everything is paused since ${clock(since)}: no site is asked, no job is started.` : "";
 }
 
+function showMode(mode) {
+  const isLive = mode === "live";
+  $("mode").hidden = false;
+  $("mode").textContent = mode.toUpperCase();
+  $("mode").classList.toggle("is-live", isLive);
+  $("mode").title = isLive ? "What is chosen is handed over by itself." : "What is chosen is shown, and handed over only by hand.";
+}
+
 function nextOpening(fresh) {
   const times = [...fresh.accounts, ...fresh.waiting].map((each) => Date.parse(each.opens_at) - now()).filter((left) => left > 0);
-  const isWatched = !$("view-jobs").hidden || fresh.waiting.length > 0 || fresh.accounts.some((account) => account.state === "waits");
+  const isWatched = ["jobs", "watches", "finds"].some((view) => !$(`view-${view}`).hidden) || fresh.waiting.length > 0 || fresh.accounts.some((account) => account.state === "waits");
   return Math.min(isWatched ? WATCHED_MS : SELDOM_MS, ...times.map((left) => left + SOON_MS));
 }
 
@@ -99,13 +112,15 @@ function failed(error) {
 function connect() {
   stream?.close();
   stream = listen("events");
-  stream.onopen = () => { showLive("on", "live"); lookAgain(0); };
+  stream.onopen = () => { showLive("on", "connected"); lookAgain(0); };
   stream.onerror = lost;
   stream.onmessage = (message) => {
     const event = JSON.parse(message.data);
     event.id = message.lastEventId;
     system.hear(event);
     if (event.name.startsWith("job.")) jobs.showSoon();
+    if (/^(watchlist|saved_search)\./.test(event.name)) watches.showSoon();
+    if (/^(want|handover|job)\./.test(event.name)) finds.showSoon();
     lookAgain(SOON_MS);
   };
 }
@@ -209,6 +224,8 @@ function route() {
     if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  if (view === "watches") watches.show().catch(tellTrouble);
+  if (view === "finds") finds.show().catch(tellTrouble);
   if (view === "jobs") jobs.show().catch(tellTrouble);
   if (view === "system") system.show();
 }
@@ -251,8 +268,10 @@ const KEYS = {
   p: () => does(pauseOrResume)(),
   t: nextTheme,
   1: () => { location.hash = "#accounts"; },
-  2: () => { location.hash = "#jobs"; },
-  3: () => { location.hash = "#system"; },
+  2: () => { location.hash = "#watches"; },
+  3: () => { location.hash = "#finds"; },
+  4: () => { location.hash = "#jobs"; },
+  5: () => { location.hash = "#system"; },
 };
 
 document.addEventListener("keydown", (event) => {
@@ -265,5 +284,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 jobs.prepare();
+finds.prepare();
+watches.prepare();
 setInterval(tick, 1000);
 start().catch((error) => signedOut(sentence(error.message)));

@@ -128,7 +128,7 @@ function result(each) {
   return h("li", {}, h("span", { class: "title" }, each.title), h("span", { class: "muted" }, facts.join(" · ")));
 }
 
-function bytes(count) {
+export function bytes(count) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let place = 0;
   let value = count;

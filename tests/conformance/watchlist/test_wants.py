@@ -47,6 +47,21 @@ async def test_a_release_is_searched_chosen_handed_over_and_followed_to_its_end(
         assert [event.times for event in place.events.of(HandoverSent)] == [1]
 
 
+async def test_a_target_is_asked_as_often_as_is_set_and_seldom_once_it_takes_long(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        with_release(place, "A1 - New [FLAC]")
+        target = place.targets["qbittorrent"]
+        target.standing = Standing.RUNNING
+        quick = {"qbittorrent": TargetSettings(url="http://target.test", follow_s=4.0)}
+        async with place.service(targets=quick) as service:
+            await watch(service, "a1")
+            await trio.sleep(60 + LONG_S)
+
+    waits = [later - sooner for sooner, later in zip([target.given[0][0], *target.looked], target.looked, strict=False)]
+    assert all(4 <= wait <= 6 for wait in waits[:5])
+    assert waits[-1] > 10
+
+
 async def test_in_observe_mode_it_is_shown_what_would_be_handed_over_and_can_be_done_by_hand(clock: MockClock) -> None:
     with watch_place("qbittorrent") as place:
         with_release(place, "A1 - New [FLAC]")

@@ -1,0 +1,87 @@
+"""What comes out in the playground is the same for the same moment, and every kind of source lacks some of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import trio
+from attrs import define
+
+from cormorant.playground.catalogue import Catalogue
+from cormorant.playground.mounting import ASKED_MAX, Mounted
+from cormorant.playground.news import SOON, TRACKS, WATCHED, GrowingArtists, news_since, peers_with
+from cormorant.playground.serving import Asked
+from cormorant.playground.slskd_stand_in import SlskdStandIn
+from cormorant.playground.spotify_stand_in import SpotifyStandIn
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@define
+class Clock:
+    at: datetime = NOON
+
+    def now(self) -> datetime:
+        return self.at
+
+
+def test_a_catalogue_grows_while_one_looks_and_keeps_what_was_made_before() -> None:
+    clock, news, catalogue = Clock(), news_since(NOON), Catalogue(NOON)
+    artists = GrowingArtists(news, catalogue, clock)
+    third = list(WATCHED)[2]
+
+    before = artists[third].albums
+    clock.at = NOON + SOON
+    after = artists[third].albums
+
+    assert {album.name for album in before} == {title for title, _ in catalogue.albums_of(WATCHED[third])}
+    assert [(album.name, album.date) for album in after[:1]] == [(news[2].album.title, "2026-01-01")]
+    assert after[1:] == before
+    assert dict.fromkeys(artists) == dict.fromkeys(WATCHED)
+
+
+def test_the_first_two_are_out_at_once_one_everywhere_and_one_at_peers_alone() -> None:
+    first, second, third, *_ = news = news_since(NOON)
+
+    assert [each.album.out_at - NOON for each in (first, second, third)] == [timedelta(0), timedelta(0), SOON]
+    assert [(each.is_indexed, each.is_shared) for each in (first, second, third)] == [
+        (True, True),
+        (False, True),
+        (True, False),
+    ]
+    assert {len(peer.files) for peer in peers_with(news)} == {len(TRACKS)}
+
+
+def test_after_a_restart_other_things_come_out() -> None:
+    now, later = ({each.album.title for each in news_since(NOON + timedelta(hours=hour))} for hour in (0, 1))
+
+    assert now == {each.album.title for each in news_since(NOON)}
+    assert not now & later
+
+
+def test_links_of_a_stand_in_lead_back_to_where_it_is_mounted() -> None:
+    clock = Clock()
+    artists = GrowingArtists(news_since(NOON), Catalogue(NOON), clock)
+    spotify = SpotifyStandIn(artists=artists, now_s=lambda: 0.0, page_size=1, tokens={"t": 1.0})
+    asked = Asked(
+        path=f"/v1/artists/{next(iter(WATCHED))}/albums",
+        headers={"authorization": "Bearer t"},
+        base="http://127.0.0.1:7980/spotify",
+    )
+
+    reply = trio.run(Mounted("spotify", spotify).answer, asked)
+
+    assert json.loads(reply.body)["next"].startswith(f"http://127.0.0.1:7980/spotify{asked.path}?")
+    assert reply.kind.startswith("application/json")
+
+
+def test_what_a_stand_in_cannot_read_is_a_bad_request_and_little_is_remembered() -> None:
+    slskd = SlskdStandIn(now_s=lambda: 0.0, asked=["x"] * (ASKED_MAX + 5))
+    headers = {"x-api-key": slskd.key, "content-type": "application/json"}
+    asked = Asked(method="POST", path="/api/v0/searches", headers=headers, body=b"[1]")
+
+    reply = trio.run(Mounted("slskd", slskd).answer, asked)
+
+    assert reply.status == 400
+    assert len(slskd.asked) == ASKED_MAX
