@@ -9,8 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from storage.migrations import v0001_flags, v0002_jobs, v0003_sources, v0004_gate_links, v0005_watches
+from storage.migrations import (
+    v0001_flags,
+    v0002_jobs,
+    v0003_sources,
+    v0004_gate_links,
+    v0005_watches,
+    v0006_subscriptions,
+)
 from storage.migrations.runner import Migration
 
-MIGRATIONS: Final[Sequence[Migration]] = (v0001_flags, v0002_jobs, v0003_sources, v0004_gate_links, v0005_watches)
+MIGRATIONS: Final[Sequence[Migration]] = (
+    v0001_flags,
+    v0002_jobs,
+    v0003_sources,
+    v0004_gate_links,
+    v0005_watches,
+    v0006_subscriptions,
+)
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION
