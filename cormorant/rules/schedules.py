@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Final
 
@@ -67,16 +67,18 @@ def schedule_problem(schedule: Schedule) -> str | None:
         zone = zone_of(schedule.zone)
     except (ValueError, KeyError):
         return f"{schedule.zone!r} is no time zone; write one like Europe/Berlin"
-    if schedule.cron is None:
-        return None
-    if len(schedule.cron.split()) != _FIELDS:
-        return f"{schedule.cron!r} has not five fields: minute, hour, day, month, day of the week, such as 0 */6 * * *"
+    return None if schedule.cron is None else _cron_problem(schedule.cron, zone)
+
+
+def _cron_problem(cron: str, zone: tzinfo) -> str | None:
+    if len(cron.split()) != _FIELDS:
+        return f"{cron!r} has not five fields: minute, hour, day, month, day of the week, such as 0 */6 * * *"
     try:
-        next(CronSim(schedule.cron, datetime(2026, 1, 1, tzinfo=zone)))
+        next(CronSim(cron, datetime(2026, 1, 1, tzinfo=zone)))
     except CronSimError as error:
-        return f"{schedule.cron!r} cannot be kept: {error}; write it like 0 */6 * * *"
+        return f"{cron!r} cannot be kept: {error}; write it like 0 */6 * * *"
     except StopIteration:
-        return f"{schedule.cron!r} never comes: there is no such day"
+        return f"{cron!r} never comes: there is no such day"
     return None
 
 
