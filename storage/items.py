@@ -37,11 +37,6 @@ def take_in(connection: Connection, subscription_id: int, items: Sequence[Item],
     return [item for _, item in fresh]
 
 
-def forget(connection: Connection, subscription_id: int) -> None:
-    """Forget what was seen of a subscription that is no more."""
-    connection.execute(_FORGET, {"id": subscription_id})
-
-
 _SEEN = text("SELECT key FROM subscription_items WHERE subscription_id = :id AND key IN :keys").bindparams(
     bindparam("keys", expanding=True)
 )
@@ -49,4 +44,3 @@ _PUT = text("""
     INSERT INTO subscription_items (subscription_id, key, title, published_at, seen_at)
     VALUES (:id, :key, :title, :published, :now) ON CONFLICT (subscription_id, key) DO NOTHING
 """)
-_FORGET = text("DELETE FROM subscription_items WHERE subscription_id = :id")

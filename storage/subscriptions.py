@@ -33,6 +33,13 @@ class SubscriptionExists(CormorantError):
         super().__init__(f"there is a subscription {name!r} already; choose another name, or remove it first")
 
 
+class CheckedElsewhere(CormorantError):
+    """Another process is checking it, or it is no more."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"subscription {number} is being checked by another process, or is no more; look again soon")
+
+
 def add(connection: Connection, subscription: Subscription) -> Subscription:
     """Subscribe, or `SubscriptionExists`."""
     found: int | None = connection.execute(_ADD, _plain(subscription)).scalar_one_or_none()
@@ -46,15 +53,16 @@ def set_configured(connection: Connection, wanted: Sequence[Subscription]) -> No
     names = {each.name for each in wanted}
     for name in connection.execute(_CONFIGURED_NAMES).scalars().all():
         if name not in names:
-            connection.execute(_REMOVE, {"name": name})
+            remove(connection, name)
     for each in sorted(wanted, key=lambda subscription: subscription.name):
         connection.execute(_CONFIGURE, _plain(evolve(each, origin=CONFIGURED)))
 
 
 def remove(connection: Connection, name: str) -> None:
-    """Subscribe no more. What was found stays."""
-    if not connection.execute(_REMOVE, {"name": name}).rowcount:
-        raise UnknownSubscription(name)
+    """Subscribe no more. What was wanted stays."""
+    words = {"id": find(connection, name).id}
+    for statement in (_REMOVE, _FORGET_ITEMS, _FORGET_CHECKS):
+        connection.execute(statement, words)
 
 
 def page(connection: Connection, *, after_id: int = 0, limit: int = 100) -> list[Subscription]:
@@ -253,7 +261,9 @@ _CONFIGURE = text(f"""
         reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url
 """)
 _CONFIGURED_NAMES = text("SELECT name FROM subscriptions WHERE origin = 'configured'")
-_REMOVE = text("DELETE FROM subscriptions WHERE name = :name")
+_REMOVE = text("DELETE FROM subscriptions WHERE id = :id")
+_FORGET_ITEMS = text("DELETE FROM subscription_items WHERE subscription_id = :id")
+_FORGET_CHECKS = text("DELETE FROM subscription_checks WHERE subscription_id = :id")
 _PAGE = text("SELECT * FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")
 _BY_ID = text("SELECT * FROM subscriptions WHERE id = :wanted")
 _BY_NAME = text("SELECT * FROM subscriptions WHERE name = :wanted")

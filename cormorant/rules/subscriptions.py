@@ -13,7 +13,7 @@ from attrs import field, frozen
 from cormorant.rules.profiles import matches
 from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next_due
 
-__all__ = ["Check", "CheckStatus", "Item", "Next", "Subscription", "after_check", "host_of", "is_wanted"]
+__all__ = ["Check", "CheckStatus", "FeedPage", "Item", "Next", "Subscription", "after_check", "host_of", "is_wanted"]
 
 FAILURES_MAX: Final = 10
 """At so many failures in a row it is paused, and says why."""
@@ -132,3 +132,15 @@ def is_wanted(item: Item, subscription: Subscription) -> bool:
     if subscription.accept and not any(matches(pattern, item.title) for pattern in subscription.accept):
         return False
     return not any(matches(pattern, item.title) for pattern in subscription.reject)
+
+
+@frozen(kw_only=True)
+class FeedPage:
+    """What a feed had when it was asked. `is_unchanged`: nothing since the last time; `moved_to`: where it is for good."""
+
+    items: tuple[Item, ...] = ()
+    etag: str | None = None
+    last_modified: str | None = None
+    moved_to: str | None = None
+    is_unchanged: bool = False
+    title: str = ""
