@@ -10,13 +10,16 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from hypothesis import given as tried
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from cormorant.clients.feed_documents import read_feed
 from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.links import fetch_link
 from cormorant.clients.transport import FetchLimits, Transport
 from cormorant.playground.feed_stand_in import FeedStandIn, PlayedFeed
-from cormorant.rules.feed_items import ITEMS_MAX
+from cormorant.rules.feed_items import ITEMS_MAX, items_of
 from cormorant.rules.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.subscriptions import FeedPage
 from cormorant.testing import SimulatedClock, in_line
@@ -322,6 +325,32 @@ def test_a_document_made_to_be_slow_is_not(piece: str) -> None:
 
     assert len(found.entries) <= ITEMS_MAX
     assert perf_counter() - began < FAR_TOO_LONG_S
+
+
+PIECES = st.sampled_from(
+    [
+        "<item>", "</item>", "<title>", "</title>", "<pubDate>0000-00-00T99:00:00Z</pubDate>", "<![CDATA[", "]]>", "&nbsp;", "&",
+        "<pubDate>Mon, 32 Foo 0000 99:99:99 +9999</pubDate>", "<link href='http://[x'/>", "<guid>http://[::1</guid>", "\0",
+        "<a xml:base='http://['>", "&#xD800;", "&#0057343;", "&#x110000;", "<enclosure url='//[' length='9999999999999999999'/>",
+        "<x:y>", "<!DOCTYPE x>", "<entry xmlns='http://www.w3.org/2005/Atom'>", "words",
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.slow("tries many documents")
+@settings(max_examples=60)
+@tried(st.lists(PIECES, max_size=20), st.sampled_from(["", "utf-16", "gb2312", "latin-1", "hex"]))
+def test_no_document_makes_the_reader_raise_anything_but_the_errors_by_name(pieces: list[str], charset: str) -> None:
+    body = ("<rss><channel><item>" + "".join(pieces)).encode()
+    try:
+        found = read_feed(body, charset=charset, address="http://x.org/")
+    except SourceError as error:
+        assert str(error)  # noqa: PT017 - it may be refused, or not
+        return
+
+    items = items_of(found.entries, addresses=["http://x.org/?passkey=a1b2c3"], now=SimulatedClock().now())
+
+    assert all((each.key + each.title + each.link).isprintable() and each.key for each in items)
 
 
 async def test_a_link_of_a_feed_leads_to_a_torrent_or_to_nothing() -> None:
