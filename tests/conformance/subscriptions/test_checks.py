@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 import trio
@@ -82,7 +83,7 @@ async def test_from_the_third_failure_on_it_is_checked_less_often_and_the_tenth_
             assert one.last_checked is not None
             assert one.schedule.every_s == 6 * HOUR
         times = place.feeds.times("one")
-        gaps = [round((after - before) / HOUR) for before, after in zip(times, times[1:], strict=False)]
+        gaps = [round((after - before) / HOUR) for before, after in pairwise(times)]
         assert gaps == [6, 6, 12, 24, 24, 24, 24, 24, 24]
         assert len(place.events.of(SubscriptionPaused)) == 1
 
