@@ -5,6 +5,8 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from cormorant.clients.downloads import Download
+from cormorant.clients.feeds import FeedClient
+from cormorant.clients.links import fetch_link
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
 from cormorant.clients.transport import Transport
@@ -12,6 +14,7 @@ from cormorant.rules.offers import offered
 from cormorant.rules.ports import Chance, Clock, Offload
 from cormorant.rules.searches import Caps, SearchPage, SearchRequest
 from cormorant.rules.source_errors import SourceRefused
+from cormorant.rules.subscriptions import FeedPage, Subscription
 from storage.sources import SourceRecord
 from supervisors.environment import SystemRandom
 
@@ -46,6 +49,19 @@ class Asker:
         """What a link leads to, checked to be a torrent, an NZB or a magnet."""
         async with self._transport(record) as transport:
             return await self._client(record, transport).download(link)
+
+    async def fetch_link(self, link: str) -> Download:
+        """What a link of a feed leads to. Nobody wrote its address down, so that it leads to nothing private."""
+        async with Transport() as transport:
+            return await fetch_link(link, transport, offload=self.offload, clock=self.clock)
+
+    async def feed(self, subscription: Subscription) -> FeedPage:
+        """What a feed has now, or that nothing has changed. Its own address is one that the operator wrote."""
+        async with Transport(written=[subscription.url]) as transport:
+            client = FeedClient(transport, offload=self.offload, clock=self.clock)
+            return await client.fetch(
+                subscription.url, etag=subscription.etag, last_modified=subscription.last_modified
+            )
 
     async def caps(self, record: SourceRecord) -> Caps:
         """What the source can do."""

@@ -55,6 +55,8 @@ class Assembly:
     database: Database
     ask: Ask
     fetch: Callable[[SourceRecord, str], Awaitable[Download]]
+    fetch_link: Callable[[str], Awaitable[Download]]
+    """For links of feeds, which no source has."""
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None
     catalogue: Catalogue | None
     """Whoever knows artists, unless it is the source of the settings."""
@@ -124,7 +126,7 @@ class Assembly:
                 jobs=jobs,
                 catalogue=self.catalogue or SpotifyCatalogue(searches=searches, offload=self.offload, clock=self.clock),
                 places=self._places(),
-                pack=Packer(searches=searches, fetch=self.fetch),
+                pack=Packer(searches=searches, fetch=self.fetch, fetch_link=self.fetch_link),
                 store=self.watchlist,
                 clock=self.clock,
                 chance=self.chance,

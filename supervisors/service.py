@@ -99,6 +99,7 @@ class Service:
             database=self._database,
             ask=ask or asker.search,
             fetch=fetch or asker.download,
+            fetch_link=asker.fetch_link,
             caps=asker.caps if ask is None else None,
             catalogue=catalogue,
             targets=targets,

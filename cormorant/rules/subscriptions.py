@@ -144,3 +144,5 @@ class FeedPage:
     moved_to: str | None = None
     is_unchanged: bool = False
     title: str = ""
+    left_out: int = 0
+    """So many more stand in the document than are taken of it."""
