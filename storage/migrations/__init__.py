@@ -15,7 +15,7 @@ from storage.migrations import (
     v0003_sources,
     v0004_gate_links,
     v0005_watches,
-    v0006_subscriptions,
+    v0007_subscriptions,
 )
 from storage.migrations.runner import Migration
 
@@ -25,6 +25,6 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0003_sources,
     v0004_gate_links,
     v0005_watches,
-    v0006_subscriptions,
+    v0007_subscriptions,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION
