@@ -30,6 +30,8 @@ _PACKED: Final = ("bittorrent", "nzb")
 _SCHEME: Final = re.compile(r"\Ahttps?:(?=//)", re.IGNORECASE)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _TAG: Final = re.compile(r"</?[A-Za-z][^<>]*>|<!--[^<>]*-->")
+# `pid=17` is a post and no password.
+_NUMBERED: Final = re.compile(r"(?<=[?&;])(?:r|pid|uk|user|key|sid)=\d{1,9}(?=[&#;]|$)")
 # A part of an address that means nothing to a reader: a key, or a name that only machines use.
 _OPAQUE: Final = re.compile(r"(?<=/)(?=[^/?#\s]*\d)[0-9A-Za-z_-]{20,}(?=[/?#.]|$)")
 
@@ -87,9 +89,12 @@ def _first_key(entry: Entry, secrets: Sequence[Secret]) -> str:
 
 def _safe(text: str, secrets: Sequence[Secret]) -> str:
     """The same text for the same entry, that tells no key: what could be one is replaced by its digest."""
-    text = hide_keys(_without(_CONTROL.sub(" ", text).strip(), secrets))
+    text = _without(_CONTROL.sub(" ", text).strip(), secrets)
+    numbers = "&".join(_NUMBERED.findall(text))
+    text = hide_keys(text)
     if "://" not in text:
         return text
+    text = f"{text}#{numbers}" if numbers else text
     return _OPAQUE.sub(lambda found: f"~{_hash(found[0])[:16]}", text)
 
 

@@ -253,6 +253,15 @@ async def test_a_guid_that_repeats_is_told_apart_by_link_and_title() -> None:
     assert found.items[2].key == "2"
 
 
+async def test_numbers_of_posts_tell_them_apart_and_sessions_do_not() -> None:
+    links = ["http://x.org/t?pid=17", "http://x.org/t?pid=18", "http://x.org/u?sid=0a1b2c3d4e5f"]
+    found = await fetched(RSS.format("".join(item(guid=link, title="Re: it") for link in links)))
+    later = await fetched(RSS.format(item(guid="http://x.org/u?sid=f5e4d3c2b1a0", title="Re: it")))
+
+    assert len(found.items) == 3
+    assert later.items[0].key == found.items[2].key
+
+
 async def test_no_key_and_no_title_tells_a_secret() -> None:
     secret, path_key = "a1b2c3d4e5", "0123456789abcdef0123456789abcdef"
     link = f"http://x.org/dl/{path_key}/5.torrent?passkey={secret}"
