@@ -58,6 +58,12 @@ class Intake:
         """A ticket has its outcome."""
         self.open -= 1
 
+    def shut_down(self) -> None:
+        """What is not in line yet will not be."""
+        tickets, self.waiting = self.waiting, []
+        for ticket in tickets:
+            ticket.end(OutcomeStatus.SHUT_DOWN)
+
 
 @define(eq=False, kw_only=True)
 class Dispatcher(Actor[Submit]):
@@ -112,9 +118,7 @@ class Dispatcher(Actor[Submit]):
 
     async def end(self) -> None:
         """What is not in line yet will not be."""
-        tickets, self.intake.waiting = self.intake.waiting, []
-        for ticket in tickets:
-            ticket.end(OutcomeStatus.SHUT_DOWN)
+        self.intake.shut_down()
 
     def _open(self, message: Submit) -> Search:
         intake = self.intake

@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 from actors.search import Ticket
 from actors.source_desk import Flight
 from cormorant.rules.failures import split_crash
-from cormorant.rules.limits import LearnedLimits, SourceLimits
+from cormorant.rules.limits import Lane, LearnedLimits, SourceLimits
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock
 from cormorant.rules.request_ends import EndKind, RequestEnd, end_of, quota_wait_s
-from cormorant.rules.reservations import Closed, Permit, Reserved
-from cormorant.rules.search_events import SearchFinished
+from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
+from cormorant.rules.search_events import RequestFinished, SearchFinished, SearchStarted
 from cormorant.rules.searches import Result, SearchPage, SearchRequest, StatedLimits
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
 from storage import cache, history, source_states
@@ -122,6 +122,12 @@ class Landing:
             error=None if self.error is None else str(self.error),
         )
 
+    def request_finished(self, source: str, lane: Lane, status: OutcomeStatus) -> RequestFinished:
+        """What is told of the request itself, however many waited for it."""
+        return RequestFinished(
+            source=source, lane=lane.value, outcome=status.value, waited_s=self.waited_s, took_s=self.took_s
+        )
+
 
 def landing_of(ended: Ended, source: str, *, took_s: float, waited_s: float, now: datetime) -> Landing:
     """What follows from an answer or an error."""
@@ -150,7 +156,33 @@ def learned_from(stated: StatedLimits | None) -> LearnedLimits | None:
     return LearnedLimits(per_day=stated.api_max, grabs_per_day=stated.grab_max, per_minute=stated.rate_limit)
 
 
-def reserve_now(
+def wish_of(flight: Flight, now: datetime) -> Wish:
+    """What is to be reserved for a flight."""
+    return Wish(
+        lane=flight.lane,
+        priority=flight.priority,
+        lease_s=flight.timeout_s + PROBE_GRACE_S,
+        pace_s=flight.pace_s,
+        waited_s=(now - flight.submitted_at).total_seconds(),
+        consumer=flight.consumer,
+    )
+
+
+def started(ticket: Ticket, waited_s: float) -> SearchStarted:
+    """What is told when the source is asked, for one of those who wait."""
+    return SearchStarted(
+        search_id=ticket.search.id, source=ticket.source, priority=ticket.priority.name.lower(), waited_s=waited_s
+    )
+
+
+@frozen
+class Kept:
+    """An answer that another process has got meanwhile."""
+
+    results: Sequence[Result]
+
+
+def reserve_now(  # noqa: PLR0913 - one look at the database has all that it needs, by name
     connection: Connection,
     source_id: int,
     wish: Wish,
@@ -158,11 +190,15 @@ def reserve_now(
     configured: SourceLimits,
     clock: Clock,
     hint: Known | None = None,
-) -> tuple[Reserved | Closed, Known]:
+    key: str | None = None,
+) -> tuple[Reserved | Closed, Known] | tuple[Kept, None]:
     """Spend a request as of the moment at which the database takes it, and not as of that at which we came to it.
 
-    A call may be held through an outage; counted from before it, a window would open while the request still counts.
+    A call may be held through an outage; counted from before it, a window would open while the request still counts. Nothing
+    is spent where the answer is kept under `key` by now.
     """
+    if key is not None and (kept := cache.find(connection, [source_id], key, now=clock.now())):
+        return Kept(kept[source_id]), None
     return source_states.reserve(connection, source_id, wish, configured=configured, now=clock.now(), hint=hint)
 
 

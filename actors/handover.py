@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,12 +21,14 @@ from cormorant.rules.wants import Want, WantState
 from cormorant.rules.watch_events import HandoverEnded, WantChanged
 from storage import downloads, wants
 from storage.database import Database
+from storage.downloads import HandoverChanged
 
-BATCH = 20
-CLAIM_S = 300.0
-"""So long nobody else asks for what this process has in hand."""
+BATCH = 4
 LOOK_S = 60.0
 """The longest time for asking one target."""
+CLAIM_S = BATCH * LOOK_S + 60.0
+"""So long nobody else asks for what this process has in hand, which it asks for one after the other."""
+ORPHANS_BATCH = 100
 ORPHANS_S = 600.0
 """How often is looked for wants that no job cares for."""
 
@@ -87,12 +90,17 @@ class HandoverFollower(Rounds):
             await self._revive_orphans()
 
     async def _follow(self) -> None:
-        now = self.clock.now()
-        until = now + timedelta(seconds=CLAIM_S)
-        for handover in await self.database.run(downloads.due_to_follow, now=now, until=until, limit=BATCH):
-            place = self.places.get(handover.target)
-            if place is not None:
-                await self._look(handover, place)
+        is_more = True
+        while is_more:
+            now = self.clock.now()
+            until = now + timedelta(seconds=CLAIM_S)
+            due = await self.database.run(downloads.due_to_follow, now=now, until=until, limit=BATCH)
+            for handover in due:
+                place = self.places.get(handover.target)
+                if place is not None:
+                    with suppress(HandoverChanged):  # another process has seen the same
+                        await self._look(handover, place)
+            is_more = len(due) == BATCH
 
     async def _look(self, handover: Handover, place: Place) -> None:
         receipt = Receipt(target_id=handover.target_id, standing=Standing.PRESENT)
@@ -150,9 +158,8 @@ class HandoverFollower(Rounds):
     async def _revive_orphans(self) -> None:
         """A want whose job was cancelled, failed or pruned would wait for ever."""
         before = self.clock.now() - timedelta(seconds=ORPHANS_S)
-        orphans = await self.database.read(wants.orphans, before=before, limit=BATCH)
-        if orphans:
-            await self.database.run(self.revive(orphans))
+        while orphans := await self.database.read(wants.orphans, before=before, limit=ORPHANS_BATCH):
+            await self.database.run(self.revive(orphans))  # with a job they are none any more
             self.ring()
 
 

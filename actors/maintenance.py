@@ -16,7 +16,7 @@ from cormorant.rules.job_events import JobsPruned, KindUnknown
 from cormorant.rules.jobs import JobState
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search_events import SearchesPruned
-from storage import cache, gate_links, history, job_pauses, job_reports, jobs, ledger, source_states, workers
+from storage import cache, feeds, gate_links, history, job_pauses, job_reports, jobs, ledger, source_states, workers
 from storage.database import Database
 
 REQUESTS_KEPT = timedelta(days=32)
@@ -24,6 +24,9 @@ REQUESTS_KEPT = timedelta(days=32)
 
 LINKS_KEPT = timedelta(days=60)
 """Apps may delay a download by weeks."""
+
+NEWS_KEPT = timedelta(days=7)
+"""What a site has not shown among what is new for a week is new to nobody."""
 
 
 @define(eq=False, kw_only=True)
@@ -72,7 +75,8 @@ class Maintenance(Actor[None]):
             history=await self._in_pages(history.prune, before=oldest, keep=self.history_max),
             answers=await self._in_pages(cache.prune, now=now)
             + await self._in_pages(ledger.prune)
-            + await self._in_pages(gate_links.prune, before=now - LINKS_KEPT),
+            + await self._in_pages(gate_links.prune, before=now - LINKS_KEPT)
+            + await self._in_pages(feeds.prune, before=now - NEWS_KEPT),
             requests=await self._in_pages(source_states.prune_requests, before=now - REQUESTS_KEPT),
         )
         if pruned.history or pruned.answers or pruned.requests:

@@ -5,31 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from actors.actor import Actor
-from actors.flying import Ask, Landing, execute, holding_slot, landing_of, record_landing, reserve_now
+from actors.flying import (
+    Ask,
+    Kept,
+    Landing,
+    execute,
+    holding_slot,
+    landing_of,
+    record_landing,
+    reserve_now,
+    started,
+    wish_of,
+)
 from actors.openings import Openings
-from actors.search import Ticket
-from actors.slots import Slots
+from actors.slots import Slots, Wanted
 from actors.source_desk import Flight, SourceDesk
+from actors.wait_ends import WaitEnds
 from cormorant.rules.errors import ActorCrashed, CommitUnknown, StorageUnavailable
-from cormorant.rules.gates import GateName, look_again_at
 from cormorant.rules.limits import Lane, SourceLimits
-from cormorant.rules.outcomes import OutcomeStatus, RateLimitWaitError
+from cormorant.rules.outcomes import OutcomeStatus
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.priorities import Priority, aged
+from cormorant.rules.priorities import Priority
 from cormorant.rules.request_ends import EndKind, RequestEnd
-from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Reserved
-from cormorant.rules.search_events import SearchStarted, SourceStopped
-from cormorant.rules.source_errors import SourceNotAsked
+from cormorant.rules.reservations import Closed, Permit, Reserved
+from cormorant.rules.search_events import SourceStopped
 from storage import source_states
 from storage.database import Database
-from storage.source_states import Known, Wish
+from storage.source_states import Known
 
 RETRY_S = 1.0
 RECORD_S = 5.0
@@ -42,8 +51,13 @@ LOOK_S = 2.0
 WAIT_S_MAX = 60.0
 """At least so often is looked while something waits: a clock that jumps must neither flood nor stall."""
 
-_NEVER = datetime.max.replace(tzinfo=UTC)
-_FINAL = {GateName.ENABLED, GateName.STOPPED}
+
+NOT_SENT = Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
+
+
+def _wanted(best: tuple[Priority, Flight]) -> Wanted:
+    rank, flight = best
+    return (rank, flight.sequence), flight.priority is Priority.INTERACTIVE
 
 
 @define(eq=False, kw_only=True)
@@ -61,9 +75,11 @@ class RateLimiter(Actor[None]):
     _is_bidding: bool = field(init=False, default=False)
     _known_since: float = field(init=False, default=0.0)
     _openings: Openings = field(init=False)
+    _waits: WaitEnds = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._openings = Openings(self.desk, self.clock)
+        self._waits = WaitEnds(self.desk, self._openings, self.emit)
 
     async def begin(self) -> None:
         """Begin. Nobody waits for the database: tickets do, until the state is known."""
@@ -85,7 +101,7 @@ class RateLimiter(Actor[None]):
             if self.desk.is_stale:
                 await self._refresh()
             now = self.clock.now()
-            self._end_hopeless(now)
+            self._waits.end_hopeless(now)
             self._start_worker(now)
             await self._wait(now)
 
@@ -99,7 +115,7 @@ class RateLimiter(Actor[None]):
     async def _end_overdue(self) -> None:
         while True:
             await trio.sleep(RETRY_S)
-            self._end_expired(self.clock.now())
+            self._waits.end_expired(self.clock.now())
 
     async def _read(self) -> None:
         """Read the state, once the end of what an outage or a crash left open is recorded."""
@@ -140,64 +156,6 @@ class RateLimiter(Actor[None]):
         self._known_since = trio.current_time()
         self._openings.forget()
 
-    def _end_hopeless(self, now: datetime) -> None:
-        """End what has waited too long, and what would."""
-        self._end_expired(now)
-        heads = [head for queue in self.desk.queues.values() if len(queue) for head in queue.heads()]
-        horizons = [self._end_hopeless_of(head, now) for head in heads if head.is_live]
-        opens_at = min(horizons, default=now)
-        for ticket in self.desk.sharers_ending(opens_at):
-            self._end_ticket(ticket, None if opens_at == _NEVER else opens_at, now)
-
-    def _end_expired(self, now: datetime) -> None:
-        """End what has waited too long."""
-        for queue in self.desk.queues.values():
-            if not len(queue):
-                continue
-            for flight in queue.expired(now):
-                self._end_late(flight, self._openings.earliest(flight, now) if self.desk.known else None, now)
-        for ticket in self.desk.sharers_ending(now):
-            self._end_ticket(ticket, None, now)
-
-    def _end_hopeless_of(self, head: Flight, now: datetime) -> datetime:
-        """End those of its class that would wait too long. Returns when the source opens for it, at the earliest."""
-        lane = head.lane
-        opens_now_at = self._openings.of(head, aged(head.priority, (now - head.submitted_at).total_seconds()))
-        if opens_now_at is not None and opens_now_at <= now:
-            return now  # those whose wait was over before are gone
-        queue = self.desk.queues[lane]
-        gates = self._openings.gates(head, now)
-        final = next((gate for gate in gates if gate.name in _FINAL), None)
-        if final is not None:
-            while (doomed := queue.head(head.priority)) is not None:
-                queue.cancel(doomed)
-                self.desk.forget(doomed)
-                doomed.end(OutcomeStatus.REFUSED, SourceNotAsked(f"{self.desk.name} is not asked: {final.why}"))
-            return now
-        opens_at = self._openings.earliest(head, now)
-        if opens_at is None and look_again_at(gates, now=now) is not None:
-            return now  # something will end, nobody knows when
-        for flight in queue.hopeless(opens_at or _NEVER, head.priority):
-            self._end_late(flight, opens_at, now)
-        return opens_at or _NEVER
-
-    def _end_late(self, flight: Flight, opens_at: datetime | None, now: datetime) -> None:
-        self.desk.forget(flight)
-        for ticket in flight.living():
-            self._end_ticket(ticket, opens_at, now)
-
-    def _end_ticket(self, ticket: Ticket, opens_at: datetime | None, now: datetime) -> None:
-        wait_s = None if opens_at is None else max(0.0, (opens_at - now).total_seconds())
-        waited_s = (now - ticket.submitted_at).total_seconds()
-        error = RateLimitWaitError(
-            self.desk.name, wait_s=wait_s, max_wait_s=ticket.max_wait_s, priority=ticket.priority
-        )
-        ticket.end(OutcomeStatus.RATE_LIMITED, error, waited_s=waited_s)
-        never = Landing(
-            end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.RATE_LIMITED, error=error, waited_s=waited_s
-        )
-        self.emit(never.finished(ticket, never.status))
-
     def _best(self, now: datetime) -> tuple[Priority, Flight] | None:
         found = None
         for queue in self.desk.queues.values():
@@ -210,10 +168,9 @@ class RateLimiter(Actor[None]):
         best = self._best(now) if not self.desk.is_closing else None
         if best is None:
             return
-        rank = (best[0], best[1].sequence)
-        is_for_people = best[1].priority is Priority.INTERACTIVE
+        rank, is_for_people = wanted = _wanted(best)
         if self._is_bidding:
-            self.slots.raise_bid(self.desk.name, rank, is_for_people=is_for_people)
+            self.slots.change_bid(self.desk.name, rank, is_for_people=is_for_people)
         elif self._workers < self._limits.in_flight_max:
             self._workers += 1
             if self.slots.acquire_nowait(self.desk.name, rank, is_for_people=is_for_people):
@@ -222,7 +179,7 @@ class RateLimiter(Actor[None]):
                 self.nursery.start_soon(self._work_on, best[1])
             else:
                 self._is_bidding = True
-                self.nursery.start_soon(self._work, rank, is_for_people)
+                self.nursery.start_soon(self._work, wanted)
 
     async def _wait(self, now: datetime) -> None:
         if not self.desk.waiting() and self.desk.next_sharer_end() is None:
@@ -257,11 +214,11 @@ class RateLimiter(Actor[None]):
         in_flight = sum(len(state.lane(lane).in_flight) for lane in Lane)
         return in_flight > len(ours)
 
-    async def _work(self, rank: tuple[Priority, int], is_for_people: bool) -> None:  # noqa: FBT001 - start_soon takes no names
+    async def _work(self, wanted: Wanted) -> None:
         """Get a slot, then make the request that is the best by then."""
         try:
             try:
-                await self.slots.acquire(self.desk.name, rank, is_for_people=is_for_people)
+                await self.slots.acquire_for(self.desk.name, wanted, self._wanted_now)
             finally:
                 self._is_bidding = False
             try:
@@ -273,6 +230,10 @@ class RateLimiter(Actor[None]):
                 self.slots.free(self.desk.name)
         finally:
             self._ended_work()
+
+    def _wanted_now(self) -> Wanted | None:
+        best = self._best(self.clock.now())
+        return None if best is None else _wanted(best)
 
     async def _work_on(self, flight: Flight) -> None:
         """As `_work`, for what was taken with a slot that was free."""
@@ -294,9 +255,10 @@ class RateLimiter(Actor[None]):
             reserved = await self._reserve(flight)
             if reserved is None:
                 return
-            self.desk.running[flight] = reserved.permit
-            landing = await self._request(flight)
-            await self._land(flight, reserved, landing)
+            permit = self.desk.running[flight] = reserved.permit
+            # Paid for while the service began to stop: nothing is sent any more.
+            landing = NOT_SENT if self.desk.is_closing else await self._request(flight)
+            await self._land(flight, permit, landing)
         finally:
             if flight in self.desk.running and flight.is_taken:
                 self.desk.landed(flight)
@@ -304,22 +266,21 @@ class RateLimiter(Actor[None]):
 
     async def _reserve(self, flight: Flight) -> Reserved | None:
         """Spend a request. None: it may not go, and waits again."""
-        now = self.clock.now()
-        wish = Wish(
-            lane=flight.lane,
-            priority=flight.priority,
-            lease_s=flight.timeout_s + PROBE_GRACE_S,
-            pace_s=flight.pace_s,
-            waited_s=(now - flight.submitted_at).total_seconds(),
-            consumer=flight.consumer,
-        )
+        wish = wish_of(flight, self.clock.now())
         record = self.desk.record
-        answer: Reserved | Closed | None = None
+        answer: Reserved | Closed | Kept | None = None
         with trio.move_on_after(RESERVE_S), suppress(StorageUnavailable, CommitUnknown):
             answer, known = await self.database.run(
-                reserve_now, record.id, wish, configured=record.limits, clock=self.clock, hint=self.desk.known
+                reserve_now,
+                record.id,
+                wish,
+                configured=record.limits,
+                clock=self.clock,
+                hint=self.desk.known,
+                key=self._cache_key(flight),
             )
-            self._learn(known)
+            if known is not None:
+                self._learn(known)
         if answer is None:
             # In doubt it counts as spent, and its lease runs out by itself.
             self.desk.put_back(flight)
@@ -328,9 +289,16 @@ class RateLimiter(Actor[None]):
         if isinstance(answer, Closed):
             self.desk.put_back(flight)
             return None
+        if isinstance(answer, Kept):
+            self.desk.answer_from_cache(flight, answer.results)
+            return None
         if self.desk.waiting():
             self.desk.bell.ring()  # the others wait for something else now
         return answer
+
+    def _cache_key(self, flight: Flight) -> str | None:
+        """Under what another process may have kept the answer meanwhile. A feed is fetched for what is new."""
+        return flight.key if flight.queue_key is None and self.cache_ttl_s(flight.priority) > 0 else None
 
     async def _request(self, flight: Flight) -> Landing:
         # The last one left while it was reserved, or the service stops: what was not sent yet is not sent.
@@ -338,22 +306,15 @@ class RateLimiter(Actor[None]):
             return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
         waited_s = (self.clock.now() - flight.submitted_at).total_seconds()
         for ticket in flight.living():
-            self.emit(
-                SearchStarted(
-                    search_id=ticket.search.id,
-                    source=self.desk.name,
-                    priority=ticket.priority.name.lower(),
-                    waited_s=waited_s,
-                )
-            )
+            self.emit(started(ticket, waited_s))
         began = trio.current_time()
         ended = await execute(flight, self.desk.record, self.ask)
         took_s = trio.current_time() - began
         if ended.was_cancelled:
-            return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED, took_s=took_s)
+            return evolve(NOT_SENT, took_s=took_s)
         return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
 
-    async def _land(self, flight: Flight, reserved: Reserved, landing: Landing) -> None:
+    async def _land(self, flight: Flight, permit: Permit, landing: Landing) -> None:
         """Record the end, then tell everyone. When the service stops around it, it may take a little longer."""
         status = OutcomeStatus.SHUT_DOWN if self.desk.is_closing and landing.was_cancelled else landing.status
         await self._record(
@@ -361,7 +322,7 @@ class RateLimiter(Actor[None]):
             partial(
                 record_landing,
                 record=self.desk.record,
-                permit=reserved.permit,
+                permit=permit,
                 landing=landing,
                 tickets=flight.living(),
                 key=flight.key,
@@ -372,6 +333,7 @@ class RateLimiter(Actor[None]):
         )
         if landing.end.kind is EndKind.CREDENTIALS_REFUSED:
             self.emit(SourceStopped(source=self.desk.name, because=landing.end.because))
+        self.emit(landing.request_finished(self.desk.name, flight.lane, status))
         for ticket in flight.living():
             self.emit(landing.finished(ticket, status))
         flight.finish(landing.outcome(self.desk.name, status))

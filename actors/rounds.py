@@ -33,8 +33,8 @@ class Rounds(Actor[None]):
     async def wake(self) -> None:
         """Start a round. There is no other: the next time is set only when it has ended."""
         self.wake_at = math.inf
-        self._ended = trio.Event()
-        self.nursery.start_soon(self._round, self._ended)
+        self._ended, self._stop = trio.Event(), trio.CancelScope()
+        self.nursery.start_soon(self._round, self._ended, self._stop)
 
     async def end(self) -> None:
         """Let a round that runs finish within the grace, then cancel it."""
@@ -46,12 +46,12 @@ class Rounds(Actor[None]):
             self._stop.cancel()
         await self._ended.wait()
 
-    async def _round(self, ended: trio.Event) -> None:
+    async def _round(self, ended: trio.Event, stop: trio.CancelScope) -> None:
         began = trio.current_time()
         try:
-            with trio.CancelScope() as self._stop:
+            with stop:
                 await self.round()
-        except (StorageUnavailable, CommitUnknown):
+        except* (StorageUnavailable, CommitUnknown):
             pass  # whatever was in hand comes back by itself
         finally:
             self._stop = None

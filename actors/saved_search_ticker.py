@@ -20,7 +20,6 @@ from cormorant.rules.watch_events import SavedSearchChecked
 from storage import saved_searches, wants
 from storage.database import Database
 
-BATCH = 10
 TOGETHER = 4
 """So many are run at the same time."""
 CHECK_S = 600.0
@@ -76,21 +75,25 @@ class SavedSearchTicker(Rounds):
             self._has_configured = True
         if await self.database.read(self.is_paused):
             return
+        while await self._check_some() == TOGETHER:
+            pass
+
+    async def _check_some(self) -> int:
+        """Take no more in hand than are checked at once: the others would be another's before their turn."""
         now = self.clock.now()
         until = now + timedelta(seconds=CHECK_S + CLAIM_SPARE_S)
-        due = await self.database.run(saved_searches.claim, now=now, until=until, limit=BATCH)
-        limit = trio.CapacityLimiter(TOGETHER)
+        due = await self.database.run(saved_searches.claim, now=now, until=until, limit=TOGETHER)
         async with trio.open_nursery() as nursery:
             for saved in due:
-                nursery.start_soon(self._check, saved, limit)
+                nursery.start_soon(self._check, saved)
+        return len(due)
 
-    async def _check(self, saved: SavedSearch, limit: trio.CapacityLimiter) -> None:
+    async def _check(self, saved: SavedSearch) -> None:
         try:
-            async with limit:
-                outcomes: Sequence[Outcome] = ()
-                with trio.move_on_after(CHECK_S):
-                    outcomes = await self.run(saved)
-                await self._write(saved, outcomes)
+            outcomes: Sequence[Outcome] | None = None
+            with trio.move_on_after(CHECK_S):
+                outcomes = await self.run(saved)
+            await self._write(saved, outcomes)
         except trio.Cancelled:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
                 await self.database.run(
@@ -98,11 +101,13 @@ class SavedSearchTicker(Rounds):
                 )
             raise
 
-    async def _write(self, saved: SavedSearch, outcomes: Sequence[Outcome]) -> None:
-        now = self.clock.now()
+    async def _write(self, saved: SavedSearch, came: Sequence[Outcome] | None) -> None:
+        now, outcomes = self.clock.now(), came or ()
         answered = [outcome for outcome in outcomes if outcome.is_answer]
         missing = [outcome for outcome in outcomes if not outcome.is_answer]
         error = "; ".join(f"{each.source}: {each.error or each.status.value}" for each in missing) or None
+        if came is None:
+            error = f"not all had answered after {CHECK_S:g} s"
         found = [(outcome.source, result) for outcome in answered for result in outcome.results]
         next_at = next_check(due=saved.next_attempt_at, every_s=saved.every_s, now=now)
         if not answered and missing:

@@ -125,9 +125,23 @@ class Search:
 
     async def wait(self) -> Found:
         """The results of all that answered and what is missing, or `SearchFailed`."""
-        async for _ in self:
-            pass
+        # Not by iterating, which gives way once for each outcome: nobody looks at them one by one here.
+        try:
+            if self._left:
+                await trio.lowlevel.checkpoint_if_cancelled()
+            else:
+                await trio.lowlevel.checkpoint()
+            while self._left:
+                await self._next_news()
+        except trio.Cancelled:
+            self.cancel()
+            raise
+        self._seen = len(self._outcomes)
         return found_in(self.id, self._outcomes)
+
+    async def _next_news(self) -> None:
+        self._news = self._news or trio.Event()
+        await self._news.wait()
 
     def __aiter__(self) -> Self:
         return self
@@ -141,8 +155,7 @@ class Search:
             while self._seen == len(self._outcomes):
                 if not self._left:
                     raise StopAsyncIteration
-                self._news = self._news or trio.Event()
-                await self._news.wait()
+                await self._next_news()
         except trio.Cancelled:
             self.cancel()
             raise

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 from attrs import define, field
 
 from cormorant.rules.slots import Rank, SlotPool
+
+Wanted = tuple[Rank, bool]
+"""What is bid for a ticket: its rank, and whether it is for people."""
 
 
 @define(eq=False)
@@ -14,9 +19,22 @@ class Slots:
 
     pool: SlotPool[str] = field(factory=SlotPool[str])
     _waiting: dict[str, trio.Event] = field(init=False, factory=dict)
+    _for_people: set[str] = field(init=False, factory=set)
+    """Who bids, or was last granted a slot, for a person."""
+
+    async def acquire_for(self, source: str, wanted: Wanted, best: Callable[[], Wanted | None]) -> None:
+        """Wait for a slot for what is the best by then: who was granted one for a person who has left bids anew."""
+        while True:
+            await self.acquire(source, wanted[0], is_for_people=wanted[1])
+            now_wanted = best()
+            if now_wanted is None or now_wanted[1] or source not in self._for_people:
+                return
+            self.free(source)
+            wanted = now_wanted
 
     async def acquire(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
         """Wait for a slot. Cancelled, it holds none."""
+        self._note(source, is_for_people)
         granted = trio.Event()
         self._waiting[source] = granted
         is_taken = False
@@ -37,9 +55,15 @@ class Slots:
         self._grant(tuple(each for each in granted_to if each != source))
         return source in granted_to
 
-    def raise_bid(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
-        """A better ticket has come."""
-        self._grant(self.pool.raise_bid(source, rank, is_for_people=is_for_people))
+    def change_bid(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
+        """Another ticket is the best now: a better one has come, or the best has left."""
+        waiting = self._waiting.get(source)
+        if waiting is not None and not waiting.is_set():
+            self._note(source, is_for_people)
+            self._grant(self.pool.change_bid(source, rank, is_for_people=is_for_people))
+
+    def _note(self, source: str, is_for_people: bool) -> None:  # noqa: FBT001 - it is what is noted
+        (self._for_people.add if is_for_people else self._for_people.discard)(source)
 
     def free(self, source: str) -> None:
         """Give a slot back."""

@@ -16,7 +16,7 @@ from cormorant.rules.limits import Lane
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.priorities import Priority
 from cormorant.rules.reservations import Permit
-from cormorant.rules.searches import SearchRequest, search_key
+from cormorant.rules.searches import Result, SearchRequest, search_key
 from cormorant.rules.source_queue import SourceQueue
 from storage.source_states import Known
 from storage.sources import SourceRecord
@@ -107,12 +107,16 @@ class SourceDesk:
     is_closing: bool = False
     is_gone: bool = False
     """Whether its limiter crashed so often that it is not started again."""
+    gone_because: str = ""
+    """How it crashed the last time."""
     bell: Bell = field(init=False, factory=Bell)
     quiet: Bell = field(init=False, factory=Bell)
     """Rung when nothing runs any more."""
     queues: dict[Lane, SourceQueue[Flight]] = field(init=False, factory=lambda: {lane: SourceQueue() for lane in Lane})
     _queries: SourceQueue[Flight] = field(init=False)
     _grabs: SourceQueue[Flight] = field(init=False)
+    paces: set[float | None] = field(init=False, factory=set)
+    """What those who wait say of their own pace. More than they do, until nobody waits."""
     running: dict[Flight, Permit | None] = field(init=False, factory=dict)
     left_over: list[Permit] = field(init=False, factory=list)
     """Requests whose limiter crashed: their end is still to be recorded."""
@@ -167,10 +171,16 @@ class SourceDesk:
         if not self.queues[ticket.lane].push(flight, key=queue_key):
             ticket.end(OutcomeStatus.DEDUPLICATED)
             return
+        self._note_pace(flight)
         ticket.on_left = lambda _: self._left(flight)
         if key is not None:
             self._flights[key] = flight
         self.bell.ring()
+
+    def _note_pace(self, flight: Flight) -> None:
+        if self.waiting() <= 1:
+            self.paces.clear()
+        self.paces.add(flight.pace_s)
 
     def _join(self, flight: Flight, ticket: Ticket) -> None:
         ticket.on_left = lambda _: self._left(flight)
@@ -204,6 +214,7 @@ class SourceDesk:
     def _left(self, flight: Flight) -> None:
         """Somebody left. With the last one the request is dropped, or cancelled if it runs."""
         if flight.is_live:
+            self._fall_back(flight)
             return
         if not flight.is_taken:
             self.queues[flight.lane].cancel(flight)
@@ -212,12 +223,25 @@ class SourceDesk:
             flight.stop()
         self.bell.ring()
 
+    def _fall_back(self, flight: Flight) -> None:
+        """Those who are left may be less urgent than the one who left."""
+        waiting = (ticket for ticket in flight.tickets[flight.first_live :] if ticket.outcome is None)
+        if flight.is_taken or any(ticket.priority is flight.priority for ticket in waiting):
+            return
+        queue = self.queues[flight.lane]
+        if queue.cancel(flight):
+            flight.priority = min(ticket.priority for ticket in flight.living())
+            queue.push(flight, key=flight.queue_key)
+            self.bell.ring()
+
     def sharers_ending(self, before: datetime) -> Iterator[Ticket]:
         """Take out those who share a request that waits, and whose own wait ends before."""
         while self._sharers and self._sharers[0][0] < before:
             *_, ticket, flight = heapq.heappop(self._sharers)
             if ticket.is_live and not flight.is_taken:
                 yield ticket
+                if flight.is_live:
+                    self._fall_back(flight)
 
     def next_sharer_end(self) -> datetime | None:
         """The first instant at which one of them has waited too long."""
@@ -228,6 +252,8 @@ class SourceDesk:
     def take(self, flight: Flight) -> None:
         """The request is about to be made. Invariant: `best` of its queue has just named it."""
         self.queues[flight.lane].take_head(flight)
+        if self.record.limits.timeout_s is not None:
+            flight.timeout_s = min(flight.timeout_s, self.record.limits.timeout_s)
         flight.is_taken = True
         self.running[flight] = None
 
@@ -243,7 +269,9 @@ class SourceDesk:
         self.queues[flight.lane].put_back(flight)
         if not flight.is_live:
             self.forget(flight)
-        elif len(flight.tickets) >= PAIR:
+        else:
+            self._note_pace(flight)
+        if len(flight.tickets) >= PAIR:
             self._keep_ends(flight, flight.living())
         self._ring()
 
@@ -263,6 +291,16 @@ class SourceDesk:
         self.forget(flight)
         self._ring()
 
+    def answer_from_cache(self, flight: Flight, results: Sequence[Result]) -> None:
+        """It needs no asking: another process has the answer by now."""
+        found = OutcomeStatus.FOUND
+        flight.finish(
+            Outcome(
+                job_id=0, source=self.name, status=found, results=tuple(results), coverage=(self.name,), is_cached=True
+            )
+        )
+        self.landed(flight)
+
     def forget(self, flight: Flight) -> None:
         """Nobody can join it any more."""
         if flight.key is not None and self._flights.get(flight.key) is flight:
@@ -271,6 +309,7 @@ class SourceDesk:
     def open(self) -> None:
         """Take in searches again: a limiter begins, or a keeper does, after the branch was started anew."""
         self.is_closing = self.is_gone = False
+        self.gone_because = ""
 
     def close(self) -> None:
         """Take in nothing more. What waits ends; what runs goes on."""

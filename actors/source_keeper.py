@@ -10,6 +10,7 @@ from attrs import define, field
 
 from actors.actor import Actor
 from actors.bell import Bell
+from actors.dispatcher import Intake
 from actors.source_desk import SourceDesk
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
@@ -41,6 +42,7 @@ class SourceKeeper(Actor[None]):
 
     database: Database
     desks: Desks
+    intake: Intake
     configured: Sequence[SourceRecord]
     """Those of the settings file."""
     start: Callable[[SourceDesk], Awaitable[None]]
@@ -60,6 +62,7 @@ class SourceKeeper(Actor[None]):
     async def end(self) -> None:
         """Let requests under way finish within the grace; what waits ends at once."""
         self._is_ending = True
+        self.intake.shut_down()  # a dispatcher that crashed just before has left it, and will not be started again
         desks = list(self.desks.by_name.values())
         for desk in desks:
             desk.close()

@@ -16,6 +16,7 @@ from actors.watchlist_store import WatchlistStore
 from cormorant.rules.outcomes import RateLimitWaitError, SearchError
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.releases import Album, Release, Track, distinct_releases, is_by, want_key
+from cormorant.rules.releases import Artist as FoundArtist
 from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
 from cormorant.rules.wants import Want, WantState
 from cormorant.rules.watch_events import (
@@ -41,6 +42,9 @@ UNKNOWN_S = 300.0
 TRACKS_ASKED_MAX = 10
 """For so many new releases the tracks are asked for at once; a whole back catalogue would eat every budget."""
 
+SHARE_WITHOUT_TRACKS = 0.25
+"""In the last part of its budget a tick asks for no tracks."""
+
 
 class Catalogue(Protocol):
     """Who knows artists. Every request passes the gates of its source."""
@@ -51,6 +55,12 @@ class Catalogue(Protocol):
 
     async def tracks_of(self, artist: Artist, album: Album, *, timeout_s: float) -> Sequence[Track]:
         """What is on an album."""
+        ...
+
+    async def find_artist(
+        self, source: str, wanted: str, *, timeout_s: float, max_wait_s: float | None = None
+    ) -> FoundArtist:
+        """The artist of this id or name, or `SourceRefused`."""
         ...
 
 
@@ -192,12 +202,22 @@ class WatchlistTicker(Rounds):
         news = news_of(artist, distinct_releases(own))
         wanted = []
         for place, release in enumerate(news.wanted):
-            tracks: Sequence[Track] = ()
-            if place < TRACKS_ASKED_MAX:
-                tracks = await self.catalogue.tracks_of(artist, release.album, timeout_s=self._timeout_s())
+            tracks = await self._tracks(artist, release) if place < TRACKS_ASKED_MAX else ()
             wanted.append(self._want(artist, release, tracks))
         known = [self._want(artist, release, (), is_known=True) for release in news.known]
         return [*wanted, *known]
+
+    async def _tracks(self, artist: Artist, release: Release) -> Sequence[Track]:
+        """Good to know, and no more: for their sake a release is not missed, nor the time to write it down."""
+        left_s = self._left_s() - self.options.tick_budget_s * SHARE_WITHOUT_TRACKS
+        if left_s <= 0:
+            return ()
+        try:
+            with trio.move_on_after(left_s):
+                return await self.catalogue.tracks_of(artist, release.album, timeout_s=self._timeout_s())
+        except (SourceError, SearchError, trio.TooSlowError):
+            pass
+        return ()
 
     def _want(self, artist: Artist, release: Release, tracks: Sequence[Track], *, is_known: bool = False) -> Want:
         now, album = self.clock.now(), release.album

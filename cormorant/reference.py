@@ -1,4 +1,7 @@
-"""What can be set and what can be seen? The pages docs/settings.md and docs/events.md, made from the code itself."""
+"""What can be set and what can be seen? The pages of docs/ on settings, events and metrics, made from the code itself.
+
+`python -m cormorant.reference > docs/metrics.md` writes the last of them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from collections.abc import Iterable
 
 import attrs
 
-from cormorant.rules import events, job_events
+from cormorant.rules import events, job_events, search_events
 from cormorant.rules.catalogue import Known, known_settings, variable_of
 from cormorant.rules.events import Event
 from cormorant.rules.job_events import JobEvent
 from cormorant.rules.settings import Settings
+from cormorant.web.metrics import METRICS, Metric
 
-__all__ = ["all_events", "events_reference", "settings_reference"]
+__all__ = ["all_events", "events_reference", "metrics_reference", "settings_reference"]
 
 _SETTINGS_INTRODUCTION = """\
 # Every setting
@@ -49,6 +53,32 @@ when it is long, without secrets.
 """
 
 
+_METRICS_INTRODUCTION = """\
+# Every metric
+
+*Made by `python -m cormorant.reference > docs/metrics.md`; a test compares.*
+
+`GET /metrics` gives them to Prometheus, with the key of the API (`X-Api-Key`, or `Authorization: Bearer …`), or to everybody with
+`web.metrics_open = true`. Each process has its own; what is in the database (queue, quota) is the same in all of them. While
+the database is away, what is looked up there is left out. Those of subscriptions are there and stay at 0 until there are any.
+
+    scrape_configs:
+      - job_name: cormorant
+        authorization: { credentials_file: /path/to/web.key }
+        static_configs: [{ targets: ["127.0.0.1:7979"] }]
+"""
+
+
+def metrics_reference() -> str:
+    """The page of all metrics."""
+    rows = [_metric_row(metric) for metric in METRICS]
+    return f"{_METRICS_INTRODUCTION}\n{_table(('metric', 'type', 'labels', 'meaning'), rows)}"
+
+
+def _metric_row(metric: Metric) -> tuple[str, ...]:
+    return (f"`{metric.name}`", metric.kind, ", ".join(metric.labels), metric.meaning)
+
+
 def settings_reference() -> str:
     """The page of all settings."""
     rows = [_setting_row(known) for known in known_settings(Settings())]
@@ -64,7 +94,7 @@ def events_reference() -> str:
 def all_events() -> list[type[Event]]:
     """Every kind of event that Cormorant itself tells about, by name."""
     # Not __subclasses__: it also holds what attrs replaced and the collector has not taken away yet.
-    known = [*vars(events).values(), *vars(job_events).values()]
+    known = [*vars(events).values(), *vars(job_events).values(), *vars(search_events).values()]
     classes = {each for each in known if isinstance(each, type) and issubclass(each, Event)}
     return sorted(classes - {Event, JobEvent}, key=lambda event: event.name)
 
@@ -90,3 +120,7 @@ def _first_sentence(text: str) -> str:
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    print(metrics_reference(), end="")  # noqa: T201  # printing is what this is for

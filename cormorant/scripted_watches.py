@@ -10,6 +10,7 @@ from attrs import define, field
 from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
 from cormorant.rules.release_dates import read_release_date
 from cormorant.rules.releases import Album, Artist, Track
+from cormorant.rules.source_errors import SourceRefused
 from cormorant.rules.target_errors import TargetError
 from cormorant.rules.watchlist import Artist as Watched
 
@@ -41,6 +42,7 @@ class ScriptedCatalogue:
     asked: list[tuple[float, str]] = field(factory=list)
     together: int = 0
     together_most: int = 0
+    artists: list[Artist] = field(factory=list)
 
     async def albums_of(self, artist: Watched, *, timeout_s: float) -> Sequence[Album]:
         """Be asked for albums."""
@@ -64,6 +66,22 @@ class ScriptedCatalogue:
         return [
             Track(id=f"{album.id}-{n}", title=f"{album.title} {n}", number=n) for n in range(1, album.tracks_total + 1)
         ]
+
+    async def find_artist(
+        self,
+        source: str,
+        wanted: str,
+        *,
+        timeout_s: float,  # noqa: ARG002 - a port
+        max_wait_s: float | None = None,  # noqa: ARG002 - as above
+    ) -> Artist:
+        """Be asked who this is: everybody in `artists` is known, by id and by name."""
+        await trio.lowlevel.checkpoint()
+        self.asked.append((round(trio.current_time(), 6), wanted))
+        found = next((each for each in self.artists if wanted in {each.id, each.name}), None)
+        if found is None:
+            raise SourceRefused(f"{source} knows no artist called {wanted!r}")
+        return found
 
 
 @define(eq=False)

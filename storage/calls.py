@@ -109,10 +109,10 @@ class Line:
                 self._sleepers -= 1
             return [] if self._is_paused else self._take(most)
 
-    def take_now(self) -> list[Call[Any]]:
-        """Take all that wait."""
+    def take_now(self, most: int | None = None) -> list[Call[Any]]:
+        """Take all that wait, or up to `most` of them."""
         with self._lock:
-            return self._take(len(self._calls))
+            return self._take(len(self._calls) if most is None else most)
 
     def _take(self, most: int) -> list[Call[Any]]:
         taken = [self._calls.popitem(last=False)[0] for _ in range(min(most, len(self._calls)))]

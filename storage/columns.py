@@ -60,6 +60,8 @@ def kept_text(words: str, most: int) -> str:
     >>> kept_text("abc" + chr(0) + "d", 3)
     'abc'
     """
+    if words.isascii() and len(words) <= most and "\0" not in words:
+        return words
     return words.replace("\0", "")[:most].encode(errors="replace").decode()
 
 

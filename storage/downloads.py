@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import evolve
@@ -14,6 +14,8 @@ from cormorant.rules.handovers import Handover, HandoverState
 from storage.columns import check_text, from_micros, kept_text, to_micros
 
 TEXT_LENGTH_MAX = 500
+AHEAD = timedelta(days=1)
+"""Nobody waits that long before asking again: a later time was written by a clock that ran ahead."""
 
 
 class UnknownDownload(CormorantError):
@@ -23,12 +25,17 @@ class UnknownDownload(CormorantError):
         super().__init__(f"there is no download {number}; `cormorant downloads list` shows them")
 
 
-def begin(connection: Connection, handover: Handover) -> Handover:
-    """Take down that something is about to be sent. One that counts already for this want is returned as it is."""
-    connection.execute(_BEGIN, _plain(handover))
-    there = live_of(connection, handover.want_id)
-    assert there is not None, "it was just written, or another was there"
-    return there
+class HandoverChanged(CormorantError):
+    """Somebody else has changed a handover meanwhile: nothing was written, and one has to look again."""
+
+    def __init__(self, handover: Handover) -> None:
+        super().__init__(f"download {handover.id} is no longer {handover.state.value}: it was changed meanwhile")
+
+
+def begin(connection: Connection, handover: Handover) -> Handover | None:
+    """Take down that something is about to be sent; None when one counts already for this want."""
+    found: int | None = connection.execute(_BEGIN, _plain(handover)).scalar_one_or_none()
+    return None if found is None else evolve(handover, id=found)
 
 
 def live_of(connection: Connection, want_id: int) -> Handover | None:
@@ -68,7 +75,7 @@ def change(  # noqa: PLR0913 - what may change, all with a default
     next_at: datetime | None = None,
     now: datetime,
 ) -> Handover:
-    """Take down how far it is. What has ended stays as it is."""
+    """Take down how far it is, or `HandoverChanged` when it is not as the caller knows it."""
     changed = evolve(
         handover,
         state=to,
@@ -79,14 +86,16 @@ def change(  # noqa: PLR0913 - what may change, all with a default
         next_at=next_at,
         changed_at=now,
     )
-    connection.execute(_CHANGE, _plain(changed) | {"id": handover.id})
+    known = {"id": handover.id, "was": handover.state.value, "was_sent": handover.sent}
+    if not connection.execute(_CHANGE, _plain(changed) | known).rowcount:
+        raise HandoverChanged(handover)
     return changed
 
 
 def due_to_follow(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Handover]:
     """Those of which the target is to be asked how far they are; nobody else asks before `until`."""
     lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
-    words = {"now": to_micros(now), "until": to_micros(until), "limit": limit}
+    words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
     rows = connection.execute(text(_FOLLOW.format(lock=lock)), words)
     return sorted((_handover(row) for row in rows), key=lambda each: each.id)
 
@@ -142,6 +151,7 @@ _BEGIN = text("""
     SELECT :want_id, :ref, :target, :key, :title, :state, :reason, :asked, :sent, :facts, :target_id, :created_at,
            :changed_at, :next_at
     WHERE NOT EXISTS (SELECT 1 FROM downloads WHERE want_id = :want_id AND state <> 'failed')
+    ON CONFLICT DO NOTHING RETURNING id
 """)
 _LIVE = text("SELECT * FROM downloads WHERE want_id = :want_id AND state <> 'failed'")
 _OF_WANT = text("SELECT * FROM downloads WHERE want_id = :want_id ORDER BY id")
@@ -150,11 +160,12 @@ _RECENT = text("SELECT * FROM downloads WHERE id < :before_id ORDER BY id DESC L
 _CHANGE = text("""
     UPDATE downloads SET state = :state, reason = :reason, asked = :asked, sent = :sent, target_id = :target_id,
                          facts = :facts, next_at = :next_at, changed_at = :changed_at
-    WHERE id = :id AND state NOT IN ('done', 'failed')
+    WHERE id = :id AND state = :was AND sent = :was_sent AND state NOT IN ('done', 'failed')
 """)
 _FOLLOW = """
     UPDATE downloads SET next_at = :until WHERE id IN (
-        SELECT id FROM downloads WHERE state = 'handed over' AND next_at <= :now ORDER BY next_at, id LIMIT :limit {lock})
+        SELECT id FROM downloads WHERE state = 'handed over' AND (next_at <= :now OR next_at > :ahead)
+        ORDER BY next_at, id LIMIT :limit {lock})
     RETURNING *
 """
 _NEXT = text("SELECT next_at FROM downloads WHERE state = 'handed over' ORDER BY next_at, id LIMIT 1")

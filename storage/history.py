@@ -37,25 +37,24 @@ class Asked:
 
 def record(connection: Connection, asked: Sequence[Asked]) -> None:
     """Keep how searches ended."""
-    rows = [
-        {
-            "search_id": each.search_id,
-            "task": each.task,
-            "source": each.source,
-            "query": kept_text(each.query, QUERY_LENGTH_MAX),
-            "priority": each.priority,
-            "consumer": kept_text(each.consumer, CONSUMER_LENGTH_MAX),
-            "status": each.status,
-            "results": each.results,
-            "started_at": to_micros(each.started_at),
-            "took_s": each.took_s,
-            "waited_s": each.waited_s,
-            "error": None if each.error is None else kept_text(each.error, ERROR_LENGTH_MAX),
-        }
-        for each in asked
-    ]
-    for row in rows:
-        _RECORD.change(connection, row)
+    for each in asked:
+        _RECORD.change(
+            connection,
+            (
+                each.search_id,
+                each.task,
+                each.source,
+                kept_text(each.query, QUERY_LENGTH_MAX),
+                each.priority,
+                kept_text(each.consumer, CONSUMER_LENGTH_MAX),
+                each.status,
+                each.results,
+                to_micros(each.started_at),
+                each.took_s,
+                each.waited_s,
+                None if each.error is None else kept_text(each.error, ERROR_LENGTH_MAX),
+            ),
+        )
 
 
 def recent(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[Asked]:

@@ -1,4 +1,4 @@
-"""How are calls served without any thread? In the caller's own task, for tests and the simulator."""
+"""How are calls served without any thread? In the loop itself, for tests and the simulator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import trio
 from sqlalchemy import Connection
-from trio.lowlevel import checkpoint
+from trio.lowlevel import ParkingLot, checkpoint_if_cancelled
 from typing_extensions import override
 
 from storage.calls import Away, Call, Line
@@ -18,27 +18,23 @@ T = TypeVar("T")
 
 
 class Inline(Gateway):
-    """Serves each call at once, in its own transaction. An outage can be played."""
+    """Serves together what came in the same turn of the loop, as the writer's thread does. An outage can be played."""
 
     def __init__(self, parts: Parts, *, is_away: Callable[[], bool]) -> None:
         self._line = Line()
         super().__init__(parts, [self._line])
         self._is_away = is_away
         self._desk = Desk(parts.dialect.open_session)
+        self._idle = ParkingLot()
 
     @override
     async def submit(self, work: Callable[[Connection], T], *, reads_only: bool) -> T:
-        await checkpoint()
+        await checkpoint_if_cancelled()
         call = Call(work, reads_only=reads_only)
         await self._enter(call)
-        if self._outage.is_on:
-            self._line.put(call)
-        else:
-            self._serve([call])
-        if call.outcome is None:
-            return await self._room.wait(call, self._line)
-        self._room.leave()
-        return call.outcome.unwrap()
+        self._line.put(call)
+        self._idle.unpark()
+        return await self._room.wait(call, self._line)
 
     @override
     async def serve(self, started: Callable[[], None]) -> None:
@@ -48,13 +44,32 @@ class Inline(Gateway):
                 watchers.start_soon(self._outage.expire)
                 watchers.start_soon(self._watch_outages, is_ready)
                 started()
-                await self._stopping.wait()
+                await self._serve_until_stopped()
                 watchers.cancel_scope.cancel()
         finally:
             self.stop()
             self._desk.close()
             self._refuse_all()
         self._raise_failure()
+
+    @override
+    def stop(self) -> None:
+        super().stop()
+        self._idle.unpark()
+
+    async def _serve_until_stopped(self) -> None:
+        while True:
+            self._serve_line()
+            if self._stopping.is_set():
+                return
+            # Whoever calls in the turn that now begins is served in the next one, all together.
+            await self._idle.park()
+
+    def _serve_line(self) -> None:
+        most = self._parts.dialect.group_max
+        while not self._line.is_paused and (calls := self._line.take_now(most)):
+            self._serve(calls)
+            self._room.answer([call for call in calls if call.outcome is not None])
 
     @override
     async def _prepare(self) -> None:
@@ -69,16 +84,8 @@ class Inline(Gateway):
 
     @override
     def _resume(self) -> None:
-        """Serve those who waited, in order, as far as the database stays."""
         self._line.resume()
-        calls = self._line.take_now()
-        for index, call in enumerate(calls):
-            if self._outage.is_on:
-                self._line.put_back(calls[index:])
-                return
-            self._serve([call])
-            if call.outcome is not None:
-                self._room.answer([call])
+        self._idle.unpark()
 
     def _serve(self, calls: Sequence[Call[Any]]) -> None:
         away = self._attempt(calls)

@@ -25,6 +25,10 @@ ENQUEUE_KEYED = text(f"""
                   payload = CASE WHEN jobs.state = 'running' THEN jobs.payload ELSE excluded.payload END
     RETURNING id, uid, state
 """)
+HURRY = text("""
+    UPDATE jobs SET run_at = :now
+    WHERE kind = :kind AND dedupe_key = :key AND state IN ('pending', 'retryable') AND run_at > :now
+""")
 NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
 FIND = text("SELECT id, state FROM jobs WHERE uid = :uid")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, text
@@ -16,7 +16,10 @@ _NAME: Final = re.compile(r":(\w+)")
 
 
 class Plain:
-    """One statement with `:names`. Given to SQLite's own driver by position, to other databases through SQLAlchemy."""
+    """One statement with `:names`, run with a value for each in the order in which they are written.
+
+    Given to SQLite's own driver by position, to other databases through SQLAlchemy.
+    """
 
     __slots__ = ("_names", "_sql", "_statement")
 
@@ -25,26 +28,29 @@ class Plain:
         self._names = tuple(_NAME.findall(sql))
         self._statement = text(sql)
 
-    def change(self, connection: Connection, values: Mapping[str, Any]) -> int:
+    def change(self, connection: Connection, values: Sequence[Any]) -> int:
         """Change rows and say how many."""
         if connection.dialect.name == "sqlite":
             return self._on_sqlite(connection, values).rowcount
-        changed: int = connection.execute(self._statement, values).rowcount
+        changed: int = connection.execute(self._statement, self._named(values)).rowcount
         return changed
 
-    def first(self, connection: Connection, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    def first(self, connection: Connection, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """The first row, by position; None: there is none."""
         if connection.dialect.name == "sqlite":
             row: tuple[Any, ...] | None = self._on_sqlite(connection, values).fetchone()
             return row
-        found = connection.execute(self._statement, values).first()
+        found = connection.execute(self._statement, self._named(values)).first()
         return None if found is None else tuple(found)
 
-    def _on_sqlite(self, connection: Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
+    def _named(self, values: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self._names, values, strict=True))
+
+    def _on_sqlite(self, connection: Connection, values: Sequence[Any]) -> sqlite3.Cursor:
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         try:
-            return driver.execute(self._sql, [values[name] for name in self._names])
+            return driver.execute(self._sql, values)
         except sqlite3.Error as error:
             # As SQLAlchemy would tell it, and noted as `note_destroyers` would.
             told = DBAPIError.instance(self._sql, None, error, sqlite3.Error, dialect=connection.dialect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import evolve
@@ -17,6 +17,8 @@ from storage.columns import check_text, from_micros, kept_text, to_micros
 
 CONFIGURED = "configured"
 ERROR_LENGTH_MAX = 500
+AHEAD = timedelta(days=1)
+"""No claim lasts that long: one that ends later was made by a clock that ran ahead."""
 
 
 class UnknownSavedSearch(CormorantError):
@@ -24,6 +26,13 @@ class UnknownSavedSearch(CormorantError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no saved search {name!r}; `cormorant saved list` shows them")
+
+
+class SavedSearchConfigured(CormorantError):
+    """A saved search stands in the settings file, and is changed there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the saved search {name!r} is one of the settings file; take [saved.{name}] out of it")
 
 
 class SavedSearchExists(CormorantError):
@@ -54,7 +63,7 @@ def set_configured(connection: Connection, wanted: Sequence[SavedSearch]) -> Non
 
 def remove(connection: Connection, name: str) -> None:
     """Repeat it no more. What was found stays."""
-    if not connection.execute(_REMOVE, {"name": name}).rowcount:
+    if not connection.execute(_REMOVE, {"name": check_text(name)}).rowcount:
         raise UnknownSavedSearch(name)
 
 
@@ -65,7 +74,7 @@ def all_saved(connection: Connection) -> list[SavedSearch]:
 
 def find(connection: Connection, name: str) -> SavedSearch:
     """One of them, or `UnknownSavedSearch`."""
-    row = connection.execute(_FIND, {"name": name}).one_or_none()
+    row = connection.execute(_FIND, {"name": check_text(name)}).one_or_none()
     if row is None:
         raise UnknownSavedSearch(name)
     return _saved(row)
@@ -74,7 +83,7 @@ def find(connection: Connection, name: str) -> SavedSearch:
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[SavedSearch]:
     """Take due searches in hand, so that no other process does until `until`."""
     lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
-    words = {"now": to_micros(now), "until": to_micros(until), "limit": limit}
+    words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
     rows = connection.execute(text(_CLAIM.format(lock=lock)), words)
     return sorted((_saved(row) for row in rows), key=lambda saved: (saved.next_attempt_at, saved.id))
 
@@ -96,13 +105,13 @@ def end_check(
 
 def set_paused(connection: Connection, name: str, *, is_paused: bool) -> None:
     """Leave it alone, or go on."""
-    if not connection.execute(_PAUSE, {"name": name, "is_paused": is_paused}).rowcount:
+    if not connection.execute(_PAUSE, {"name": check_text(name), "is_paused": is_paused}).rowcount:
         raise UnknownSavedSearch(name)
 
 
 def check_now(connection: Connection, name: str, *, now: datetime) -> None:
     """Repeat it at once."""
-    if not connection.execute(_CHECK_NOW, {"name": name, "now": to_micros(now)}).rowcount:
+    if not connection.execute(_CHECK_NOW, {"name": check_text(name), "now": to_micros(now)}).rowcount:
         raise UnknownSavedSearch(name)
 
 
@@ -170,7 +179,8 @@ _FIND = text("SELECT * FROM saved_searches WHERE name = :name")
 _CLAIM = """
     UPDATE saved_searches SET claimed_until = :until, token = token + 1 WHERE id IN (
         SELECT id FROM saved_searches
-        WHERE NOT is_paused AND next_attempt_at <= :now AND (claimed_until IS NULL OR claimed_until <= :now)
+        WHERE NOT is_paused AND next_attempt_at <= :now
+              AND (claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)
         ORDER BY next_attempt_at, id LIMIT :limit {lock})
     RETURNING *
 """

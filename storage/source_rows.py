@@ -74,8 +74,9 @@ def _lane(values: tuple[Any, ...]) -> LaneState:
 def is_same_health(old: SourceState, new: SourceState) -> bool:
     """Whether all is the same but the lanes and the last success."""
     return (
-        new.breaker == old.breaker
-        and new.cooldown == old.cooldown
+        # Most of the time they are the very same, which is known sooner than that they are equal.
+        (new.breaker is old.breaker or new.breaker == old.breaker)
+        and (new.cooldown is old.cooldown or new.cooldown == old.cooldown)
         and new.failure_streak == old.failure_streak
         and new.last_failure_at == old.last_failure_at
         and new.is_enabled == old.is_enabled
@@ -85,39 +86,37 @@ def is_same_health(old: SourceState, new: SourceState) -> bool:
     )
 
 
-def health_words(state: SourceState) -> dict[str, Any]:
-    """All of a state but its lanes, as the row has it."""
-    breaker = state.breaker
-    return {
-        "is_enabled": state.is_enabled,
-        "is_paused": state.is_paused,
-        "paused_until": micros(state.paused_until),
-        "stopped_because": None
-        if state.stopped_because is None
-        else kept_text(state.stopped_because, BECAUSE_LENGTH_MAX),
-        "cooldown_until": micros(state.cooldown.until),
-        "cooldown_level": state.cooldown.level,
-        "breaker_state": breaker.state.value,
-        "breaker_failures": breaker.failures,
-        "breaker_open_until": micros(breaker.open_until),
-        "breaker_probes": json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes]),
-        "generation": breaker.generation,
-        "failure_streak": state.failure_streak,
-        "last_success_at": micros(state.last_success_at),
-        "last_failure_at": micros(state.last_failure_at),
-    }
+def health_values(state: SourceState) -> tuple[Any, ...]:
+    """All of a state but its lanes, as the row has it, in the order of `COLUMNS`."""
+    breaker, because = state.breaker, state.stopped_because
+    return (
+        state.is_enabled,
+        state.is_paused,
+        micros(state.paused_until),
+        None if because is None else kept_text(because, BECAUSE_LENGTH_MAX),
+        micros(state.cooldown.until),
+        state.cooldown.level,
+        breaker.state.value,
+        breaker.failures,
+        micros(breaker.open_until),
+        json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes]),
+        breaker.generation,
+        state.failure_streak,
+        micros(state.last_success_at),
+        micros(state.last_failure_at),
+    )
 
 
-def lane_words(lane: str, own: LaneState) -> dict[str, Any]:
-    """One lane as the row has it."""
-    return {
-        f"{lane}_last_seq": own.last_seq,
-        f"{lane}_last_at": micros(own.last_at),
-        f"{lane}_last_end_at": micros(own.last_end_at),
-        f"{lane}_tokens": own.tokens,
-        f"{lane}_tokens_at": micros(own.tokens_at),
-        f"{lane}_in_flight": _leases(own),
-    }
+def lane_values(own: LaneState) -> tuple[Any, ...]:
+    """One lane as the row has it, in the order of `OF_A_LANE`."""
+    return (
+        own.last_seq,
+        micros(own.last_at),
+        micros(own.last_end_at),
+        own.tokens,
+        micros(own.tokens_at),
+        _leases(own),
+    )
 
 
 def _leases(lane: LaneState) -> str:

@@ -27,9 +27,10 @@ from storage.source_rows import (
     OF_A_LANE,
     dump_learned,
     from_row,
-    health_words,
+    health_values,
     is_same_health,
-    lane_words,
+    lane_values,
+    micros,
 )
 
 
@@ -78,17 +79,8 @@ def reserve(
     known, answer = _decide_by(hint, connection, source_id, wish, configured=configured, now=now)
     if isinstance(answer, Closed):
         return answer, known
-    _REQUEST.change(
-        connection,
-        {
-            "source_id": source_id,
-            "lane": wish.lane.value,
-            "seq": answer.seq,
-            "at": to_micros(answer.at),
-            "expires_at": to_micros(answer.expires_at),
-            "consumer": wish.consumer,
-        },
-    )
+    times = (to_micros(answer.at), to_micros(answer.expires_at))
+    _REQUEST.change(connection, (source_id, wish.lane.value, answer.seq, *times, wish.consumer))
     return answer, _changed(connection, source_id, known, answer.state, configured)
 
 
@@ -143,7 +135,7 @@ def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its sou
     learned = known.learned if end.learned is None else _added(known.learned, end.learned)
     if learned != known.learned:
         # In the same transaction and under the lock that the write above has taken, so under the same version.
-        _LEARN.change(connection, {"source_id": source_id, "learned": dump_learned(learned)})
+        _LEARN.change(connection, (dump_learned(learned), source_id))
         return _known(connection, source_id, state, learned, configured, version=known.version + 1)
     return _changed(connection, source_id, known, state, configured)
 
@@ -264,10 +256,10 @@ def _edges(connection: Connection, source_id: int, lane: Lane, last_seq: int, li
 
 def _read(connection: Connection, source_id: int, configured: SourceLimits, *, lock: bool) -> Known:
     statement = _LOCK if lock and connection.dialect.name == "postgresql" else _READ
-    row = statement.first(connection, {"source_id": source_id})
+    row = statement.first(connection, (source_id,))
     if row is None and lock:
-        _CREATE.change(connection, {"source_id": source_id})
-        row = statement.first(connection, {"source_id": source_id})
+        _CREATE.change(connection, (source_id,))
+        row = statement.first(connection, (source_id,))
         assert row is not None
     if row is None:
         return _known(connection, source_id, SourceState(), LearnedLimits(), configured, version=0)
@@ -277,15 +269,12 @@ def _read(connection: Connection, source_id: int, configured: SourceLimits, *, l
 
 def _write(connection: Connection, source_id: int, before: Known, state: SourceState) -> bool:
     """Write what has changed, unless the row has another version by now: then nothing happens, and it is False."""
-    old, words = before.state, {"source_id": source_id, "version": before.version}
+    old, row = before.state, (source_id, before.version)
     # Most requests change one lane and nothing else, and all columns take six times as long.
     if state.grab is old.grab and is_same_health(old, state):
-        words |= lane_words("query", state.query) | {
-            "last_success_at": None if state.last_success_at is None else to_micros(state.last_success_at)
-        }
-        return _WRITE_QUERY.change(connection, words) == 1
-    words |= health_words(state) | lane_words("query", state.query) | lane_words("grab", state.grab)
-    return _WRITE.change(connection, words) == 1
+        return _WRITE_QUERY.change(connection, (*lane_values(state.query), micros(state.last_success_at), *row)) == 1
+    values = (*health_values(state), *lane_values(state.query), *lane_values(state.grab))
+    return _WRITE.change(connection, (*values, *row)) == 1
 
 
 _NO_EDGES: Mapping[Lane, Edges] = {lane: {} for lane in Lane}

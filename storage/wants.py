@@ -10,6 +10,7 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
+from cormorant.rules.handovers import Handover
 from cormorant.rules.profiles import Judgement
 from cormorant.rules.searches import Result
 from cormorant.rules.wants import UnknownWant, Want, WantState, check_change
@@ -36,6 +37,15 @@ class Candidate:
     failed_because: str | None = None
     """Why it was tried in vain."""
     found_at: datetime
+
+
+@frozen(kw_only=True)
+class WantView:
+    """A want with everything that was found for it, and where it went."""
+
+    want: Want
+    candidates: tuple[Candidate, ...]
+    handovers: tuple[Handover, ...]
 
 
 def want(connection: Connection, wanted: Want) -> Want | None:
@@ -257,7 +267,9 @@ _BEST = text("""
 _CANDIDATE = text("SELECT * FROM candidates WHERE want_id = :want_id AND ref = :ref")
 _DENY = text("UPDATE candidates SET failed_because = :why WHERE want_id = :want_id AND ref = :ref")
 _ORPHANS = text("""
-    SELECT * FROM wants WHERE state IN ('wanted', 'searching', 'sending', 'in doubt') AND changed_at < :before
+    SELECT * FROM wants
+    WHERE (state IN ('wanted', 'searching', 'sending', 'in doubt') OR (state = 'chosen' AND next_at IS NOT NULL))
+        AND changed_at < :before
         AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.dedupe_key = wants.key AND jobs.kind IN ('want', 'handover')
                         AND jobs.state IN ('pending', 'retryable', 'running'))
         AND NOT EXISTS (SELECT 1 FROM downloads WHERE downloads.want_id = wants.id AND downloads.state = 'held')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from attrs import evolve
@@ -15,6 +15,8 @@ from cormorant.rules.watchlist import Artist, Start
 from storage.columns import check_text, from_micros, kept_text, to_micros
 
 ERROR_LENGTH_MAX = 500
+AHEAD = timedelta(days=1)
+"""No claim and no cooldown lasts that long: one that ends later was written by a clock that ran ahead."""
 _DIGITS_MAX = 18
 
 
@@ -23,6 +25,13 @@ class UnknownArtist(CormorantError):
 
     def __init__(self, wanted: str) -> None:
         super().__init__(f"{wanted!r} is not on the watchlist; `cormorant watchlist list` shows who is")
+
+
+class ArtistExists(CormorantError):
+    """Somebody is on the watchlist already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is on the watchlist already; `cormorant watchlist list` shows how it is watched")
 
 
 def add(connection: Connection, artist: Artist) -> Artist | None:
@@ -44,7 +53,7 @@ def all_artists(connection: Connection, *, after_id: int = 0, limit: int = 1_000
 def find(connection: Connection, wanted: str) -> Artist:
     """One artist by number, id or name, or `UnknownArtist`."""
     number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= _DIGITS_MAX else -1
-    row = connection.execute(_FIND, {"number": number, "wanted": wanted}).first()
+    row = connection.execute(_FIND, {"number": number, "wanted": check_text(wanted)}).first()
     if row is None:
         raise UnknownArtist(wanted)
     return _artist(row)
@@ -59,14 +68,15 @@ def by_id(connection: Connection, number: int) -> Artist | None:
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Artist]:
     """Take due artists in hand, the longest due first, so that no other process does until `until`."""
     lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
-    words = {"now": to_micros(now), "until": to_micros(until), "limit": limit}
+    words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
     rows = connection.execute(text(_CLAIM.format(lock=lock)), words)
     return sorted((_artist(row) for row in rows), key=lambda artist: (artist.next_attempt_at, artist.id))
 
 
 def blocked(connection: Connection, *, now: datetime, limit: int) -> list[Artist]:
     """Artists that are due and are left alone because too much has failed."""
-    return [_artist(row) for row in connection.execute(_BLOCKED, {"now": to_micros(now), "limit": limit})]
+    words = {"now": to_micros(now), "ahead": to_micros(now + AHEAD), "limit": limit}
+    return [_artist(row) for row in connection.execute(_BLOCKED, words)]
 
 
 def release(connection: Connection, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
@@ -183,13 +193,15 @@ _BY_ID = text("SELECT * FROM watchlist_artists WHERE id = :id")
 _CLAIM = """
     UPDATE watchlist_artists SET claimed_until = :until, token = token + 1 WHERE id IN (
         SELECT id FROM watchlist_artists
-        WHERE NOT is_paused AND next_attempt_at <= :now AND (retry_block_until IS NULL OR retry_block_until <= :now)
-              AND (claimed_until IS NULL OR claimed_until <= :now)
+        WHERE NOT is_paused AND next_attempt_at <= :now
+              AND (retry_block_until IS NULL OR retry_block_until <= :now OR retry_block_until > :ahead)
+              AND (claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)
         ORDER BY next_attempt_at, id LIMIT :limit {lock})
     RETURNING *
 """
 _BLOCKED = text("""
-    SELECT * FROM watchlist_artists WHERE NOT is_paused AND next_attempt_at <= :now AND retry_block_until > :now
+    SELECT * FROM watchlist_artists WHERE NOT is_paused AND next_attempt_at <= :now
+        AND retry_block_until > :now AND retry_block_until <= :ahead
     ORDER BY next_attempt_at, id LIMIT :limit
 """)
 _RELEASE = text("""

@@ -14,6 +14,7 @@ from cormorant.rules.offers import offered
 from cormorant.rules.ports import Chance, Clock, Offload
 from cormorant.rules.searches import Caps, SearchPage, SearchRequest
 from cormorant.rules.source_errors import SourceRefused
+from cormorant.rules.source_settings import SEARCHED
 from cormorant.rules.subscriptions import FeedPage, Subscription
 from storage.sources import SourceRecord
 from supervisors.environment import SystemRandom
@@ -74,5 +75,7 @@ class Asker:
         return Transport(written=written, proxy=proxy)
 
     def _client(self, record: SourceRecord, transport: Transport) -> TorznabClient:
+        if record.kind not in SEARCHED:
+            raise SourceRefused(f"{record.name} is of kind {record.kind}, and speaks no Torznab")
         options = TorznabOptions(protocol="usenet" if record.kind == "newznab" else None, timeout_s=TIMEOUT_S)
         return TorznabClient(record.url, record.key, transport, offload=self.offload, clock=self.clock, options=options)

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 
 from actors.actor import Address
 from actors.flying import Ask
@@ -33,13 +33,16 @@ from storage.sources import SourceRecord
 from supervisors.catalogues import SpotifyCatalogue
 from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch
+from supervisors.event_bus import EventStream, Listener
 from supervisors.jobs import Jobs
 from supervisors.packing import Packer
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
+from supervisors.subscribing import Subscriptions
 from supervisors.targets import targets_of
+from supervisors.timetable import Timetable
 from supervisors.tree import Parts
-from supervisors.watch_assembly import WatchAssembly, WatchParts
+from supervisors.watch_assembly import Feed, WatchAssembly, WatchParts
 from supervisors.watches import Watches
 
 UNCONFIRMED_SHARE = 0.8
@@ -56,6 +59,7 @@ class Assembly:
     ask: Ask
     fetch: Callable[[SourceRecord, str], Awaitable[Download]]
     fetch_link: Callable[[str], Awaitable[Download]]
+    feed: Feed
     """For links of feeds, which no source has."""
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None
     catalogue: Catalogue | None
@@ -66,12 +70,15 @@ class Assembly:
     offload: Offload
     is_ready: Callable[[], bool]
     children: Callable[[], Sequence[ChildView]]
+    events: Callable[[], EventStream]
+    listen: Callable[[Listener], None]
     clock: Clock
     chance: Chance
     emit: Emit
+    timetable: Timetable = field(factory=Timetable)
 
-    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches]:
-        """The parts of the tree, and what a program does with its jobs, its sources and its watches."""
+    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches, Subscriptions]:
+        """The parts of the tree, and what a program does with its jobs, sources, watches and subscriptions."""
         bell = WorkBell()
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
         jobs = self._jobs(runner, bell)
@@ -86,20 +93,33 @@ class Assembly:
             handover=watching.follower(),
             job_runner=runner.served_by(lambda: self._job_runner(bell, jobs, handlers)),
             tickers=watching.tickers(),
-            reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(lambda: self._sweeper(bell)),
-            maintenance=Address[None]("maintenance", emit=self.emit).served_by(self._maintenance),
-            web=self._web(searches, jobs) if self.settings.web.enabled else None,
+            reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(
+                lambda: self.timetable.noted("reclaim_sweeper", self._sweeper(bell))
+            ),
+            maintenance=Address[None]("maintenance", emit=self.emit).served_by(
+                lambda: self.timetable.noted("maintenance", self._maintenance())
+            ),
+            web=self._web(searches, jobs, watching.watches) if self.settings.web.enabled else None,
             job_grace_s=self.settings.jobs.grace_s,
             stop_total_s=self.settings.service.stop_total_s,
             emit=self.emit,
             chance=self.chance,
         )
-        return parts, jobs, searches, watching.watches
+        return parts, jobs, searches, watching.watches, watching.subscribing.subscriptions()
 
-    def _web(self, searches: Searches, jobs: Jobs) -> Runnable:
-        from cormorant.web.port import WebParts  # noqa: PLC0415 - who has no server need not wait for it to load
+    def by_hand(self) -> tuple[SearchAssembly, Watches]:
+        """For a command beside the service: watches, and the branch that searches, to be started only if it is needed."""
+        search = self._search()
+        jobs = self._jobs(Address("job_runner", emit=self.emit), WorkBell())
+        return search, self._watching(search.searches(), jobs).watches
+
+    def _web(self, searches: Searches, jobs: Jobs, watches: Watches) -> Runnable:
+        from cormorant.web.metrics import Metrics  # noqa: PLC0415 - who has no server need not wait for it to load
+        from cormorant.web.port import Scheduled, WebParts  # noqa: PLC0415 - as above
         from cormorant.web.server import WebServer  # noqa: PLC0415 - as above
 
+        metrics = Metrics()
+        self.listen(metrics)
         parts = WebParts(
             web=self.settings.web,
             clients=self.settings.clients,
@@ -107,13 +127,19 @@ class Assembly:
             rss_ttl_s=self.settings.search.rss_ttl_s,
             searches=searches,
             jobs=jobs,
+            watches=watches,
             database=self.database,
             fetch=self.fetch,
             caps=self.caps,
             is_ready=self.is_ready,
             tree=self.children,
+            events=self.events,
+            scheduled=lambda: [Scheduled(name=name, due_in_s=due_in_s) for name, due_in_s in self.timetable.due()],
+            concurrency=self.settings.jobs.concurrency,
+            metrics=metrics,
             clock=self.clock,
             emit=self.emit,
+            offload=self.offload,
         )
         return Address[None]("web", emit=self.emit).served_by(lambda: WebServer(parts=parts))
 
@@ -127,6 +153,7 @@ class Assembly:
                 catalogue=self.catalogue or SpotifyCatalogue(searches=searches, offload=self.offload, clock=self.clock),
                 places=self._places(),
                 pack=Packer(searches=searches, fetch=self.fetch, fetch_link=self.fetch_link),
+                feed=self.feed,
                 store=self.watchlist,
                 clock=self.clock,
                 chance=self.chance,

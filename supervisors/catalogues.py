@@ -12,6 +12,7 @@ from cormorant.clients.spotify_json import Json, read_albums, read_tracks
 from cormorant.clients.spotify_token import TokenKeeper
 from cormorant.clients.transport import Transport
 from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.priorities import Priority
 from cormorant.rules.releases import Album, Artist, Track
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
@@ -54,13 +55,22 @@ class SpotifyCatalogue:
         items = await self._all(artist.source, first, about=f"tracks of {album.title}", timeout_s=timeout_s)
         return sorted(read_tracks(items), key=lambda track: (track.disc, track.number))
 
-    async def find_artist(self, source: str, wanted: str, *, timeout_s: float) -> Artist:
-        """The artist of this id or name, or `SourceRefused`."""
+    async def find_artist(
+        self, source: str, wanted: str, *, timeout_s: float, max_wait_s: float | None = None
+    ) -> Artist:
+        """The artist of this id or name, or `SourceRefused`. Somebody waits for it."""
 
         async def ask(client: SpotifyClient) -> Artist | None:
             return await client.artist(wanted) if is_artist_id(wanted) else await client.find_artist(wanted)
 
-        found = await self._ask(source, ask, about=f"artist {wanted}", timeout_s=timeout_s)
+        found = await self._ask(
+            source,
+            ask,
+            about=f"artist {wanted}",
+            timeout_s=timeout_s,
+            max_wait_s=max_wait_s,
+            priority=Priority.INTERACTIVE,
+        )
         if found is None:
             raise SourceRefused(f"{source} knows no artist called {wanted!r}; give the id from a link instead")
         return found
@@ -76,8 +86,7 @@ class SpotifyCatalogue:
             asked = following
 
             async def ask(client: SpotifyClient, url: str | None = asked) -> tuple[Sequence[Json], str | None]:
-                page = await client.page(url or first(client), asked=about)
-                return page.items, page.next
+                return await client.page(url or first(client), asked=about)
 
             found, following = await self._ask(source, ask, about=about, timeout_s=timeout_s)
             items += found
@@ -88,7 +97,14 @@ class SpotifyCatalogue:
             seen.add(following)
 
     async def _ask(
-        self, source: str, call: Callable[[SpotifyClient], Awaitable[T]], *, about: str, timeout_s: float
+        self,
+        source: str,
+        call: Callable[[SpotifyClient], Awaitable[T]],
+        *,
+        about: str,
+        timeout_s: float,
+        max_wait_s: float | None = None,
+        priority: Priority = Priority.BACKGROUND,
     ) -> T:
         await self.searches.desks.have_come.wait()
         if source not in self.searches.desks.by_name:
@@ -101,7 +117,14 @@ class SpotifyCatalogue:
                 return await call(self._client(record, transport, timeout_s))
 
         return await through_gate(
-            self.searches, source, made, about=about, max_wait_s=timeout_s, timeout_s=timeout_s, consumer="watches"
+            self.searches,
+            source,
+            made,
+            about=about,
+            max_wait_s=timeout_s if max_wait_s is None else max_wait_s,
+            timeout_s=timeout_s,
+            priority=priority,
+            consumer="watches",
         )
 
     def _client(self, record: SourceRecord, transport: Transport, timeout_s: float) -> SpotifyClient:

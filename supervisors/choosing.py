@@ -10,6 +10,7 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from cormorant.rules.handing import ParcelKind
+from cormorant.rules.outcomes import Outcome
 from cormorant.rules.profiles import Judgement, Profile, best_first, judge
 from cormorant.rules.searches import Result
 from cormorant.rules.wants import Want, WantState
@@ -59,13 +60,23 @@ class Chooser:
         if best is None:
             return None
         target = self.target_for(want, best.result)
-        reason = self._reason(want, target, best.result)
-        chosen = wants.change(connection, want.id, WantState.CHOSEN, reason=reason, chosen_ref=best.ref, now=now)
-        if self.is_live and target is not None:
+        is_sent = self.is_live and target is not None
+        chosen = wants.change(
+            connection,
+            want.id,
+            WantState.CHOSEN,
+            reason=self.reason_for(want, best.result),
+            chosen_ref=best.ref,
+            next_at=now if is_sent else None,
+            now=now,
+        )
+        if is_sent:
             jobs.enqueue(connection, self.make_handover(want), now=now)
         return chosen
 
-    def _reason(self, want: Want, target: str | None, result: Result) -> str:
+    def reason_for(self, want: Want, result: Result) -> str:
+        """In words, what becomes of a find that was chosen."""
+        target = self.target_for(want, result)
         if not want.targets:
             return "fits; no target is set to hand it to"
         if target is None:
@@ -73,10 +84,11 @@ class Chooser:
         return f"is handed to {target}" if self.is_live else f"observe mode: would be handed to {target}"
 
 
-def why_nothing_fits(judged: Sequence[Judged], asked: Sequence[str]) -> str:
+def why_nothing_fits(judged: Sequence[Judged], asked: Sequence[str], failed: Sequence[Outcome] = ()) -> str:
     """In words, why no find was chosen."""
+    without = "".join(f"; {each.source} failed: {str(each.error)[:100]}" for each in failed)
     if not judged:
-        return f"nothing found at {', '.join(asked) or 'any source'}"
+        return f"nothing found at {', '.join(asked) or 'any source'}{without}"
     _, result, judgement = judged[0]
     first = "; ".join(judgement.reasons) or "tried in vain"
-    return f"no candidate: {len(judged)} rejected, such as {result.title[:80]!r} ({first})"
+    return f"no candidate: {len(judged)} rejected, such as {result.title[:80]!r} ({first}){without}"

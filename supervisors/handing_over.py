@@ -14,17 +14,26 @@ from actors.handlers import JobContext
 from actors.handover import Place, facts_of, parcel_of
 from cormorant.rules.handing import Parcel, Receipt, Standing
 from cormorant.rules.handovers import (
+    ASKED_MAX,
     DOUBT_S,
     FOLLOW_S,
     Handover,
     HandoverState,
+    InDoubt,
     NextStep,
+    doubt_s,
     step_in_doubt,
 )
 from cormorant.rules.outcomes import RateLimitWaitError, SearchError
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
-from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.target_errors import (
+    TargetError,
+    TargetInDoubt,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
 from cormorant.rules.verdicts import Fail, Retry, Snooze
 from cormorant.rules.wants import Want, WantState
 from cormorant.rules.watch_events import HandoverEnded, HandoverInDoubt, HandoverSent, WantChanged
@@ -34,6 +43,7 @@ from supervisors.choosing import Chooser
 
 KIND = "handover"
 UNKNOWN_S = 300.0
+LOOK_AGAIN_S = 1.0
 MISCONFIGURED_S = 600.0
 """How often a target is tried that takes nothing as it is set up: a person has to act."""
 
@@ -67,13 +77,18 @@ class HandingOver:
         if want.state is not WantState.CHOSEN or want.chosen_ref is None:
             return  # ignored, given up, or chosen anew by somebody else
         candidate = await context.transaction(wants.candidate, want.id, want.chosen_ref)
-        name = None if candidate is None else self.chooser.target_for(want, candidate.result)
-        if candidate is None or name is None or name not in self.places:
+        if candidate is None:
+            raise Fail(f"want {want.id} has no candidate {want.chosen_ref!r}")
+        name = self.chooser.target_for(want, candidate.result)
+        if name is None:
+            why = self.chooser.reason_for(want, candidate.result)
+            await context.transaction(wants.change, want.id, WantState.CHOSEN, reason=why, now=self.clock.now())
             return
         earlier = await context.transaction(downloads.of_want, want.id)
         key = key_of(want, candidate, times=len(earlier))
         parcel = await self._packed(context, want, candidate, key)
-        if parcel is None:
+        if isinstance(parcel, str):
+            await self._next_candidate(context, want, candidate.ref, parcel)
             return
         now = self.clock.now()
         handover = Handover(
@@ -83,15 +98,17 @@ class HandingOver:
             key=key,
             title=candidate.result.title,
             facts=facts_of(parcel),
+            sent=1,
             created_at=now,
             changed_at=now,
         )
         written = await context.transaction(_begin_sending, handover, now=now)
-        if written.key == key:
-            await self._send(context, want, written, parcel)
+        if written is None:
+            raise Snooze(LOOK_AGAIN_S)  # a person has decided meanwhile
+        await self._send(context, want, written, parcel)
 
-    async def _packed(self, context: JobContext, want: Want, candidate: Candidate, key: str) -> Parcel | None:
-        """The parcel; None when the candidate is bad and another was taken."""
+    async def _packed(self, context: JobContext, want: Want, candidate: Candidate, key: str) -> Parcel | str:
+        """The parcel, or why the candidate is bad."""
         try:
             return await self.pack(want, candidate, key)
         except RateLimitWaitError as closed:
@@ -101,12 +118,10 @@ class HandingOver:
         except CredentialsRefused as refused:
             raise Snooze(MISCONFIGURED_S) from refused
         except (SourceRefused, TargetRefused) as bad:
-            await self._next_candidate(context, want, candidate.ref, str(bad))
-            return None
+            return str(bad)
         except (SourceError, SearchError) as trouble:
             if context.attempt >= context.max_attempts:
-                await self._next_candidate(context, want, candidate.ref, str(trouble))
-                return None
+                return str(trouble)
             raise Retry(str(trouble)) from trouble
 
     async def _send(self, context: JobContext, want: Want, handover: Handover, parcel: Parcel) -> None:
@@ -134,7 +149,7 @@ class HandingOver:
         await context.transaction(self._set_in_doubt, handover, why, step=step, now=self.clock.now())
         self._tell_doubt(want, handover, step)
         if step is not NextStep.HOLD:
-            raise Snooze(DOUBT_S)
+            raise Snooze(DOUBT_S if step is NextStep.ASK else doubt_s(handover.sent))
 
     async def _find_out(self, context: JobContext, want: Want, handover: Handover) -> None:
         """It was being sent when the process died, or nobody knows: look before anything is sent again."""
@@ -145,50 +160,48 @@ class HandingOver:
         if handover.state is HandoverState.SENDING and step is NextStep.ASK:
             # Some targets show an item only after a while.
             await self._doubt(context, want, handover, "the process ended while it was sent")
-        if step is NextStep.HOLD:
-            await context.transaction(
-                self._set_in_doubt, handover, "it may have arrived", step=step, now=self.clock.now()
-            )
-            self._tell_doubt(want, handover, step)
+        elif step is NextStep.HOLD:
+            await self._hold(context, want, handover, "it may have arrived")
         elif step is NextStep.SEND:
             await self._send_again(context, want, handover)
         else:
             await self._ask(context, want, handover, place)
 
+    async def _hold(self, context: JobContext, want: Want, handover: Handover, why: str) -> None:
+        hold = partial(self._set_in_doubt, step=NextStep.HOLD)
+        await context.transaction(hold, handover, why, now=self.clock.now())
+        self._tell_doubt(want, handover, NextStep.HOLD)
+
     async def _ask(self, context: JobContext, want: Want, handover: Handover, place: Place) -> None:
         try:
             receipt = await place.target.look(parcel_of(handover), None)
-        except (TargetUnavailable, TargetInDoubt, TargetMisconfigured) as away:
+        except TargetError as away:
             raise Snooze(max(DOUBT_S, away.retry_after_s or 0.0)) from away
-        if receipt.standing in {Standing.ABSENT, Standing.UNKNOWN}:
+        if receipt.standing is Standing.UNKNOWN and receipt.target_id is None:
+            if place.in_doubt is InDoubt.HOLD:
+                await self._hold(context, want, handover, receipt.reason or "its target cannot say")
+            else:
+                await self._send_again(context, want, handover)
+            return
+        if receipt.standing is Standing.ABSENT:
             change = partial(downloads.change, asked=handover.asked + 1, reason="its target does not know of it")
-            await context.transaction(change, handover, HandoverState.IN_DOUBT, now=self.clock.now())
-            raise Snooze(DOUBT_S)
+            doubted = await context.transaction(change, handover, HandoverState.IN_DOUBT, now=self.clock.now())
+            raise Snooze(DOUBT_S if doubted.asked < ASKED_MAX else doubt_s(handover.sent))
         await self._arrived(context, want, handover, receipt)
 
     async def _send_again(self, context: JobContext, want: Want, handover: Handover) -> None:
         candidate = await context.transaction(wants.candidate, want.id, handover.ref)
         if candidate is None or handover.target not in self.places:
             raise Snooze(MISCONFIGURED_S)
-        try:
-            parcel = await self._packed_again(context, want, candidate, handover)
-        except (SourceRefused, TargetRefused) as bad:
-            await self._failed(context, handover, str(bad))
+        parcel = await self._packed(context, want, candidate, handover.key)
+        if isinstance(parcel, str):
+            if handover.state is HandoverState.WAITING or self.places[handover.target].target.can_be_asked:
+                await self._failed(context, handover, parcel)
+            else:  # with another candidate it might have two of them
+                await self._hold(context, want, handover, f"it cannot be sent again: {parcel}")
             return
         sending = await context.transaction(_sending_again, handover, now=self.clock.now())
         await self._send(context, want, sending, parcel)
-
-    async def _packed_again(self, context: JobContext, want: Want, candidate: Candidate, handover: Handover) -> Parcel:
-        try:
-            return await self.pack(want, candidate, handover.key)
-        except RateLimitWaitError as closed:
-            raise Snooze(max(1.0, UNKNOWN_S if closed.wait_s is None else closed.wait_s)) from closed
-        except (SourceRefused, TargetRefused):
-            raise
-        except (SourceError, SearchError) as trouble:
-            if context.attempt >= context.max_attempts:
-                raise SourceRefused(str(trouble)) from trouble
-            raise Retry(str(trouble)) from trouble
 
     async def _arrived(self, context: JobContext, want: Want, handover: Handover, receipt: Receipt) -> None:
         if receipt.standing is Standing.FAILED:
@@ -207,13 +220,21 @@ class HandingOver:
         self._tell_failed(handover, why, decided)
 
     async def _next_candidate(self, context: JobContext, want: Want, ref: str, why: str) -> None:
-        decided = await context.transaction(self._deny_and_choose, want.id, ref, why, now=self.clock.now())
+        decided = await context.transaction(self._deny_chosen, want.id, ref, why, now=self.clock.now())
         self.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=decided.reason))
 
     def fail_and_choose(self, connection: Connection, handover: Handover, why: str, *, now: datetime) -> Want:
-        """A handover failed: its candidate is not tried again, and the next one is chosen."""
+        """A handover failed: its candidate is not tried again, and the next one is chosen. May raise `HandoverChanged`."""
         downloads.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
         return self._deny_and_choose(connection, handover.want_id, handover.ref, why, now=now)
+
+    def _deny_chosen(self, connection: Connection, want_id: int, ref: str, why: str, *, now: datetime) -> Want:
+        """A candidate cannot be had; unless a person has decided meanwhile, the next one is chosen."""
+        want = wants.find(connection, want_id, lock=True)
+        if want.state is WantState.CHOSEN and want.chosen_ref == ref:
+            return self._deny_and_choose(connection, want_id, ref, why, now=now)
+        wants.deny(connection, want_id, ref, why)
+        return want
 
     def _deny_and_choose(self, connection: Connection, want_id: int, ref: str, why: str, *, now: datetime) -> Want:
         wants.deny(connection, want_id, ref, why)
@@ -256,11 +277,13 @@ def key_of(want: Want, candidate: Candidate, *, times: int) -> str:
     return f"cormorant-{told[:32]}"
 
 
-def _begin_sending(connection: Connection, handover: Handover, *, now: datetime) -> Handover:
+def _begin_sending(connection: Connection, handover: Handover, *, now: datetime) -> Handover | None:
+    want = wants.find(connection, handover.want_id, lock=True)
+    if want.state is not WantState.CHOSEN or want.chosen_ref != handover.ref:
+        return None
     written = downloads.begin(connection, handover)
-    if written.key != handover.key:
-        return written  # another candidate is under way
-    written = downloads.change(connection, written, HandoverState.SENDING, sent=written.sent + 1, now=now)
+    if written is None:
+        return None
     wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}", now=now)
     return written
 

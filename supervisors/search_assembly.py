@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import trio
@@ -15,8 +16,10 @@ from actors.rate_limiter import RateLimiter
 from actors.slots import Slots
 from actors.source_desk import SourceDesk
 from actors.source_keeper import Desks, SourceKeeper
+from cormorant.rules.failures import in_words
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.priorities import Priority
+from cormorant.rules.redaction import told
 from cormorant.rules.restarts import OnExhausted, Strategy
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings
@@ -114,6 +117,7 @@ class SearchAssembly:
         return SourceKeeper(
             database=self.parts.database,
             desks=self.desks,
+            intake=self.intake,
             configured=configured_sources(self.parts.settings),
             start=self._start_limiter,
             stop=self._stop_limiter,
@@ -130,8 +134,13 @@ class SearchAssembly:
         served = Address[None](name, emit=self.parts.emit).served_by(partial(self._limiter, desk))
         # Its requests have had their grace before, from the keeper: hundreds of limiters cannot have one each. One that cannot
         # be kept running takes nobody with it.
-        spec = ChildSpec(name, _Limiter(served, desk), grace_s=0.0, on_exhausted=OnExhausted.SET_ASIDE)
+        limiter = _Limiter(served, desk, partial(self._last_crash, name))
+        spec = ChildSpec(name, limiter, grace_s=0.0, on_exhausted=OnExhausted.SET_ASIDE)
         await self.sources.start_child(spec)
+
+    def _last_crash(self, name: str) -> str:
+        crash = next((child.last_crash for child in self.sources.children() if child.name == name), None)
+        return "nobody knows why" if crash is None else told(in_words(crash))
 
     async def _stop_limiter(self, source: str) -> None:
         await self.sources.stop_child(_child_name(source))
@@ -163,12 +172,14 @@ class _Limiter:
 
     served: Runnable
     desk: SourceDesk
+    last_crash: Callable[[], str]
 
     async def __call__(self, *, task_status: trio.TaskStatus[object]) -> None:
         await self.served(task_status=task_status)
 
     def gone(self) -> None:
         self.desk.is_gone = True
+        self.desk.gone_because = self.last_crash()
         self.desk.close()
         self.served.gone()  # type: ignore[attr-defined]  # an address that is served has it
 

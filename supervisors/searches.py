@@ -16,7 +16,7 @@ from actors.search import Execute, Search
 from actors.source_desk import SourceDesk
 from actors.source_keeper import Desks
 from cormorant.rules import priorities, reservations
-from cormorant.rules.gates import Explanation, explain
+from cormorant.rules.gates import Explanation, explain, set_aside
 from cormorant.rules.limits import INTERVAL_S_MAX, Lane, LearnedLimits
 from cormorant.rules.outcomes import NestedSearch
 from cormorant.rules.ports import Clock
@@ -125,7 +125,7 @@ class Searches:
         known = desk.known or Known(
             state=SourceState(), learned=LearnedLimits(), limits=desk.record.limits, edges={each: {} for each in Lane}
         )
-        return explain(
+        explanation = explain(
             known.state,
             known.limits,
             lane=lane,
@@ -133,6 +133,7 @@ class Searches:
             now=self.clock.now(),
             edges=known.edges[lane],
         )
+        return set_aside(explanation, desk.gone_because) if desk.gone_because else explanation
 
     def status(self) -> tuple[SourceStatus, ...]:
         """Every source, by name."""

@@ -59,6 +59,8 @@ class WantSearch:
         want = await context.transaction(_begin, _key_in(context.payload), now=self.clock.now())
         if want is None:
             return  # it was found, ignored or given up meanwhile
+        if want.state is WantState.WANTED and want.next_at is not None:
+            raise Snooze(max(SNOOZE_S_MIN, (want.next_at - self.clock.now()).total_seconds()))
         gathered = await self._gather(context, want)
         is_last = context.attempt >= context.max_attempts
         judged = self._judged(want, gathered)
@@ -70,7 +72,7 @@ class WantSearch:
                 raise Retry("; ".join(f"{each.source}: {each.error}" for each in gathered.failed))
             if gathered.closed:
                 raise Snooze(self._pause_s(want, gathered.closed, has_fit=has_fit))
-        await self._decide(context, want, judged, sorted(gathered.entries))
+        await self._decide(context, want, judged, why_nothing_fits(judged, sorted(gathered.entries), gathered.failed))
 
     def _pause_s(self, want: Want, closed: Sequence[Outcome], *, has_fit: bool) -> float:
         """Until the first closed source opens; with something that fits, no longer than all are waited for."""
@@ -144,19 +146,21 @@ class WantSearch:
     def _has_waited(self, want: Want) -> bool:
         return self.clock.now() - want.changed_at >= timedelta(seconds=CHOOSE_AFTER_S)
 
-    async def _decide(self, context: JobContext, want: Want, judged: Sequence[Judged], asked: Sequence[str]) -> None:
+    async def _decide(self, context: JobContext, want: Want, judged: Sequence[Judged], why: str) -> None:
         now = self.clock.now()
         assert context.job_id is not None
         decide = partial(
             self._write,
             want=want,
             judged=judged,
-            why=why_nothing_fits(judged, asked),
+            why=why,
             job_id=context.job_id,
             again_at=next_look(looks=want.looks + 1, now=now, jitter=self.chance.random()),
             now=now,
         )
         decided = await context.transaction(decide)
+        if decided is None:
+            return
         self.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=decided.reason))
         if decided.state is WantState.CHOSEN:
             return
@@ -174,7 +178,9 @@ class WantSearch:
         job_id: int,
         again_at: datetime | None,
         now: datetime,
-    ) -> Want:
+    ) -> Want | None:
+        if wants.find(connection, want.id, lock=True).state is not WantState.SEARCHING:
+            return None  # a person has decided meanwhile
         chosen = self.chooser.choose(connection, want, judged, now=now)
         if chosen is not None:
             return chosen
@@ -214,6 +220,8 @@ def _begin(connection: Connection, key: str, *, now: datetime) -> Want | None:
         return want
     if want.state is not WantState.WANTED:
         return None
+    if want.next_at is not None and want.next_at > now:
+        return want  # its job was lost after the last look; that is no reason to look sooner
     return wants.change(connection, want.id, WantState.SEARCHING, reason="is searched", now=now)
 
 

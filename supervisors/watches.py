@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 
-from attrs import define, frozen
+from attrs import define
 from sqlalchemy import Connection
 
-from cormorant.rules.errors import CormorantError
+from actors.handover import Place
+from actors.watchlist_ticker import Catalogue
+from cormorant.rules.artist_links import LINE_LENGTH_MAX, artist_id_in
+from cormorant.rules.handing import TargetView
 from cormorant.rules.handovers import Handover, HandoverState
 from cormorant.rules.ports import Clock
+from cormorant.rules.releases import Artist as FoundArtist
 from cormorant.rules.saved_searches import FirstCheck, SavedSearch
-from cormorant.rules.searches import SearchRequest
-from cormorant.rules.wants import Want, WantState
+from cormorant.rules.searches import BadRequest, Result, SearchRequest
+from cormorant.rules.target_errors import UnknownTarget
+from cormorant.rules.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
 from cormorant.rules.watchlist import Artist, Start
 from storage import downloads, jobs, saved_searches, wants, watchlist
 from storage.database import Database
 from storage.jobs import NewJob
-from storage.wants import Candidate
+from storage.saved_searches import CONFIGURED, SavedSearchConfigured
+from storage.wants import Candidate, WantView
+from supervisors.watch_orders import ARTIST_EVERY_S_MAX, SEARCH_EVERY_S_MAX, Order, OrderDesk
 
-
-class CannotHandOver(CormorantError):
-    """A find cannot be handed over by hand as things are; the message says why."""
-
-
-@frozen(kw_only=True)
-class WantView:
-    """A want with everything that was found for it, and where it went."""
-
-    want: Want
-    candidates: tuple[Candidate, ...]
-    handovers: tuple[Handover, ...]
+FIND_WAIT_S = 90.0
+"""How long looking an artist up may wait for its turn."""
 
 
 @define(eq=False, kw_only=True)
@@ -41,15 +38,32 @@ class Watches:
     database: Database
     make_search: Callable[[Want], NewJob]
     make_handover: Callable[[Want], NewJob]
+    target_for: Callable[[Want, Result], str | None]
+    """The first target of a want that takes such a find."""
+    places: Mapping[str, Place]
+    catalogue: Catalogue
+    orders: OrderDesk
     ring: Callable[[], None]
     clock: Clock
+
+    async def find_artist(self, wanted: str) -> FoundArtist:
+        """Who is meant by a name, an id or a link; asked at the source that knows artists, or `SourceRefused`."""
+        if not wanted.strip() or len(wanted) > LINE_LENGTH_MAX or not wanted.isprintable():
+            raise BadRequest("artist", f"give a name, an id or a link of at most {LINE_LENGTH_MAX} characters")
+        options = self.orders.settings.watchlist
+        return await self.catalogue.find_artist(
+            options.source,
+            artist_id_in(wanted) or wanted.strip(),
+            timeout_s=options.spotify_timeout_s,
+            max_wait_s=FIND_WAIT_S,
+        )
 
     async def watch_artist(  # noqa: PLR0913 - what can be said of an artist, all but two with a default
         self,
         artist_id: str,
         *,
         name: str,
-        source: str = "spotify",
+        source: str | None = None,
         start: Start = Start.NOW,
         start_on: date | None = None,
         every_s: float | None = None,
@@ -58,22 +72,48 @@ class Watches:
         targets: Sequence[str] = (),
     ) -> Artist | None:
         """Watch an artist; None when it is watched already. What comes out from `start` on is wanted."""
+        order = Order(every_s=every_s, search=tuple(sources), choose=profile, hand_to=tuple(targets))
+        found = FoundArtist(id=artist_id, name=name)
+        [artist] = await self.watch_artists([found], order, source=source, start=start, start_on=start_on)
+        return artist
+
+    async def watch_artists(
+        self,
+        found: Sequence[FoundArtist],
+        order: Order,
+        *,
+        source: str | None = None,
+        start: Start = Start.NOW,
+        start_on: date | None = None,
+    ) -> list[Artist | None]:
+        """Watch artists, all or none; None for each that is watched already."""
         now = self.clock.now()
         since = {Start.NOW: now.date(), Start.ALL: None, Start.DATE: start_on}[start]
-        artist = Artist(
-            source=source,
-            artist_id=artist_id,
-            name=name,
-            start=start,
-            start_on=since,
-            every_s=every_s,
-            sources=tuple(sources),
-            profile=profile,
-            targets=tuple(targets),
-            next_attempt_at=now,
-            added_at=now,
-        )
-        return await self.database.run(watchlist.add, artist)
+        made = [
+            Artist(
+                source=source or self.orders.settings.watchlist.source,
+                artist_id=_checked("id", each.id),
+                name=_checked("name", each.name),
+                start=start,
+                start_on=since,
+                every_s=order.every_s,
+                sources=order.search,
+                profile=order.choose,
+                targets=order.hand_to,
+                next_attempt_at=now,
+                added_at=now,
+            )
+            for each in found
+        ]
+        return await self.database.run(self._watch, made, order)
+
+    async def check_order(self, order: Order) -> None:
+        """Raise `BadRequest` unless an artist can be watched like this: before anybody is looked up."""
+        await self.database.read(self.orders.check, order, every_s_max=ARTIST_EVERY_S_MAX)
+
+    def _watch(self, connection: Connection, made: Sequence[Artist], order: Order) -> list[Artist | None]:
+        self.orders.check(connection, order, every_s_max=ARTIST_EVERY_S_MAX)
+        return [watchlist.add(connection, artist) for artist in made]
 
     async def unwatch_artist(self, wanted: str) -> Artist:
         """Watch an artist no more; by number, id or name."""
@@ -111,11 +151,17 @@ class Watches:
             next_attempt_at=now,
             added_at=now,
         )
-        return await self.database.run(saved_searches.add, saved)
+        return await self.database.run(self._save, saved)
+
+    def _save(self, connection: Connection, saved: SavedSearch) -> SavedSearch:
+        order = Order(every_s=saved.every_s, search=saved.sources, choose=saved.profile, hand_to=saved.targets)
+        self.orders.check_search(saved.name, saved.request)
+        self.orders.check(connection, order, every_s_max=SEARCH_EVERY_S_MAX)
+        return saved_searches.add(connection, saved)
 
     async def forget_search(self, name: str) -> None:
-        """Repeat a search no more."""
-        await self.database.run(saved_searches.remove, name)
+        """Repeat a search no more. One of the settings file stays until it is taken out there."""
+        await self.database.run(_forget, name)
 
     async def saved(self) -> list[SavedSearch]:
         """All saved searches, by name."""
@@ -163,6 +209,30 @@ class Watches:
         """What was handed over, newest first."""
         return await self.database.read(downloads.recent, before_id=before_id, limit=limit)
 
+    async def download(self, number: int) -> Handover:
+        """One of them, or `UnknownDownload`."""
+        return await self.database.read(downloads.find, number)
+
+    def targets(self) -> list[TargetView]:
+        """Those that finds can be handed to, by name."""
+        said = self.orders.settings.targets
+        return [
+            TargetView(
+                name=name,
+                kind=said[name].kind if name in said else "given by the program",
+                takes=tuple(sorted(kind.value for kind in place.target.takes)),
+                can_be_asked=place.target.can_be_asked,
+                in_doubt=place.in_doubt.value,
+            )
+            for name, place in sorted(self.places.items())
+        ]
+
+    async def test_target(self, name: str) -> str:
+        """Try address and credentials of a target without giving it anything. Raises `TargetError`."""
+        if name not in self.places:
+            raise UnknownTarget(name, list(self.places))
+        return await self.places[name].target.test()
+
     async def settle(self, number: int, *, has_arrived: bool) -> Want:
         """Decide about a handover that is held: it has arrived, or it is to be sent again."""
         want = await self.database.run(self._settle, number, has_arrived=has_arrived, now=self.clock.now())
@@ -173,7 +243,7 @@ class Watches:
         """A statement that gives wants a job again that have none."""
         made = [
             self.make_handover(want)
-            if want.state in {WantState.SENDING, WantState.IN_DOUBT}
+            if want.state in {WantState.CHOSEN, WantState.SENDING, WantState.IN_DOUBT}
             else self.make_search(want)
             for want in orphans
         ]
@@ -186,24 +256,33 @@ class Watches:
         return enqueue_all
 
     def _retry(self, connection: Connection, want_id: int, *, now: datetime) -> Want:
-        want = wants.find(connection, want_id, lock=True)
-        if want.state is not WantState.WANTED:
-            want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
+        check_by_hand(wants.find(connection, want_id, lock=True))
+        _check_not_sent(connection, want_id)
+        want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
         wants.forgive(connection, want_id)
-        jobs.enqueue(connection, self.make_search(want), now=now)
+        _run_now(connection, self.make_search(want), now=now)
         return want
 
     def _hand_over(self, connection: Connection, want_id: int, ref: str | None, *, now: datetime) -> Want:
         want = wants.find(connection, want_id, lock=True)
-        chosen = ref or want.chosen_ref
+        check_by_hand(want)
+        _check_not_sent(connection, want_id)
         if not want.targets:
             raise CannotHandOver(f"want {want_id} has no target; set hand_to for its watch")
-        if chosen is None or wants.candidate(connection, want_id, chosen) is None:
-            raise CannotHandOver(f"want {want_id} has no such candidate; `cormorant wants show {want_id}` lists them")
+        chosen = _chosen(connection, want, ref)
+        if self.target_for(want, chosen.result) is None:
+            told = f"none of its targets ({', '.join(want.targets)}) takes a find of {chosen.result.protocol}"
+            raise CannotHandOver(f"want {want_id}: {told}; `cormorant targets list` shows what each takes")
         changed = wants.change(
-            connection, want_id, WantState.CHOSEN, reason="is handed over by hand", chosen_ref=chosen, now=now
+            connection,
+            want_id,
+            WantState.CHOSEN,
+            reason="is handed over by hand",
+            chosen_ref=chosen.ref,
+            next_at=now,
+            now=now,
         )
-        jobs.enqueue(connection, self.make_handover(want), now=now)
+        _run_now(connection, self.make_handover(want), now=now)
         return changed
 
     def _settle(self, connection: Connection, number: int, *, has_arrived: bool, now: datetime) -> Want:
@@ -215,8 +294,47 @@ class Watches:
             return wants.change(connection, handover.want_id, WantState.DONE, reason="decided by hand", now=now)
         downloads.change(connection, handover, HandoverState.WAITING, reason="decided by hand", now=now)
         want = wants.change(connection, handover.want_id, WantState.SENDING, reason="is sent again", now=now)
-        jobs.enqueue(connection, self.make_handover(want), now=now)
+        _run_now(connection, self.make_handover(want), now=now)
         return want
+
+
+def _checked(part: str, text: str) -> str:
+    if not text.strip() or len(text) > LINE_LENGTH_MAX or not text.isprintable():
+        raise BadRequest(part, f"it is empty, or no single line of at most {LINE_LENGTH_MAX} characters")
+    return text.strip()
+
+
+def _chosen(connection: Connection, want: Want, ref: str | None) -> Candidate:
+    """The candidate that is meant: by its ref, by the short form of it that is shown, or the one that was chosen."""
+    known = wants.candidates(connection, want.id)
+    wanted = ref or want.chosen_ref
+    found = next((each for each in known if wanted in {each.ref, short_ref(each.ref)}), None)
+    if found is None:
+        raise CannotHandOver(f"want {want.id} has no such candidate; `cormorant wants show {want.id}` lists them")
+    return found
+
+
+def _forget(connection: Connection, name: str) -> None:
+    if saved_searches.find(connection, name).origin == CONFIGURED:
+        raise SavedSearchConfigured(name)
+    saved_searches.remove(connection, name)
+
+
+def _run_now(connection: Connection, job: NewJob, *, now: datetime) -> None:
+    """Also when such a job is there and waits for a later time."""
+    jobs.enqueue(connection, job, now=now)
+    assert job.dedupe_key is not None
+    jobs.hurry(connection, job.kind, job.dedupe_key, now=now)
+
+
+def _check_not_sent(connection: Connection, want_id: int) -> None:
+    """What a target has, or may have, is not searched or sent a second time."""
+    sent = downloads.live_of(connection, want_id)
+    if sent is not None:
+        raise CannotHandOver(
+            f"want {want_id} was given to {sent.target} and is {sent.state.value} there;"
+            f" remove it there, or decide about download {sent.id} when it is held"
+        )
 
 
 def _unwatch(connection: Connection, wanted: str) -> Artist:
@@ -228,7 +346,7 @@ def _unwatch(connection: Connection, wanted: str) -> Artist:
 def _check_artist(connection: Connection, wanted: str, *, now: datetime) -> Artist:
     artist = watchlist.find(connection, wanted)
     watchlist.check_now(connection, artist.id, now=now)
-    return artist
+    return watchlist.find(connection, str(artist.id))
 
 
 def _view(connection: Connection, want_id: int) -> WantView:

@@ -7,13 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from cormorant.cli.downloads import downloads
+from cormorant.cli.saved import saved
 from cormorant.cli.sources import add, sources
-from cormorant.reference import all_events, events_reference, settings_reference
+from cormorant.cli.targets import targets
+from cormorant.cli.wants import wants
+from cormorant.cli.watchlist import watchlist
+from cormorant.reference import all_events, events_reference, metrics_reference, settings_reference
 from cormorant.rules.catalogue import known_settings
 from cormorant.rules.jobs import JobState, Verb
 from cormorant.rules.settings import Settings
+from cormorant.rules.wants import WantState
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,6 +35,12 @@ def test_the_page_of_events_lists_every_event_as_it_is() -> None:
     page = (ROOT / "docs" / "events.md").read_text()
 
     assert page == events_reference(), "run: python -m cormorant.telemetry > docs/events.md"
+
+
+def test_the_page_of_metrics_lists_every_metric_as_it_is() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+
+    assert page == metrics_reference(), "run: python -m cormorant.reference > docs/metrics.md"
 
 
 def test_every_setting_and_every_event_says_what_it_means() -> None:
@@ -50,6 +63,27 @@ def test_the_page_of_jobs_names_every_state_and_every_change() -> None:
     assert [verb for verb in Verb if f"*{verb}*" not in page] == []
 
 
+@pytest.mark.parametrize("group", [watchlist, saved, wants, downloads, targets], ids=lambda group: str(group.name))
+def test_the_page_of_watching_names_every_command_and_option(group: click.Group) -> None:
+    page = (ROOT / "docs" / "watching.md").read_text()
+
+    assert [name for name in group.commands if f"`cormorant {group.name} {name}" not in page] == []
+    options = {
+        name
+        for command in group.commands.values()
+        for parameter in command.params
+        for name in parameter.opts
+        if name.startswith("--")
+    }
+    assert [name for name in sorted(options) if not re.search(rf"`{name}\b", page)] == []
+
+
+def test_the_page_of_watching_names_every_state_of_a_want() -> None:
+    page = (ROOT / "docs" / "watching.md").read_text()
+
+    assert [state for state in WantState if f"| `{state}` |" not in page] == []
+
+
 def test_the_page_of_sources_names_every_command_and_option() -> None:
     page = (ROOT / "docs" / "sources.md").read_text()
 
@@ -68,8 +102,10 @@ def test_the_page_of_jobs_explains_every_setting_with_its_default() -> None:
     assert {key: rows.get(key) for key in ours} == ours
 
 
-@pytest.mark.slow("starts Python twice")
-@pytest.mark.parametrize(("module", "page"), [("settings", "settings.md"), ("telemetry", "events.md")])
+@pytest.mark.slow("starts Python once for each")
+@pytest.mark.parametrize(
+    ("module", "page"), [("settings", "settings.md"), ("telemetry", "events.md"), ("reference", "metrics.md")]
+)
 def test_the_pages_are_made_without_make(module: str, page: str) -> None:
     made = subprocess.run(
         [sys.executable, "-m", f"cormorant.{module}"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True

@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.fields import Alias, choice, duration, flag, named, number, path, secret, share, size
+from cormorant.rules.playground_settings import PlaygroundSettings
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings, StorageSettings
 from cormorant.settings import load, load_settings
@@ -381,7 +382,18 @@ def test_an_address_of_an_odd_file_is_made_absolute_and_keeps_its_kind(tmp_path:
     assert settings.storage.url.reveal() == f"sqlite+pysqlite:///{tmp_path}/a%3Fb/50%25.db"
 
 
-def test_the_shipped_file_is_valid_and_changes_no_default() -> None:
+def test_the_shipped_file_is_valid_and_opens_the_playground_and_changes_no_other_default() -> None:
     shipped = Path(__file__).parents[1] / "config.toml"
 
-    assert load_settings(shipped, NONE) == Settings(data=str(shipped.parent / "data"))
+    assert load_settings(shipped, NONE) == Settings(
+        data=str(shipped.parent / "data"), playground=PlaygroundSettings(enabled=True)
+    )
+
+
+def test_a_playground_keeps_to_this_machine_and_to_a_database_of_its_own(tmp_path: Path) -> None:
+    file = write(tmp_path, '[playground]\nenabled = true\nlisten = "0.0.0.0:7980"\n[storage]\nurl = "sqlite:///x.db"')
+
+    assert [problem.split(";")[0] for problem in problems_of(file)] == [
+        "config.toml: playground.enabled: the playground has a database of its own, and storage.url names another",
+        "config.toml: playground.listen: other machines could reach 0.0.0.0:7980",
+    ]

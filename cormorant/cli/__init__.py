@@ -16,7 +16,28 @@ __all__ = ["STARTED_AT", "main"]
 STARTED_AT = time.perf_counter()
 """When the program began, for "ready in …"."""
 
-_COMMANDS = {name: f"cormorant.cli.{name}" for name in ("run", "doctor", "sources", "search", "explain", "jobs")}
+_COMMANDS = {
+    name: name
+    for name in (
+        "run",
+        "doctor",
+        "init",
+        "sources",
+        "import",
+        "clients",
+        "connect",
+        "disconnect",
+        "search",
+        "explain",
+        "watchlist",
+        "saved",
+        "wants",
+        "downloads",
+        "targets",
+        "jobs",
+    )
+}
+_COMMANDS["import"] = "adopt"  # no module can be called like the word that loads it
 
 
 class Commands(HintingGroup):
@@ -30,7 +51,8 @@ class Commands(HintingGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
+        name = _COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"cormorant.cli.{name}"), name)
         return command
 
 
@@ -43,5 +65,6 @@ class Commands(HintingGroup):
 def main() -> None:
     """One gate between your apps and the sites that can ban them.
 
-    New here? `cormorant doctor` looks whether everything is in order, `cormorant run` starts the service.
+    New here? `cormorant init` writes a settings file, `cormorant doctor` looks whether everything is in order,
+    `cormorant run` starts the service.
     """

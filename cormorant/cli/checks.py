@@ -18,6 +18,7 @@ from cormorant.cli.preflight import (
     folder_problem,
     look_at_database,
     nearest_existing,
+    settled,
     shown_database,
 )
 from cormorant.cli.words import shown_path
@@ -60,12 +61,14 @@ class Check:
 def examine(config: str) -> Iterator[Check]:
     """All checks, in the order they build on each other."""
     try:
-        settings = load_settings(config)
+        settings = settled(load_settings(config))
     except SettingsError as error:
         for problem in error.problems:
             yield Check("settings", Status.FAIL, problem)
         return
     yield Check("settings", Status.OK, config)
+    if settings.playground.enabled:
+        yield Check("play", Status.OK, "the playground: its sites are invented; `cormorant init` leads to real ones")
     yield _folder_check(settings)
     yield disk_check(shutil.disk_usage(nearest_existing(settings.data)).free)
     asked_at = datetime.now(UTC)

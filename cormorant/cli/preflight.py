@@ -27,6 +27,7 @@ __all__ = [
     "make_data_folder",
     "nearest_existing",
     "refuse_what_cannot_work",
+    "settled",
     "shown_database",
 ]
 
@@ -44,11 +45,20 @@ class Problem:
 def load_or_refuse(config: str) -> Settings:
     """The settings, or a refusal that lists everything wrong in them."""
     try:
-        return load_settings(config)
+        return settled(load_settings(config))
     except SettingsError as error:
         count = len(error.problems)
         mistakes = "is a mistake" if count == 1 else f"are {count} mistakes"
         raise Refused(f"there {mistakes} in the settings; nothing was started", error.problems) from None
+
+
+def settled(settings: Settings) -> Settings:
+    """The settings as they are used: those of a playground have its sites and a data folder of their own."""
+    if not settings.playground.enabled:
+        return settings
+    from cormorant.playground.town import with_playground  # noqa: PLC0415 - only a playground need wait for it
+
+    return with_playground(settings)
 
 
 def refuse_what_cannot_work(settings: Settings) -> None:

@@ -74,13 +74,16 @@ def search_now(config: str, wanted: Wanted) -> int:
         return await _search(settings, config, database, wanted)
 
     try:
-        return visit(settings, run, may_make=True)
+        code = visit(settings, run, may_make=True)
     except UnknownSource as error:
         raise NotDone(str(error)) from None
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the search was cancelled") from None
     except (BadRequest, CormorantError) as error:
         raise Refused(str(error)) from None
+    if code != EXIT_OK and settings.playground.enabled and not wanted.as_json:
+        click.echo("the invented sites are there only while `cormorant run` runs: is it?", err=True)
+    return code
 
 
 async def _search(settings: Settings, config: str, database: Database, wanted: Wanted) -> int:
@@ -97,7 +100,7 @@ async def _search(settings: Settings, config: str, database: Database, wanted: W
     async with assembly.supervisor():
         searches = assembly.searches()
         await searches.desks.have_come.wait()
-        if not searches.desks.by_name:
+        if not searches.desks.by_name or not (wanted.names or searches.searched()):
             remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {shown_path(config)}"
             raise Refused(f"there is no site to search yet; add one: {remedy}")
         search = await searches.search(

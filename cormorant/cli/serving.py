@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -16,14 +19,17 @@ from cormorant.cli import STARTED_AT
 from cormorant.cli.preflight import load_or_refuse, make_data_folder, refuse_what_cannot_work, shown_database
 from cormorant.cli.signals import StopSignals
 from cormorant.cli.streams import say
-from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Refused, causes
+from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Refused, causes, shown_path
 from cormorant.rules.catalogue import secrets_in
-from cormorant.rules.errors import ServiceFailed
+from cormorant.rules.errors import PlaygroundClosed, ServiceFailed
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings
 from cormorant.telemetry import LogWriter
 from supervisors import ChildReport, Ending, Service, ShutdownReport, open_service
 from supervisors.plugins import HandlersBroken, installed_handlers
+
+if TYPE_CHECKING:
+    from cormorant.cli.playing import Playing
 
 __all__ = ["report_lines", "serve"]
 
@@ -67,17 +73,37 @@ def _run(service: Service, signals: StopSignals) -> ShutdownReport | ServiceFail
         return trio.run(_until_told_to_stop, service, signals)
     except ServiceFailed as error:
         return error
+    except PlaygroundClosed as error:
+        raise Refused(str(error)) from None
 
 
 async def _until_told_to_stop(service: Service, signals: StopSignals) -> ShutdownReport | None:
     token, told = trio.lowlevel.current_trio_token(), trio.Event()
+    playing = _playground(service)
     with trio.CancelScope() as whole:
         signals.ask = partial(_call_soon, token, whole.cancel)
-        async with service:
-            signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
-            await trio.to_thread.run_sync(say, _ready_line(service.settings))  # a stuck stream holds up no job
-            await told.wait()
+        # The sites are there before the first search, and until the last has ended.
+        async with AsyncExitStack() as around:
+            if playing is not None:
+                await around.enter_async_context(playing)
+            async with service:
+                signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
+                lines = "\n".join(_ready_lines(service.settings))
+                await trio.to_thread.run_sync(say, lines)  # a stuck stream holds up no job
+                gc.freeze()  # what was loaded stays: going through all of it again holds up the loop for 0.1 s
+                if playing is None:
+                    await told.wait()
+                else:
+                    await playing.serve_until(told)
     return service.report
+
+
+def _playground(service: Service) -> Playing | None:
+    if not service.settings.playground.enabled:
+        return None
+    from cormorant.cli.playing import Playing  # noqa: PLC0415 - only a playground need wait for it
+
+    return Playing(service)
 
 
 def _call_soon(token: trio.lowlevel.TrioToken, stop: Callable[[], object]) -> None:
@@ -94,11 +120,15 @@ def _last_words(ended: ShutdownReport | ServiceFailed | None, secrets: Iterable[
         yield from report_lines(ended, secrets)
 
 
-def _ready_line(settings: Settings) -> str:
+def _ready_lines(settings: Settings) -> Iterator[str]:
     took_s = time.perf_counter() - STARTED_AT
     web = settings.web
-    at = f"http://{web.address.shown}{web.url_base}, " if web.enabled else ""
-    return f"cormorant {__version__} ready in {took_s:.1f} s, {at}database {shown_database(settings)}, stop with Ctrl-C"
+    page = f"http://{web.address.shown}{web.url_base}"
+    at = f"{page}, " if web.enabled else ""
+    yield f"cormorant {__version__} ready in {took_s:.1f} s, {at}database {shown_database(settings)}, stop with Ctrl-C"
+    if web.enabled:
+        key = "that of web.key" if web.key else f"in {shown_path(str(Path(settings.data) / 'keys' / 'web.key'))}"
+        yield f"open {page.rstrip('/')}/ - key {key}"
 
 
 def report_lines(report: ShutdownReport, secrets: Iterable[Secret] = ()) -> Iterator[str]:

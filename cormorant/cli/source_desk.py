@@ -15,7 +15,6 @@ from cormorant.cli import source_looks
 from cormorant.cli.job_json import as_text
 from cormorant.cli.preflight import load_or_refuse
 from cormorant.cli.source_json import explanation_json, source_json, sources_json
-from cormorant.cli.source_looks import SourceLook
 from cormorant.cli.source_trial import SourceClosed, try_out
 from cormorant.cli.source_words import SourceWords, caps_lines, host_of, sentence_of, state_of
 from cormorant.cli.visit import visit
@@ -28,13 +27,14 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.settings import Settings
 from cormorant.rules.source_errors import CredentialsRefused, SourceError
-from cormorant.rules.source_settings import SourceSettings, limits_of
+from cormorant.rules.source_settings import SEARCHED, SourceSettings, limits_of
 from cormorant.rules.source_state import SourceState
 from cormorant.rules.stored_caps import dump_caps
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.web_addresses import normalised
 from storage import source_states, sources
 from storage.database import Database
+from storage.source_looks import SourceLook
 from storage.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
 from supervisors.asking import Asker
 from supervisors.environment import SystemClock, in_thread
@@ -121,6 +121,9 @@ class SourceDesk:
     async def test(self, name: str) -> int:
         """Ask a source what it can do."""
         record = await self.database.run(source_looks.take_in, name, self._configured(), now=_now())
+        if record.kind not in SEARCHED:
+            tries = "watchlist add ARTIST" if record.kind == "spotify" else f"search WORDS --source {name}"
+            raise NotDone(f"{name} is of kind {record.kind} and not asked what it can do; cormorant {tries} tries it")
         try:
             caps = await try_out(self.database, record, Asker(offload=in_thread, clock=SystemClock()))
         except SourceClosed:

@@ -3,81 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime
 
-from attrs import evolve, frozen
+from attrs import evolve
 from sqlalchemy import Connection
 
-from cormorant.rules.gates import Explanation, explain
-from cormorant.rules.limits import Lane, SourceLimits
-from cormorant.rules.priorities import Priority
-from cormorant.rules.windows import Window, counts_since, windows_of
-from storage import source_reports, source_states, sources
-from storage.source_states import Known
-from storage.sources import CONFIGURED, SourceRecord, UnknownSource
+from storage import sources
+from storage.source_looks import SourceLook, look
+from storage.sources import SourceRecord, UnknownSource
 
-__all__ = ["SourceLook", "Spent", "look_at_all", "look_at_one", "take_in"]
-
-_HOUR = timedelta(hours=1)
-_DAY = timedelta(days=1)
-
-
-@frozen(kw_only=True)
-class Spent:
-    """How much of one limit is used up."""
-
-    lane: Lane
-    window: Window
-    count: int
-    since: datetime
-
-
-@frozen(kw_only=True)
-class SourceLook:
-    """A source at one moment."""
-
-    now: datetime
-    record: SourceRecord
-    known: Known
-    spent: tuple[Spent, ...]
-    """Of every limit that holds, queries first, the narrowest first."""
-    queries_this_hour: int
-    """In the last 60 minutes, whether that is limited or not."""
-    queries_today: int
-    """In the last 24 hours, likewise."""
-    caps_at: datetime | None
-
-    @property
-    def limits(self) -> SourceLimits:
-        """What holds: of what is configured and what was learned, the stricter."""
-        return self.known.limits
-
-    @property
-    def is_configured(self) -> bool:
-        """Whether it is a source of the settings file."""
-        return self.record.origin == CONFIGURED
-
-    def explain(self, priority: Priority, lane: Lane = Lane.QUERY, *, zone: tzinfo = UTC) -> Explanation:
-        """Why a request submitted now would wait."""
-        return explain(
-            self.known.state,
-            self.limits,
-            lane=lane,
-            priority=priority,
-            now=self.now,
-            edges=self.known.edges[lane],
-            zone=zone,
-        )
+__all__ = ["look_at_all", "look_at_one", "take_in"]
 
 
 def look_at_all(connection: Connection, configured: Sequence[SourceRecord], *, now: datetime) -> list[SourceLook]:
     """Every source, by name."""
-    return [_look(connection, record, now) for record in _records(connection, configured)]
+    return [look(connection, record, now=now) for record in _records(connection, configured)]
 
 
 def look_at_one(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceLook:
     """One source, or `UnknownSource`."""
-    return _look(connection, _named(connection, name, configured), now)
+    return look(connection, _named(connection, name, configured), now=now)
 
 
 def take_in(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceRecord:
@@ -112,23 +57,3 @@ def _named(connection: Connection, name: str, configured: Sequence[SourceRecord]
     if name not in records:
         raise UnknownSource(name, list(records))
     return records[name]
-
-
-def _look(connection: Connection, record: SourceRecord, now: datetime) -> SourceLook:
-    known = source_states.look(connection, record.id, configured=record.limits)
-    limits = known.limits
-    spent = []
-    for lane in Lane:
-        for window in windows_of(limits, lane, Priority.INTERACTIVE):
-            since = counts_since(window, now=now)
-            count = source_reports.spent(connection, record.id, lane, since=since)
-            spent.append(Spent(lane=lane, window=window, count=count, since=since))
-    return SourceLook(
-        now=now,
-        record=record,
-        known=known,
-        spent=tuple(spent),
-        queries_this_hour=source_reports.spent(connection, record.id, Lane.QUERY, since=now - _HOUR),
-        queries_today=source_reports.spent(connection, record.id, Lane.QUERY, since=now - _DAY),
-        caps_at=source_reports.caps_at(connection, record.id),
-    )

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from attrs import frozen
 
-from cormorant.cli.source_looks import SourceLook, Spent
 from cormorant.cli.tables import painter, printable, table
 from cormorant.rules.ages import clock_time, from_now
 from cormorant.rules.gates import Explanation, Gate, GateName, whole_second
@@ -16,6 +15,7 @@ from cormorant.rules.limits import Lane
 from cormorant.rules.priorities import Priority, multiplier
 from cormorant.rules.searches import KINDS, Caps, Category
 from cormorant.rules.windows import WindowName
+from storage.source_looks import SourceLook, Spent
 
 __all__ = ["SourceWords", "caps_lines", "host_of", "sentence_of", "state_of"]
 

@@ -14,7 +14,14 @@ from cormorant.cli.jobs import Duration
 from cormorant.cli.words import HintingGroup, Refused, config_option, json_option
 from cormorant.rules.fields import Setting, name_problem
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_settings import RESERVED_NAMES, LimitSettings, ReserveSettings, SourceSettings
+from cormorant.rules.source_settings import (
+    KINDS,
+    RESERVED_NAMES,
+    SEARCHED,
+    LimitSettings,
+    ReserveSettings,
+    SourceSettings,
+)
 
 if TYPE_CHECKING:
     from cormorant.cli.source_desk import SourceDesk
@@ -92,7 +99,7 @@ def list_sources(config: str, *, as_json: bool) -> None:
 @_options
 @_NAME
 @click.argument("url", metavar="URL")
-@click.option("--kind", type=click.Choice(["torznab", "newznab"]), default="torznab", show_default=True)
+@click.option("--kind", type=click.Choice(KINDS), default="torznab", show_default=True)
 @click.option(
     "--key", metavar="KEY", help="Key of its API; others on this machine may see it in the list of processes."
 )
@@ -109,6 +116,7 @@ def add(config: str, *, as_json: bool, name: str, **words: Any) -> None:
     problem = name_problem(name, RESERVED_NAMES)
     if problem:
         raise Refused(f"NAME: {problem}")
+    _check_kind(name, words["kind"])
     url = _parsed("url", words.pop("url"))
     if not url:
         raise Refused("URL: it is empty; write one like http://prowlarr:9696/1/api")
@@ -117,6 +125,15 @@ def add(config: str, *, as_json: bool, name: str, **words: Any) -> None:
     key = _key(words.pop("key"), words.pop("key_file"))
     wanted = SourceSettings(url=url, key=key, proxy=proxy, reserve=ReserveSettings(interactive=interactive), **words)
     _at_desk(config, lambda desk: desk.add(name, wanted), as_json=as_json, may_make=True)
+
+
+def _check_kind(name: str, kind: str) -> None:
+    """What is no site to search is used by more than its address: by the watchlist, and as a target."""
+    if kind not in SEARCHED:
+        keys = "id and key" if kind == "spotify" else "url and key"
+        raise Refused(
+            f'--kind: {kind} is set in the settings file: write [sources.{name}] with kind = "{kind}", {keys}'
+        )
 
 
 def _parsed(name: str, text: str) -> Any:

@@ -54,7 +54,7 @@ class Call:
 async def ask(transport: Transport, call: Call) -> Answer:
     """Send it and read the answer, whatever its status. Raises a `SourceError`."""
     asked_at = trio.current_time()
-    url = httpx2.URL(call.url)
+    url = _address(call.url)
     common = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "gzip, deflate"}
     headers = common | {"Connection": "close"} | own_headers(url, call.headers)
     with trio.move_on_after(call.limits.timeout_s), hushed():
@@ -64,6 +64,14 @@ async def ask(transport: Transport, call: Call) -> Answer:
         except FOREIGN as error:
             _translate(error, url, call)
     raise SourceUnavailable(f"{shown_origin(url)} did not answer in full within {call.limits.timeout_s:g} s")
+
+
+def _address(text: str) -> httpx2.URL:
+    try:
+        return httpx2.URL(text)
+    except (httpx2.InvalidURL, TypeError, ValueError):
+        # Not as its cause: the text of the error holds the address, and the address may hold a password.
+        raise SourceRefused("what was given is no address; write http://host:port or https://host") from None
 
 
 async def _read(answer: httpcore2.Response, call: Call, asked_at: float) -> Answer:

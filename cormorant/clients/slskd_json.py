@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from cormorant.rules.redaction import told
 from cormorant.rules.slskd_states import Transfer
 from cormorant.rules.soulseek import File, Response
 
@@ -84,6 +85,6 @@ def _transfer(item: Json) -> Transfer:
         requested_at=text_of(item, "requestedAt"),
         bytes_done=number_of(item, "bytesTransferred") or 0,
         place_in_queue=number_of(item, "placeInQueue"),
-        exception=text_of(item, "exception"),
+        exception=told(text_of(item, "exception")),
         will_retry=bool(text_of(item, "nextAttemptAt")),
     )

@@ -98,6 +98,8 @@ class SlskdTarget:
         """Where its files stand: by their names among all of the peer, else by the batch."""
         _ = receipt
         names = [name for name, _ in parcel.files]
+        if not parcel.username or not names:
+            return Receipt(standing=Standing.UNKNOWN, reason="nothing is known by which it could be found")
         transfers = await self._transfers(f"{_DOWNLOADS}/{segment(parcel.username)}")
         if not any(transfer.filename in names for transfer in transfers) and self._has_batches is not False:
             transfers = await self._transfers(f"{_BATCHES}/{batch_id_of(parcel.key)}")

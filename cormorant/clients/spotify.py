@@ -63,10 +63,10 @@ class SpotifyOptions:
 
 
 @frozen(kw_only=True)
-class Page:
-    """Part of a list, and the address of the next part; None at the end."""
+class AlbumPage:
+    """Part of the albums, and the address of the next part; None at the end."""
 
-    items: tuple[Json, ...]
+    albums: tuple[Album, ...]
     next: str | None = None
 
 
@@ -112,9 +112,18 @@ class SpotifyClient:
     ) -> tuple[Album, ...]:
         """All albums of these groups, with every id they have; an unknown artist is refused by name."""
         chosen = tuple(groups)
-        first = self.albums_url(artist_id, chosen)
-        items = await self._all(first, asked=f"albums of artist {artist_id}", turn=turn)
+        items = await self._all(self.albums_url(artist_id, chosen), asked=f"albums of artist {artist_id}", turn=turn)
         return tuple(album for album in read_albums(items) if is_by(artist_id, album, chosen))
+
+    async def albums_page(
+        self, artist_id: str, *, after: str | None = None, groups: Iterable[Group] = OWN_GROUPS
+    ) -> AlbumPage:
+        """One page of them, which is one request: a list that a limit has cut can go on tomorrow, with `after`."""
+        chosen = tuple(groups)
+        url = self.albums_url(artist_id, chosen) if after is None else self._own(after)
+        items, following = await self.page(url, asked=f"albums of artist {artist_id}")
+        albums = tuple(album for album in read_albums(items) if is_by(artist_id, album, chosen))
+        return AlbumPage(albums=albums, next=following)
 
     async def tracks_of(self, album_id: str, *, turn: Turn = at_once) -> tuple[Track, ...]:
         """The tracks of an album in their order."""
@@ -130,11 +139,11 @@ class SpotifyClient:
         params = {"include_groups": ",".join(groups), "limit": str(_ALBUMS_ASKED)}
         return self._url("artists", _checked(artist_id), "albums", params=params)
 
-    async def page(self, url: str, *, asked: str) -> Page:
-        """One page: one request, so that a list can go on tomorrow where it stopped today."""
+    async def page(self, url: str, *, asked: str) -> tuple[list[Json], str | None]:
+        """One page of any list, which is one request, and the address of the next; None at the end."""
         found = await self._get(url, asked=asked)
         following = read_next(found)
-        return Page(items=tuple(read_items(found)), next=following and self._own(following))
+        return read_items(found), following and self._own(following)
 
     async def _all(self, first: str, *, asked: str, turn: Turn) -> list[Json]:
         with trio.move_on_after(self._options.total_s):
@@ -152,9 +161,8 @@ class SpotifyClient:
                 )
             seen.add(url)
             await turn()
-            page = await self.page(url, asked=asked)
-            items += page.items
-            url = page.next
+            found, url = await self.page(url, asked=asked)
+            items += found
         return items
 
     def _own(self, following: str) -> str:

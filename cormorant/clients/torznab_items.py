@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
 from attrs import define, evolve
@@ -36,8 +36,16 @@ _COMMON: Final = frozenset(
     }
 )  # fmt: skip
 _PAIR: Final = 2
+_NOTHING: Final = (None,)
+_LINKS: Final = ("http://", "https://", "magnet:")
 _ATTR_NAMES: Final = tuple(sorted(ATTRS))
-_ELEMENT_NAMES: Final = ("title", "guid", "link", "comments", "pubDate", "size", "category", "enclosure")
+_PAIRS: Final = {
+    f"{{{namespace}}}attr": etree.XPath("n:attr/@*", namespaces={"n": namespace}, smart_strings=False)
+    for namespace in (TORZNAB, NEWZNAB)
+}
+_ELEMENT_NAMES: Final = ("title", "guid", "comments", "pubDate", "enclosure")
+# The same words for all results: what is held once stays near the processor.
+_NAMES: Final = {name: name for name in _COMMON}
 _DIGITS_MAX: Final = 18
 _NUMBER: Final = re.compile(r"\s*\+?(\d{1,18})(?:\.0*)?\s*", re.ASCII)
 _FACTORS: Final = {"0": 0.0, "0.5": 0.5, "1": 1.0, "2": 2.0}
@@ -60,32 +68,83 @@ def whole(text: str | None) -> int | None:
     return int(found[1]) if found else None
 
 
+class _Enclosure(NamedTuple):
+    """What an enclosure says of what it holds."""
+
+    url: str
+    length: str | None
+    type: str
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """How it is fetched; None when its type does not say."""
+        return _PROTOCOLS.get(self.type) or _PROTOCOLS.get(self.type.replace(" ", "").lower())
+
+
+class _Page:
+    """The items of one reply, and what is the same for all of them."""
+
+    __slots__ = ("known", "pairs")
+
+    def __init__(self, items: Sequence[etree._Element]) -> None:
+        # Most values stand in many items.
+        self.known: dict[str, tuple[str, ...]] = {}
+        root = items[0].getroottree().getroot() if items else None
+        names = [] if root is None else [name for name in _ATTR_NAMES if next(root.iter(name), None) is not None]
+        # Where all are of one kind they are read in one go: a proxy for each costs half as much again.
+        self.pairs = _PAIRS.get(names[0]) if len(names) == 1 else None
+
+
 class _Raw:
-    """An item as it is written. `first` has the first value of each attribute, `more` all of those that have several."""
+    """An item as it is written: the texts of its elements, and all values of each attribute, the first one first."""
 
-    __slots__ = ("categories", "enclosures", "first", "is_torznab", "more", "texts")
+    __slots__ = ("attributes", "enclosures", "item", "texts")
 
-    def __init__(self) -> None:
+    def __init__(self, item: etree._Element, page: _Page) -> None:
+        self.item = item
         self.texts: dict[str, str] = {}
-        self.categories: list[etree._Element] = []
-        self.enclosures: list[etree._Element] = []
-        self.first: dict[str, str] = {}
-        self.more: dict[str, list[str]] = {}
-        self.is_torznab = False
+        self.enclosures: list[_Enclosure] = []
+        self.attributes: dict[str, tuple[str, ...]] = {}
+        self._read_elements(item)
+        pairs: list[str] = page.pairs(item) if page.pairs else []  # type: ignore[assignment]  # it asks for texts only
+        if not pairs or len(pairs) % _PAIR or not _COMMON.issuperset(pairs[::_PAIR]):
+            pairs = _stated_pairs(item)
+        self._take(pairs, page.known)
 
-    def text(self, tag: str) -> str:
-        """The text of an element, or nothing."""
-        return self.texts.get(tag, "")
+    def _read_elements(self, item: etree._Element) -> None:
+        texts = self.texts
+        for child in item.iterchildren(*_ELEMENT_NAMES):
+            tag = child.tag
+            if tag == "enclosure":
+                self.enclosures.append(_Enclosure(child.get("url", ""), child.get("length"), child.get("type", "")))
+            elif tag not in texts:
+                text = child.text
+                texts[tag] = text.strip() if text and not len(child) else _text(child)
 
-    def repeat(self, name: str, value: str) -> None:
-        """Note a further value. A reply may state each twice, once in each namespace."""
-        values = self.more.setdefault(name, [self.first[name]])
-        if value not in values:
-            values.append(value)
+    def _take(self, pairs: list[str], known: dict[str, tuple[str, ...]]) -> None:
+        attributes = self.attributes
+        parts = iter(pairs)
+        for name, value in zip(parts, parts, strict=True):
+            one = known.get(value)
+            if one is None:
+                one = known[value] = (value.strip(),)
+            if name not in attributes:
+                attributes[_NAMES.get(name, name)] = one
+            # A reply may state each twice, once in each namespace.
+            elif one[0] not in attributes[name]:
+                attributes[name] += one
 
-    def all(self, name: str) -> tuple[str, ...]:
-        """All values of an attribute."""
-        return tuple(self.more[name]) if name in self.more else (self.first[name],) if name in self.first else ()
+    def first(self, name: str) -> str | None:
+        """The first value of an attribute."""
+        return self.attributes.get(name, _NOTHING)[0]
+
+    def rare(self, tag: str) -> tuple[str, ...]:
+        """The texts of elements that few need, each once."""
+        return tuple(dict.fromkeys(map(_text, self.item.iterchildren(tag))))
+
+    def is_torznab(self) -> bool:
+        """Whether its attributes are those of torrents."""
+        return next(self.item.iterchildren(*_TORZNAB_ATTRS), None) is not None
 
 
 @define
@@ -104,14 +163,18 @@ class ItemReader:
         secrets = (text for text in self.secrets if not _PLAIN.fullmatch(text) or text.encode() in body)
         return evolve(self, secrets=tuple(secrets))
 
-    def read(self, item: etree._Element) -> Result | None:
-        """The result that an item stands for; None when it has neither a title nor anything to fetch."""
-        raw = _raw(item)
-        first = raw.first.get
-        magnet = _magnet(raw)
+    def read(self, items: Sequence[etree._Element]) -> tuple[Result, ...]:
+        """The results that items stand for, without those that have neither a title nor anything to fetch."""
+        page = _Page(items)
+        results = [self._read(_Raw(item, page)) for item in items]
+        return tuple(result for result in results if result is not None)
+
+    def _read(self, raw: _Raw) -> Result | None:
+        first, text, stated = raw.first, raw.texts.get, raw.attributes
+        magnet = _magnet(raw) if "magneturl" in stated else None
         enclosure = self._enclosure(raw)
         link = self._link(raw, enclosure, magnet)
-        title, guid = raw.text("title"), raw.text("guid")
+        title, guid = text("title", ""), text("guid", "")
         if not title and not link:
             return None
         if link.startswith("magnet:"):
@@ -120,13 +183,13 @@ class ItemReader:
             title = html.unescape(title)
         seeders = whole(first("seeders"))
         return Result(
-            title=self._clean(title),
-            guid=self._hidden(guid or first("guid") or raw.text("comments") or link or title),
+            title=self._clean(title) if self.secrets else title,
+            guid=self._hidden(guid or first("guid") or text("comments") or link or title),
             link=link,
-            protocol=self._protocol(raw, enclosure, magnet),
+            protocol=(enclosure and enclosure.protocol) or self._protocol(raw, magnet),
             size_bytes=_size(raw, enclosure),
-            published=("usenetdate" in raw.first and read_date(first("usenetdate"))) or read_date(raw.text("pubDate")),
-            categories=raw.all("category") or tuple(dict.fromkeys(map(_text, raw.categories))),
+            published=("usenetdate" in stated and read_date(first("usenetdate"))) or read_date(text("pubDate")),
+            categories=stated.get("category") or raw.rare("category"),
             seeders=seeders,
             peers=_peers(raw, seeders),
             grabs=whole(first("grabs")),
@@ -134,61 +197,53 @@ class ItemReader:
             magnet=magnet,
             downloadvolumefactor=_factor(first("downloadvolumefactor")),
             uploadvolumefactor=_factor(first("uploadvolumefactor")),
-            enclosure_type="" if enclosure is None else (enclosure.get("type") or ""),
-            details=self._details(raw, guid, link),
-            attributes=self._attributes(raw),
+            enclosure_type=enclosure.type if enclosure else "",
+            details=self._details(text("comments", ""), guid, link),
+            attributes=self._attributes(raw) if self.secrets else stated,
         )
 
-    def _enclosure(self, raw: _Raw) -> etree._Element | None:
+    def _enclosure(self, raw: _Raw) -> _Enclosure | None:
         """The one of the protocol that is wanted, else the first that can be fetched."""
-        if not raw.enclosures:
-            return None
-        usable = [each for each in raw.enclosures if each.get("url")]
-        if len(usable) <= 1:
-            return usable[0] if usable else None
-        wanted = (each for each in usable if self.protocol and _protocol_of(each) == self.protocol)
-        known = (each for each in usable if _protocol_of(each))
-        return [*wanted, *known, *usable][0]
+        found = raw.enclosures
+        if len(found) == 1 and found[0].url:
+            return found[0]
+        usable = [each for each in found if each.url]
+        wanted = (each for each in usable if self.protocol and each.protocol == self.protocol)
+        known = (each for each in usable if each.protocol)
+        return next(iter((*wanted, *known, *usable)), None)
 
-    def _link(self, raw: _Raw, enclosure: etree._Element | None, magnet: str | None) -> str:
-        if enclosure is not None:
-            return self._whole_link(enclosure.get("url") or "")
-        found = magnet or raw.text("link")
-        guid = raw.text("guid")
-        return self._whole_link(found or (guid if guid.startswith(("http://", "https://", "magnet:")) else ""))
+    def _link(self, raw: _Raw, enclosure: _Enclosure | None, magnet: str | None) -> str:
+        if enclosure:
+            return self._whole_link(enclosure.url)
+        guid = raw.texts.get("guid", "")
+        return self._whole_link(magnet or _first_of(raw, "link") or (guid if guid.startswith(_LINKS) else ""))
 
     def _whole_link(self, link: str) -> str:
         link = link.strip()
-        if not link or link.startswith(("http://", "https://", "magnet:")):
+        if not link or link.startswith(_LINKS):
             return link
         try:
             return urljoin(self.base, link)
         except ValueError:
             return ""
 
-    def _protocol(self, raw: _Raw, enclosure: etree._Element | None, magnet: str | None) -> Protocol:
-        stated = None if enclosure is None else _protocol_of(enclosure)
-        if stated:
-            return stated
-        if magnet or "infohash" in raw.first or "seeders" in raw.first:
+    def _protocol(self, raw: _Raw, magnet: str | None) -> Protocol:
+        """How it is fetched, where no enclosure says so."""
+        if magnet or "infohash" in raw.attributes or "seeders" in raw.attributes:
             return "torrent"
         if self.protocol:
             return self.protocol
-        return "usenet" if raw.first and not raw.is_torznab else "torrent"
+        return "usenet" if raw.attributes and not raw.is_torznab() else "torrent"
 
-    def _details(self, raw: _Raw, guid: str, link: str) -> str:
-        page = raw.text("comments").partition("#")[0]
+    def _details(self, page: str, guid: str, link: str) -> str:
+        if "#" in page:
+            page = page.partition("#")[0]
         if not page and guid != link and guid.startswith(("http://", "https://")):
             page = guid
         return self._hidden(self._whole_link(page))
 
     def _attributes(self, raw: _Raw) -> Mapping[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {name: (value,) for name, value in raw.first.items()}
-        for name, values in raw.more.items():
-            found[name] = tuple(values)
-        if self.secrets:
-            return {name: tuple(map(self._clean, values)) for name, values in found.items()}
-        return found
+        return {name: tuple(map(self._clean, values)) for name, values in raw.attributes.items()}
 
     def _hidden(self, text: str) -> str:
         return hide_keys(self._clean(text) if self.secrets else text)
@@ -200,41 +255,28 @@ class ItemReader:
         return text
 
 
-def _raw(item: etree._Element) -> _Raw:
-    raw = _Raw()
-    texts, first, attribute = raw.texts, raw.first, None
+def _stated_pairs(item: etree._Element) -> list[str]:
+    """The names and values of whatever is an attribute, wherever they stand in it."""
+    pairs: list[str] = []
     # Told which names are wanted, lxml does the comparing, which costs more in Python than all the rest.
     for attribute in item.iterchildren(*_ATTR_NAMES):
-        pair: list[str] = attribute.values()  # type: ignore[assignment]  # bytes are never read, only put in
-        if len(pair) == _PAIR and pair[0] in _COMMON:
-            name, value = pair
-        else:
-            name, value = _named(attribute)
-        value = value.strip()
-        if name in first:
-            raw.repeat(name, value)
-        elif name:
-            first[name] = value
-    raw.is_torznab = attribute is not None and attribute.tag in _TORZNAB_ATTRS
-    for child in item.iterchildren(*_ELEMENT_NAMES):
-        tag = child.tag
-        if tag == "category":
-            raw.categories.append(child)
-        elif tag == "enclosure":
-            raw.enclosures.append(child)
-        elif tag not in texts:
-            texts[tag] = _text(child)
-    return raw
+        values: list[str] = attribute.values()  # type: ignore[assignment]  # bytes are never read, only put in
+        pairs += values if len(values) == _PAIR and values[0] in _COMMON else _named(attribute)
+    return pairs
 
 
-def _named(attribute: etree._Element) -> tuple[str, str]:
-    """Name and value in whatever order they stand; no name when either is missing."""
+def _named(attribute: etree._Element) -> tuple[str, str] | tuple[()]:
+    """Name and value in whatever order they stand; nothing when either is missing."""
     name, value = attribute.get("name"), attribute.get("value")
-    return ("", "") if name is None or value is None else (name.lower(), value)
+    return (name.lower(), value) if name and value is not None else ()
+
+
+def _first_of(raw: _Raw, tag: str) -> str:
+    return (*raw.rare(tag), "")[0]
 
 
 def _magnet(raw: _Raw) -> str | None:
-    stated = raw.first.get("magneturl")
+    stated = raw.first("magneturl")
     return stated if stated and stated.startswith("magnet:") else None
 
 
@@ -247,21 +289,17 @@ def _texts_in(element: etree._Element) -> Iterable[str]:
     return (text for text in element.itertext() if isinstance(text, str))
 
 
-def _protocol_of(enclosure: etree._Element) -> Protocol | None:
-    return _PROTOCOLS.get((enclosure.get("type") or "").replace(" ", "").lower())
-
-
-def _size(raw: _Raw, enclosure: etree._Element | None) -> int | None:
+def _size(raw: _Raw, enclosure: _Enclosure | None) -> int | None:
     """What is stated, by whoever knows best. A size of 0 is what servers say when they do not know."""
-    length = None if enclosure is None else enclosure.get("length")
-    return whole(raw.first.get("size")) or whole(length) or whole(raw.text("size")) or None
+    length = enclosure.length if enclosure else None
+    return whole(raw.first("size")) or whole(length) or whole(_first_of(raw, "size")) or None
 
 
 def _peers(raw: _Raw, seeders: int | None) -> int | None:
-    stated = whole(raw.first.get("peers"))
-    if stated is not None or "leechers" not in raw.first:
+    stated = whole(raw.first("peers"))
+    if stated is not None or "leechers" not in raw.attributes:
         return stated
-    leechers = whole(raw.first["leechers"])
+    leechers = whole(raw.first("leechers"))
     return None if leechers is None else leechers + (seeders or 0)
 
 

@@ -111,9 +111,8 @@ def read_page(root: etree._Element, reader: ItemReader, headers: Mapping[str, st
     elements = _page_elements(root)
     response = _lower(elements.get("response", []))
     limits = stated_limits(_lower(elements.get("apilimits", [])), headers)
-    results = (reader.read(item) for item in elements.get("item", []))
     return SearchPage(
-        results=tuple(result for result in results if result is not None),
+        results=reader.read(elements.get("item", [])),
         offset=whole(response.get("offset")) or 0,
         total=whole(response.get("total")),
         limits=limits if limits.says_anything else None,

@@ -140,6 +140,24 @@ class Transport:
             return await trip.run(asked_at)
         raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
 
+    async def change(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        secrets: Iterable[Secret] = (),
+        limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen, so that sharing it is harmless
+    ) -> Answer:
+        """Ask `url` for a change, such as by POST or DELETE. No redirect is followed: what is sent is for one address."""
+        asked_at = trio.current_time()
+        trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
+        trip.method, trip.content = method, body
+        with trio.move_on_after(limits.timeout_s), hushed():
+            return await trip.run(asked_at)
+        raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
+
     async def send(
         self,
         url: httpx2.URL,
@@ -199,6 +217,8 @@ class _Trip:
         self.open: dict[str, str] = {}
         self.sink: Sink | None = None
         self.passed: list[int] = []
+        self.method = "GET"
+        self.content = b""
 
     async def run(self, asked_at: float) -> Answer:
         """Follow redirects until there is an answer."""
@@ -216,7 +236,13 @@ class _Trip:
         common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
         try:
             waits = {} if self.limits.idle_s is None else {"timeout": {"read": self.limits.idle_s}}
-            answer = await self.transport.send(self.url, common | self.open | self.own, extensions=waits)
+            answer = await self.transport.send(
+                self.url,
+                common | self.open | self.own,
+                method=self.method,
+                content=self.content,
+                extensions=waits,
+            )
             try:
                 return await self._read(answer, asked_at)
             finally:
@@ -230,6 +256,8 @@ class _Trip:
         location = headers.get("Location") if answer.status in _REDIRECTS else None
         magnet = location if location and location.lower().startswith("magnet:") else None
         if location and not magnet:
+            if self.method != "GET":
+                raise SourceRefused(f"{shown_origin(self.url)} redirects; write the address that it redirects to")
             self._go_to(location)
             self.passed.append(answer.status)
             return None

@@ -160,6 +160,8 @@ class SlskdStandIn:
 
     def _batch(self, wanted: dict[str, Any]) -> Answered:
         username, batch_id = wanted["username"], wanted["id"]
+        if len({file["filename"] for file in wanted["files"]}) < len(wanted["files"]):
+            return _json(400, "Two or more files in the request are repeated")
         # As it really is: the peer is looked for first, so that a known batch of one who has left gives 404.
         if username in self.offline:
             return _json(404, f"User {username} appears to be offline")

@@ -254,3 +254,7 @@ class KeyUnusable(CormorantError):
             f"the key in {file} cannot be used: {why}; mend or remove the file, or set the key in the settings"
         )
         self.file = file
+
+
+class PlaygroundClosed(CormorantError):
+    """The playground cannot be opened at the address that it is to have."""

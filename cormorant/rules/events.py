@@ -92,6 +92,53 @@ class WebKeyRefused(Event):
     client: str
 
 
+@frozen(kw_only=True)
+class WebClientBlocked(Event):
+    """An address has tried so many wrong keys that its keys are not looked at for a while. Told once for all of them."""
+
+    name: ClassVar[str] = "web.client_blocked"
+    level: ClassVar[str] = "warning"
+
+    client: str
+    for_s: float
+
+
+@frozen(kw_only=True)
+class WebClientTooFast(Event):
+    """An address asks faster than web.requests_per_second and is told to wait. Told once a minute."""
+
+    name: ClassVar[str] = "web.client_too_fast"
+    level: ClassVar[str] = "warning"
+
+    client: str
+
+
+@frozen(kw_only=True)
+class WebFull(Event):
+    """There are as many connections as there may be: the oldest that asks nothing makes room, or the new one is refused.
+
+    Told once a minute.
+    """
+
+    name: ClassVar[str] = "web.full"
+    level: ClassVar[str] = "warning"
+
+    client: str
+    connections: int
+    limit: str
+
+
+@frozen(kw_only=True)
+class WebConnectionCrashed(Event):
+    """A connection ended with an error that nobody expected. The others go on."""
+
+    name: ClassVar[str] = "web.connection_crashed"
+    level: ClassVar[str] = "error"
+
+    client: str
+    error: BaseException
+
+
 # Supervision
 
 
@@ -237,6 +284,33 @@ class ListenerFailed(Event):
 
     listener: str
     error: BaseException
+
+
+# The playground
+
+
+@frozen(kw_only=True)
+class PlaygroundOpened(Event):
+    """The sites are invented ones on this machine; nothing leaves it. `leave_with` makes settings for real ones."""
+
+    name: ClassVar[str] = "playground.opened"
+    level: ClassVar[str] = "warning"
+
+    address: str
+    sites: int
+    leave_with: str
+
+
+@frozen(kw_only=True)
+class PlaygroundSearched(Event):
+    """An invented person has searched, and this came of it."""
+
+    name: ClassVar[str] = "playground.searched"
+
+    words: str
+    found: int
+    answered: tuple[str, ...]
+    not_answered: tuple[str, ...]
 
 
 # The service

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from cormorant.rules.searches import KINDS, Caps, Category, Result, page_size
 
-__all__ = ["DEFAULT_CAPS", "caps_of_plain", "is_wanted", "merged_caps", "plain_caps"]
+__all__ = [
+    "DEFAULT_CAPS",
+    "are_wanted",
+    "caps_of_plain",
+    "category_numbers",
+    "is_wanted",
+    "may_have",
+    "merged_caps",
+    "plain_caps",
+]
 
 _PRIVATE: Final = 100_000
 """From here on categories are a site's own."""
@@ -119,9 +128,20 @@ def is_wanted(result: Result, categories: Sequence[int]) -> bool:
     >>> [is_wanted(tv, wanted) for wanted in ([], [5040], [5000], [5030], [3000, 5000])]
     [True, True, True, False, True]
     """
-    stated = {
-        int(text) for text in result.categories if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
-    }
+    return are_wanted(category_numbers(result.categories), categories)
+
+
+def category_numbers(stated: Iterable[str]) -> frozenset[int]:
+    """The categories that are numbers.
+
+    >>> sorted(category_numbers(["5040", "TV > HD", "12345678901"]))
+    [5040]
+    """
+    return frozenset(int(text) for text in stated if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX)
+
+
+def are_wanted(stated: frozenset[int], categories: Collection[int]) -> bool:
+    """The same for the categories of a find."""
     standard = {number for number in stated if number < _PRIVATE}
     if not categories or not standard:
         return True
@@ -133,4 +153,22 @@ def is_wanted(result: Result, categories: Sequence[int]) -> bool:
         asked & stated
         or any(number - number % _GROUP in groups for number in standard)
         or (are_only_groups and any(number - number % _GROUP in whole_groups for number in asked))
+    )
+
+
+def may_have(caps: Caps, categories: Collection[int]) -> bool:
+    """Whether a source with these abilities may ever have something in one of these categories.
+
+    >>> audio = Caps(categories=(_group(3000, "Audio", (3010, "MP3")),))
+    >>> [may_have(audio, wanted) for wanted in ([], [3010], [3040], [3000], [2000, 2010])]
+    [True, True, True, True, False]
+    >>> may_have(Caps(), [2000])
+    True
+    """
+    offered = {each.id for group in caps.categories for each in (group, *group.children)}
+    groups = {number - number % _GROUP for number in offered if number < _PRIVATE}
+    return (
+        not categories
+        or not offered
+        or any(number in offered or number - number % _GROUP in groups for number in categories)
     )

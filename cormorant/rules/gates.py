@@ -28,6 +28,7 @@ __all__ = [
     "look_again_at",
     "next_opening",
     "openings",
+    "set_aside",
     "whole_second",
 ]
 
@@ -230,6 +231,19 @@ def explain(  # noqa: PLR0913 - as openings
         when = clock_time(whole_second(opens_at), now, zone)
         lines.append(f"goes at {when} all the same: by then it has waited long enough to count as more urgent")
     return Explanation(gates=gates, opens_at=opens_at, lines=tuple(lines) or ("may go now",))
+
+
+def set_aside(explanation: Explanation, why: str) -> Explanation:
+    """The same, for a source that is not asked at all because what asks it crashed too often.
+
+    >>> nothing = Explanation(gates=(), opens_at=None, lines=("may go now",))
+    >>> set_aside(nothing, "ValueError: odd").lines
+    ('waits for a restart of the service: what asks it crashed too often (ValueError: odd)',)
+    """
+    gate = Gate(name=GateName.STOPPED, opens_at=None, why=f"what asks it crashed too often ({why})")
+    others = explanation.lines if explanation.gates else ()
+    lines = (f"waits for a restart of the service: {gate.why}", *others)
+    return Explanation(gates=(gate, *explanation.gates), opens_at=None, lines=lines)
 
 
 def _line(gate: Gate, now: datetime, zone: tzinfo) -> str:

@@ -89,3 +89,14 @@ class Receipt:
         (True, False)
         """
         return self.standing in {Standing.DONE, Standing.FAILED}
+
+
+@frozen(kw_only=True)
+class TargetView:
+    """A target as it is shown: what it takes, and what happens in doubt. No address, no key."""
+
+    name: str
+    kind: str
+    takes: tuple[str, ...]
+    can_be_asked: bool
+    in_doubt: str

@@ -17,12 +17,14 @@ __all__ = [
     "HandoverState",
     "InDoubt",
     "NextStep",
+    "doubt_s",
     "follow_again_s",
     "step_in_doubt",
 ]
 
 DOUBT_S: Final = 10.0
 """How long after a sending in doubt its target is asked, and how long until it is asked again: some show an item late."""
+DOUBT_S_MAX: Final = 3_600.0
 ASKED_MAX: Final = 2
 """So often it is asked before its silence counts as a no."""
 FOLLOW_S: Final = 60.0
@@ -98,6 +100,15 @@ def step_in_doubt(*, can_be_asked: bool, asked: int, otherwise: InDoubt) -> Next
     if can_be_asked:
         return NextStep.ASK if asked < ASKED_MAX else NextStep.SEND
     return NextStep.SEND if otherwise is InDoubt.RESEND else NextStep.HOLD
+
+
+def doubt_s(sent: int) -> float:
+    """How long after a sending that did not arrive it is sent again: longer each time, as that may go on for ever.
+
+    >>> [doubt_s(sent) for sent in (1, 2, 5, 50)]
+    [10.0, 20.0, 160.0, 3600.0]
+    """
+    return min(DOUBT_S_MAX, DOUBT_S * 2.0 ** min(max(0, sent - 1), 20))
 
 
 def follow_again_s(age_s: float) -> float:

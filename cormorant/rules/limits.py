@@ -80,6 +80,8 @@ class SourceLimits:
     """How many requests may run at once, queries and grabs together."""
     reserve_interactive: float = 0.0
     """The share of each hour, day and month that is kept for people."""
+    timeout_s: float | None = None
+    """The longest a request may take, whoever waits for it."""
 
     def __attrs_post_init__(self) -> None:
         problems = list(_problems(self))
@@ -92,6 +94,8 @@ def _problems(limits: SourceLimits) -> Iterator[str]:
         value = getattr(limits, name)
         if not _is_number(value) or not 0 <= value <= INTERVAL_S_MAX:
             yield f"{name} is {value!r}: give seconds from 0 to {INTERVAL_S_MAX:.0f}"
+    if limits.timeout_s is not None and (not _is_number(limits.timeout_s) or not limits.timeout_s > 0):
+        yield f"timeout_s is {limits.timeout_s!r}: give seconds, or leave it out"
     for name in _COUNTS:
         value = getattr(limits, name)
         if value is not None and not _is_count(value):

@@ -115,13 +115,13 @@ def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
     expires_at = at + timedelta(seconds=lease_s)
     own = state.lane(lane)
     seq = own.last_seq + 1
-    key = Permit(lane=lane, seq=seq, generation=0).key
-    after = state.with_lane(
-        lane,
-        _spent(own, limits, at=at, lease=Lease(seq=seq, expires_at=expires_at)),
-        breaker=admitted(state.breaker, key=key, at=at, expires_at=expires_at),
-    )
-    return Reserved(state=after, lane=lane, seq=seq, at=at, expires_at=expires_at, generation=after.generation)
+    spent = _spent(own, limits, at=at, lease=Lease(seq=seq, expires_at=expires_at))
+    breaker = state.breaker
+    if breaker.state is not BreakerState.CLOSED:
+        key = Permit(lane=lane, seq=seq, generation=0).key
+        breaker = admitted(breaker, key=key, at=at, expires_at=expires_at)
+    after = state.with_lane(lane, spent, breaker=breaker)
+    return Reserved(state=after, lane=lane, seq=seq, at=at, expires_at=expires_at, generation=breaker.generation)
 
 
 def _spent(own: LaneState, limits: SourceLimits, *, at: datetime, lease: Lease) -> LaneState:

@@ -50,6 +50,20 @@ class SearchFinished(Event):
 
 
 @frozen(kw_only=True)
+class RequestFinished(Event):
+    """A request to a source ended; any number of searches may have waited for it. `lane` is query or grab."""
+
+    name: ClassVar[str] = "source.request_finished"
+    level: ClassVar[str] = "debug"
+
+    source: str
+    lane: str
+    outcome: str
+    waited_s: float
+    took_s: float
+
+
+@frozen(kw_only=True)
 class CallbackFailed(Event):
     """A callback of a search raised. The search is not affected."""
 

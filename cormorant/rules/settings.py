@@ -24,6 +24,7 @@ from cormorant.rules.fields import (
     text,
     zone,
 )
+from cormorant.rules.playground_settings import PlaygroundSettings, playground_conflicts
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import RESERVED_NAMES, LimitSettings, SourceSettings, source_conflicts
@@ -219,6 +220,7 @@ class Settings:
     targets: Mapping[str, TargetSettings] = named(TargetSettings)
     web: WebSettings = field(factory=WebSettings)
     clients: Mapping[str, ClientSettings] = named(ClientSettings)
+    playground: PlaygroundSettings = field(factory=PlaygroundSettings)
 
     def __attrs_post_init__(self) -> None:
         found = list(_conflicts(self))
@@ -258,3 +260,4 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
     yield from watch_conflicts(settings.watchlist, settings.saved, settings.profiles, settings.targets)
     yield from feed_conflicts(settings.feeds, settings.targets)
     yield from web_conflicts(settings.web, settings.clients)
+    yield from playground_conflicts(settings.playground, has_database=bool(settings.storage.url))

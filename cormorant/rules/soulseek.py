@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, Self
 
 from attrs import evolve, field, frozen
 
@@ -19,8 +19,9 @@ FORMATS: Final = ("flac", "wav", "mp3-320", "m4a", "opus", "ogg", "mp3")
 """What is preferred unless told otherwise, best first. Other audio comes after these."""
 
 SEARCH_LENGTH_MAX: Final = 200
+CANDIDATES_MAX: Final = 100
 REJECTED_MAX: Final = 50
-"""So many refusals are told; more nobody reads."""
+"""So many candidates and refusals are told; more nobody tries or reads."""
 
 _NO_WORD: Final = re.compile(r"[\W_]+")
 _AUDIO: Final = frozenset(
@@ -143,30 +144,53 @@ def _short(text: str) -> str:
 
 def rank_albums(responses: Iterable[Response], wish: Wish) -> Ranking:
     """Whole albums: one peer, one folder (or the discs in it), one format, and the right number of tracks."""
-    candidates: list[Candidate] = []
+    words = [("title", _Words.of(wish.title)), ("artist", _Words.of(wish.artist))]
+    offers: list[Candidate] = []
     rejected: list[Rejected] = []
     for offer in chain.from_iterable(map(_offers, responses)):
-        because = _why_not(offer, wish)
+        because = _why_not(offer, wish, words)
         if because:
             rejected.append(Rejected(username=offer.username, folder=offer.folder, because=because))
         else:
-            candidates.append(_explained(offer, wish))
+            offers.append(offer)
     rejected.sort(key=lambda one: (one.username, one.folder, one.because))
-    return Ranking(candidates=tuple(_sorted(candidates, wish)), rejected=tuple(rejected[:REJECTED_MAX]))
+    return Ranking(candidates=_best(offers, wish), rejected=tuple(rejected[:REJECTED_MAX]))
 
 
-def rank_track(responses: Iterable[Response], wish: Wish, track: str) -> Ranking:
+def rank_track(responses: Sequence[Response], wish: Wish, track: str) -> Ranking:
     """Single files whose name has the words of `track`: the way out where no peer has the whole album."""
-    name = _GUESTS.sub("", track)
-    single = Wish(title=name, artist=wish.artist, formats=wish.formats, formats_only=wish.formats_only)
-    found = [
-        _explained(_offer(response, file.folder, _format([file]), [file]), single)
+    name, artist = _Words.of(_GUESTS.sub("", track)), _Words.of(wish.artist)
+    # Looked at once for all files in them: an answer has ten thousand files.
+    folders = {file.folder for response in responses for file in response.files}
+    theirs = {folder for folder in folders if artist.are_in(folder)}
+    offers = [
+        _offer(response, file.folder, [file])
         for response in responses
         for file in _fetchable(response)
-        if _has_words(_name(file), name) and _has_words(file.filename, wish.artist)
+        if name.are_in(_name(file)) and (file.folder in theirs or artist.are_in(file.filename))
     ]
-    allowed = [one for one in found if not wish.formats_only or one.format in wish.formats]
-    return Ranking(candidates=tuple(_sorted(allowed, wish)))
+    allowed = [offer for offer in offers if not wish.formats_only or offer.format in wish.formats]
+    return Ranking(candidates=_best(allowed, evolve(wish, tracks_total=None)))
+
+
+@frozen
+class _Words:
+    """What a path must have: all the words, or all of them without spaces ("A.M." is a folder called "AM").
+
+    A title of nothing but signs has no words, and is anywhere: what peers call it nobody knows.
+    """
+
+    each: frozenset[str]
+    joined: str
+
+    @classmethod
+    def of(cls, wanted: str) -> Self:
+        words = plain_words(without_marks(wanted)).removeprefix("the ").split()
+        return cls(frozenset(words), "".join(words))
+
+    def are_in(self, path: str) -> bool:
+        have = plain_words(path).split()
+        return self.each.issubset(have) or self.joined in "".join(have)
 
 
 def _offers(response: Response) -> Iterator[Candidate]:
@@ -175,15 +199,15 @@ def _offers(response: Response) -> Iterator[Candidate]:
     for file in _fetchable(response):
         groups.setdefault((_album_folder(file), file.extension), []).append(file)
     for (folder, _), files in groups.items():
-        yield _offer(response, folder, _format(files), files)
+        yield _offer(response, folder, files)
 
 
-def _offer(response: Response, folder: str, kind: str, files: list[File]) -> Candidate:
+def _offer(response: Response, folder: str, files: list[File]) -> Candidate:
     return Candidate(
         username=response.username,
         folder=folder,
         files=tuple(sorted(files, key=lambda file: file.filename)),
-        format=kind,
+        format=_format(files),
         has_free_slot=response.has_free_slot,
         speed_bytes_s=response.speed_bytes_s,
         queue_length=response.queue_length,
@@ -215,34 +239,25 @@ def _format(files: Sequence[File]) -> str:
     return extension
 
 
-def _why_not(offer: Candidate, wish: Wish) -> str:
+def _why_not(offer: Candidate, wish: Wish, words: Iterable[tuple[str, _Words]]) -> str:
     count = len(offer.files)
     if wish.tracks_total is not None and count != wish.tracks_total:
         return f"{count} {offer.format} {'track' if count == 1 else 'tracks'}, wanted {wish.tracks_total}"
     if wish.formats_only and offer.format not in wish.formats:
         return f"{offer.format}, wanted {' or '.join(wish.formats)}"
-    for what, words in (("title", wish.title), ("artist", wish.artist)):
-        if not all(_has_words(file.filename, words) for file in offer.files):
+    for what, wanted in words:
+        if not wanted.are_in(offer.folder) and not all(wanted.are_in(file.filename) for file in offer.files):
             return f"the {what} is not in the path"
     return ""
-
-
-def _has_words(path: str, wanted: str) -> bool:
-    """Whether a path has all the words, or all of them without spaces ("A.M." is a folder called "AM").
-
-    A title of nothing but signs has no words, and is anywhere: what peers call it nobody knows.
-    """
-    want = plain_words(without_marks(wanted)).removeprefix("the ")
-    have = plain_words(path)
-    return set(want.split()) <= set(have.split()) or want.replace(" ", "") in have.replace(" ", "")
 
 
 def _name(file: File) -> str:
     return file.filename.rpartition("\\")[2].rpartition(".")[0]
 
 
-def _sorted(candidates: Iterable[Candidate], wish: Wish) -> list[Candidate]:
-    return sorted(candidates, key=lambda candidate: rank(candidate, wish))
+def _best(offers: Iterable[Candidate], wish: Wish) -> tuple[Candidate, ...]:
+    ranked = sorted(offers, key=lambda offer: rank(offer, wish))
+    return tuple(_explained(offer, wish) for offer in ranked[:CANDIDATES_MAX])
 
 
 def rank(candidate: Candidate, wish: Wish) -> tuple[object, ...]:

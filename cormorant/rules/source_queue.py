@@ -6,10 +6,10 @@ ticket, so that only heads are looked at, whatever waits behind them: each event
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from datetime import UTC, datetime, timedelta
+from heapq import heapify, heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
 
 from attrs import define, field
@@ -58,7 +58,6 @@ _INSTANT: Final = timedelta.resolution
 _SPARE: Final = 64
 _PAST: Final = datetime.min.replace(tzinfo=UTC)
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
-_TOP_AFTER: Final = tuple(_AGEING_STEP * priority for priority in Priority)
 _CLASSES: Final = tuple(Priority)  # a loop over the enum itself costs more than what is done in it
 
 
@@ -79,6 +78,10 @@ class _Class(Generic[T]):
     rank: Priority = Priority.BACKGROUND
     """What the head counts as, until it rises."""
     rises_at: datetime = _PAST
+    top_after: timedelta = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.top_after = _AGEING_STEP * self.priority
 
     def first(self) -> T | None:
         """The one with the lowest number, left over or not."""
@@ -89,7 +92,7 @@ class _Class(Generic[T]):
     def drop_first(self, ticket: T) -> None:
         """Take out the first, which is this one."""
         if self.put_back and self.put_back[0][1] is ticket:
-            heapq.heappop(self.put_back)
+            heappop(self.put_back)
         elif self.fifo and self.fifo[0] is ticket:
             self.fifo.popleft()
 
@@ -110,6 +113,8 @@ class SourceQueue(Generic[T]):
     _classes: tuple[_Class[T], ...] = field(init=False, factory=_classes)
     # At most as late as the first deadline: exact knowledge is only sought when it could matter.
     _no_end_before: datetime = field(init=False, default=_NEVER)
+    # At most as late as the first head rises.
+    _no_rise_before: datetime = field(init=False, default=_PAST)
     _left_over: int = field(init=False, default=0)
     _holders: dict[Hashable, T] = field(init=False, factory=dict)
     _keys: dict[int, Hashable] = field(init=False, factory=dict)
@@ -122,6 +127,10 @@ class SourceQueue(Generic[T]):
         """How much is kept, what is left over included: what it costs in memory."""
         return sum(len(own.fifo) + len(own.put_back) + len(own.deadlines) for own in self._classes)
 
+    def waiting(self) -> list[T]:
+        """Those that wait and for which somebody still waits, by number."""
+        return [self._waiting[number] for number in sorted(self._waiting) if self._waiting[number].is_live]
+
     def push(self, ticket: T, *, key: Hashable | None = None) -> bool:
         """Take a ticket in. False: another one with its key waits or runs, and this one was not taken."""
         if key is not None and not self._hold(key, ticket):
@@ -132,12 +141,12 @@ class SourceQueue(Generic[T]):
             own.last = number
             own.fifo.append(ticket)
         else:
-            heapq.heappush(own.put_back, (number, ticket))
+            heappush(own.put_back, (number, ticket))
             if own.head is not None and number < own.head.sequence:
                 own.head = None
         deadline = ticket.deadline
         if deadline is not None:
-            heapq.heappush(own.deadlines, (deadline, number))
+            heappush(own.deadlines, (deadline, number))
             self._no_end_before = min(self._no_end_before, deadline)
         return True
 
@@ -176,17 +185,19 @@ class SourceQueue(Generic[T]):
 
         The most urgent class by age goes first, within it the lower number. A class that is closed holds up no other.
         """
+        if self._no_rise_before <= now:
+            self._rise(now)
         best: T | None = None
         best_rank = Priority.BACKGROUND
         for own in self._classes:
             head = own.head
-            # The usual case in line, because this is where the time goes: a head that lives and has not risen.
-            if head is None or own.rises_at <= now or not head.is_live:
+            # The usual case in line, because this is where the time goes: a head that lives.
+            if head is None or not head.is_live:
                 head = self._head_at(own, now)
                 if head is None:
                     continue
             rank = own.rank
-            if best is None or rank < best_rank or (rank == best_rank and head.sequence < best.sequence):
+            if best is None or (head.sequence < best.sequence if rank is best_rank else rank < best_rank):
                 opens_at = opening_of(head, rank)
                 if opens_at is not None and opens_at <= now:
                     best, best_rank = head, rank
@@ -220,13 +231,20 @@ class SourceQueue(Generic[T]):
         """Take out the tickets whose wait is over. At its very deadline a ticket may still go."""
         return [ticket for own in self._classes if own.deadlines for ticket in self._due(own, now)]
 
-    def hopeless(self, opens_at: datetime, priority: Priority | None = None) -> list[T]:
+    def hopeless(
+        self,
+        opens_at: datetime,
+        priority: Priority | None = None,
+        *,
+        opens_for: Callable[[T], datetime] | None = None,
+    ) -> list[T]:
         """Take out the tickets, of one class or all, whose wait ends before the source opens: they need not wait.
 
-        `opens_at` must be the earliest time for any of them: that of the head, ageing included.
+        `opens_at` must be the earliest time for any of them: that of the head, ageing included. Where it differs from
+        ticket to ticket it is the latest, and `opens_for` tells that of each.
         """
         classes = self._classes if priority is None else (self._classes[priority],)
-        return [ticket for own in classes for ticket in self._due(own, opens_at)]
+        return [ticket for own in classes for ticket in self._due(own, opens_at, opens_for)]
 
     def head(self, priority: Priority) -> T | None:
         """The oldest live ticket that was submitted with this class."""
@@ -243,25 +261,28 @@ class SourceQueue(Generic[T]):
 
         A time that has come means: look now.
         """
+        if self._no_rise_before <= now:
+            self._rise(now)
         earliest = _NEVER
         for own in self._classes:
             head = own.head
-            if head is None or own.rises_at <= now or not head.is_live:
+            if head is None or not head.is_live:
                 head = self._head_at(own, now)
                 if head is None:
                     continue
             opens_at = opening_of(head, own.rank)
             if opens_at is not None and opens_at < earliest:
                 earliest = opens_at
-            if (rises_at := own.rises_at) is not _NEVER and rises_at < earliest:
-                earliest = rises_at
+        if self._no_rise_before < earliest:
+            self._rise(now)
+            earliest = min(earliest, self._no_rise_before)
         if self._no_end_before < earliest:
             earliest = min(earliest, self._next_end())
         return None if earliest is _NEVER else earliest
 
     def drain(self) -> list[T]:
         """Take out everything that still waits, by number: the service stops."""
-        tickets = [self._waiting[number] for number in sorted(self._waiting) if self._waiting[number].is_live]
+        tickets = self.waiting()
         for ticket in self._waiting.values():
             self.finished(ticket)
         self._waiting.clear()
@@ -288,13 +309,24 @@ class SourceQueue(Generic[T]):
             return None
         submitted_at = head.submitted_at
         waited = now - submitted_at
-        if waited >= _TOP_AFTER[own.priority]:
+        if waited >= own.top_after:
             own.rank, own.rises_at = Priority.INTERACTIVE, _NEVER
-        else:
-            steps = max(0, waited // _AGEING_STEP)
-            own.rank = aged(own.priority, steps * AGEING_STEP_S)
-            own.rises_at = submitted_at + _AGEING_STEP * (steps + 1)
+            return head
+        steps = max(0, waited // _AGEING_STEP)
+        own.rank = aged(own.priority, steps * AGEING_STEP_S)
+        own.rises_at = submitted_at + _AGEING_STEP * (steps + 1)
+        self._no_rise_before = min(self._no_rise_before, own.rises_at)
         return head
+
+    def _rise(self, now: datetime) -> None:
+        """Bring the rank of every head up to now, and find out when the next one rises."""
+        self._no_rise_before = _NEVER
+        for own in self._classes:
+            head = own.head
+            if head is None or own.rises_at <= now or not head.is_live:
+                head = self._head_at(own, now)
+            if head is not None and own.rises_at < self._no_rise_before:
+                self._no_rise_before = own.rises_at
 
     def _head_of(self, own: _Class[T]) -> T | None:
         head = own.head
@@ -305,7 +337,7 @@ class SourceQueue(Generic[T]):
             if self._waiting.get(head.sequence) is head and head.priority is own.priority:
                 if head.is_live:
                     own.head = head
-                    own.rises_at = _PAST  # whoever needs the rank finds it out anew
+                    own.rises_at = self._no_rise_before = _PAST  # whoever needs the rank finds it out anew
                     return head
                 del self._waiting[head.sequence]
                 self._forget(head)
@@ -313,16 +345,22 @@ class SourceQueue(Generic[T]):
         own.head = None
         return None
 
-    def _due(self, own: _Class[T], before: datetime) -> Iterator[T]:
+    def _due(self, own: _Class[T], before: datetime, opens_for: Callable[[T], datetime] | None = None) -> Iterator[T]:
+        stay: list[tuple[datetime, int]] = []
         while own.deadlines and own.deadlines[0][0] < before:
-            end, number = heapq.heappop(own.deadlines)
+            end, number = heappop(own.deadlines)
             ticket = self._waiting.get(number)
             # One that was taken out and pushed anew may wait longer now, or in another class.
             if ticket is not None and ticket.deadline == end and ticket.priority is own.priority:
+                if opens_for is not None and opens_for(ticket) <= end:
+                    stay.append((end, number))
+                    continue
                 del self._waiting[number]
                 self._forget(ticket)
                 if ticket.is_live:
                     yield ticket
+        for entry in stay:
+            heappush(own.deadlines, entry)
 
     def _next_end(self) -> datetime:
         """The first instant at which a wait is over."""
@@ -330,7 +368,7 @@ class SourceQueue(Generic[T]):
         for own in self._classes:
             deadlines = own.deadlines
             while deadlines and deadlines[0][1] not in self._waiting:
-                heapq.heappop(deadlines)
+                heappop(deadlines)
             if deadlines:
                 self._no_end_before = min(self._no_end_before, deadlines[0][0])
         return _NEVER if self._no_end_before is _NEVER else self._no_end_before + _INSTANT
@@ -356,5 +394,5 @@ class SourceQueue(Generic[T]):
             own.fifo = deque(ticket for ticket in own.fifo if waiting.get(ticket.sequence) is ticket)
             own.put_back = [each for each in own.put_back if waiting.get(each[0]) is each[1]]
             own.deadlines = [each for each in own.deadlines if each[1] in waiting]
-            heapq.heapify(own.put_back)
-            heapq.heapify(own.deadlines)
+            heapify(own.put_back)
+            heapify(own.deadlines)

@@ -94,7 +94,10 @@ class SourceSettings(LimitSettings):
     enabled: bool = flag(True, "Whether it is asked at all.")  # noqa: FBT003  # a default
     proxy: Secret = proxy("Proxy through which it is reached, such as http://gate:3128.")  # noqa: RUF009  # as above
     timeout_s: float | None = duration(
-        None, "Longest time a request may take. Not set: it depends on who waits.", low_s=0.1, high_s=3600.0
+        None,
+        "Longest time a request may take, whoever waits. Not set: it depends on who waits.",
+        low_s=0.1,
+        high_s=3600.0,
     )
     limits: str = text(
         _DEFAULT_PRESET,
@@ -117,7 +120,8 @@ def limits_of(source: SourceSettings, presets: Mapping[str, LimitSettings]) -> S
     wanted = source.kind if source.limits == _DEFAULT_PRESET and source.kind in PRESETS else source.limits
     limits = PRESETS.get(wanted, PRESETS[_DEFAULT_PRESET])
     preset = presets.get(wanted)
-    return _refined(_refined(limits, preset) if preset else limits, source)
+    refined = _refined(_refined(limits, preset) if preset else limits, source)
+    return attrs.evolve(refined, timeout_s=source.timeout_s)
 
 
 _SAME_IN_BOTH: Final = attrs.fields_dict(LimitSettings).keys() & attrs.fields_dict(SourceLimits).keys() - {"reset"}

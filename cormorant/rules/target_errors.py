@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cormorant.rules.errors import CormorantError
 
 
@@ -28,3 +30,11 @@ class TargetMisconfigured(TargetRefused):
 
 class TargetInDoubt(TargetError):
     """It may have arrived, and may not. Look before giving it again, or it is there twice."""
+
+
+class UnknownTarget(CormorantError):
+    """There is no target of this name."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        there = f"there are {', '.join(sorted(known))}" if known else "write [targets.NAME] in the settings file first"
+        super().__init__(f"there is no target {name[:40]!r}; {there}")

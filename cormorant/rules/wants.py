@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,7 +12,20 @@ from attrs import field, frozen
 
 from cormorant.rules.errors import CormorantError
 
-__all__ = ["LIVE", "SETTLED", "UnknownWant", "Want", "WantChangeRefused", "WantState", "check_change", "next_look"]
+__all__ = [
+    "LIVE",
+    "SETTLED",
+    "CannotHandOver",
+    "UnknownWant",
+    "Want",
+    "WantChangeRefused",
+    "WantError",
+    "WantState",
+    "check_by_hand",
+    "check_change",
+    "next_look",
+    "short_ref",
+]
 
 LOOKS_S: Final = (3_600.0, 6 * 3_600.0, 86_400.0, 3 * 86_400.0, 7 * 86_400.0)
 """How long after a look that found nothing the next one follows."""
@@ -39,18 +53,20 @@ class WantState(StrEnum):
 
 _S = WantState
 _CHANGES: Final[Mapping[WantState, frozenset[WantState]]] = {
-    _S.WANTED: frozenset({_S.SEARCHING, _S.IGNORED, _S.GAVE_UP}),
+    _S.WANTED: frozenset({_S.WANTED, _S.SEARCHING, _S.CHOSEN, _S.IGNORED, _S.GAVE_UP}),
     _S.SEARCHING: frozenset({_S.SEARCHING, _S.WANTED, _S.CHOSEN, _S.GAVE_UP, _S.IGNORED}),
     _S.CHOSEN: frozenset({_S.CHOSEN, _S.SENDING, _S.WANTED, _S.GAVE_UP, _S.IGNORED}),
-    _S.SENDING: frozenset({_S.SENDING, _S.IN_DOUBT, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.WANTED, _S.GAVE_UP}),
-    _S.IN_DOUBT: frozenset({_S.IN_DOUBT, _S.SENDING, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.WANTED, _S.GAVE_UP}),
-    _S.HANDED_OVER: frozenset({_S.DONE, _S.CHOSEN, _S.WANTED, _S.GAVE_UP}),
+    _S.SENDING: frozenset({_S.SENDING, _S.IN_DOUBT, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.GAVE_UP}),
+    _S.IN_DOUBT: frozenset({_S.IN_DOUBT, _S.SENDING, _S.HANDED_OVER, _S.DONE, _S.CHOSEN, _S.GAVE_UP}),
+    _S.HANDED_OVER: frozenset({_S.DONE, _S.CHOSEN, _S.GAVE_UP}),
     _S.DONE: frozenset(),
     _S.GAVE_UP: frozenset({_S.WANTED, _S.CHOSEN, _S.IGNORED}),
     _S.IGNORED: frozenset({_S.WANTED}),
 }
 SETTLED: Final = frozenset({_S.DONE, _S.GAVE_UP, _S.IGNORED})
 LIVE: Final = frozenset(WantState) - SETTLED
+_ON_ITS_WAY: Final = frozenset({_S.SENDING, _S.IN_DOUBT, _S.HANDED_OVER})
+_SHORT: Final = 12
 
 
 class WantError(CormorantError):
@@ -72,6 +88,10 @@ class WantChangeRefused(WantError):
         super().__init__(f"want {want_id} is {state.value} and cannot become {wanted.value}")
         self.want_id = want_id
         self.state = state
+
+
+class CannotHandOver(WantError):
+    """A find cannot be handed over by hand as things are; the message says why."""
 
 
 @frozen(kw_only=True)
@@ -100,6 +120,7 @@ class Want:
     found_at: datetime
     changed_at: datetime
     next_at: datetime | None = None
+    """When it is searched again, or since when a chosen one waits for its job; None: nothing is to happen by itself."""
 
     @property
     def words(self) -> str:
@@ -117,6 +138,24 @@ def check_change(want: Want, wanted: WantState) -> None:
     """Raise `WantChangeRefused` unless the want may become this."""
     if wanted not in _CHANGES[want.state]:
         raise WantChangeRefused(want.id, want.state, wanted)
+
+
+def check_by_hand(want: Want) -> None:
+    """Raise `CannotHandOver` for what is on its way: sent or searched once more, it could arrive twice."""
+    if want.state in _ON_ITS_WAY:
+        told = f"want {want.id} is {want.state.value} and may be at its target already"
+        raise CannotHandOver(
+            f"{told}; `cormorant wants show {want.id}` has its downloads, where what is held is decided"
+        )
+
+
+def short_ref(ref: str) -> str:
+    """What a candidate is called where it is shown: its own ref may be a link with a key in it.
+
+    >>> short_ref("attic/1166992")
+    'ccbb2a8840ec'
+    """
+    return hashlib.sha256(ref.encode(errors="replace")).hexdigest()[:_SHORT]
 
 
 def next_look(*, looks: int, now: datetime, jitter: float) -> datetime | None:

@@ -23,6 +23,7 @@ __all__ = [
     "delay_before_retry",
     "is_due",
     "news_of",
+    "read_start",
 ]
 
 OVERLAP: Final = timedelta(days=14)
@@ -68,6 +69,20 @@ class Artist:
     added_at: datetime
     token: int = field(default=0, repr=False)
     """Rises with each claim: only the current owner may write."""
+
+
+def read_start(text: str) -> tuple[Start, date | None]:
+    """From when on, as people write it: now, all, or a day. Raises ValueError.
+
+    >>> read_start("all"), read_start("2026-01-31")
+    ((<Start.ALL: 'all'>, None), (<Start.DATE: 'date'>, datetime.date(2026, 1, 31)))
+    """
+    if text in {Start.NOW.value, Start.ALL.value}:
+        return Start(text), None
+    try:
+        return Start.DATE, date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no start; write now, all, or a day such as 2026-01-31") from None
 
 
 def is_due(artist: Artist, *, now: datetime) -> bool:

@@ -8,8 +8,9 @@ from typing import Final
 from attrs import frozen
 
 from cormorant.rules.conflicts import Conflict
-from cormorant.rules.fields import choice, duration, flag, listen, secret, share, url_base
+from cormorant.rules.fields import choice, duration, flag, listen, number, secret, share, size, url_base
 from cormorant.rules.listen_addresses import ListenAddress, parse_listen_address
+from cormorant.rules.networks import Network, networks
 from cormorant.rules.priorities import Priority
 from cormorant.rules.secrets import Secret
 
@@ -28,6 +29,33 @@ class WebSettings:
     url_base: str = url_base("/", "Path before all others, for a proxy that serves several programs.")
     key: Secret = secret(  # noqa: RUF009  # an attrs field is made, not a value
         "Key of the API. Empty: one is made at the first start and kept in the data folder, in keys/web.key.",
+    )
+    trusted_proxies: tuple[Network, ...] = networks(  # an attrs field is made, not a value
+        "Proxies whose X-Forwarded-For, -Proto and -Host are believed.",
+    )
+    metrics_open: bool = flag(False, "Whether /metrics needs no key.")  # noqa: FBT003  # a default
+    connections_max: int = number(
+        1_000, "Most connections at once; for one more the oldest that asks nothing makes room.", low=10, high=100_000
+    )
+    connections_per_client_max: int = number(
+        500, "The same for one client address; proxies that are trusted may have all.", low=5, high=100_000
+    )
+    requests_per_second: int = number(
+        500, "How fast one client address may ask, twice as many at once; /health is free.", low=1, high=100_000
+    )
+    wrong_keys_per_minute: int = number(
+        20, "After so many wrong keys the keys of a client address are not looked at for a minute.", low=1, high=100_000
+    )
+    head_timeout_s: float = duration(10.0, "How long the head of a request may take.", low_s=0.1, high_s=600.0)
+    body_timeout_s: float = duration(20.0, "How long the body of a request may take.", low_s=0.1, high_s=600.0)
+    idle_timeout_s: float = duration(60.0, "How long a connection may ask nothing.", low_s=0.1, high_s=3600.0)
+    body_max_bytes: int = size(1_000_000, "Largest body of a request.", low_bytes=10_000, high_bytes=100_000_000)
+
+    session_s: float = duration(
+        14 * 86_400.0,
+        "How long a browser stays signed in to the page after the key was typed. A new key signs all of them out.",
+        low_s=60.0,
+        high_s=366 * 86_400.0,
     )
 
     @property

@@ -10,7 +10,7 @@ import trio
 from attrs import define, field
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.gate_caps import DEFAULT_CAPS, caps_of_plain, merged_caps, plain_caps
+from cormorant.rules.gate_caps import DEFAULT_CAPS, caps_of_plain, may_have, merged_caps, plain_caps
 from cormorant.rules.outcomes import SearchError
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchPage, SearchRequest
@@ -51,6 +51,11 @@ class Abilities:
                 nursery.start_soon(look, record)
         each = [found[record.name] for record in records]
         return each[0] if len(each) == 1 else merged_caps(each)
+
+    async def may_have(self, record: SourceRecord, categories: Sequence[int]) -> bool:
+        """Whether a source may ever have something in these categories, as far as it has said. Nobody is asked."""
+        kept = await self.parts.database.read(sources.caps, record.id)
+        return kept is None or may_have(caps_of_plain(kept[0]), categories)
 
     async def _of(self, record: SourceRecord, consumer: str) -> Caps:
         async with self._turns.setdefault(record.id, trio.Lock()):

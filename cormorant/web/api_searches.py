@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
 import trio
 from litestar import Response, Router, delete, get, post
 from litestar.params import FromPath, JSONBody
@@ -10,13 +9,12 @@ from litestar.response import Stream
 
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import KINDS, BadRequest, SearchRequest
+from cormorant.web.bodies import refuse_unknown
 from cormorant.web.models import SearchBody, SearchOut
 from cormorant.web.problems import AnyRequest, parts_of
 from cormorant.web.search_desk import WAIT_S_MAX, SearchDesk, wait_s_of
 
 __all__ = ["search_routes"]
-
-_FIELDS = frozenset(attrs.fields_dict(SearchBody))
 
 
 def _desk(request: AnyRequest) -> SearchDesk:
@@ -27,7 +25,7 @@ def _desk(request: AnyRequest) -> SearchDesk:
 @post("/searches", summary="Begin a search", status_code=201)
 async def begin_search(request: AnyRequest, data: JSONBody[SearchBody]) -> Response[SearchOut]:
     """It goes on by itself. With `wait_s` the answer waits so long for outcomes, and has all that came."""
-    _refuse_unknown(await request.json())
+    refuse_unknown(await request.json(), SearchBody)
     wait_s = wait_s_of(data.wait_s)
     if wait_s is None:
         raise BadRequest("wait_s", f"{data.wait_s!r} is not possible; give seconds, 0 to {WAIT_S_MAX:g}")
@@ -72,12 +70,6 @@ def _priority(name: str) -> Priority:
         known = ", ".join(each.lower() for each in Priority.__members__)
         raise BadRequest("priority", f"there is no priority {name[:40]!r}; use one of {known}")
     return Priority[name.upper()]
-
-
-def _refuse_unknown(body: object) -> None:
-    unknown = sorted(set(body) - _FIELDS) if isinstance(body, dict) else []
-    if unknown:
-        raise BadRequest(str(unknown[0])[:40], f"there is no such field; there are {', '.join(sorted(_FIELDS))}")
 
 
 def search_routes() -> Router:

@@ -9,28 +9,35 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import MutableScopeHeaders, State
 from litestar.exceptions import NotAuthorizedException
 from litestar.handlers import BaseRouteHandler
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.plugins.attrs import AttrsSchemaPlugin
 from litestar.types import Message, Scope
 
-from cormorant import __version__
-from cormorant.rules.events import WebKeyRefused
+from cormorant.web.api_clients import client_routes
 from cormorant.web.api_jobs import job_routes
+from cormorant.web.api_overview import overview_routes
+from cormorant.web.api_scheduler import scheduler_routes
 from cormorant.web.api_searches import search_routes
+from cormorant.web.api_session import session_routes
 from cormorant.web.api_sources import source_routes
+from cormorant.web.api_wants import want_routes
+from cormorant.web.api_watches import watch_routes
 from cormorant.web.closing import Closing
+from cormorant.web.described import openapi_config
+from cormorant.web.event_feed import EventFeeds
 from cormorant.web.gate import Gate
 from cormorant.web.gate_routes import download, torznab
 from cormorant.web.health import health, ready
 from cormorant.web.keys import Keys
+from cormorant.web.metric_looks import metrics_route
+from cormorant.web.page_files import page_routes
 from cormorant.web.port import WebParts
+from cormorant.web.porter import Porter, client_of
 from cormorant.web.problems import problem_handlers
 from cormorant.web.search_desk import SearchDesk
+from cormorant.web.sessions import Sessions, is_signed_in
 
 __all__ = ["OPEN", "make_app"]
 
-BODY_BYTES_MAX: Final = 1_000_000
 OPEN: Final = "open"
 """In the `opt` of a handler: it needs no key of the API, because it is harmless or has keys of its own."""
 
@@ -45,45 +52,86 @@ _HEADERS: Final = {
 
 def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk) -> Litestar:
     """The application. `closing` ends its streams and makes it unready."""
-    api = Router("/api/v1", route_handlers=[source_routes(), search_routes(), job_routes()])
+    routes = [
+        source_routes(),
+        search_routes(),
+        watch_routes(),
+        want_routes(),
+        job_routes(),
+        scheduler_routes(),
+        client_routes(),
+        overview_routes(),
+        session_routes(),
+    ]
+    api = Router("/api/v1", route_handlers=routes)
     gate = Gate(parts=parts, keys=keys)
+    sessions = Sessions(keys=keys, life_s=parts.web.session_s, path=parts.web.url_base, clock=parts.clock)
+    feeds = EventFeeds(parts, closing)
+    porter = Porter(wrong_keys_per_minute=parts.web.wrong_keys_per_minute, emit=parts.emit)
     return Litestar(
         path=parts.web.url_base,
-        route_handlers=[health, ready, torznab, download, api],
+        route_handlers=[
+            health,
+            ready,
+            metrics_route(is_open=parts.web.metrics_open),
+            torznab,
+            download,
+            api,
+            scheduler_routes(is_shown=False),
+            page_routes(),
+        ],
         guards=[_needs_key],
         exception_handlers=problem_handlers(),
         before_send=[_add_headers],
-        state=State({"parts": parts, "keys": keys, "closing": closing, "gate": gate, "searches": searches}),
-        plugins=[AttrsSchemaPlugin()],
-        openapi_config=OpenAPIConfig(
-            title="Cormorant",
-            version=__version__,
-            path="/api/v1",
-            render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+        state=State(
+            {
+                "parts": parts,
+                "keys": keys,
+                "closing": closing,
+                "gate": gate,
+                "searches": searches,
+                "sessions": sessions,
+                "feeds": feeds,
+                "porter": porter,
+            }
         ),
-        request_max_body_size=BODY_BYTES_MAX,
+        plugins=[AttrsSchemaPlugin()],
+        openapi_config=openapi_config(),
+        request_max_body_size=parts.web.body_max_bytes,
         logging_config=None,
         pdb_on_exception=False,
     )
 
 
-def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    # Async, though it waits for nothing: Litestar takes others to a thread.
     if handler.opt.get(OPEN):
         return
     keys: Keys = connection.app.state["keys"]
-    given = connection.headers.get("x-api-key") or connection.query_params.get("apikey") or ""
-    if keys.opens_api(given):
+    given = _given_key(connection)
+    if not given and is_signed_in(connection, connection.app.state["sessions"]):
         return
-    parts: WebParts = connection.app.state["parts"]
+    porter: Porter = connection.app.state["porter"]
+    client = client_of(connection)
     if given:
-        client = connection.client.host if connection.client else ""
-        parts.emit(WebKeyRefused(path=connection.scope["path"][:200], client=client))
+        porter.check(client, given)
+    if keys.opens_api(given):
+        porter.accepted(client, given)
+        return
+    if given:
+        porter.refused(client, path=connection.scope["path"])
     raise NotAuthorizedException("the key is missing or wrong; send it as the header X-Api-Key")
+
+
+def _given_key(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    kind, _, token = connection.headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if kind.lower() == "bearer" else ""
+    return connection.headers.get("x-api-key") or connection.query_params.get("apikey") or bearer
 
 
 async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 - Litestar's signature
     if message["type"] == "http.response.start":
         headers = MutableScopeHeaders(message)
         for name, value in _HEADERS.items():
-            headers[name] = value
+            headers.setdefault(name, value)  # the page brings a policy of its own
         headers.setdefault("Cache-Control", "no-store")

@@ -1,42 +1,59 @@
-"""Who asks a site for what is new? One request for all apps that want it now, and its page for all that come soon after."""
+"""Who asks a site for what is new? One request for all apps of all processes that want it now; what came is kept for all.
+
+Invariant: of all processes that share a database one asks at a time. Its turn is a row there, and ends by itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Sequence
+from typing import Final, Protocol
 
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules import priorities
+from cormorant.rules.feed_polls import ALL, asked_for, is_fresh
+from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import PAGE_SIZE_MAX, SearchRequest
 from cormorant.web.port import SearchesPort
+from cormorant.web.shares import Claim
+from storage import feeds
+from storage.database import Database
+from storage.feeds import Turn
+from storage.sources import SourceRecord
 
 __all__ = ["FeedAsker", "Feeds"]
 
-GATHER_S = 0.05
+GATHER_S: Final = 0.05
 """So long the first waits for others that come at the same moment, with categories of their own."""
-AGAIN_S = 1.0
-"""When to look again if somebody else in this process asks the site for what is new."""
-
-
-@frozen
-class _Page:
-    outcome: Outcome
-    categories: frozenset[int]
-    fetched_at: datetime
+AGAIN_S: Final = 1.0
+"""When to look again if somebody else asks the site for what is new."""
+PAGING_S: Final = 600.0
+"""So much older may be what the second page of an app comes from: it goes on with what it has read."""
+_SPARE_S: Final = 10.0
+_RELEASE_S: Final = 1.0
 
 
 @define(eq=False)
 class _Flight:
     """A request under way, or about to be made."""
 
-    categories: frozenset[int] | None = None
+    waiting: set[int]
+    """What those want who wait for it."""
+    asked: frozenset[int] | None = None
     """None: it still gathers."""
     ended: trio.Event = field(factory=trio.Event)
     outcome: Outcome | None = None
+
+
+class ClaimFor(Protocol):
+    """Claims a request at a source for an app, waiting for it until a time."""
+
+    def __call__(self, name: str, /, *, until: float) -> Awaitable[Claim | Outcome]:
+        """Claim it."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -45,74 +62,116 @@ class FeedAsker:
 
     name: str
     hold_s: float
-    refusal: Callable[[str], Awaitable[Outcome | None]]
-    """Why a source may not be asked for it now, though pages that are there are for all."""
+    claim: ClaimFor
+    """The right to ask a source for it, or why it has none now, though what is kept is for all."""
 
 
 @define(eq=False, kw_only=True)
 class Feeds:
-    """The pages of what is new, by source. An empty set of categories means all of them."""
+    """Keeps what is new in the database, by asking for it when an app wants it and it has become old."""
 
     searches: SearchesPort
+    database: Database
     clock: Clock
     ttl_s: float
-    _pages: dict[str, _Page] = field(init=False, factory=dict)
-    _flights: dict[str, _Flight] = field(init=False, factory=dict)
-    _wanted: dict[str, set[int]] = field(init=False, factory=dict)
-    """What apps have asked for so far: one request brings it for all."""
+    _flights: dict[int, _Flight] = field(init=False, factory=dict)
 
-    async def page(self, asker: FeedAsker, source: str, categories: Sequence[int]) -> Outcome:
-        """What is new at a source in these categories and perhaps others, or why that cannot be said."""
-        wanted = frozenset(categories)
-        self._want(source, wanted)
+    async def bring(
+        self, asker: FeedAsker, source: SourceRecord, categories: Sequence[int], *, goes_on: bool = False
+    ) -> Outcome:
+        """See to it that what is new at a source in these categories is kept. Without an answer: why it is not.
+
+        `goes_on` is for an app that has read the first page already.
+        """
+        wanted = asked_for(categories)
+        ttl_s = self.ttl_s + (PAGING_S if goes_on else 0.0)
+        until = trio.current_time() + asker.hold_s
         while True:
-            kept = self._pages.get(source)
-            if kept is not None and _covers(kept.categories, wanted) and self._is_fresh(kept):
-                await trio.lowlevel.checkpoint()
-                return kept.outcome
-            flight = self._flights.get(source)
-            if flight is None:
-                return await self._fetch(asker, source)
-            is_for_us = flight.categories is None or _covers(flight.categories, wanted)
+            state = await self.database.read(feeds.look, source.id)
+            if is_fresh(state, wanted, now=self.clock.now(), ttl_s=ttl_s):
+                return _found(source)
+            if source.id not in self._flights:
+                claim = await asker.claim(source.name, until=until)
+                if isinstance(claim, Outcome):
+                    return claim
+                if source.id not in self._flights:
+                    return await self._fetch(asker, source, wanted, claim, until)
+                claim.release()  # somebody else was faster
+            flight = self._flights[source.id]
+            outcome = await self._join(flight, wanted, until)
+            if outcome is not None:
+                return outcome
+            if trio.current_time() >= until and not flight.ended.is_set():
+                return _too_late(asker, source)
+
+    async def _join(self, flight: _Flight, wanted: frozenset[int], until: float) -> Outcome | None:
+        """What came of somebody else's request; None: it is not for us, or the other one could wait less than we can."""
+        is_for_us = flight.asked is None or ALL in flight.asked or wanted <= flight.asked
+        if flight.asked is None:
+            flight.waiting |= wanted
+        with trio.CancelScope(deadline=until + priorities.timeout_s(Priority.RSS)):
             await flight.ended.wait()
-            if is_for_us and flight.outcome is not None:
-                return flight.outcome
+        outcome = flight.outcome if is_for_us else None
+        is_closed = outcome is not None and outcome.status is OutcomeStatus.RATE_LIMITED
+        return None if is_closed and trio.current_time() < until else outcome
 
-    def _want(self, source: str, categories: frozenset[int]) -> None:
-        known = self._wanted.setdefault(source, set(categories))
-        if not categories:
-            known.clear()
-        elif known:
-            known |= categories
-
-    def _is_fresh(self, page: _Page) -> bool:
-        return timedelta(0) <= self.clock.now() - page.fetched_at < timedelta(seconds=self.ttl_s)
-
-    async def _fetch(self, asker: FeedAsker, source: str) -> Outcome:
-        flight = self._flights[source] = _Flight()
+    async def _fetch(
+        self, asker: FeedAsker, source: SourceRecord, wanted: frozenset[int], claim: Claim, until: float
+    ) -> Outcome:
+        flight = self._flights[source.id] = _Flight(set(wanted))
         try:
-            refusal = await asker.refusal(source)
-            if refusal is not None:
-                return refusal
             await trio.sleep(GATHER_S)
-            flight.categories = frozenset(self._wanted[source])
-            outcome = await self._ask(asker, source, flight.categories)
-            flight.outcome = outcome
-            if outcome.is_answer:
-                self._pages[source] = _Page(outcome, flight.categories, self.clock.now())
-            return outcome
+            flight.outcome = await self._ask_in_turn(asker, source, flight, until)
+            return flight.outcome
         finally:
-            # Also when this app is gone or may not ask: those who wait begin anew.
-            del self._flights[source]
+            # Also when this app is gone: those who wait begin anew.
+            claim.release()
+            del self._flights[source.id]
             flight.ended.set()
 
-    async def _ask(self, asker: FeedAsker, source: str, categories: frozenset[int]) -> Outcome:
-        request = SearchRequest(categories=sorted(categories), limit=PAGE_SIZE_MAX)
-        until = trio.current_time() + asker.hold_s
+    async def _ask_in_turn(self, asker: FeedAsker, source: SourceRecord, flight: _Flight, until: float) -> Outcome:
+        while True:
+            left_s = max(0.0, until - trio.current_time())
+            waiting = frozenset(flight.waiting)
+            turn = await self._take(source, waiting, lease_s=left_s + priorities.timeout_s(Priority.RSS) + _SPARE_S)
+            if turn.is_fresh:
+                flight.asked = waiting
+                return _found(source)
+            if turn.categories is not None:
+                flight.asked = turn.categories
+                return await self._ask(asker, source, turn, until)
+            if left_s <= 0:
+                return _too_late(asker, source)
+            await trio.sleep(min(AGAIN_S, left_s))
+
+    async def _take(self, source: SourceRecord, waiting: frozenset[int], *, lease_s: float) -> Turn:
+        now = self.clock.now()
+        return await self.database.run(
+            feeds.take, source.id, waiting=waiting, now=now, ttl_s=self.ttl_s, lease_s=lease_s
+        )
+
+    async def _ask(self, asker: FeedAsker, source: SourceRecord, turn: Turn, until: float) -> Outcome:
+        is_kept = False
+        asked = turn.categories or frozenset()
+        try:
+            outcome = await self._search(asker, source, asked, until)
+            if outcome.is_answer:
+                now = self.clock.now()
+                await self.database.run(feeds.keep, source.id, outcome.results, asked=asked, turn=turn, now=now)
+                is_kept = True
+            return outcome
+        finally:
+            if not is_kept and turn.until is not None:
+                # Bounded: it would end by itself, only later.
+                with trio.move_on_after(_RELEASE_S, shield=True):
+                    await self.database.run(feeds.release, source.id, until=turn.until)
+
+    async def _search(self, asker: FeedAsker, source: SourceRecord, asked: frozenset[int], until: float) -> Outcome:
+        request = SearchRequest(categories=sorted(asked - {ALL}), limit=PAGE_SIZE_MAX)
         while True:
             left_s = max(0.0, until - trio.current_time())
             search = await self.searches.search(
-                request, sources=[source], priority=Priority.RSS, max_wait_s=left_s, consumer=asker.name
+                request, sources=[source.name], priority=Priority.RSS, max_wait_s=left_s, consumer=asker.name
             )
             async with search:
                 (outcome,) = [each async for each in search]
@@ -121,5 +180,10 @@ class Feeds:
             await trio.sleep(AGAIN_S)
 
 
-def _covers(fetched: frozenset[int], wanted: frozenset[int]) -> bool:
-    return not fetched or bool(wanted and wanted <= fetched)
+def _found(source: SourceRecord) -> Outcome:
+    return Outcome(job_id=0, source=source.name, status=OutcomeStatus.FOUND, coverage=(source.name,))
+
+
+def _too_late(asker: FeedAsker, source: SourceRecord) -> Outcome:
+    error = RateLimitWaitError(source.name, wait_s=AGAIN_S, max_wait_s=asker.hold_s, priority=Priority.RSS)
+    return Outcome(job_id=0, source=source.name, status=OutcomeStatus.RATE_LIMITED, error=error)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import math
-from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -18,26 +14,26 @@ from attrs import define, field
 from cormorant.clients.downloads import Download
 from cormorant.rules import priorities
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.gate_caps import is_wanted
 from cormorant.rules.gate_queries import GateQuery
 from cormorant.rules.limits import Lane
 from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchError
 from cormorant.rules.priorities import Priority
-from cormorant.rules.redaction import HIDDEN
-from cormorant.rules.searches import Caps, Result, SearchPage, SearchRequest
+from cormorant.rules.searches import Caps, SearchPage, SearchRequest
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.shares import ShareUsedUp
 from cormorant.rules.source_errors import SourceLimited
+from cormorant.rules.source_settings import SEARCHED
 from cormorant.rules.web_settings import ClientSettings
 from cormorant.web.abilities import Abilities
+from cormorant.web.clients import Clients
 from cormorant.web.feeds import FeedAsker, Feeds
+from cormorant.web.gate_items import Find, GateItems, client_of_token, placeholder
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
-from cormorant.web.screens import Screen, screen_of
-from cormorant.web.shares import Client, Shares
-from cormorant.web.torznab_documents import PASSED_ON, FeedItem, FeedPage
-from storage import gate_links
-from storage.gate_links import GateLink
+from cormorant.web.screens import screen_of
+from cormorant.web.shares import Claim, Client, Shares
+from cormorant.web.torznab_documents import FeedPage
+from storage import feeds
 from storage.sources import SourceRecord, UnknownSource
 
 __all__ = ["COMBINED", "Client", "Gate", "NothingAnswered"]
@@ -49,7 +45,7 @@ _ANSWER_S: Final = 90.0
 _ASK_S_MIN: Final = 10.0
 _UNKNOWN_WAIT_S: Final = 300.0
 """When to come back where nobody knows when a source opens: it is paused, or its credentials are refused."""
-_LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
+_TITLE: Final = "Cormorant"
 
 
 class NothingAnswered(Exception):
@@ -67,86 +63,117 @@ class Gate:
 
     parts: WebParts
     keys: Keys
+    clients: Clients = field(init=False)
+    items: GateItems = field(init=False)
     feeds: Feeds = field(init=False)
     abilities: Abilities = field(init=False)
     shares: Shares = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         parts = self.parts
-        self.feeds = Feeds(searches=parts.searches, clock=parts.clock, ttl_s=parts.rss_ttl_s)
+        self.clients = Clients(parts, self.keys)
+        self.items = GateItems(parts=parts, keys=self.keys)
+        self.feeds = Feeds(searches=parts.searches, database=parts.database, clock=parts.clock, ttl_s=parts.rss_ttl_s)
         self.abilities = Abilities(parts)
         self.shares = Shares(parts)
-
-    def client(self, key: str) -> Client | None:
-        """The app whose key this is."""
-        name = self.keys.client(key)
-        return None if name is None else Client(name=name, settings=self.parts.clients[name])
 
     async def names(self, wanted: str) -> list[str]:
         """The sources that a path names, or `UnknownSource`."""
         desks = self.parts.searches.desks
         await desks.have_come.wait()
         if wanted == COMBINED:
-            return sorted(desks.by_name)
-        if wanted not in desks.by_name:
-            raise UnknownSource(wanted, list(desks.by_name))
-        return [wanted]
+            return sorted(name for name, desk in desks.by_name.items() if desk.record.kind in SEARCHED)
+        return [self._record(wanted).name]
 
-    async def caps(self, client: Client, names: Sequence[str]) -> Caps:
-        """What these sources can do, one or together."""
+    async def caps(self, client: Client, where: str) -> Caps:
+        """What a source can do, or all of them together."""
+        names = await self.names(where)
         return await self.abilities.of([self._record(name) for name in names], consumer=client.name)
 
     def _record(self, name: str) -> SourceRecord:
+        """A source that apps may ask. One that speaks no Torznab is to them as if it were not there."""
         desk = self.parts.searches.desks.by_name.get(name)
-        if desk is None:
+        if desk is None or desk.record.kind not in SEARCHED:
             raise UnknownSource(name)
         return desk.record
 
     async def find(
-        self, client: Client, query: GateQuery, request: SearchRequest, *, names: Sequence[str], base: str
+        self, client: Client, query: GateQuery, request: SearchRequest, *, where: str, base: str
     ) -> FeedPage:
         """A page of what was found, or `NothingAnswered`. Of several sources those that answered are enough."""
-        is_one = len(names) == 1
+        names = await self.names(where)
         if request.is_rss:
-            outcomes = await self._feeds(client, request, names)
-        else:
-            outcomes = await self._search(client, request if is_one else attrs.evolve(request, offset=0), names)
+            return await self._new(client, query, request, names=names, where=where, base=base)
+        is_one = len(names) == 1
+        outcomes = await self._search(client, request if is_one else attrs.evolve(request, offset=0), names)
+        answers = self._answers(outcomes, client.settings.rank)
+        finds = [Find(record=self._record(each.source), result=result) for each in answers for result in each.results]
+        items = await self.items.of(client.name, finds, base=base)
+        if is_one:
+            return FeedPage(title=names[0], items=items, offset=query.offset, total=query.offset + len(items))
+        items.sort(key=lambda item: item.published, reverse=True)
+        shown = items[query.offset : query.offset + query.limit]
+        return FeedPage(title=_TITLE, items=shown, offset=query.offset, total=len(items))
+
+    async def _new(
+        self, client: Client, query: GateQuery, request: SearchRequest, *, names: Sequence[str], where: str, base: str
+    ) -> FeedPage:
+        """What is new, from what is kept of it: also of sources that do not answer now, so that pages stay in step."""
+        outcomes = await self._feeds(client, request, names)
+        answers = self._answers(outcomes, Priority.RSS)
+        records = {record.id: record for record in map(self._record, names)}
+        kept = await self.parts.database.read(
+            feeds.page, list(records), request.categories, offset=query.offset, limit=query.limit
+        )
+        finds = [Find(record=records[row.source_id], result=row.result, at=row.sort_at) for row in kept.rows]
+        items = await self.items.of(client.name, finds, base=base)
+        title = _TITLE if where == COMBINED else where
+        if not kept.kept and not query.offset and len(answers) == len(names):
+            may_come = [
+                record for record in records.values() if await self.abilities.may_have(record, request.categories)
+            ]
+            if may_come or not records:
+                kinds = [record.kind for record in may_come]
+                items = [placeholder(where, kinds, request.categories, base=base)]
+        return FeedPage(title=title, items=items, offset=query.offset, total=max(kept.total, len(items)))
+
+    def _answers(self, outcomes: Sequence[Outcome], priority: Priority) -> list[Outcome]:
         answers = [outcome for outcome in outcomes if outcome.is_answer]
         if outcomes and not answers:
-            raise self._nothing(outcomes, Priority.RSS if request.is_rss else client.settings.rank, Lane.QUERY)
-        items = await self._items(client, answers, base=base)
-        if request.is_rss:
-            items = [item for item in items if is_wanted(item.result, request.categories)]
-        if not is_one:
-            items.sort(key=lambda item: item.published, reverse=True)
-        if is_one and not request.is_rss:
-            return FeedPage(title=names[0], items=items, offset=query.offset, total=query.offset + len(items))
-        shown = items[query.offset : query.offset + query.limit]
-        title = names[0] if is_one else "Cormorant"
-        return FeedPage(title=title, items=shown, offset=query.offset, total=len(items))
+            raise self._nothing(outcomes, priority, Lane.QUERY)
+        return answers
 
     async def _search(self, client: Client, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
         chosen = client.settings
-        refused = await self.shares.refusals(client, request, names)
-        search = await self.parts.searches.search(
-            request,
-            sources=[name for name in names if name not in refused],
-            priority=chosen.rank,
-            max_wait_s=chosen.hold_s,
-            timeout_s=_time_to_ask(chosen),
-            consumer=client.name,
-        )
-        async with search:
-            return [*refused.values(), *[outcome async for outcome in search]]
+        until = trio.current_time() + chosen.hold_s
+        claims = await self.shares.claim_all(client, request, names, until=until)
+        try:
+            search = await self.parts.searches.search(
+                request,
+                sources=[name for name, claim in claims.items() if isinstance(claim, Claim)],
+                priority=chosen.rank,
+                max_wait_s=max(0.0, until - trio.current_time()),
+                timeout_s=_time_to_ask(chosen),
+                consumer=client.name,
+            )
+            async with search:
+                refused = [claim for claim in claims.values() if isinstance(claim, Outcome)]
+                return [*refused, *[outcome async for outcome in search]]
+        finally:
+            for claim in claims.values():
+                if isinstance(claim, Claim):
+                    claim.release()
 
     async def _feeds(self, client: Client, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        refusal = partial(self.shares.refusal, client, lane=Lane.QUERY, priority=Priority.RSS)
-        asker = FeedAsker(name=client.name, hold_s=client.settings.hold_s, refusal=refusal)
+        claim = partial(self.shares.claim, client, lane=Lane.QUERY, priority=Priority.RSS)
+        asker = FeedAsker(name=client.name, hold_s=client.settings.hold_s, claim=claim)
 
         async def look(name: str) -> None:
             try:
-                outcome = await self.feeds.page(asker, name, request.categories)
+                outcome = await self.feeds.bring(
+                    asker, self._record(name), request.categories, goes_on=bool(request.offset)
+                )
             except (SearchError, StorageUnavailable, CommitUnknown) as error:  # the others may answer
                 outcome = Outcome(job_id=0, source=name, status=OutcomeStatus.FAILED, error=error)
             outcomes.append(outcome)
@@ -182,72 +209,17 @@ class Gate:
         desk = self.parts.searches.desks.by_name.get(source)
         return hide_passwords(text if desk is None else screen_of(desk.record).hidden(text))
 
-    async def _items(self, client: Client, answers: Iterable[Outcome], *, base: str) -> list[FeedItem]:
-        """Finds as the app is shown them: with links of ours, and without any key."""
-        found = [
-            (self._record(outcome.source), result) for outcome in answers for result in outcome.results if result.link
-        ]
-        links = [
-            GateLink(ref=self._ref(record, result.link), source_id=record.id, link=result.link)
-            for record, result in found
-        ]
-        seen = await self.parts.database.run(gate_links.remember, links, now=self.parts.clock.now()) if links else {}
-        screens = {record.name: screen_of(record) for record, _ in found}
-        return [
-            self._item(
-                self._token(client.name, record, link.ref),
-                record,
-                screens[record.name],
-                result,
-                base=base,
-                first_seen=seen.get(link.ref, _LONG_AGO),
-            )
-            for (record, result), link in zip(found, links, strict=True)
-        ]
-
-    def _item(
-        self, token: str, record: SourceRecord, screen: Screen, result: Result, *, base: str, first_seen: datetime
-    ) -> FeedItem:
-        clean = attrs.evolve(
-            result,
-            title=screen.hidden(result.title),
-            attributes={
-                name: tuple(value for value in values if HIDDEN not in screen.hidden(value))
-                for name, values in result.attributes.items()
-                if name in PASSED_ON
-            },
-        )
-        details = result.details if result.details.startswith(("http://", "https://")) else ""
-        digest = hashlib.sha256(f"{record.identity}\0{result.guid}".encode(errors="replace")).hexdigest()[:40]
-        return FeedItem(
-            result=clean,
-            # Not the site's own: it may hold a key where nobody looks for one.
-            guid=f"cormorant-{record.name}-{digest}",
-            link=f"{base}/gate/{record.name}/download/{token}",
-            published=result.published or first_seen.replace(microsecond=0),
-            # Part of an address is no address: one in which something was hidden is left out.
-            details="" if HIDDEN in hide_passwords(screen.hidden(details)) else details,
-        )
-
-    def _ref(self, record: SourceRecord, link: str) -> str:
-        return _text(self.keys.sign("ref", str(record.id), link))
-
-    def _token(self, client: str, record: SourceRecord, ref: str) -> str:
-        return f"{client}.{ref}.{_text(self.keys.sign('token', client, str(record.id), ref))}"
-
     async def fetch(self, source: str, token: str) -> Download:
         """What a link of ours stands for, fetched as a download of the app that it was given to."""
         await self.parts.searches.desks.have_come.wait()
         record = self._record(source)
-        who, _, rest = token.partition(".")
-        ref = rest.partition(".")[0]
-        settings = self.parts.clients.get(who)
-        if settings is None or not _is_same(self._token(who, record, ref), token):
+        client = await self.clients.by_name(client_of_token(token))
+        if client is None or not self.items.is_ours(token, record):
             raise NothingAnswered("there is no such download", is_gone=True)
-        link = await self.parts.database.read(gate_links.find, ref, source_id=record.id)
+        link = await self.items.link(token, record)
         if link is None:
             raise NothingAnswered("this download is too old; search again", is_gone=True)
-        return await self._grab(Client(name=who, settings=settings), source, link)
+        return await self._grab(client, source, link)
 
     async def _grab(self, client: Client, name: str, link: str) -> Download:
         fetched: list[Download] = []
@@ -259,21 +231,25 @@ class Gate:
         if link.startswith("magnet:"):  # nobody is asked
             return Download(kind="magnet", magnet=link)
         chosen = client.settings
-        refusal = await self.shares.refusal(client, name, lane=Lane.GRAB, priority=chosen.rank)
-        if refusal is not None:
-            raise self._nothing([refusal], chosen.rank, Lane.GRAB)
-        search = await self.parts.searches.search(
-            SearchRequest(),
-            sources=[name],
-            priority=chosen.rank,
-            max_wait_s=chosen.hold_s,
-            timeout_s=_time_to_ask(chosen),
-            lane=Lane.GRAB,
-            consumer=client.name,
-            execute=execute,
-        )
-        async with search:
-            outcomes = [outcome async for outcome in search]
+        until = trio.current_time() + chosen.hold_s
+        claim = await self.shares.claim(client, name, lane=Lane.GRAB, priority=chosen.rank, until=until)
+        if isinstance(claim, Outcome):
+            raise self._nothing([claim], chosen.rank, Lane.GRAB)
+        try:
+            search = await self.parts.searches.search(
+                SearchRequest(),
+                sources=[name],
+                priority=chosen.rank,
+                max_wait_s=max(0.0, until - trio.current_time()),
+                timeout_s=_time_to_ask(chosen),
+                lane=Lane.GRAB,
+                consumer=client.name,
+                execute=execute,
+            )
+            async with search:
+                outcomes = [outcome async for outcome in search]
+        finally:
+            claim.release()
         if not fetched or not outcomes[0].is_answer:
             raise self._nothing(outcomes, chosen.rank, Lane.GRAB)
         return fetched[0]
@@ -286,11 +262,3 @@ def _is_closed(outcome: Outcome) -> bool:
 def _time_to_ask(chosen: ClientSettings) -> float:
     usual_s = priorities.timeout_s(chosen.rank)
     return min(usual_s, max(_ASK_S_MIN, _ANSWER_S - chosen.hold_s))
-
-
-def _text(signature: bytes) -> str:
-    return urlsafe_b64encode(signature).rstrip(b"=").decode()
-
-
-def _is_same(ours: str, given: str) -> bool:
-    return hmac.compare_digest(ours.encode(), given.encode(errors="replace"))

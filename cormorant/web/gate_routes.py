@@ -13,11 +13,12 @@ from litestar.types import ExceptionHandlersMap
 
 from cormorant.clients.downloads import Download
 from cormorant.rules.errors import CommitUnknown, ServiceStopped, StorageUnavailable
-from cormorant.rules.events import WebKeyRefused, WebRequestCrashed
+from cormorant.rules.events import WebRequestCrashed
 from cormorant.rules.gate_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
 from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.web.closing import Closing
 from cormorant.web.gate import COMBINED, Client, Gate, NothingAnswered
+from cormorant.web.porter import Porter, TooManyTries, client_of
 from cormorant.web.problems import BUSY_S, AnyRequest, parts_of
 from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document, feed_document
 from storage.sources import UnknownSource
@@ -60,6 +61,10 @@ def _nothing(_: AnyRequest, error: NothingAnswered) -> Answer:
     return _error(_UNKNOWN, str(error), status=503)
 
 
+def _tried(_: AnyRequest, error: TooManyTries) -> Answer:
+    return _error(_REQUEST_LIMIT, str(error), status=429, headers={"Retry-After": str(error.retry_after_s)})
+
+
 def _busy(_: AnyRequest, error: Exception) -> Answer:
     status = 429 if isinstance(error, SearchQueueFull) else 503
     return _error(_UNKNOWN, str(error), status=status, headers={"Retry-After": str(math.ceil(BUSY_S))})
@@ -74,6 +79,7 @@ _HANDLERS: Final[ExceptionHandlersMap] = {
     GateRefusal: _refused,
     UnknownSource: _unknown_source,
     NothingAnswered: _nothing,
+    TooManyTries: _tried,
     SearchQueueFull: _busy,
     StorageUnavailable: _busy,
     CommitUnknown: _busy,
@@ -82,12 +88,19 @@ _HANDLERS: Final[ExceptionHandlersMap] = {
 }
 
 
+def _gone(_: AnyRequest, __: UnknownSource) -> Answer:
+    return _error(_NO_SUCH_ITEM, "there is no such download", status=404)
+
+
+_DOWNLOAD_HANDLERS: Final[ExceptionHandlersMap] = {**_HANDLERS, UnknownSource: _gone}
+
+
 @get("/gate/{source:str}/api", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False)
 async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer:
     """A source, or all of them, as a Torznab indexer."""
     gate: Gate = request.app.state["gate"]
     closing: Closing = request.app.state["closing"]
-    client = _client_of(request, gate)
+    client = await _client_of(request, gate)
     query = read_query(request.query_params.multi_items())
     base = _base_of(request)
     answer = await closing.unless_gone(request.receive, _answer, gate, client, query, source=source, base=base)
@@ -95,16 +108,18 @@ async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer:
 
 
 async def _answer(gate: Gate, client: Client, query: GateQuery, *, source: str, base: str) -> Answer:
-    names = await gate.names(source)
     if query.request is None:
         title = "Cormorant" if source == COMBINED else f"Cormorant: {source}"
-        return Response(caps_document(await gate.caps(client, names), title=title), media_type=XML_TYPE)
-    page = await gate.find(client, query, query.request, names=names, base=base)
+        return Response(caps_document(await gate.caps(client, source), title=title), media_type=XML_TYPE)
+    page = await gate.find(client, query, query.request, where=source, base=base)
     return Response(feed_document(page), media_type=FEED_TYPE)
 
 
 @get(
-    "/gate/{source:str}/download/{token:str}", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False
+    "/gate/{source:str}/download/{token:str}",
+    opt={"open": True},
+    exception_handlers=_DOWNLOAD_HANDLERS,
+    include_in_schema=False,
 )
 async def download(request: AnyRequest, source: FromPath[str], token: FromPath[str]) -> Answer:
     """What a link that an app was given leads to."""
@@ -118,15 +133,18 @@ def _stopping() -> Answer:
     return _error(_UNKNOWN, "the gate is being stopped", status=503, headers={"Retry-After": str(BUSY_S)})
 
 
-def _client_of(request: AnyRequest, gate: Gate) -> Client:
+async def _client_of(request: AnyRequest, gate: Gate) -> Client:
     key = request.query_params.get("apikey") or request.headers.get("x-api-key") or ""
     if not key:
         raise GateRefusal(MISSING_PARAMETER, "Missing parameter (apikey)")
-    client = gate.client(key)
+    porter: Porter = request.app.state["porter"]
+    host = client_of(request)
+    porter.check(host, key)
+    client = await gate.clients.by_key(key)
     if client is None:
-        host = request.client.host if request.client else ""
-        parts_of(request).emit(WebKeyRefused(path=request.scope["path"][:200], client=host))
+        porter.refused(host, path=request.scope["path"])
         raise GateRefusal(_BAD_CREDENTIALS, "Incorrect user credentials")
+    porter.accepted(host, key)
     return client
 
 

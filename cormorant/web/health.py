@@ -31,7 +31,7 @@ async def health() -> Health:
     return Health(status="alive")
 
 
-@get("/ready", opt={"open": True}, summary="Whether it can do its work", responses={})
+@get("/ready", opt={"open": True}, summary="Whether it can do its work")
 async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
     """Ready, if every child of the tree is up and the database answers."""
     parts = parts_of(request)

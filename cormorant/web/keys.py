@@ -17,7 +17,7 @@ from cormorant.rules.ports import Emit
 from cormorant.rules.secrets import Secret
 from cormorant.rules.web_settings import ClientSettings, WebSettings
 
-__all__ = ["Keys", "kept_key", "keys_of"]
+__all__ = ["Keys", "kept_key", "keys_of", "new_key"]
 
 _BYTES = 32
 _KEY_LENGTH_MAX = 1_000
@@ -29,6 +29,8 @@ class Keys:
 
     web: Secret
     clients: Mapping[str, Secret] = field(factory=dict)
+    _secrets: dict[str, bytes] = field(init=False, factory=dict, repr=False, eq=False)
+    """What is signed with, by purpose: made once, for a page has hundreds of signatures."""
 
     def opens_api(self, given: str) -> bool:
         """Whether this is the key of the API."""
@@ -41,8 +43,14 @@ class Keys:
 
     def sign(self, *words: str) -> bytes:
         """What only we can have written beside these words."""
-        purpose = hmac.digest(self.web.reveal().encode(), b"links of the gate", hashlib.sha256)
-        return hmac.digest(purpose, "\0".join(words).encode(errors="surrogatepass"), hashlib.sha256)[:16]
+        return self.sign_for("links of the gate", *words)[:16]
+
+    def sign_for(self, purpose: str, *words: str) -> bytes:
+        """The same for another purpose: what was signed for one says nothing for any other."""
+        secret = self._secrets.get(purpose)
+        if secret is None:
+            secret = self._secrets[purpose] = hmac.digest(self.web.reveal().encode(), purpose.encode(), "sha256")
+        return hmac.digest(secret, "\0".join(words).encode(errors="surrogatepass"), "sha256")
 
 
 def _is_same(given: str, key: Secret) -> bool:
@@ -63,12 +71,17 @@ def keys_of(web: WebSettings, clients: Mapping[str, ClientSettings], *, data: st
     )
 
 
+def new_key() -> str:
+    """A key that nobody can guess."""
+    return secrets.token_urlsafe(_BYTES)
+
+
 def kept_key(file: Path, *, of: str, emit: Emit) -> Secret:
     """The key in a file that only its owner can read; made when it is not there."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            made = secrets.token_urlsafe(_BYTES)
+            made = new_key()
             # A name of its own first: nobody ever finds a file without its key.
             fresh = file.with_name(f".{file.name}.{os.getpid()}")
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:

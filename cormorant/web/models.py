@@ -14,10 +14,15 @@ from cormorant.rules.searches import Result
 from cormorant.rules.secrets import hide_passwords
 from cormorant.web.port import ChildNode
 from cormorant.web.screens import NO_SCREEN, Screen, screen_of
+from storage.clients import ClientLook
 from storage.job_reports import JobView
 
 __all__ = [
+    "AddedClientOut",
     "ChildOut",
+    "ClientBody",
+    "ClientOut",
+    "ClientSpendOut",
     "ExplanationOut",
     "GateOut",
     "JobsOut",
@@ -27,6 +32,7 @@ __all__ = [
     "SearchOut",
     "SourceOut",
     "StatusOut",
+    "client_out",
     "explanation_out",
     "outcome_out",
     "tree_out",
@@ -145,6 +151,65 @@ class JobsOut:
 
     jobs: list[JobView]
     next_before: int | None
+
+
+@frozen(kw_only=True)
+class ClientSpendOut:
+    """What an app has spent at one source in the last 24 hours."""
+
+    source: str
+    queries_today: int
+    grabs_today: int
+
+
+@frozen(kw_only=True)
+class ClientOut:
+    """An app that searches through the gate. One `from_file` is changed in the settings file."""
+
+    name: str
+    priority: str
+    share: float
+    hold_s: float
+    from_file: bool
+    queries_today: int
+    grabs_today: int
+    sources: list[ClientSpendOut]
+
+
+@frozen(kw_only=True)
+class ClientBody:
+    """An app to be let in."""
+
+    name: str
+    priority: str = "completion"
+    share: float = 1.0
+    hold_s: float = 60.0
+
+
+@frozen(kw_only=True)
+class AddedClientOut:
+    """An app that was let in, and its key, which is told this once."""
+
+    client: ClientOut
+    key: str
+
+
+def client_out(look: ClientLook) -> ClientOut:
+    """An app as it is shown."""
+    chosen = look.settings
+    return ClientOut(
+        name=look.name,
+        priority=chosen.priority,
+        share=chosen.share,
+        hold_s=chosen.hold_s,
+        from_file=look.from_file,
+        queries_today=look.queries_today,
+        grabs_today=look.grabs_today,
+        sources=[
+            ClientSpendOut(source=each.source, queries_today=each.queries, grabs_today=each.grabs)
+            for each in look.spent
+        ],
+    )
 
 
 def tree_out(children: Sequence[ChildNode]) -> list[ChildOut]:

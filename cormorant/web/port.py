@@ -11,17 +11,20 @@ from attrs import frozen
 from actors.search import Execute, Search
 from actors.source_keeper import Desks
 from cormorant.clients.downloads import Download
+from cormorant.rules.events import Stamped
 from cormorant.rules.gates import Explanation
 from cormorant.rules.limits import Lane
-from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchRequest
 from cormorant.rules.web_settings import ClientSettings, WebSettings
+from cormorant.web.metrics import Metrics
+from cormorant.web.watch_port import WatchesPort
 from storage.database import Database
 from storage.job_reports import JobView
 from storage.sources import SourceRecord
 
-__all__ = ["ChildNode", "Fetch", "JobsPort", "SearchesPort", "WebParts"]
+__all__ = ["ChildNode", "EventsPort", "Fetch", "JobsPort", "Scheduled", "SearchesPort", "WebParts"]
 
 Fetch = Callable[[SourceRecord, str], Awaitable[Download]]
 """Fetches what a link of a source leads to."""
@@ -88,6 +91,18 @@ class JobsPort(Protocol):
         ...
 
 
+class EventsPort(Protocol):
+    """What happens from now on, to be read one by one. Who is slow loses the oldest, and is told how many."""
+
+    async def __anext__(self) -> Stamped:
+        """The next event; `StopAsyncIteration` when the service ends."""
+        ...
+
+    def end(self) -> None:
+        """Stop listening."""
+        ...
+
+
 class ChildNode(Protocol):
     """A child of the supervision tree as it is shown."""
 
@@ -118,6 +133,15 @@ class ChildNode(Protocol):
 
 
 @frozen(kw_only=True)
+class Scheduled:
+    """Something that runs at its time."""
+
+    name: str
+    due_in_s: float | None
+    """None: it has no next time just now."""
+
+
+@frozen(kw_only=True)
 class WebParts:
     """What the web is put together from."""
 
@@ -127,11 +151,18 @@ class WebParts:
     rss_ttl_s: float
     searches: SearchesPort
     jobs: JobsPort
+    watches: WatchesPort
     database: Database
     fetch: Fetch
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None
     """Asks a source what it can do; None where sources are asked in a way of the program's own."""
     is_ready: Callable[[], bool]
     tree: Callable[[], Sequence[ChildNode]]
+    events: Callable[[], EventsPort]
+    scheduled: Callable[[], Sequence[Scheduled]]
+    concurrency: int
+    """How many jobs run at once."""
+    metrics: Metrics
     clock: Clock
     emit: Emit
+    offload: Offload

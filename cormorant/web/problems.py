@@ -13,15 +13,32 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
-from cormorant.rules.errors import CommitUnknown, JobError, ServiceStopped, StorageUnavailable, UnknownJob
+from cormorant.rules.errors import (
+    CommitUnknown,
+    CormorantError,
+    JobError,
+    ServiceStopped,
+    StorageUnavailable,
+    TextRefused,
+    UnknownJob,
+)
 from cormorant.rules.events import WebRequestCrashed
-from cormorant.rules.outcomes import SearchQueueFull
+from cormorant.rules.outcomes import RateLimitWaitError, SearchQueueFull
 from cormorant.rules.searches import BadRequest
+from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.source_errors import SourceError, SourceRefused
+from cormorant.rules.target_errors import TargetError, UnknownTarget
+from cormorant.rules.wants import UnknownWant, WantError
 from cormorant.web.port import WebParts
+from cormorant.web.porter import TooManyTries
 from cormorant.web.search_desk import UnknownSearch
+from storage.clients import ClientExists, UnknownClient
+from storage.downloads import UnknownDownload
+from storage.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 from storage.sources import UnknownSource
+from storage.watchlist import ArtistExists, UnknownArtist
 
-__all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]
+__all__ = ["PROBLEM_TYPE", "Problem", "UnknownSubscription", "parts_of", "problem", "problem_handlers"]
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
@@ -31,6 +48,13 @@ _SHOWN_AS = {"in_state": "state"}
 """Parameters whose names Litestar keeps for itself."""
 
 AnyRequest = Request[Any, Any, Any]
+
+
+class UnknownSubscription(CormorantError):
+    """There is no such subscription."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no subscription {number}")
 
 
 @frozen(kw_only=True)
@@ -67,20 +91,35 @@ def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
     return problem(error.status_code, detail, errors=errors, headers=kept)
 
 
-def _not_found(_: AnyRequest, error: UnknownSource | UnknownJob | UnknownSearch) -> Response[bytes]:
+def _not_found(_: AnyRequest, error: Exception) -> Response[bytes]:
     return problem(404, str(error))
 
 
-def _bad(_: AnyRequest, error: BadRequest) -> Response[bytes]:
-    return problem(400, str(error))
+def _bad(_: AnyRequest, error: CormorantError) -> Response[bytes]:
+    return problem(400, hide_passwords(str(error)))
 
 
-def _conflict(_: AnyRequest, error: JobError) -> Response[bytes]:
+def _conflict(_: AnyRequest, error: Exception) -> Response[bytes]:
     return problem(409, str(error))
+
+
+def _elsewhere(_: AnyRequest, error: SourceError | TargetError) -> Response[bytes]:
+    """Another program did not do what was asked of it; when to come back is told where it is known."""
+    later = {} if error.retry_after_s is None else {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
+    return problem(502, hide_passwords(str(error)), headers=later)
+
+
+def _closed(_: AnyRequest, error: RateLimitWaitError) -> Response[bytes]:
+    wait_s = BUSY_S if error.wait_s is None else max(1, math.ceil(error.wait_s))
+    return problem(503, str(error), headers={"Retry-After": str(wait_s)})
 
 
 def _full(_: AnyRequest, error: SearchQueueFull) -> Response[bytes]:
     return problem(429, str(error), headers={"Retry-After": str(BUSY_S)})
+
+
+def _tried(_: AnyRequest, error: TooManyTries) -> Response[bytes]:
+    return problem(429, str(error), headers={"Retry-After": str(error.retry_after_s)})
 
 
 def _away(_: AnyRequest, error: Exception) -> Response[bytes]:
@@ -99,9 +138,27 @@ def problem_handlers() -> ExceptionHandlersMap:
         UnknownSource: _not_found,
         UnknownJob: _not_found,
         UnknownSearch: _not_found,
+        UnknownArtist: _not_found,
+        UnknownSavedSearch: _not_found,
+        UnknownWant: _not_found,
+        UnknownDownload: _not_found,
+        UnknownTarget: _not_found,
+        UnknownClient: _not_found,
+        ClientExists: _conflict,
+        UnknownSubscription: _not_found,
         BadRequest: _bad,
+        TextRefused: _bad,
+        SourceRefused: _bad,
         JobError: _conflict,
+        WantError: _conflict,
+        ArtistExists: _conflict,
+        SavedSearchExists: _conflict,
+        SavedSearchConfigured: _conflict,
+        SourceError: _elsewhere,
+        TargetError: _elsewhere,
+        RateLimitWaitError: _closed,
         SearchQueueFull: _full,
+        TooManyTries: _tried,
         StorageUnavailable: _away,
         CommitUnknown: _away,
         ServiceStopped: _away,

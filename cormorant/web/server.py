@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any
 
 import trio
 from attrs import define, field
+from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.trio import serve
-from litestar import Litestar
 
 from actors.actor import Actor
 from cormorant.rules.errors import CannotListen
@@ -18,6 +16,8 @@ from cormorant.rules.events import WebListening
 from cormorant.rules.listen_addresses import ListenAddress
 from cormorant.web.app import make_app
 from cormorant.web.closing import Closing
+from cormorant.web.doors import Doors
+from cormorant.web.guard import Guard
 from cormorant.web.keys import keys_of
 from cormorant.web.port import WebParts
 from cormorant.web.search_desk import SearchDesk
@@ -28,12 +28,9 @@ GRACE_S = 3.0
 """What answers under way get at the end; with it the server's child of the tree is done."""
 
 _ANSWERS_S = 2.0
-_IDLE_S = 30.0
-_BACKLOG = 256
+_BACKLOG = 1024
+_LOOK_S = 0.5
 _HEAD_BYTES_MAX = 32 * 1024
-_UNREAD_MS = 4_000
-"""A connection whose other side takes nothing for so long is given up. Hypercorn shields its sends, so that nothing else ends
-one that is stuck, and with it the stop would wait."""
 
 
 @define(eq=False, kw_only=True)
@@ -54,7 +51,11 @@ class WebServer(Actor[None]):
         app = make_app(parts, keys, self._closing, searches)
         listening = bound(parts.web.address)
         address = _address_of(listening)
-        await self.nursery.start(self._serve, app, listening.detach())
+        guard = Guard(app=app, web=parts.web, emit=parts.emit, answered=parts.metrics.answered)
+        doors = Doors(app=ASGIWrapper(guard), config=_config(), web=parts.web, emit=parts.emit)  # type: ignore[arg-type]  # as above
+        app.state["doors"] = doors
+        self.nursery.start_soon(self._serve, doors, listening)
+        self.nursery.start_soon(self._watch_loop)
         parts.emit(WebListening(address=f"http://{address.shown}{parts.web.url_base}"))
 
     async def end(self) -> None:
@@ -62,31 +63,25 @@ class WebServer(Actor[None]):
         self._closing.tell()
         await self._ended.wait()
 
-    async def _serve(
-        self, app: Litestar, listening: int, *, task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def _watch_loop(self) -> None:
+        while True:
+            due = trio.current_time() + _LOOK_S
+            await trio.sleep_until(due)
+            self.parts.metrics.lagged(trio.current_time() - due)
+
+    async def _serve(self, doors: Doors, listening: socket.socket) -> None:
         try:
-            await serve(
-                app,  # type: ignore[arg-type]  # an ASGI application, by another spelling of the same types
-                _config(listening),
-                shutdown_trigger=self._closing.told.wait,
-                task_status=task_status,
-                mode="asgi",
-            )
+            await doors.serve(listening, self._closing.told, answers_s=_ANSWERS_S)
         finally:
             self._ended.set()
 
 
-def _config(listening: int) -> Config:
+def _config() -> Config:
     config = Config()
-    config.bind = [f"fd://{listening}"]
     config.accesslog = None
     config.errorlog = None  # what matters is told by events
     config.include_server_header = False
-    config.graceful_timeout = _ANSWERS_S
-    config.keep_alive_timeout = _IDLE_S
     config.h11_max_incomplete_size = _HEAD_BYTES_MAX
-    config.backlog = _BACKLOG
     return config
 
 
@@ -96,10 +91,8 @@ def bound(address: ListenAddress) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
         listening.bind((address.host, address.port))
+        listening.settimeout(0)
         listening.listen(_BACKLOG)  # two may bind with SO_REUSEADDR; only one may listen
     except OSError as error:
         listening.close()

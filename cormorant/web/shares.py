@@ -1,10 +1,14 @@
-"""May this app ask this source? Not when it has used its part of what the source allows; what is kept is for all."""
+"""May this app ask this source now? Not once it has used its part of what the source allows; what is kept is for all."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
 
-from attrs import define, frozen
+import attrs
+import trio
+from attrs import define, field, frozen
 
 from cormorant.rules.limits import Lane
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
@@ -12,10 +16,14 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import SearchRequest, search_key
 from cormorant.rules.shares import ShareUsedUp, share_opens_at, share_windows
 from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.windows import Window
 from cormorant.web.port import WebParts
 from storage import cache, spending
+from storage.sources import SourceRecord
 
-__all__ = ["Client", "Shares"]
+__all__ = ["Claim", "Client", "Shares"]
+
+_SOON_S: Final = 1.0
 
 
 @frozen(kw_only=True)
@@ -27,40 +35,98 @@ class Client:
 
 
 @define(eq=False)
+class _Claims:
+    """The requests of one app at one source that may yet be spent."""
+
+    count: int = 0
+    turn: trio.Lock = field(factory=trio.Lock)
+    changed: trio.Event = field(factory=trio.Event)
+
+
+@define(eq=False)
+class Claim:
+    """The right to make one request, until it is given back."""
+
+    _among: _Claims | None = None
+    """None: nobody counts."""
+
+    def release(self) -> None:
+        """Give it back: what became of it is in the database, if anything."""
+        claims, self._among = self._among, None
+        if claims is not None:
+            claims.count -= 1
+            claims.changed.set()
+            claims.changed = trio.Event()
+
+
+@define(eq=False)
 class Shares:
-    """The parts of quotas that apps may use."""
+    """The parts of quotas that apps may use.
+
+    Who may ask claims it first: of two requests at the same moment the second must not take what only one may have.
+    """
 
     parts: WebParts
+    _claims: dict[tuple[str, str, Lane], _Claims] = field(init=False, factory=dict)
 
-    async def refusals(self, client: Client, request: SearchRequest, names: Sequence[str]) -> Mapping[str, Outcome]:
-        """The sources that may not be asked for this search, unless what they answered lately is still there."""
-        refused: dict[str, Outcome] = {}
+    async def claim_all(
+        self, client: Client, request: SearchRequest, names: Sequence[str], *, until: float
+    ) -> Mapping[str, Claim | Outcome]:
+        """Claim a search at each source: the claim, or why it may not be asked. What it answered lately needs no claim.
+
+        Only for a single source it is waited until others of the app have ended: of several some will do.
+        """
+        found: dict[str, Claim | Outcome] = {}
         for name in names:
-            refusal = await self.refusal(client, name, lane=Lane.QUERY, priority=client.settings.rank)
-            if refusal is not None and not await self._is_kept(request, name):
-                refused[name] = refusal
-        return refused
+            deadline = until if len(names) == 1 else trio.current_time()
+            claim = await self.claim(client, name, lane=Lane.QUERY, priority=client.settings.rank, until=deadline)
+            is_refused = isinstance(claim, Outcome) and not await self._is_kept(request, name)
+            found[name] = claim if is_refused or isinstance(claim, Claim) else Claim()
+        return found
 
-    async def refusal(self, client: Client, name: str, *, lane: Lane, priority: Priority) -> Outcome | None:
-        """Why the app may not ask a source now; None: it may."""
+    async def claim(
+        self, client: Client, name: str, *, lane: Lane, priority: Priority, until: float
+    ) -> Claim | Outcome:
+        """Claim a request, or why the app may not ask a source now. Waits while its own requests may use up the rest."""
         desk = self.parts.searches.desks.by_name.get(name)
         if desk is None:
-            return None
+            return Claim()
         limits = desk.record.limits if desk.known is None else desk.known.limits
         windows = share_windows(limits, lane, client.settings.share)
         if not windows:
-            return None
+            return Claim()
+        claims = self._claims.setdefault((client.name, name, lane), _Claims())
+        while True:
+            async with claims.turn:
+                now = self.parts.clock.now()
+                opens_at = await self._opens_at(desk.record, client, lane, windows, now=now)
+                if opens_at is not None:
+                    return _refusal(client, name, priority, wait_s=(opens_at - now).total_seconds())
+                left = [attrs.evolve(each, limit=each.limit - claims.count) for each in windows]
+                if all(each.limit > 0 for each in left):
+                    later = await self._opens_at(desk.record, client, lane, left, now=now) if claims.count else None
+                    if later is None:
+                        claims.count += 1
+                        return Claim(claims)
+                changed = claims.changed
+            with trio.CancelScope(deadline=until) as scope:
+                await changed.wait()
+            if scope.cancelled_caught:
+                return _refusal(client, name, priority, wait_s=_SOON_S)
+
+    async def _opens_at(
+        self, record: SourceRecord, client: Client, lane: Lane, windows: Sequence[Window], *, now: datetime
+    ) -> datetime | None:
         numbers = sorted({window.limit for window in windows})
-        spent = await self.parts.database.read(spending.nth_latest, desk.record.id, lane, client.name, numbers)
-        now = self.parts.clock.now()
-        opens_at = share_opens_at(windows, spent, now=now)
-        if opens_at is None:
-            return None
-        wait_s = (opens_at - now).total_seconds()
-        error = ShareUsedUp(name, wait_s=wait_s, max_wait_s=client.settings.hold_s, priority=priority)
-        return Outcome(job_id=0, source=name, status=OutcomeStatus.RATE_LIMITED, error=error)
+        spent = await self.parts.database.read(spending.nth_latest, record.id, lane, client.name, numbers)
+        return share_opens_at(windows, spent, now=now)
 
     async def _is_kept(self, request: SearchRequest, name: str) -> bool:
         desk = self.parts.searches.desks.by_name[name]
         now = self.parts.clock.now()
         return bool(await self.parts.database.read(cache.find, [desk.record.id], search_key(request), now=now))
+
+
+def _refusal(client: Client, name: str, priority: Priority, *, wait_s: float) -> Outcome:
+    error = ShareUsedUp(name, wait_s=wait_s, max_wait_s=client.settings.hold_s, priority=priority)
+    return Outcome(job_id=0, source=name, status=OutcomeStatus.RATE_LIMITED, error=error)

@@ -14,7 +14,8 @@ from storage.migrations import (
     v0002_jobs,
     v0003_sources,
     v0004_gate_links,
-    v0005_watches,
+    v0005_gate_feeds,
+    v0006_watches,
     v0007_subscriptions,
 )
 from storage.migrations.runner import Migration
@@ -24,7 +25,8 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0002_jobs,
     v0003_sources,
     v0004_gate_links,
-    v0005_watches,
+    v0005_gate_feeds,
+    v0006_watches,
     v0007_subscriptions,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import trio
@@ -83,6 +84,18 @@ def searching(*orders: SearchOrders) -> Iterator[list[subprocess.Popen[bytes]]]:
         for process in started:
             process.kill()
             process.wait()
+
+
+def least_distance_s(url: str) -> float:
+    """The shortest time between two requests that were paid for, whether they were sent or not."""
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            paid = connection.execute(text("SELECT at FROM source_requests ORDER BY seq")).scalars().all()
+            least: int = min(later - earlier for earlier, later in pairwise(paid))
+            return least / 1_000_000
+    finally:
+        engine.dispose()
 
 
 def reserved_at(url: str) -> int:

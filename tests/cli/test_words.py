@@ -45,7 +45,16 @@ def test_an_unknown_command_gets_a_hint(word: str, hint: str) -> None:
 
 
 @pytest.mark.slow("starts Python")
-@pytest.mark.parametrize("words", [["--help"], ["jobs", "--help"], ["jobs", "list", "--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["jobs", "--help"],
+        ["jobs", "list", "--help"],
+        ["import", "jackett", "--help"],
+        ["connect", "--help"],
+    ],
+)
 def test_help_does_not_wait_for_the_whole_tree(words: list[str]) -> None:
     script = f"import sys; from cormorant.cli import main; main({words}, standalone_mode=False); print(*sys.modules)"
 

@@ -132,6 +132,13 @@ async def test_some_files_that_are_not_taken_are_told() -> None:
     assert receipt.reason == "1 of 2 files were not taken: Bad file"
 
 
+async def test_a_file_that_is_named_twice_is_sent_once(has_batches: Any) -> None:
+    async with playing(has_batches=has_batches) as (target, slskd, _):
+        await target.give(parcel(files=(*FILES, FILES[0])))
+
+    assert [one.filename for one in slskd.transfers] == [name for name, _ in FILES]
+
+
 async def test_if_no_file_is_taken_it_is_refused(has_batches: Any) -> None:
     refused = {name: "Bad file" for name, _ in FILES}
     async with playing(has_batches=has_batches, refused=refused) as (target, slskd, _):

@@ -105,6 +105,23 @@ async def test_artists_and_tracks_are_found() -> None:
     ]
 
 
+async def test_a_list_that_was_cut_by_a_limit_goes_on_where_it_stopped() -> None:
+    spotify = stand_in(page_size=2)
+    async with client_of(spotify) as client:
+        first = await client.albums_page("one")
+        spotify.troubles.append(limited())
+        with pytest.raises(SourceLimited):
+            await client.albums_page("one", after=first.next)
+        second = await client.albums_page("one", after=first.next)
+        third = await client.albums_page("one", after=second.next)
+        with pytest.raises(SourceRefused, match="another address"):
+            await client.albums_page("one", after="https://evil.example/v1/artists/one/albums")
+
+    pages = [first, second, third]
+    assert [album.id for page in pages for album in page.albums] == ["a1", "a2", "a3", "a5", "a6", "a7"]
+    assert third.next is None
+
+
 @pytest.mark.slow("asks for 300 pages")
 async def test_three_thousand_albums_are_all_found() -> None:
     turns = 0
@@ -284,6 +301,12 @@ async def test_a_spotify_that_does_not_answer_has_its_time() -> None:
         where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", timeout_s=0.1)
         with pytest.raises(SourceUnavailable, match="within 0.1 s"):
             await client_at(server, SECRET, where).artist("one")
+
+
+async def test_what_is_no_address_is_told() -> None:
+    async with mounted(stand_in().handle) as server:
+        with pytest.raises(SourceRefused, match="no address"):
+            await client_at(server, SECRET, SpotifyOptions(token_url="http://[::1")).artist("one")  # noqa: S106 - an address
 
 
 async def test_nothing_of_the_secret_is_seen_when_nobody_listens() -> None:

@@ -102,7 +102,8 @@ class Site:
 
     def _counts(self, resets: int) -> bool:
         """Whether what it says must show: not if a person has vouched for it since, nor beside others that may say else."""
-        return resets == self.resets and self.limits.in_flight == 1
+        is_alone = self.in_flight == 1 and (self.ended_at is None or self.ended_at < self.now())
+        return resets == self.resets and is_alone
 
     def _close(self, seconds: float, resets: int) -> None:
         if self._counts(resets):
@@ -202,8 +203,9 @@ class World:
             crash_dispatcher(service)
 
     def crash_limiter(self, service: Service, name: str) -> None:
-        """Let a limiter crash."""
-        crash_limiter(service, name)
+        """Let a limiter crash, once all of them are there."""
+        if service.sources.desks.have_come.is_set():
+            crash_limiter(service, name)
 
     async def calm_down(self, service: Service) -> None:
         """Take every obstacle away: whatever waits must end now, month by month."""

@@ -48,6 +48,18 @@ async def test_a_dispatcher_that_crashes_before_the_window_ends_fails_what_it_to
     assert [request.query for request in place.sources["a"].requests] == ["after"]
 
 
+async def test_a_dispatcher_that_crashes_just_before_the_stop_leaves_nobody_waiting(clock: MockClock) -> None:
+    told: list[int] = []
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            lost = await service.search("lost", on_job_done=told.append)
+            crash_dispatcher(service)
+            await settle()
+
+    assert [outcome.status for outcome in lost.outcomes] == [OutcomeStatus.SHUT_DOWN]
+    assert told == [lost.id]
+
+
 async def test_a_dispatcher_that_crashes_while_it_lines_up_leaves_nobody_waiting(clock: MockClock) -> None:
     class Broken:
         def admit(self, ticket: Ticket) -> None:
@@ -133,10 +145,15 @@ async def test_a_limiter_that_crashes_too_often_is_set_aside_and_takes_nobody_wi
                 after = (await all_of(await service.search("x", sources=["a"])))[0].status
             await settle()
             taken = slots_of(service).pool.taken
+            why = [service.explain("a"), *(each.explanation for each in service.sources.status() if each.name == "a")]
 
     assert outcomes[0] is OutcomeStatus.FAILED
     assert outcomes[1] in {OutcomeStatus.FAILED, OutcomeStatus.SHUT_DOWN}
     assert (other, after, taken) == (OutcomeStatus.FOUND, OutcomeStatus.SHUT_DOWN, 0)
+    for each in why:
+        assert (each.gates[0].name, each.opens_at) == ("stopped", None)
+        assert each.lines[0].startswith("waits for a restart of the service: what asks it crashed too often (")
+        assert "RateLimiter has no handle()" in each.lines[0]
 
 
 async def test_an_outage_during_the_reservation_loses_nothing_and_sends_nothing_twice(clock: MockClock) -> None:

@@ -205,7 +205,13 @@ async def test_equal_searches_share_one_request_and_the_last_to_leave_ends_it(cl
     assert place.sources["a"].asked_at == [0.005, 5.005]
 
 
-async def test_a_follower_raises_the_rank_and_keeps_its_own_wait(clock: MockClock) -> None:
+@pytest.mark.parametrize(
+    ("wait_s", "status", "order"),
+    [(1.0, "rate_limited", ["running", "middle", "shared"]), (9.0, "found", ["running", "shared", "middle"])],
+)
+async def test_a_follower_raises_the_rank_while_it_waits_and_keeps_its_own_wait(
+    clock: MockClock, wait_s: float, status: str, order: list[str]
+) -> None:
     with search_place(a=ScriptedSource(["x"], takes_s=4.0)) as place:
         async with place.service() as service:
             await service.search("running")
@@ -213,11 +219,12 @@ async def test_a_follower_raises_the_rank_and_keeps_its_own_wait(clock: MockCloc
             await service.search("middle", priority=COMPLETION)
             slow = await service.search("shared", priority=BACKGROUND, max_wait_s=100)
             await trio.sleep(0.01)
-            fast = await service.search("shared", priority=INTERACTIVE, max_wait_s=1)
+            fast = await service.search("shared", priority=INTERACTIVE, max_wait_s=wait_s)
             outcomes = [(await all_of(search))[0] for search in (slow, fast)]
+            await trio.sleep(10)
 
-    assert [outcome.status for outcome in outcomes] == ["found", "rate_limited"]
-    assert [request.query for request in place.sources["a"].requests] == ["running", "shared", "middle"]
+    assert [outcome.status for outcome in outcomes] == ["found", status]
+    assert [request.query for request in place.sources["a"].requests] == order
 
 
 @pytest.mark.slow("a simulated hour")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cormorant.rules.release_dates import ReleaseDate, read_release_date
@@ -19,6 +19,7 @@ def known_of(day: date, precision: str) -> ReleaseDate:
     return ReleaseDate(*(day.year, day.month, day.day)[:parts])
 
 
+@settings(max_examples=50)
 @given(days, precisions)
 def test_what_is_written_is_read_back(day: date, precision: str) -> None:
     known = known_of(day, precision)
@@ -27,6 +28,7 @@ def test_what_is_written_is_read_back(day: date, precision: str) -> None:
     assert known.precision == precision
 
 
+@settings(max_examples=50)
 @given(days, precisions)
 def test_the_day_lies_between_the_earliest_and_the_latest(day: date, precision: str) -> None:
     known = known_of(day, precision)
@@ -35,6 +37,7 @@ def test_the_day_lies_between_the_earliest_and_the_latest(day: date, precision: 
     assert (known.earliest == known.latest) is (precision == "day")
 
 
+@settings(max_examples=50)
 @given(days, precisions, days, st.integers(0, 4_000_000))
 def test_nothing_that_may_be_newer_is_missed(day: date, precision: str, watermark: date, overlap: int) -> None:
     known = known_of(day, precision)
@@ -63,6 +66,7 @@ def test_what_is_no_date_is_none(text: str) -> None:
     assert read_release_date(text) is None
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=12), st.text(max_size=6))
 def test_no_text_breaks_it(text: str, precision: str) -> None:
     read_release_date(text, precision)

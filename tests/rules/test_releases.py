@@ -67,6 +67,13 @@ def test_a_re_issue_is_no_news_and_a_deluxe_edition_is_another_release() -> None
     assert [(release.album.id, release.ids) for release in releases] == [("old", ("old", "new")), ("big", ("big",))]
 
 
+def test_another_number_of_tracks_is_another_release_under_the_same_key() -> None:
+    short, long = album(id="1"), album(id="2", tracks_total=20)
+
+    assert [release.ids for release in distinct_releases([long, short])] == [("1",), ("2",)]
+    assert want_key("them", short) == want_key("them", long)
+
+
 def test_the_key_does_not_depend_on_id_day_or_spelling() -> None:
     one = album("Ágætis Byrjun", released=ReleaseDate(1999))
     two = album("ágætis   byrjun!", id="2", tracks_total=11)
@@ -100,6 +107,7 @@ def test_a_plain_title_stays_as_it_is(title: str) -> None:
     assert plain == " ".join(plain.split())
 
 
+@settings(max_examples=30)
 @given(st.text(string.ascii_letters + " ", min_size=1), st.sampled_from(["", "!", " (Explicit)", " - Remastered 2011"]))
 def test_case_signs_and_marks_of_shops_do_not_matter(title: str, mark: str) -> None:
     plain = plain_words(title)

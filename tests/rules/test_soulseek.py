@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cormorant.rules.soulseek import (
+    CANDIDATES_MAX,
     REJECTED_MAX,
     SEARCH_LENGTH_MAX,
     File,
@@ -121,6 +122,12 @@ def test_the_rule_is_applied_in_its_order() -> None:
     assert ranked(*found) == ["large", "small", "queue", "slow", "mp3", "busy"]
 
 
+def test_equals_come_in_the_order_of_their_names_whoever_answered_first() -> None:
+    one, two = response("a", files()), response("b", files())
+
+    assert ranked(one, two) == ranked(two, one) == ["a", "b"]
+
+
 def test_more_tracks_come_first_where_nobody_knows_how_many_there_are() -> None:
     found = [response("two", files(), speed_bytes_s=9), response("five", files(count=5))]
 
@@ -177,10 +184,12 @@ def test_what_is_rejected_says_why(offer: tuple[File, ...], wish: Wish, because:
     assert [one.because for one in ranking.rejected] == [because]
 
 
-def test_not_every_refusal_is_kept() -> None:
+def test_neither_every_refusal_nor_every_candidate_is_kept() -> None:
     offers = [files(f"x\\Bjork\\Post {number}", 1) for number in range(REJECTED_MAX + 1)]
 
     assert len(rank_albums([response("peer", *offers)], WISH).rejected) == REJECTED_MAX
+    many = [response(f"peer {number}", files()) for number in range(CANDIDATES_MAX + 1)]
+    assert len(rank_albums(many, WISH).candidates) == CANDIDATES_MAX
 
 
 @pytest.mark.parametrize("name", ["..\\..\\Bjork\\Post\\1.flac", "Bjork\\Post\\1\x00.flac", "Bjork\\Post\\\ud800.flac"])
@@ -207,6 +216,7 @@ def test_letters_without_their_dots_and_spaces_are_the_same_words() -> None:
     assert ranked(offer, wish=Wish(title="A.M.", artist="The Arctic Monkeys")) == ["peer"]
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=30), st.text(max_size=300))
 def test_what_is_searched_for_is_short_and_has_no_signs(artist: str, title: str) -> None:
     for text in search_texts(Wish(artist=artist, title=title)):

@@ -61,6 +61,15 @@ def test_the_class_decides_and_within_it_the_number() -> None:
     assert taken(queue) == [2, 5, 1, 3, 4, 0]
 
 
+def test_those_that_wait_are_shown_by_number_without_those_who_left() -> None:
+    tickets = [Waiter(number, priority) for number, priority in enumerate((BACKGROUND, PEOPLE, RSS, PEOPLE))]
+    queue = queue_of(*tickets)
+    tickets[2].is_live = False
+    queue.take(NOON, is_open)
+
+    assert [ticket.sequence for ticket in queue.waiting()] == [0, 3]
+
+
 def test_a_ticket_put_back_has_its_old_place() -> None:
     queue = queue_of(*(Waiter(number) for number in range(4)))
     first, second = queue.take(NOON, is_open), queue.take(NOON, is_open)

@@ -112,7 +112,7 @@ def test_limits_that_were_learned_or_changed_need_a_new_look(connection: Connect
 def test_a_failed_plain_statement_raises_what_sqlalchemy_would(connection: Connection) -> None:
     connection.execute(text("CREATE TABLE unique_numbers (number BIGINT PRIMARY KEY)"))
     insert = Plain("INSERT INTO unique_numbers (number) VALUES (:number)")
-    assert insert.change(connection, {"number": 1}) == 1
+    assert insert.change(connection, (1,)) == 1
 
     with pytest.raises(IntegrityError), connection.begin_nested():
-        insert.change(connection, {"number": 1})
+        insert.change(connection, (1,))

@@ -29,6 +29,20 @@ def test_what_was_spent_is_counted_by_lane_since_a_moment(connection: Connection
     assert source_reports.spent(connection, source_id + 1, Lane.QUERY, since=NOON) == 0
 
 
+def test_what_clients_have_spent_is_counted_over_all_sources(connection: Connection) -> None:
+    asked = [(1, "a", Lane.QUERY), (1, "", Lane.QUERY), (2, "a", Lane.QUERY), (2, "a", Lane.GRAB), (1, "b", Lane.QUERY)]
+    for minute, (source_id, who, lane) in enumerate(asked):
+        wish = Wish(lane=lane, lease_s=60, consumer=who)
+        source_states.reserve(connection, source_id, wish, configured=FREE, now=NOON + timedelta(minutes=minute))
+
+    found = source_reports.spent_by_clients(connection, since=NOON - timedelta(seconds=1))
+    later = source_reports.spent_by_clients(connection, since=NOON + timedelta(minutes=3))
+
+    counts = {(each.consumer, each.lane): each.count for each in found}
+    assert counts == {("", Lane.QUERY): 1, ("a", Lane.QUERY): 2, ("a", Lane.GRAB): 1, ("b", Lane.QUERY): 1}
+    assert [each.consumer for each in later] == ["b"]
+
+
 def test_the_age_of_the_caps_is_known_once_they_are(connection: Connection) -> None:
     source_id = sources.add(connection, ATTIC, now=NOON).id
     assert source_reports.caps_at(connection, source_id) is None

@@ -15,8 +15,9 @@ from cormorant.rules.gate_caps import plain_caps
 from cormorant.rules.searches import Caps
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import CredentialsRefused
+from cormorant.rules.source_settings import SourceSettings
 from cormorant.rules.web_settings import ClientSettings
-from cormorant.testing import BROKEN, ScriptedSource, busy
+from cormorant.testing import BROKEN, ScriptedSource, busy, named_sources
 from storage import history, sources
 from tests.web.web_place import KEY, SONARR, SOURCE_KEY, web_place
 
@@ -116,6 +117,32 @@ async def test_an_unknown_source_is_told_and_no_other_is_named(tmp_path: Path) -
             answer = await place.torznab(client, "blue", **SEARCH)
 
     assert error_of(answer) == (200, "201", "there is no source called blue")
+
+
+async def test_sources_that_speak_no_torznab_are_not_there_for_apps(tmp_path: Path) -> None:
+    spotify = SourceSettings(kind="spotify", id="app", key=Secret(SOURCE_KEY))
+    others = {"songs": spotify, "peers": SourceSettings(kind="slskd", url="http://slskd.test", key=Secret(SOURCE_KEY))}
+    red, songs, peers = ScriptedSource(["x"]), ScriptedSource(["y"]), ScriptedSource(["z"])
+    with web_place(tmp_path, red=red, songs=songs, peers=peers) as place:
+        async with place.served(sources={**named_sources("red", spacing_s=0.0, pace_s=0.0), **others}) as (
+            service,
+            client,
+        ):
+            refused = [await place.torznab(client, name, **SEARCH) for name in ("songs", "peers")]
+            caps = await place.torznab(client, "songs", t="caps")
+            together = await place.torznab(client, "combined", **SEARCH)
+            taken = await client.get("/gate/peers/download/sonarr.a.b")
+            found = await (await service.search("x")).wait()
+
+    assert [error_of(answer)[1:] for answer in refused] == [
+        ("201", "there is no source called songs"),
+        ("201", "there is no source called peers"),
+    ]
+    assert error_of(caps)[1] == "201"
+    assert error_of(taken)[:2] == (404, "300")
+    assert titles(together) == ["x"]
+    assert list(found.coverage) == ["red"]
+    assert songs.asked_at == peers.asked_at == []
 
 
 async def test_a_search_that_would_wait_too_long_is_told_when_to_come_back(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ async def test_a_link_that_was_changed_in_any_letter_leads_nowhere(tmp_path: Pat
         elsewhere = await client.get(f"{address.replace('/red/', '/combined/')}/{token}")
 
     assert {answer.status_code for answer in answers} == {404}
-    assert elsewhere.status_code == 200
+    assert elsewhere.status_code == 404
     assert b"<error" in elsewhere.content
     assert len(site.asked) == 1
 

@@ -189,11 +189,14 @@ def test_the_program_says_where_it_listens_and_refuses_a_taken_address(tmp_path:
 
     with Program("-m", "cormorant", "run", cwd=tmp_path, CORMORANT_WEB__ENABLED="true") as program:
         ready = program.line_with(" ready in ")
+        opened = program.line_with("open http")
         second = cormorant("run", cwd=tmp_path, CORMORANT_WEB__ENABLED="true")
         program.send(signal.SIGTERM)
         ended = program.end()
 
     assert f" http://{address}/, database " in ready
+    assert opened == f"open http://{address}/ - key in data/keys/web.key\n"
+    assert (tmp_path / "data" / "keys" / "web.key").exists()
     assert ended.code == 0
     assert second.code == 1
     assert (

@@ -33,8 +33,10 @@ class WebPlace:
     sources: dict[str, ScriptedSource]
     events: Recorder = field(factory=Recorder)
 
-    def service(self, limits: dict[str, Any] | None = None, **chosen: Any) -> Service:
-        """A service with a server on a free port; nothing is paced unless it is said."""
+    def service(
+        self, limits: dict[str, Any] | None = None, given: dict[str, Any] | None = None, **chosen: Any
+    ) -> Service:
+        """A service with a server on a free port; nothing is paced unless it is said. `given` are parts of its own."""
         open_limits = {"spacing_s": 0.0, "pace_s": 0.0, "key": Secret(SOURCE_KEY)}
         usual = {
             "data": str(self.data),
@@ -50,6 +52,7 @@ class WebPlace:
             gateway=self.gateway,
             listeners=[self.events],
             ask=scripted(self.sources) if self.sources else None,
+            **given or {},
         )
 
     @property
@@ -59,10 +62,10 @@ class WebPlace:
 
     @asynccontextmanager
     async def served(
-        self, limits: dict[str, Any] | None = None, **chosen: Any
+        self, limits: dict[str, Any] | None = None, given: dict[str, Any] | None = None, **chosen: Any
     ) -> AsyncIterator[tuple[Service, httpx2.AsyncClient]]:
         """The service, and a client that has the key of the API."""
-        async with self.service(limits, **chosen) as service, self.client() as client:
+        async with self.service(limits, given, **chosen) as service, self.client() as client:
             yield service, client
 
     async def torznab(self, client: httpx2.AsyncClient, source: str, /, **params: Any) -> httpx2.Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 import trio
@@ -120,8 +121,10 @@ class _Opened:
         await self.root.__aenter__()
         return self.subscriptions
 
-    async def __aexit__(self, *error: object) -> bool:
-        return await self.root.__aexit__(*error)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return await self.root.__aexit__(kind, error, trace)
 
 
 @contextmanager

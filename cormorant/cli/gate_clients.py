@@ -1,0 +1,66 @@
+"""Which key does an app get? That of a client of the settings, or of one that is let in for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from cormorant.cli.visit import visit
+from cormorant.cli.words import NotDone
+from cormorant.rules.errors import KeyUnusable
+from cormorant.rules.fields import name_problem
+from cormorant.rules.ports import ignore
+from cormorant.rules.secrets import Secret
+from cormorant.rules.settings import Settings
+from cormorant.rules.web_settings import ClientSettings
+from cormorant.web.keys import kept_key
+from storage import clients
+from storage.clients import ClientExists, ClientRecord, digest_of
+from storage.database import Database
+
+__all__ = ["client_key"]
+
+
+def client_key(settings: Settings, name: str, *, may_make: bool = True) -> Secret:
+    """The key of a client; made when it is not there yet, exactly as the server would, or empty if it may not be made."""
+    client = settings.clients.get(name)
+    if client is not None and (client.key or not may_make):
+        return client.key
+    if not may_make:
+        return Secret("")
+    problem = name_problem(name)
+    if problem:
+        raise NotDone(problem)
+    try:
+        key = kept_key(Path(settings.data) / "keys" / f"client-{name}.key", of=f"the client {name}", emit=ignore)
+    except KeyUnusable as error:
+        raise NotDone(str(error)) from None
+    if client is None:
+        _let_in(settings, name, key)
+    return key
+
+
+def _let_in(settings: Settings, name: str, key: Secret) -> None:
+    """A client that the settings do not name is kept in the database, as `clients add` would."""
+    record = ClientRecord(
+        name=name, settings=ClientSettings(), key_digest=digest_of(key.reveal()), added_at=datetime.now(UTC)
+    )
+
+    async def put(database: Database) -> None:
+        await database.run(_put, record)
+
+    try:
+        visit(settings, put)
+    except ClientExists:
+        raise NotDone(
+            f"a client {name} was added by command, and only its app has its key; choose another name with --client, "
+            f"or remove it first: cormorant clients remove {name}"
+        ) from None
+
+
+def _put(connection: Connection, record: ClientRecord) -> None:
+    there = next((each for each in clients.all_clients(connection) if each.name == record.name), None)
+    if there is None or there.key_digest != record.key_digest:
+        clients.add(connection, record)

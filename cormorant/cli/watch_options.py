@@ -1,0 +1,107 @@
+"""What can be said of every watch on the command line, and how do the commands reach their desk?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import click
+from typing_extensions import override
+
+from cormorant.cli.jobs import ID_MOST, Duration
+from cormorant.cli.words import config_option, json_option
+from cormorant.rules.watchlist import Start, read_start
+
+if TYPE_CHECKING:
+    from cormorant.cli.watch_desk import WatchDesk
+
+__all__ = ["EXIT_CODES", "LIMIT", "Names", "Number", "StartAt", "at_desk", "options", "order_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXIT_CODES: Final = """\b
+Exit codes: 0  done
+            1  it could not be done, and the reason is told
+            2  bad input or settings, or the database cannot be used; nothing was changed
+"""
+LIMIT: Final = click.IntRange(1, 1_000)
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them."""
+
+    name = "names"
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+
+
+class Number(click.ParamType[int]):
+    """The number of a want or a download."""
+
+    name = "id"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        is_short = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < len(str(ID_MOST))
+        if not is_short or not int(value):
+            self.fail(f"{value!r} is not the number of a {self.what}", param, ctx)
+        return int(value)
+
+
+class StartAt(click.ParamType[tuple[Start, date | None]]):
+    """From when on releases are wanted."""
+
+    name = "start"
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return value if isinstance(value, tuple) else read_start(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def options(command: F) -> F:
+    """What every one of the commands takes."""
+    return config_option(json_option(command))
+
+
+def order_options(*, every: str) -> Callable[[F], F]:
+    """What can be said of any watch."""
+
+    def add(command: F) -> F:
+        usual = f"How often it is looked at, such as 12h.  [default: {every}]"
+        for option in (
+            click.option(
+                "--hand-to",
+                type=Names(),
+                default="",
+                metavar="T,U",
+                help="Targets; the first that takes a find gets it.",
+            ),
+            click.option("--choose", default="", metavar="PROFILE", help="What fits: [profiles.NAME] of the settings."),
+            click.option("--search", type=Names(), default="", metavar="A,B", help="Only these sources."),
+            click.option("--every", "every_s", type=Duration(), metavar="DURATION", help=usual),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def at_desk(
+    config: str, errand: Callable[[WatchDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+) -> NoReturn:
+    """Run an errand and end with its exit code."""
+    from cormorant.cli.watch_desk import at_watch_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+
+    sys.exit(at_watch_desk(config, errand, as_json=as_json, may_make=may_make))

@@ -1,0 +1,106 @@
+"""How is an app asked that speaks JSON behind a key? Every way in which it may not be what one thinks has its own words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from attrs import frozen
+
+from cormorant.clients.transport import Answer, FetchLimits, Transport
+from cormorant.rules.ports import Offload
+from cormorant.rules.redaction import told
+from cormorant.rules.secrets import Secret
+from cormorant.rules.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
+
+__all__ = ["JsonApi", "Refusal"]
+
+_LIMITS: Final = FetchLimits(timeout_s=30.0, body_max_bytes=20_000_000)
+_PATIENT: Final = FetchLimits(timeout_s=120.0)
+"""An app that tries out an indexer before it keeps it takes as long as the indexer."""
+_OK: Final = range(200, 300)
+_CREDENTIALS: Final = {401, 403}
+_NOT_FOUND: Final = 404
+_TOO_MANY: Final = 429
+_BAD_REQUEST: Final = 400
+_SERVER: Final = 500
+
+
+class Refusal(SourceRefused):
+    """The app looked at what it was given and said why it does not take it."""
+
+    def __init__(self, message: str, *, parts: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.parts = parts
+        """The fields that it does not like, by its own names."""
+
+
+@frozen(kw_only=True)
+class JsonApi:
+    """One app. `app` is what people call it, `url` its address as they write it."""
+
+    app: str
+    url: str
+    key: Secret
+    transport: Transport
+    offload: Offload
+
+    async def get(self, path: str) -> Any:
+        """What is there. Raises a `SourceError`."""
+        answer = await self.transport.get(
+            self._address(path), headers=self._headers(), secrets=[self.key], limits=_LIMITS
+        )
+        return await self._understood(answer)
+
+    async def change(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask for a change. Raises a `SourceError`; a `Refusal` if it does not like the body."""
+        content = b"" if body is None else json.dumps(body).encode()
+        answer = await self.transport.change(
+            method,
+            self._address(path),
+            body=content,
+            headers=self._headers() | {"Content-Type": "application/json"},
+            secrets=[self.key],
+            limits=_PATIENT,
+        )
+        return await self._understood(answer)
+
+    def _address(self, path: str) -> str:
+        return f"{self.url.rstrip('/')}{path}"
+
+    def _headers(self) -> dict[str, str]:
+        return {"X-Api-Key": self.key.reveal(), "Accept": "application/json"}
+
+    async def _understood(self, answer: Answer) -> Any:
+        if answer.status in _CREDENTIALS:
+            raise CredentialsRefused(f"it does not accept this key; look in {self.app} under Settings, General")
+        is_page = "html" in answer.headers.get("Content-Type", "").lower()
+        if is_page or answer.status == _NOT_FOUND:
+            where = "with a web page" if is_page else "that there is no such thing"
+            raise SourceRefused(
+                f"what is there answers {where}, so it is not the API of {self.app}; check the address: "
+                f"the port, and the URL base if {self.app} has one, such as http://host:port/{self.app.lower()}"
+            )
+        if answer.status == _TOO_MANY:
+            raise SourceLimited("it wants to be asked less")
+        if answer.status >= _SERVER:
+            raise SourceUnavailable(f"it is in trouble itself (HTTP {answer.status}); look at its log")
+        return self._read(answer, await self._parsed(answer))
+
+    async def _parsed(self, answer: Answer) -> Any:
+        if not answer.body.strip():
+            return None
+        try:
+            return await self.offload(json.loads, answer.body)
+        except (ValueError, RecursionError):
+            raise SourceRefused(f"what is there does not answer in JSON, so it is not {self.app}") from None
+
+    def _read(self, answer: Answer, said: Any) -> Any:
+        if answer.status in _OK:
+            return said
+        failures = [each for each in said if isinstance(each, dict)] if isinstance(said, list) else []
+        words = "; ".join(dict.fromkeys(str(each.get("errorMessage", "")) for each in failures))
+        if isinstance(said, dict):
+            words = str(said.get("message") or said.get("error") or "")
+        shown = told(words, [self.key], length_max=300) or f"HTTP {answer.status}"
+        raise Refusal(shown, parts=tuple(str(each.get("propertyName", "")) for each in failures))

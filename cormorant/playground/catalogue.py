@@ -1,0 +1,181 @@
+"""What can be found in the playground? Music, series and films that nobody ever made; the same ones every time."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from attrs import field, frozen
+
+__all__ = ["ARTISTS", "FILMS", "SHELVES", "SHOWS", "Catalogue", "Release", "Shelf", "words_in"]
+
+Shelf = Literal["music", "tv", "film"]
+SHELVES: Final[tuple[Shelf, ...]] = ("music", "tv", "film")
+
+ARTISTS: Final = (
+    "Paper Lantern Parade",
+    "The Quiet Harbourmen",
+    "Marrow and Pine",
+    "Velvet Orrery",
+    "Salt Meridian",
+    "Hollow Kite Society",
+    "Eleven Tin Foxes",
+    "Lowland Choir Machine",
+    "Glass Tramway",
+    "Moth Observatory",
+)
+SHOWS: Final = (
+    "Harbour Nine",
+    "The Mapmakers of Orm",
+    "Lighthouse Street",
+    "Cold Ferry",
+    "Department of Tides",
+    "The Kiln Road Papers",
+)
+FILMS: Final = (
+    "The Last Orchard Keeper",
+    "A Map Without Rivers",
+    "Night Train to Ostrava Sands",
+    "The Clockmaker's Winter",
+    "Seven Bridges Home",
+    "An Ordinary Comet",
+    "The Salt Cathedral",
+    "Ferryman, Wait",
+    "The Understudy of Mars",
+    "Postcards from Level Nine",
+)
+_ALBUM_FIRST: Final = ("Slow", "Borrowed", "Northern", "Second", "Unlit", "Paper", "Distant", "Common")
+_ALBUM_SECOND: Final = ("Weather", "Rooms", "Machines", "Harvest", "Signals", "Gardens", "Arithmetic", "Tides")
+_GROUPS: Final = ("KELP", "GANNET", "EIDER", "TERN")
+
+_MB: Final = 1_000_000
+_TYPICAL_AGE_DAYS: Final = 60.0
+_LATER_EVERY: Final = timedelta(minutes=15)
+"""Now and then something new comes out while one looks."""
+_LATER_ONE_IN: Final = 6
+_WORD: Final = re.compile(r"[a-z0-9]+")
+
+
+@frozen(kw_only=True)
+class Release:
+    """One thing that can be found."""
+
+    number: int
+    title: str
+    shelf: Shelf
+    category: int
+    size_bytes: int
+    published: datetime
+    seeders: int
+    leechers: int
+    grabs: int
+    about: Mapping[str, str] = field(hash=False)
+    """What it is of, by Torznab names: artist, album, season, ep, year, tvdbid, imdbid and the like."""
+
+    @property
+    def words(self) -> frozenset[str]:
+        """What it is found by."""
+        return words_in(" ".join([self.title, *self.about.values()]))
+
+
+def words_in(text: str) -> frozenset[str]:
+    """The words of a title or a query.
+
+    >>> sorted(words_in("Cold.Ferry.S01E02 - 1080p"))
+    ['1080p', 'cold', 'ferry', 's01e02']
+    """
+    return frozenset(_WORD.findall(text.lower().replace("'", "")))
+
+
+class Catalogue:
+    """Everything there is, by a seed. Ages count from `opened_at`; a few things come out only after it."""
+
+    def __init__(self, opened_at: datetime, *, seed: int = 1) -> None:
+        chance = random.Random(seed)  # noqa: S311 - invented, not secret
+        sketches = [*_music(chance), *_series(chance), *_films(chance)]
+        chance.shuffle(sketches)
+        made = [_release(number, sketch, opened_at, chance) for number, sketch in enumerate(sketches, 1)]
+        self._newest_first: Sequence[Release] = sorted(made, key=lambda each: each.published, reverse=True)
+        self._by_number = {each.number: each for each in made}
+
+    def out(self, now: datetime) -> list[Release]:
+        """What has come out by now, the newest first."""
+        return [each for each in self._newest_first if each.published <= now]
+
+    def find(self, number: int) -> Release | None:
+        """One release."""
+        return self._by_number.get(number)
+
+
+@frozen(kw_only=True)
+class _Sketch:
+    title: str
+    shelf: Shelf
+    category: int
+    size_mb: float
+    about: Mapping[str, str]
+
+
+def _music(chance: random.Random) -> Iterator[_Sketch]:
+    for artist in ARTISTS:
+        for year in sorted(chance.sample(range(2009, 2027), 3)):
+            album = f"{chance.choice(_ALBUM_FIRST)} {chance.choice(_ALBUM_SECOND)}"
+            about = {"artist": artist, "album": album, "year": str(year)}
+            for form, category, size_mb in (
+                ("FLAC", 3040, 330.0),
+                ("24bit FLAC", 3040, 900.0),
+                ("MP3 320", 3010, 110.0),
+            ):
+                title = f"{artist} - {album} ({year}) [{form}]"
+                yield _Sketch(title=title, shelf="music", category=category, size_mb=size_mb, about=about)
+
+
+def _series(chance: random.Random) -> Iterator[_Sketch]:
+    for number, show in enumerate(SHOWS):
+        about = {"tvdbid": str(910_001 + number), "rid": str(81_001 + number)}
+        for season in (1, 2):
+            for episode in range(1, 9):
+                where = about | {"season": str(season), "ep": str(episode)}
+                for quality, category, size_mb in (
+                    ("1080p", 5040, 1_900.0),
+                    ("720p", 5040, 900.0),
+                    ("480p", 5030, 350.0),
+                ):
+                    name = f"{show} S{season:02}E{episode:02} {quality} WEB-DL DDP5 1 H 264-{chance.choice(_GROUPS)}"
+                    yield _Sketch(
+                        title=name.replace(" ", "."), shelf="tv", category=category, size_mb=size_mb, about=where
+                    )
+
+
+def _films(chance: random.Random) -> Iterator[_Sketch]:
+    for number, film in enumerate(FILMS):
+        year = chance.randrange(1998, 2027)
+        about = {"imdbid": f"tt99{number:05}", "tmdbid": str(990_001 + number), "year": str(year)}
+        for quality, category, size_mb in (
+            ("2160p", 2045, 18_000.0),
+            ("1080p", 2040, 7_500.0),
+            ("720p", 2040, 3_200.0),
+        ):
+            name = f"{film.replace(',', '')} {year} {quality} BluRay x265-{chance.choice(_GROUPS)}"
+            yield _Sketch(title=name.replace(" ", "."), shelf="film", category=category, size_mb=size_mb, about=about)
+
+
+def _release(number: int, sketch: _Sketch, opened_at: datetime, chance: random.Random) -> Release:
+    age = timedelta(days=chance.expovariate(1 / _TYPICAL_AGE_DAYS))
+    is_later = number % _LATER_ONE_IN == 0
+    seeders = int(chance.paretovariate(0.9) * 3) % 900
+    return Release(
+        number=number,
+        title=sketch.title,
+        shelf=sketch.shelf,
+        category=sketch.category,
+        size_bytes=int(sketch.size_mb * _MB * chance.uniform(0.8, 1.25)),
+        published=opened_at + number // _LATER_ONE_IN * _LATER_EVERY if is_later else opened_at - age,
+        seeders=seeders,
+        leechers=chance.randrange(1 + seeders // 4),
+        grabs=seeders * 3 + chance.randrange(40),
+        about=sketch.about,
+    )

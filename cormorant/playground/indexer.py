@@ -1,0 +1,193 @@
+"""How does a site behave that can ban you? A Torznab or Newznab indexer whose habits are plain data: limits, moods, faults."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import trio
+from attrs import define, field, frozen
+
+from cormorant.playground.catalogue import SHELVES, Catalogue, Release, Shelf, words_in
+from cormorant.playground.files import nzb_of, torrent_of
+from cormorant.playground.indexer_documents import Quota, caps_of, error, feed
+from cormorant.playground.serving import Asked, Reply, as_html, as_xml, whole
+from cormorant.rules.ports import Clock
+
+__all__ = ["Habits", "Indexer"]
+
+ASKED_MAX: Final = 1_000
+"""Requests that are remembered, the newest."""
+PAGE_MAX: Final = 100
+_MINUTE_S: Final = 60.0
+_DAY_S: Final = 86_400.0
+_FUNCTIONS: Final[dict[str, tuple[Shelf, ...]]] = {
+    "search": SHELVES,
+    "tvsearch": ("tv",),
+    "movie": ("film",),
+    "music": ("music",),
+}
+_ABOUT: Final = ("artist", "album", "year", "season", "ep", "tvdbid", "rid", "tmdbid")
+_GROUP: Final = 1_000
+
+
+@frozen(kw_only=True)
+class Habits:
+    """How a stand-in indexer behaves."""
+
+    kind: Literal["torznab", "newznab"] = "torznab"
+    title: str = ""
+    """What it calls itself; its name if empty."""
+    key: str = ""
+    """The only key that it accepts; empty: it wants none."""
+    refuses_every_key: bool = False
+    shelves: tuple[Shelf, ...] = SHELVES
+    """What it has."""
+    share: float = 1.0
+    """How much of that."""
+    per_minute: int | None = None
+    per_day: int | None = None
+    grabs_per_day: int | None = None
+    says_retry_after: bool = True
+    """Whether 429 comes with the time to wait."""
+    limit_status: int = 429
+    """HTTP status of "too many"; some say 200 and leave it to the document."""
+    states_quota: bool = False
+    """Whether answers say what was used and how much there is (`newznab:apilimits`)."""
+    answers_after_s: float = 0.0
+    fails_every: int = 0
+    """Every so many requests it answers with 503; 0: never."""
+    states_error: tuple[int, str] | None = None
+    """An error document, code and words, instead of every answer."""
+    is_private: bool = False
+
+
+@define(eq=False, kw_only=True)
+class Indexer:
+    """A site that is asked. It remembers what it was asked, and when."""
+
+    name: str
+    habits: Habits = field(factory=Habits)
+    catalogue: Catalogue
+    clock: Clock
+    asked: deque[Asked] = field(init=False, factory=lambda: deque(maxlen=ASKED_MAX))
+    _queries: deque[float] = field(init=False, factory=deque)
+    _grabs: deque[float] = field(init=False, factory=deque)
+    _count: int = field(init=False, default=0)
+
+    @property
+    def title(self) -> str:
+        """What it calls itself."""
+        return self.habits.title or self.name.capitalize()
+
+    async def answer(self, asked: Asked) -> Reply:
+        """What the site says, if the key is right."""
+        given = asked.params.get("apikey", "")
+        if asked.path != "/" and self._refuses(given):
+            self.asked.append(asked)
+            await trio.sleep(self.habits.answers_after_s)
+            return error(100, "Incorrect user credentials") if given else error(200, "Missing parameter (apikey)")
+        return await self.speak(asked)
+
+    def _refuses(self, given: str) -> bool:
+        return self.habits.refuses_every_key or bool(self.habits.key and given != self.habits.key)
+
+    async def speak(self, asked: Asked) -> Reply:
+        """What the site says to somebody who may ask. Links carry the key that came with the request."""
+        self.asked.append(asked)
+        await trio.sleep(self.habits.answers_after_s)
+        if asked.path == "/api":
+            return self._torznab(asked)
+        if asked.path.startswith("/download/"):
+            return self._download(asked)
+        return as_html(f"{self.title}, an invented site.", status=200 if asked.path == "/" else 404)
+
+    def _torznab(self, asked: Asked) -> Reply:
+        function = asked.params.get("t", "")
+        trouble = self._trouble(self._queries, self.habits.per_day, "Request limit reached", code=500)
+        if trouble is not None:
+            return trouble
+        if function == "caps":
+            return as_xml(caps_of(self.title, self.habits.shelves))
+        if function not in _FUNCTIONS:
+            return error(202, "No such function") if function else error(200, "Missing parameter (t)")
+        offset, limit = (whole(asked.params.get(name) or usual) for name, usual in (("offset", "0"), ("limit", "100")))
+        if offset is None or limit is None:
+            return error(201, "Incorrect parameter")
+        found = list(self._found(asked, function))
+        page = found[offset : offset + min(limit, PAGE_MAX)]
+        quota = self._quota() if self.habits.states_quota else None
+        return as_xml(feed(self.title, page, kind=self.habits.kind, asked=asked, total=len(found), quota=quota))
+
+    def _trouble(self, spent: deque[float], per_day: int | None, words: str, *, code: int) -> Reply | None:
+        """What stands in the way of an answer. Every request that gets this far counts."""
+        self._count += 1
+        if self.habits.states_error is not None:
+            return error(*self.habits.states_error)
+        if self.habits.fails_every and self._count % self.habits.fails_every == 0:
+            return as_html("Down for maintenance. Back in a minute.", status=503)
+        wait_s = self._wait_s(spent, per_day)
+        if wait_s > 0:
+            headers = {"Retry-After": str(math.ceil(wait_s))} if self.habits.says_retry_after else {}
+            return error(code, words, status=self.habits.limit_status, headers=headers)
+        spent.append(trio.current_time())
+        return None
+
+    def _wait_s(self, spent: deque[float], per_day: int | None) -> float:
+        now = trio.current_time()
+        while spent and spent[0] <= now - _DAY_S:
+            spent.popleft()
+        waits = [0.0]
+        for limit, width_s in ((self.habits.per_minute, _MINUTE_S), (per_day, _DAY_S)):
+            if limit is not None and len(spent) >= limit:
+                waits.append(spent[-limit] + width_s - now)
+        return max(waits)
+
+    def _quota(self) -> Quota:
+        oldest_s = trio.current_time() - self._queries[0] if self._queries else 0.0
+        return Quota(
+            used=len(self._queries),
+            allowed=self.habits.per_day,
+            grabs_used=len(self._grabs),
+            grabs_allowed=self.habits.grabs_per_day,
+            oldest_s=oldest_s,
+            now=self.clock.now(),
+        )
+
+    def _has(self, release: Release) -> bool:
+        luck = zlib.crc32(f"{self.name} {release.number}".encode()) % 100
+        return release.shelf in self.habits.shelves and luck < self.habits.share * 100
+
+    def _found(self, asked: Asked, function: str) -> Iterator[Release]:
+        wanted = words_in(asked.params.get("q", ""))
+        categories = {whole(word) for word in asked.params.get("cat", "").split(",")} - {None}
+        about = {name: asked.params[name].lower() for name in _ABOUT if asked.params.get(name)}
+        imdb = asked.params.get("imdbid", "").removeprefix("tt")
+        for release in self.catalogue.out(self.clock.now()):
+            is_meant = self._has(release) and release.shelf in _FUNCTIONS[function] and wanted <= release.words
+            is_of = all(_is_same(release.about.get(name, ""), value) for name, value in about.items())
+            is_imdb = not imdb or release.about.get("imdbid", "").removeprefix("tt") == imdb
+            in_category = not categories or {release.category, release.category // _GROUP * _GROUP} & categories
+            if is_meant and is_of and is_imdb and in_category:
+                yield release
+
+    def _download(self, asked: Asked) -> Reply:
+        number = whole(asked.path.removeprefix("/download/").partition(".")[0])
+        release = None if number is None else self.catalogue.find(number)
+        if release is None or not self._has(release):
+            return as_html("There is no such file.", status=404)
+        trouble = self._trouble(self._grabs, self.habits.grabs_per_day, "Download limit reached", code=501)
+        if trouble is not None:
+            return trouble
+        if self.habits.kind == "newznab":
+            return Reply(kind="application/x-nzb", body=nzb_of(release))
+        return Reply(kind="application/x-bittorrent", body=torrent_of(release, tracker=f"{asked.base}/announce"))
+
+
+def _is_same(ours: str, asked: str) -> bool:
+    if whole(ours) is not None and whole(asked) is not None:
+        return whole(ours) == whole(asked)
+    return words_in(asked) <= words_in(ours)

@@ -1,0 +1,81 @@
+"""What does Prowlarr do, as far as we ask it? A list of indexers behind a key, and each of them as Torznab under its number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from attrs import define, evolve, field, frozen
+
+from cormorant.playground.indexer import Indexer
+from cormorant.playground.indexer_documents import error
+from cormorant.playground.serving import Asked, Reply, as_html, as_json
+
+__all__ = ["Entry", "Prowlarr"]
+
+MASKED: Final = "********"
+_PROXY: Final = re.compile(r"/(\d{1,6})(/api|/download/.+)")
+_PRIVACY: Final = {True: "private", False: "public"}
+
+
+@frozen(kw_only=True)
+class Entry:
+    """An indexer as Prowlarr has it."""
+
+    indexer: Indexer
+    is_enabled: bool = True
+    title: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called there."""
+        return self.title or self.indexer.title
+
+
+@define(eq=False, kw_only=True)
+class Prowlarr:
+    """A stand-in for Prowlarr. Its indexers are numbered from 1."""
+
+    name: str = "prowlarr"
+    key: str
+    entries: Sequence[Entry] = field(factory=tuple)
+
+    async def answer(self, asked: Asked) -> Reply:
+        """What it says."""
+        if asked.path == "/":
+            return as_html("Prowlarr, a stand-in.")
+        if self.key not in {asked.headers.get("x-api-key"), asked.params.get("apikey")}:
+            return Reply(status=401)
+        if asked.path == "/api/v1/system/status":
+            return as_json({"appName": "Prowlarr", "instanceName": "Prowlarr", "version": "2.3.0.5236"})
+        if asked.path == "/api/v1/indexer":
+            return as_json([self._resource(number, entry) for number, entry in enumerate(self.entries, 1)])
+        return await self._proxied(asked)
+
+    async def _proxied(self, asked: Asked) -> Reply:
+        found = _PROXY.fullmatch(asked.path)
+        if found is None or not 1 <= int(found[1]) <= len(self.entries):
+            return as_json({"message": "NotFound", "description": ""}, status=404)
+        entry = self.entries[int(found[1]) - 1]
+        if not entry.is_enabled:
+            return error(410, "Indexer is disabled", status=410)
+        return await entry.indexer.speak(evolve(asked, path=found[2], base=f"{asked.base}/{found[1]}"))
+
+    def _resource(self, number: int, entry: Entry) -> dict[str, Any]:
+        habits = entry.indexer.habits
+        return {
+            "id": number,
+            "name": entry.name,
+            "sortName": entry.name.lower(),
+            "enable": entry.is_enabled,
+            "protocol": "usenet" if habits.kind == "newznab" else "torrent",
+            "privacy": _PRIVACY[habits.is_private],
+            "supportsRss": True,
+            "supportsSearch": True,
+            "priority": 25,
+            "implementation": "Cardigann",
+            "indexerUrls": [f"https://{entry.indexer.name}.invalid/"],
+            "fields": [{"order": 0, "name": "apikey", "type": "textbox", "privacy": "apiKey", "value": MASKED}],
+            "tags": [],
+        }

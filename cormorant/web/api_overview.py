@@ -1,0 +1,78 @@
+"""What can be seen of everything at once, as it is and as it happens? And the two levers for all of it."""
+
+from __future__ import annotations
+
+from litestar import Router, get, post
+from litestar.exceptions import TooManyRequestsException
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Example
+from litestar.types import ASGIApp
+
+from cormorant.web.event_feed import EVENT_EXAMPLE, EventFeeds
+from cormorant.web.overview import overview_of
+from cormorant.web.overview_models import EXAMPLE, OverviewOut
+from cormorant.web.port import WebParts
+from cormorant.web.problems import AnyRequest, parts_of
+
+__all__ = ["overview_routes"]
+
+_OVERVIEW = ResponseSpec(
+    data_container=OverviewOut,
+    description="Everything that the page shows",
+    generate_examples=False,
+    examples=[Example(summary="a source that waits for its spacing", value=EXAMPLE)],
+)
+_EVENTS = ResponseSpec(
+    data_container=str,
+    description="Server-sent events; the data of each is an object with name, level, at and facts",
+    media_type="text/event-stream",
+    generate_examples=False,
+    examples=[Example(summary="a search has ended", value=EVENT_EXAMPLE)],
+)
+
+
+@get("/overview", summary="Everything that the page shows", responses={200: _OVERVIEW})
+async def overview(request: AnyRequest) -> OverviewOut:
+    """Accounts with their quotas and gates, who spent what, what runs, waits and was, and what needs a person."""
+    parts = parts_of(request)
+    await parts.searches.desks.have_come.wait()
+    return await overview_of(parts)
+
+
+@get("/events", summary="What happens, as server-sent events", responses={200: _EVENTS})
+async def events(request: AnyRequest) -> ASGIApp:
+    """Every event from now on, as docs/events.md lists them. Who reads too slowly gets `events.lost` with their number."""
+    feeds: EventFeeds = request.app.state["feeds"]
+    if feeds.is_full:
+        raise TooManyRequestsException("so many listen already that no more may", headers={"Retry-After": "5"})
+    return feeds.feed()
+
+
+@post("/everything/pause", summary="Ask no source and start no job", status_code=200)
+async def pause_everything(request: AnyRequest) -> OverviewOut:
+    """In every process that shares the database, also after a restart. What runs goes on to its end."""
+    parts = parts_of(request)
+    await parts.jobs.pause()
+    for name in await _names(parts):
+        await parts.searches.pause(name)
+    return await overview_of(parts)
+
+
+@post("/everything/resume", summary="Go on with sources and jobs", status_code=200)
+async def resume_everything(request: AnyRequest) -> OverviewOut:
+    """Ends the pause of every source, also of one that was paused alone."""
+    parts = parts_of(request)
+    for name in await _names(parts):
+        await parts.searches.resume(name)
+    await parts.jobs.resume()
+    return await overview_of(parts)
+
+
+async def _names(parts: WebParts) -> list[str]:
+    await parts.searches.desks.have_come.wait()
+    return sorted(parts.searches.desks.by_name)
+
+
+def overview_routes() -> Router:
+    """The addresses of this file."""
+    return Router("/", route_handlers=[overview, events, pause_everything, resume_everything], tags=["overview"])

@@ -1,0 +1,109 @@
+"""How does a person sign in to the page? With the key of the API, typed once; the browser keeps a cookie instead of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from attrs import field, frozen
+from litestar import Response, Router, delete, get, post
+from litestar.exceptions import NotAuthorizedException
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Example
+from litestar.params import JSONBody
+
+from cormorant.web.keys import Keys
+from cormorant.web.porter import Porter, client_of
+from cormorant.web.problems import AnyRequest
+from cormorant.web.sessions import Session, Sessions, check_own_page
+
+__all__ = ["SessionOut", "session_routes"]
+
+
+@frozen(kw_only=True)
+class SessionOut:
+    """Whether this browser is signed in. Every change it makes has `csrf` in the header X-Csrf-Token."""
+
+    is_open: bool
+    expires_at: datetime | None = None
+    csrf: str | None = None
+
+
+@frozen(kw_only=True)
+class SignIn:
+    """The key of the API."""
+
+    key: str = field(repr=False)
+
+
+_OPEN = {"open": True}
+_EXAMPLE = {
+    200: ResponseSpec(
+        data_container=SessionOut,
+        description="Whether this browser is signed in",
+        generate_examples=False,
+        examples=[
+            Example(
+                value={"is_open": True, "expires_at": "2026-01-15T12:00:00Z", "csrf": "8c0f…"},
+                summary="signed in",
+            )
+        ],
+    )
+}
+
+
+@get("/session", opt=_OPEN, summary="Whether this browser is signed in", responses=_EXAMPLE)
+async def show_session(request: AnyRequest) -> SessionOut:
+    """Never an error: a page that is opened for the first time has to ask."""
+    return _shown(_session(request))
+
+
+@post("/session", opt=_OPEN, summary="Sign a browser in", status_code=200)
+async def begin_session(request: AnyRequest, data: JSONBody[SignIn]) -> Response[SessionOut]:
+    """The answer sets a cookie that opens the API, as the header X-Api-Key does for programs."""
+    check_own_page(request)
+    keys: Keys = request.app.state["keys"]
+    porter: Porter = request.app.state["porter"]
+    client, given = client_of(request), data.key.strip()
+    porter.check(client, given)
+    if not keys.opens_api(given):
+        porter.refused(client, path=request.scope["path"])
+        raise NotAuthorizedException("this is not the key; it is in the file keys/web.key of the data folder")
+    porter.accepted(client, given)
+    sessions = _sessions(request)
+    session = sessions.begin()
+    return Response(_shown(session), cookies=[sessions.set_cookie(session, is_secure=_is_https(request))])
+
+
+@delete("/session", summary="Sign a browser out", status_code=200)
+async def end_session(request: AnyRequest) -> Response[SessionOut]:
+    """The cookie is worth nothing afterwards, also where it was copied to."""
+    sessions, session = _sessions(request), _session(request)
+    if session is not None:
+        sessions.end(session)
+    return Response(_shown(None), cookies=[sessions.drop_cookie()])
+
+
+def _is_https(request: AnyRequest) -> bool:
+    # The guard has put in what a trusted proxy says.
+    return request.scope["scheme"] == "https"
+
+
+def _sessions(request: AnyRequest) -> Sessions:
+    sessions: Sessions = request.app.state["sessions"]
+    return sessions
+
+
+def _session(request: AnyRequest) -> Session | None:
+    sessions = _sessions(request)
+    return sessions.of(request.cookies.get(sessions.cookie_name, ""))
+
+
+def _shown(session: Session | None) -> SessionOut:
+    if session is None:
+        return SessionOut(is_open=False)
+    return SessionOut(is_open=True, expires_at=session.expires_at, csrf=session.change_token)
+
+
+def session_routes() -> Router:
+    """The addresses of this file."""
+    return Router("/", route_handlers=[show_session, begin_session, end_session], tags=["session"])

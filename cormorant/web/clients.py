@@ -1,0 +1,76 @@
+"""Which apps may come in? Those of the settings file, and those added by command, which are looked for while the service runs."""
+
+from __future__ import annotations
+
+import hmac
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import trio
+from attrs import define, field
+
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.web.keys import Keys
+from cormorant.web.port import WebParts
+from cormorant.web.shares import Client
+from storage import clients
+from storage.clients import ClientRecord, digest_of
+
+__all__ = ["Clients"]
+
+LOOK_S: Final = 2.0
+"""After so long one that was removed is let in no more."""
+STRANGE_S: Final = 0.5
+"""An unknown key may be that of an app that was just added. Whoever guesses makes us look no more often than this."""
+_PATIENCE_S: Final = 2.0
+"""A database that is away keeps nobody waiting who was known before."""
+
+
+@define(eq=False)
+class Clients:
+    """The apps by name. Where both have a name, the settings file wins."""
+
+    parts: WebParts
+    keys: Keys
+    _added: Mapping[str, ClientRecord] = field(init=False, factory=dict)
+    _looked_at: float = field(init=False, default=-math.inf)
+    _turn: trio.Lock = field(init=False, factory=trio.Lock)
+
+    async def by_key(self, key: str) -> Client | None:
+        """The app whose key this is."""
+        await self._look(LOOK_S)
+        found = self._by_key(key)
+        if found is None:
+            await self._look(STRANGE_S)
+            found = self._by_key(key)
+        return found
+
+    async def by_name(self, name: str) -> Client | None:
+        """An app, if it may come in."""
+        await self._look(LOOK_S)
+        if name in self.parts.clients:
+            return Client(name=name, settings=self.parts.clients[name])
+        added = self._added.get(name)
+        return None if added is None else Client(name=name, settings=added.settings)
+
+    def _by_key(self, key: str) -> Client | None:
+        name = self.keys.client(key)
+        if name is not None:
+            return Client(name=name, settings=self.parts.clients[name])
+        digest = digest_of(key)
+        # Every one is compared, so that the time tells nothing.
+        found = [each for each in self._added.values() if hmac.compare_digest(each.key_digest, digest)]
+        return Client(name=found[0].name, settings=found[0].settings) if found else None
+
+    async def _look(self, age_s: float) -> None:
+        async with self._turn:
+            if trio.current_time() - self._looked_at < age_s:
+                return
+            self._looked_at = trio.current_time()
+            with trio.move_on_after(_PATIENCE_S):
+                try:
+                    added = await self.parts.database.read(clients.all_clients)
+                except (StorageUnavailable, CommitUnknown):
+                    return
+                self._added = {each.name: each for each in added if each.name not in self.parts.clients}

@@ -1,0 +1,153 @@
+"""How is an app shown what was found? With links of ours that stand for the site's, and without any key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import attrs
+from attrs import define, field, frozen
+
+from cormorant.rules.redaction import HIDDEN
+from cormorant.rules.searches import Protocol, Result
+from cormorant.rules.secrets import hide_passwords
+from cormorant.web.keys import Keys
+from cormorant.web.links import Links
+from cormorant.web.port import WebParts
+from cormorant.web.screens import Screen, screen_of
+from cormorant.web.torznab_documents import PASSED_ON, FeedItem
+from storage import gate_links
+from storage.gate_links import GateLink
+from storage.sources import SourceRecord
+
+__all__ = ["Find", "GateItems", "client_of_token", "placeholder"]
+
+_LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
+_PLACEHOLDER: Final = "placeholder"
+_PLACEHOLDER_TITLE: Final = "Nothing is here yet (a placeholder made up by Cormorant, not a release)"
+_PLACEHOLDER_AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
+"""So old that no app takes it for the newest that it knows."""
+
+
+@frozen(kw_only=True)
+class Find:
+    """A find of a source. `at` is when it counts as published if the site did not say."""
+
+    record: SourceRecord
+    result: Result
+    at: datetime | None = None
+
+
+@define(eq=False, kw_only=True)
+class GateItems:
+    """Makes finds into what apps get, and knows what a link of ours stands for."""
+
+    parts: WebParts
+    keys: Keys
+    links: Links = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.links = Links(database=self.parts.database, clock=self.parts.clock)
+
+    async def of(self, client: str, found: Sequence[Find], *, base: str) -> list[FeedItem]:
+        """The finds that can be fetched, as this app is shown them."""
+        found = [each for each in found if each.result.link]
+        links = [
+            GateLink(ref=self._ref(each.record, each.result.link), source_id=each.record.id, link=each.result.link)
+            for each in found
+        ]
+        seen = await self.links.first_seen(links)
+        screens = {each.record.name: screen_of(each.record) for each in found}
+        return [
+            self._item(
+                each,
+                screens[each.record.name],
+                token=self._token(client, each.record, link.ref),
+                base=base,
+                first_seen=each.at or seen.get(link.ref, _LONG_AGO),
+            )
+            for each, link in zip(found, links, strict=True)
+        ]
+
+    async def link(self, token: str, record: SourceRecord) -> str | None:
+        """The link of the site that ours stands for; None when that is too long ago."""
+        return await self.parts.database.read(gate_links.find, _ref_of_token(token), source_id=record.id)
+
+    def is_ours(self, token: str, record: SourceRecord) -> bool:
+        """Whether we have made this link, for the app that it names."""
+        ours = self._token(client_of_token(token), record, _ref_of_token(token))
+        return hmac.compare_digest(ours.encode(errors="replace"), token.encode(errors="replace"))
+
+    def _item(self, find: Find, screen: Screen, *, token: str, base: str, first_seen: datetime) -> FeedItem:
+        result, record = find.result, find.record
+        details = result.details if result.details.startswith(("http://", "https://")) else ""
+        digest = hashlib.sha256(f"{record.identity}\0{result.guid}".encode(errors="replace")).hexdigest()[:40]
+        return FeedItem(
+            result=_clean(result, screen),
+            # Not the site's own: it may hold a key where nobody looks for one.
+            guid=f"cormorant-{record.name}-{digest}",
+            link=f"{base}/gate/{record.name}/download/{token}",
+            published=result.published or first_seen.replace(microsecond=0),
+            # Part of an address is no address: one in which something was hidden is left out.
+            details="" if HIDDEN in hide_passwords(screen.hidden(details)) else details,
+        )
+
+    def _ref(self, record: SourceRecord, link: str) -> str:
+        return _text(self.keys.sign("ref", str(record.id), link))
+
+    def _token(self, client: str, record: SourceRecord, ref: str) -> str:
+        return f"{client}.{ref}.{_text(self.keys.sign('token', client, str(record.id), ref))}"
+
+
+def _clean(result: Result, screen: Screen) -> Result:
+    """A find without secrets in what is passed on of it."""
+    passed_on = {name: values for name, values in result.attributes.items() if name in PASSED_ON}
+    # Looked for once in all of it, with something in between that no secret has: of most finds that is all there is to do.
+    all_of_it = "\0".join([result.title, *[value for values in passed_on.values() for value in values]])
+    if HIDDEN not in all_of_it and not screen.shows(all_of_it):
+        return result
+    return attrs.evolve(
+        result,
+        title=screen.hidden(result.title),
+        attributes={
+            name: tuple(value for value in values if HIDDEN not in screen.hidden(value))
+            for name, values in passed_on.items()
+        },
+    )
+
+
+def placeholder(where: str, kinds: Sequence[str], categories: Sequence[int], *, base: str) -> FeedItem:
+    """An item that says there is none: Sonarr, Radarr and Lidarr cannot be given an address whose feed is empty.
+
+    It has no seeders, and what it links to is not there.
+    """
+    protocol: Protocol = "usenet" if kinds and set(kinds) == {"newznab"} else "torrent"
+    result = Result(
+        title=_PLACEHOLDER_TITLE,
+        guid=_PLACEHOLDER,
+        link=_PLACEHOLDER,
+        protocol=protocol,
+        size_bytes=1,
+        categories=tuple(map(str, categories or (8000,))),
+        seeders=0 if protocol == "torrent" else None,
+        peers=0 if protocol == "torrent" else None,
+    )
+    link = f"{base}/gate/{where}/download/{_PLACEHOLDER}"
+    return FeedItem(result=result, guid=f"cormorant-{where}-{_PLACEHOLDER}", link=link, published=_PLACEHOLDER_AT)
+
+
+def client_of_token(token: str) -> str:
+    """The app that a link of ours was given to."""
+    return token.partition(".")[0]
+
+
+def _ref_of_token(token: str) -> str:
+    return token.partition(".")[2].partition(".")[0]
+
+
+def _text(signature: bytes) -> str:
+    return urlsafe_b64encode(signature).rstrip(b"=").decode()

@@ -1,0 +1,178 @@
+"""What is counted for Prometheus? Every metric by name; counted from events in line, or looked up when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from attrs import define, field, frozen
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from cormorant.rules.events import Event, EventsLost, Stamped
+from cormorant.rules.job_events import JobCompleted, JobFailed, JobRetried, JobStarted
+from cormorant.rules.search_events import RequestFinished, SearchFinished, SearchSubmitted
+
+__all__ = ["METRICS", "TEXT_TYPE", "Metric", "Metrics", "Value"]
+
+TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_LINES_MAX: Final = 5_000
+"""So many have lines of their own, by kind of job or source; what comes after is counted as `other`."""
+_QUICK: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+_LONG: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
+
+_KINDS: Final = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
+
+
+@frozen(kw_only=True)
+class Metric:
+    """One metric as Prometheus sees it."""
+
+    name: str
+    kind: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    def made(self, registry: CollectorRegistry) -> Any:
+        """The metric itself."""
+        more = {"buckets": self.buckets} if self.buckets else {}
+        return _KINDS[self.kind](self.name, self.meaning, self.labels, registry=registry, **more)
+
+
+def _counter(name: str, meaning: str, *labels: str) -> Metric:
+    return Metric(name=name, kind="counter", meaning=meaning, labels=labels)
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> Metric:
+    return Metric(name=name, kind="gauge", meaning=meaning, labels=labels)
+
+
+def _histogram(name: str, meaning: str, *labels: str, buckets: tuple[float, ...]) -> Metric:
+    return Metric(name=name, kind="histogram", meaning=meaning, labels=labels, buckets=buckets)
+
+
+METRICS: Final = (
+    _counter("subscription_checks_total", "Checks of subscriptions.", "outcome"),
+    _histogram("subscription_check_duration_seconds", "How long checks of subscriptions took.", buckets=_LONG),
+    _gauge("active_subscription_checks", "Checks of subscriptions that run."),
+    _gauge("scheduled_jobs_total", "What runs at its time: sweepers, tickers, subscriptions."),
+    _gauge("queue_depth", "What waits: durable jobs, and requests in line at sources.", "queue"),
+    _histogram("dequeue_latency_histogram", "Seconds that jobs were due before their handler began.", buckets=_LONG),
+    _histogram("job_processing_duration", "Seconds that handlers took that completed.", "kind", buckets=_LONG),
+    _counter("job_failures_total", "Attempts that failed: to be retried (retry) or for good (fail).", "kind", "verb"),
+    _gauge("breaker_state_gauge", "The breaker of a source: 0 closed, 1 half open, 2 open.", "platform"),
+    _counter("cormorant_source_requests_total", "Requests to a source.", "source", "lane", "outcome"),
+    _histogram("cormorant_source_request_seconds", "How long the requests to a source took.", "source", buckets=_LONG),
+    _histogram(
+        "cormorant_source_wait_seconds", "How long requests waited for their turn at a source.", "source", buckets=_LONG
+    ),
+    _gauge("cormorant_source_waiting", "Requests in line at a source.", "source"),
+    _gauge("cormorant_source_cooldown_seconds", "How long a source is still left alone, as it asked.", "source"),
+    _gauge("cormorant_source_quota_left", "Requests that a window of a source still has.", "source", "lane", "window"),
+    _counter("cormorant_searches_total", "Searches that were taken in.", "priority"),
+    _counter("cormorant_search_outcomes_total", "How searches ended at sources.", "status"),
+    _histogram("cormorant_event_loop_lag_seconds", "How late the event loop comes to what is due.", buckets=_QUICK),
+    _gauge("cormorant_child_restarts", "How often a child of the tree was started again.", "child"),
+    _counter("cormorant_events_lost_total", "Events that a reader was too slow for."),
+    _gauge("cormorant_web_connections", "Connections to the server."),
+    _counter("cormorant_web_requests_total", "Answers of the server by status.", "status"),
+    _gauge("cormorant_info", "Always 1; the version is in its label.", "version"),
+)
+
+
+@frozen(kw_only=True)
+class Value:
+    """What a gauge has just now."""
+
+    metric: str
+    value: float
+    labels: tuple[str, ...] = ()
+
+
+@define(eq=False)
+class Metrics:
+    """A listener of events that counts them. It has a registry of its own: two services in one process have nothing common."""
+
+    registry: CollectorRegistry = field(init=False, factory=CollectorRegistry)
+    _by_name: dict[str, Any] = field(init=False)
+    _children: dict[tuple[str, ...], Any] = field(init=False, factory=dict)
+    _hear: dict[type[Event], Callable[[Any], None]] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._by_name = {metric.name: metric.made(self.registry) for metric in METRICS}
+        for outcome in ("ok", "failed"):
+            self._labelled("subscription_checks_total", outcome)
+        self._hear = {
+            JobStarted: self._job_started,
+            JobCompleted: self._job_completed,
+            JobRetried: self._job_retried,
+            JobFailed: self._job_failed,
+            SearchSubmitted: self._submitted,
+            SearchFinished: self._search_finished,
+            RequestFinished: self._request_finished,
+            EventsLost: self._lost,
+        }
+
+    def __call__(self, stamped: Stamped) -> None:
+        """Count one event. It does not raise."""
+        hear = self._hear.get(type(stamped.event))
+        if hear is not None:
+            hear(stamped.event)
+
+    def answered(self, status: int) -> None:
+        """Count an answer of the server."""
+        self._labelled("cormorant_web_requests_total", str(status)).inc()
+
+    def lagged(self, seconds: float) -> None:
+        """Note how late the loop was."""
+        self._labelled("cormorant_event_loop_lag_seconds").observe(seconds)
+
+    def look(self, values: Iterable[Value]) -> None:
+        """Take over what was looked up; gauges of things that are gone go."""
+        for metric in METRICS:
+            if metric.kind == "gauge" and metric.labels:
+                self._by_name[metric.name].clear()
+        for each in values:
+            gauge = self._by_name[each.metric]
+            (gauge.labels(*each.labels) if each.labels else gauge).set(each.value)
+
+    def text(self) -> bytes:
+        """All of it, as Prometheus reads it. May be called in a thread."""
+        return generate_latest(self.registry)
+
+    def _labelled(self, name: str, *labels: str) -> Any:
+        found = self._children.get((name, *labels))
+        if found is not None:
+            return found
+        if len(self._children) >= _LINES_MAX:
+            labels = ("other",) * len(labels)
+        metric = self._by_name[name]
+        made = self._children[name, *labels] = metric.labels(*labels) if labels else metric
+        return made
+
+    def _job_started(self, event: JobStarted) -> None:
+        self._labelled("dequeue_latency_histogram").observe(max(0.0, event.waited_s))
+
+    def _job_completed(self, event: JobCompleted) -> None:
+        self._labelled("job_processing_duration", event.kind).observe(event.took_s)
+
+    def _job_retried(self, event: JobRetried) -> None:
+        self._labelled("job_failures_total", event.kind, "retry").inc()
+
+    def _job_failed(self, event: JobFailed) -> None:
+        self._labelled("job_failures_total", event.kind, "fail").inc()
+
+    def _submitted(self, event: SearchSubmitted) -> None:
+        self._labelled("cormorant_searches_total", event.priority).inc()
+
+    def _search_finished(self, event: SearchFinished) -> None:
+        self._labelled("cormorant_search_outcomes_total", event.status).inc()
+
+    def _request_finished(self, event: RequestFinished) -> None:
+        self._labelled("cormorant_source_requests_total", event.source, event.lane, event.outcome).inc()
+        self._labelled("cormorant_source_request_seconds", event.source).observe(event.took_s)
+        self._labelled("cormorant_source_wait_seconds", event.source).observe(max(0.0, event.waited_s))
+
+    def _lost(self, event: EventsLost) -> None:
+        self._labelled("cormorant_events_lost_total").inc(event.count)

@@ -1,0 +1,280 @@
+"""What is there to see at this moment? Gathers what the database, the desks of the sources and the tree know."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+from attrs import frozen
+from sqlalchemy import Connection
+
+from actors.source_desk import Flight, SourceDesk
+from cormorant import __version__
+from cormorant.rules.gates import Explanation, Gate, GateName
+from cormorant.rules.jobs import JobState
+from cormorant.rules.limits import Lane
+from cormorant.rules.priorities import Priority
+from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.windows import windows_of
+from cormorant.web.models import ChildOut, GateOut, tree_out
+from cormorant.web.overview_models import (
+    AccountOut,
+    ClientOut,
+    HealthOut,
+    HistoryOut,
+    JobCountsOut,
+    NeedOut,
+    OverviewOut,
+    QuotaOut,
+    RunningOut,
+    StatedOut,
+    WaitingOut,
+)
+from cormorant.web.port import WebParts
+from cormorant.web.screens import NO_SCREEN, Screen, screen_of
+from storage import history, job_reports, source_looks, source_reports
+from storage.history import Asked
+from storage.job_reports import KindCount
+from storage.source_looks import SourceLook, Spent
+from storage.source_reports import ClientSpent
+from storage.sources import SourceRecord
+
+__all__ = ["decisive", "overview_of"]
+
+HISTORY_SHOWN: Final = 30
+WAITING_SHOWN: Final = 100
+QUERIES_SHOWN: Final = 3
+_DAY: Final = timedelta(days=1)
+_UNWELL: Final = frozenset({"backing_off", "set_aside"})
+_BY_HAND: Final = {GateName.ENABLED: "disabled", GateName.STOPPED: "stopped", GateName.PAUSED: "paused"}
+_GONE: Final = "its limiter crashed again and again, and is not started any more"
+
+
+@frozen(kw_only=True)
+class _Read:
+    """What one look into the database finds."""
+
+    looks: Sequence[SourceLook]
+    clients: Sequence[ClientSpent]
+    history: Sequence[Asked]
+    jobs: Sequence[KindCount]
+    paused_since: datetime | None
+
+
+async def overview_of(parts: WebParts) -> OverviewOut:
+    """Everything that the page shows."""
+    desks = dict(sorted(parts.searches.desks.by_name.items()))
+    now = parts.clock.now()
+    read = await parts.database.read(_look, [desk.record for desk in desks.values()], now=now)
+    looks = {look.record.name: look for look in read.looks}
+    screens = {name: screen_of(desk.record) for name, desk in desks.items()}
+    tree = tree_out(parts.tree())
+    accounts = [_account(desk, looks[name], screens[name]) for name, desk in desks.items()]
+    return OverviewOut(
+        at=now,
+        version=__version__,
+        is_ready=parts.is_ready(),
+        paused_since=read.paused_since,
+        needs_you=[*_needs(accounts), *_needs_of_tree(tree)],
+        accounts=accounts,
+        clients=_clients(parts.clients, read.clients),
+        running=[_running(desk, flight) for desk in desks.values() for flight in list(desk.running)],
+        waiting=[group for name, desk in desks.items() for group in _waiting(desk, looks[name], screens[name])],
+        history=[_was(asked, screens.get(asked.source, NO_SCREEN)) for asked in read.history],
+        jobs=_job_counts(read.jobs),
+        health=_health(tree),
+        tree=tree,
+    )
+
+
+def _look(connection: Connection, records: Sequence[SourceRecord], *, now: datetime) -> _Read:
+    return _Read(
+        looks=[source_looks.look(connection, record, now=now) for record in records],
+        clients=source_reports.spent_by_clients(connection, since=now - _DAY),
+        history=history.recent(connection, limit=HISTORY_SHOWN),
+        jobs=job_reports.counts(connection),
+        paused_since=job_reports.pauses(connection).everything_since,
+    )
+
+
+def decisive(explanation: Explanation) -> Gate | None:
+    """The one gate that says most: what only a person can open, then what nobody knows the end of, then what opens last."""
+    gates = explanation.gates
+    by_hand = [gate for gate in gates if gate.name in _BY_HAND]
+    unknown = [gate for gate in gates if gate.opens_at is None]
+    by_time = sorted((gate.opens_at, place) for place, gate in enumerate(gates) if gate.opens_at is not None)
+    last = [gates[place] for _, place in by_time[-1:]]
+    return next(iter([*by_hand, *unknown, *last]), None)
+
+
+def _account(desk: SourceDesk, look: SourceLook, screen: Screen) -> AccountOut:
+    explanation = look.explain(Priority.INTERACTIVE)
+    gate = decisive(explanation)
+    state = look.known.state
+    return AccountOut(
+        name=desk.name,
+        kind=look.record.kind,
+        host=urlsplit(look.record.url).netloc.rpartition("@")[2],
+        origin=look.record.origin,
+        state="gone" if desk.is_gone else _state(gate),
+        opens_at=explanation.opens_at,
+        gate=None if gate is None else gate.name.value,
+        why=_GONE if desk.is_gone else _why(gate, screen),
+        gates=[
+            GateOut(name=each.name.value, opens_at=each.opens_at, why=screen.hidden(each.why))
+            for each in explanation.gates
+        ],
+        quotas=[_quota(spent, look) for spent in look.spent],
+        stated=[
+            StatedOut(name=name, value=float(value))
+            for name, value in attrs.asdict(look.known.learned).items()
+            if value is not None
+        ],
+        spacing_s=look.limits.spacing_s,
+        pace_s=look.limits.pace_s,
+        in_flight_max=look.limits.in_flight_max,
+        queries_today=look.queries_today,
+        grabs_opens_at=look.explain(Priority.INTERACTIVE, Lane.GRAB).opens_at,
+        waiting=desk.waiting(),
+        running=len(desk.running),
+        failures_in_a_row=state.failure_streak,
+        last_success_at=state.last_success_at,
+        last_failure_at=state.last_failure_at,
+    )
+
+
+def _state(gate: Gate | None) -> str:
+    return "open" if gate is None else _BY_HAND.get(gate.name, "waits")
+
+
+def _why(gate: Gate | None, screen: Screen) -> str:
+    return "" if gate is None else hide_passwords(screen.hidden(gate.why))
+
+
+def _quota(spent: Spent, look: SourceLook) -> QuotaOut:
+    window = spent.window
+    others = {each.name: each.limit for each in windows_of(look.limits, spent.lane, Priority.BACKGROUND)}
+    configured = {each.name: each.whole for each in windows_of(look.record.limits, spent.lane, Priority.INTERACTIVE)}
+    return QuotaOut(
+        lane=spent.lane.value,
+        per=window.name.value,
+        used=spent.count,
+        limit=window.whole,
+        kept=window.whole - others[window.name],
+        since=spent.since,
+        is_stated=configured.get(window.name) != window.whole,
+    )
+
+
+def _clients(settings: Mapping[str, ClientSettings], spent: Sequence[ClientSpent]) -> list[ClientOut]:
+    counts = Counter({(each.consumer, each.lane): each.count for each in spent})
+    names = sorted({"", *settings, *(each.consumer for each in spent)})
+    whole = sum(counts.values())
+    found = [
+        ClientOut(
+            name=name,
+            priority=settings[name].priority if name in settings else None,
+            queries=counts[name, Lane.QUERY],
+            grabs=counts[name, Lane.GRAB],
+            part=(counts[name, Lane.QUERY] + counts[name, Lane.GRAB]) / whole if whole else 0.0,
+        )
+        for name in names
+    ]
+    return sorted(found, key=lambda client: -client.part)
+
+
+def _running(desk: SourceDesk, flight: Flight) -> RunningOut:
+    return RunningOut(
+        source=desk.name,
+        query=flight.request.query,
+        kind=flight.request.kind,
+        lane=flight.lane.value,
+        client=flight.consumer,
+        priority=flight.priority.name.lower(),
+        asked_at=flight.submitted_at,
+        shared_by=len(flight.living()),
+    )
+
+
+def _waiting(desk: SourceDesk, look: SourceLook, screen: Screen) -> Iterator[WaitingOut]:
+    groups: defaultdict[tuple[Lane, Priority, str], list[Flight]] = defaultdict(list)
+    for queue in desk.queues.values():
+        for flight in queue.waiting():
+            groups[flight.lane, flight.priority, flight.consumer].append(flight)
+    for (lane, priority, consumer), flights in sorted(groups.items())[:WAITING_SHOWN]:
+        explanation = look.explain(priority, lane)
+        gate = decisive(explanation)
+        yield WaitingOut(
+            source=desk.name,
+            client=consumer,
+            lane=lane.value,
+            priority=priority.name.lower(),
+            count=len(flights),
+            queries=[flight.request.query for flight in flights[:QUERIES_SHOWN]],
+            asked_at=flights[0].submitted_at,
+            opens_at=explanation.opens_at,
+            gate=None if gate is None else gate.name.value,
+            why=_why(gate, screen),
+        )
+
+
+def _was(asked: Asked, screen: Screen) -> HistoryOut:
+    return HistoryOut(
+        search_id=asked.search_id,
+        source=asked.source,
+        query=asked.query,
+        client=asked.consumer,
+        priority=Priority(asked.priority).name.lower(),
+        status=asked.status,
+        results=asked.results,
+        started_at=asked.started_at,
+        took_s=asked.took_s,
+        waited_s=asked.waited_s,
+        error=None if asked.error is None else hide_passwords(screen.hidden(asked.error)),
+    )
+
+
+def _needs(accounts: Sequence[AccountOut]) -> Iterator[NeedOut]:
+    remedies = {"stopped": "correct its key, then reset it", "gone": "look into the log, then restart the service"}
+    for account in accounts:
+        if account.state in remedies:
+            yield NeedOut(what="source", name=account.name, why=account.why, remedy=remedies[account.state])
+
+
+def _needs_of_tree(tree: Sequence[ChildOut]) -> Iterator[NeedOut]:
+    for child in _all_of(tree):
+        if child.state == "set_aside":
+            why = f"it crashed too often and was set aside: {child.last_crash}"
+            yield NeedOut(what="child", name=child.name, why=why, remedy="look into the log, then restart the service")
+
+
+def _job_counts(counts: Sequence[KindCount]) -> JobCountsOut:
+    by_state: Counter[JobState] = Counter()
+    for each in counts:
+        by_state[each.state] += each.count
+    return JobCountsOut(
+        pending=by_state[JobState.PENDING],
+        running=by_state[JobState.RUNNING],
+        retryable=by_state[JobState.RETRYABLE],
+        failed=by_state[JobState.FAILED],
+    )
+
+
+def _health(tree: Sequence[ChildOut]) -> HealthOut:
+    children = list(_all_of(tree))
+    return HealthOut(
+        children=len(children),
+        restarts=sum(child.restarts for child in children),
+        unwell=[child.name for child in children if child.state in _UNWELL],
+    )
+
+
+def _all_of(tree: Sequence[ChildOut]) -> Iterator[ChildOut]:
+    for child in tree:
+        yield child
+        yield from _all_of(child.children)

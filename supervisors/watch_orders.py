@@ -1,0 +1,83 @@
+"""May something be watched as it was asked for? What is named must be there, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cormorant.rules.catalogue import suggestion
+from cormorant.rules.fields import name_problem
+from cormorant.rules.quantities import format_duration
+from cormorant.rules.searches import BadRequest, SearchRequest
+from cormorant.rules.settings import Settings
+from cormorant.rules.watch_settings import DEFAULT_PROFILE
+from storage import sources
+
+EVERY_S_MIN: Final = 60.0
+ARTIST_EVERY_S_MAX: Final = 30 * 86_400.0
+SEARCH_EVERY_S_MAX: Final = 365 * 86_400.0
+NAMES_MAX: Final = 100
+
+
+@frozen(kw_only=True)
+class Order:
+    """What can be said of any watch."""
+
+    every_s: float | None = None
+    search: tuple[str, ...] = ()
+    choose: str = ""
+    hand_to: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class OrderDesk:
+    """Checks orders against the settings and the sources that are there."""
+
+    settings: Settings
+    targets: Collection[str]
+
+    def check(self, connection: Connection, order: Order, *, every_s_max: float) -> None:
+        """Raise `BadRequest` that names the part and the remedy."""
+        every_s = order.every_s
+        if every_s is not None and not EVERY_S_MIN <= every_s <= every_s_max:
+            raise BadRequest(
+                "every",
+                f"it is out of range; allowed: {format_duration(EVERY_S_MIN)} to {format_duration(every_s_max)}",
+            )
+        if order.choose and order.choose not in {DEFAULT_PROFILE, *self.settings.profiles}:
+            near = suggestion(order.choose[:40], list(self.settings.profiles))
+            raise BadRequest("choose", f"there is no profile {order.choose[:40]!r}{near}; write [profiles.NAME]")
+        _check_names("hand_to", order.hand_to, self.targets, what="target", table="targets")
+        kinds = self._kinds(connection)
+        _check_names("search", order.search, kinds, what="source", table="sources")
+        for name in order.search:
+            if kinds[name] == "spotify":
+                raise BadRequest("search", f"{name} knows artists, and is not searched; name others")
+
+    def check_search(self, name: str, request: SearchRequest) -> None:
+        """Raise `BadRequest` unless a search can be saved like this."""
+        problem = name_problem(name)
+        if problem:
+            raise BadRequest("name", problem)
+        if name in self.settings.saved:
+            raise BadRequest(
+                "name", f"the settings file has [saved.{name}] already; change it there, or choose another"
+            )
+        if request.is_rss and not request.categories:
+            raise BadRequest("query", "it asks for nothing; give words or categories")
+
+    def _kinds(self, connection: Connection) -> Mapping[str, str]:
+        stored = {each.name: each.kind for each in sources.all_sources(connection)}
+        return stored | {name: said.kind for name, said in self.settings.sources.items() if said.enabled}
+
+
+def _check_names(part: str, given: Sequence[str], known: Collection[str], *, what: str, table: str) -> None:
+    if len(given) > NAMES_MAX:
+        raise BadRequest(part, f"{len(given)} are named; {NAMES_MAX} are allowed")
+    for name in given:
+        if name not in known:
+            there = f"; there are {', '.join(sorted(known)[:NAMES_MAX])}" if known else f"; write [{table}.NAME] first"
+            raise BadRequest(part, f"there is no {what} {name[:40]!r}{there}")

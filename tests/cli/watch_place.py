@@ -1,0 +1,153 @@
+"""A folder whose settings name Spotify, a profile and a target, with a stand-in for Spotify on loopback."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cormorant.playground.spotify_stand_in import PlayedArtist, SpotifyStandIn
+from cormorant.rules.handovers import Handover, HandoverState
+from cormorant.rules.profiles import Judgement
+from cormorant.rules.searches import Result
+from cormorant.rules.wants import Want, WantState
+from storage import downloads, wants
+from tests.cli.source_place import Indexer, SourcePlace
+
+KEY = "s3cretkey"
+BOARDS = PlayedArtist(id="2VAvhf61GgLYmC6C8anyX1", name="Boards of Canada")
+RADIO = PlayedArtist(id="4Z8W4fKeB5YxbusRsdQVPb", name="Radiohead")
+SETTINGS = """
+[sources.spotify]
+kind = "spotify"
+url = "http://127.0.0.1:{port}/v1"
+id = "playground"
+key = "playground-secret"
+
+[sources.attic]
+url = "http://127.0.0.1:1/attic/api"
+key = "s3cretkey"
+
+[profiles.flac]
+accept = ["flac"]
+
+[targets.box]
+kind = "blackhole"
+folder = "box"
+
+[watchlist]
+hand_to = ["box"]
+
+[saved.written]
+query = "by hand"
+"""
+
+
+@frozen
+class WatchPlace(SourcePlace):
+    """Where commands of watching are run."""
+
+    spotify: SpotifyStandIn
+
+    def want(self, state: WantState = WantState.CHOSEN, key: str = "k") -> int:
+        """A want with a candidate that fits and one that does not; their guids are links with a key."""
+        return int(self.write(lambda connection: _want(connection, state, key)))
+
+    def held(self, want_id: int) -> int:
+        """A handover of which nobody knows whether it arrived."""
+        return int(self.write(lambda connection: _held(connection, want_id)))
+
+
+def _want(connection: Connection, state: WantState, key: str) -> int:
+    now = datetime.now(UTC)
+    wanted = Want(
+        key=key, kind="album", artist="A", title="B", watch="artist:1", targets=("box",), found_at=now, changed_at=now
+    )
+    want = wants.want(connection, wanted)
+    assert want is not None
+    wants.change(connection, want.id, WantState.SEARCHING, now=now)
+    link = f"http://attic.test/dl?apikey={KEY}"
+    fit = Result(
+        title="A - B [FLAC]",
+        guid=f"{link}&id=1",
+        link=f"{link}&id=1",
+        protocol="torrent",
+        size_bytes=312_400_000,
+        seeders=7,
+    )
+    misfit = Result(title="A - B [MP3]", guid=f"{link}&id=2", link=f"{link}&id=2", protocol="torrent")
+    judged = [
+        ("attic", fit, Judgement(merits=("flac",))),
+        ("attic", misfit, Judgement(reasons=("title: none of flac",))),
+    ]
+    ref = wants.ref_of("attic", fit)
+    wants.set_candidates(connection, want.id, judged, ranked=[ref], now=now)
+    wants.change(connection, want.id, state, reason=f"it says {KEY}", chosen_ref=ref, now=now)
+    return want.id
+
+
+def _held(connection: Connection, want_id: int) -> int:
+    now = datetime.now(UTC)
+    want = wants.change(connection, want_id, WantState.SENDING, now=now)
+    wants.change(connection, want_id, WantState.IN_DOUBT, now=now)
+    handover = Handover(
+        want_id=want_id,
+        ref=want.chosen_ref or "",
+        target="box",
+        key="cormorant-1",
+        title="A - B [FLAC]",
+        state=HandoverState.HELD,
+        created_at=now,
+        changed_at=now,
+    )
+    begun = downloads.begin(connection, handover)
+    assert begun is not None
+    return begun.id
+
+
+@contextmanager
+def watch_place(folder: Path, url: str = "") -> Iterator[WatchPlace]:
+    """A place with a database of that address, or a SQLite file that is not there yet."""
+    spotify = SpotifyStandIn(artists={each.id: each for each in (BOARDS, RADIO)}, now_s=time.monotonic)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.answer()
+
+        def do_POST(self) -> None:
+            self.answer()
+
+        def answer(self) -> None:
+            parts = urlsplit(self.path)
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            status, more, told = spotify.handle(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
+            self.send_response(status)
+            for name, value in more.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name that it has there
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    (folder / "config.toml").write_text(SETTINGS.format(port=server.server_port))
+    try:
+        yield WatchPlace(folder, url or f"sqlite:///{folder}/watches.db", Indexer(0), spotify)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

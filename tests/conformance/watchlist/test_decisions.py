@@ -1,0 +1,236 @@
+"""People decide while jobs run, jobs get lost, and targets cannot say: nothing is done twice, and nothing waits for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+from attrs import define
+from trio.testing import MockClock
+
+from cormorant.clients.downloads import Download
+from cormorant.rules.handing import Parcel, Receipt, Standing
+from cormorant.rules.job_events import JobFailed, JobRetried
+from cormorant.rules.releases import Album, Track
+from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.target_errors import TargetInDoubt
+from cormorant.rules.wants import CannotHandOver, Want
+from cormorant.rules.watch_events import WatchlistProcess
+from cormorant.rules.watch_settings import TargetSettings
+from cormorant.rules.watchlist import Artist
+from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
+from cormorant.testing import ScriptedSource, memory_gateway
+from storage import job_reports, jobs
+from storage.sources import SourceRecord
+from supervisors import Service
+from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place
+
+SWEPT_S = 1_300.0
+"""By then a want without a job was noticed."""
+
+
+def with_release(place: WatchPlace, *titles: str, takes_s: float = 0.0) -> None:
+    """An artist with a new album, and an indexer that finds these."""
+    place.catalogue.scripts["a1"] = [[album("New", "2026-01-01")]]
+    place.sources.setdefault("indexer", ScriptedSource(list(titles), takes_s=takes_s))
+
+
+async def the_want(service: Service) -> Want:
+    [want] = await service.watches.wants()
+    return want
+
+
+async def lose_jobs(service: Service, place: WatchPlace) -> None:
+    """Cancel every job that waits or runs, as a person may who does not know what they are for."""
+    for job in await place.gateway.read(job_reports.recent, limit=100):
+        if job.state.value in {"pending", "retryable", "running"}:
+            await place.gateway.run(jobs.cancel, job.id, now=place.clock.now())
+
+
+@define
+class SlowPlace(WatchPlace):
+    """Where fetching takes its time."""
+
+    async def fetch(self, record: SourceRecord, link: str) -> Download:
+        await trio.sleep(10)
+        return await super().fetch(record, link)
+
+
+def crashes(place: WatchPlace) -> list[str]:
+    return [line for line in place.events.lines() if " child.crashed " in line]
+
+
+async def test_what_a_target_has_is_neither_searched_nor_sent_again_by_hand(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        with_release(place, "A1 - New", "A1 - New, another")
+        place.targets["qbittorrent"].standing = Standing.RUNNING
+        async with place.service() as service:
+            await watch(service, "a1")
+            await trio.sleep(65)
+            want = await the_want(service)
+            view = await service.watches.want(want.id)
+
+            with pytest.raises(CannotHandOver, match="given to qbittorrent"):
+                await service.watches.retry(want.id)
+            with pytest.raises(CannotHandOver, match="given to qbittorrent"):
+                await service.watches.hand_over(want.id, ref=view.candidates[1].ref)
+            place.targets["qbittorrent"].standing = Standing.DONE
+            await trio.sleep(200)
+            assert (await the_want(service)).state.value == "done"
+        assert crashes(place) == []
+
+
+async def test_asked_for_by_hand_it_is_searched_at_once_however_far_the_next_look(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        with_release(place)
+        place.sources["indexer"] = ScriptedSource([], ["A1 - New"])
+        async with place.service() as service:
+            await watch(service, "a1")
+            await trio.sleep(65)
+            want = await the_want(service)
+            assert want.next_at is not None
+
+            await service.watches.retry(want.id)
+            await trio.sleep(2)
+            assert (await the_want(service)).state.value == "handed over"
+
+
+async def test_what_is_ignored_while_it_is_searched_stays_ignored(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        with_release(place, "A1 - New", takes_s=10.0)
+        async with place.service() as service:
+            await watch(service, "a1")
+            await trio.sleep(65)
+            want = await the_want(service)
+            assert want.state.value == "searching"
+
+            await service.watches.ignore(want.id)
+            await trio.sleep(30)
+            assert (await the_want(service)).state.value == "ignored"
+        assert place.events.of(JobRetried) == []
+        assert place.events.of(JobFailed) == []
+
+
+async def test_whoever_chooses_another_while_one_is_fetched_gets_that_one(clock: MockClock) -> None:
+    with memory_gateway() as gateway:
+        place = SlowPlace(gateway, targets={"qbittorrent": ScriptedTarget()})
+        with_release(place, "A1 - New one", "A1 - New two")
+        async with place.service() as service:
+            await watch(service, "a1")
+            await trio.sleep(65)
+            want = await the_want(service)
+            other = next(
+                each for each in (await service.watches.want(want.id)).candidates if each.ref != want.chosen_ref
+            )
+
+            await service.watches.hand_over(want.id, ref=other.ref)
+            await trio.sleep(60)
+        assert [parcel.title for _, parcel in place.targets["qbittorrent"].given] == [other.result.title]
+
+
+async def test_a_chosen_find_whose_job_is_lost_is_handed_over_after_all(clock: MockClock) -> None:
+    with memory_gateway() as gateway:
+        place = SlowPlace(gateway, targets={"qbittorrent": ScriptedTarget()})
+        with_release(place, "A1 - New")
+        async with place.service() as service:
+            await watch(service, "a1")
+            await trio.sleep(65)
+            assert (await the_want(service)).state.value == "chosen"
+            await lose_jobs(service, place)
+
+            await trio.sleep(SWEPT_S)
+            assert (await the_want(service)).state.value == "done"
+
+
+async def test_a_job_that_was_lost_is_no_reason_to_look_sooner(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        with_release(place)
+        async with place.service() as service:
+            await watch(service, "a1")
+            await trio.sleep(65)
+            await lose_jobs(service, place)
+            await trio.sleep(SWEPT_S)
+
+            assert len(place.sources["indexer"].asked_at) == 1
+            await trio.sleep(3_000)
+            assert len(place.sources["indexer"].asked_at) == 2
+
+
+async def test_a_database_that_is_away_in_the_middle_of_a_tick_crashes_nobody(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        with_release(place, "A1 - New")
+        place.catalogue.takes_s = 2.0
+        async with place.service(tick_budget_s=60.0) as service:
+            await watch(service, "a1", "a2")
+            await trio.sleep(61)
+            place.gateway.go_away()
+            await trio.sleep(45)
+            place.gateway.come_back()
+            await trio.sleep(300)
+
+            assert (await the_want(service)).state.value in {"handed over", "done"}
+        assert crashes(place) == []
+
+
+class ShyCatalogue(ScriptedCatalogue):
+    """Tells albums, and of tracks nothing."""
+
+    async def tracks_of(self, artist: Artist, album: Album, *, timeout_s: float) -> Sequence[Track]:
+        if album.title == "Broken":
+            raise SourceUnavailable("no tracks")
+        await trio.sleep(1_000)
+        return ()
+
+
+async def test_a_release_is_not_missed_because_its_tracks_cannot_be_had(clock: MockClock) -> None:
+    with memory_gateway() as gateway:
+        place = WatchPlace(gateway, catalogue=ShyCatalogue(), targets={"qbittorrent": ScriptedTarget()})
+        place.catalogue.scripts["a1"] = [[album("Broken", "2026-01-01"), album("Endless", "2026-01-01")]]
+        place.sources["indexer"] = ScriptedSource([])
+        async with place.service() as service:
+            await watch(service, "a1")
+            await trio.sleep(75)
+
+            assert {want.title for want in await service.watches.wants()} == {"Broken", "Endless"}
+        assert place.events.of(WatchlistProcess)[0].status == "ok"
+
+
+class Silent(ScriptedTarget):
+    """Can be asked, and cannot say."""
+
+    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+        await trio.lowlevel.checkpoint()
+        return Receipt(standing=Standing.UNKNOWN, reason="it cannot say")
+
+
+async def test_a_target_that_cannot_say_has_not_said_no(clock: MockClock) -> None:
+    with memory_gateway() as gateway:
+        target = Silent(after=[TargetInDoubt("the connection broke")])
+        place = WatchPlace(gateway, targets={"qbittorrent": target})
+        with_release(place, "A1 - New")
+        held = TargetSettings(url="http://target.test", in_doubt="hold")
+        async with place.service(targets={"qbittorrent": held}) as service:
+            await watch(service, "a1")
+            await trio.sleep(200)
+
+            [download] = await service.watches.downloads()
+            assert download.state.value == "held"
+        assert len(target.given) == 1
+
+
+async def test_what_may_have_arrived_and_cannot_be_fetched_again_is_held_and_not_replaced(clock: MockClock) -> None:
+    with watch_place() as place:
+        place.targets["hook"] = ScriptedTarget(can_be_asked=False, after=[TargetInDoubt("no answer")])
+        with_release(place, "A1 - New one", "A1 - New two")
+        hook = TargetSettings(kind="webhook", url="http://target.test", in_doubt="resend")
+        async with place.service(targets={"hook": hook}) as service:
+            await watch(service, "a1")
+            await trio.sleep(65)
+            for title in ("one", "two"):
+                place.not_torrents[f"http://indexer.test/A1 - New {title}"] = SourceRefused("it is gone")
+            await trio.sleep(60)
+
+            [download] = await service.watches.downloads()
+            assert (download.state.value, download.reason) == ("held", "it cannot be sent again: it is gone")
+        assert len(place.targets["hook"].given) == 1

@@ -1,0 +1,49 @@
+"""The invented person searches through the service, one thing at a time, and tells what came of it."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from cormorant.playground.person import Person
+from cormorant.playground.town import with_playground
+from cormorant.rules.events import PlaygroundSearched
+from cormorant.rules.playground_settings import PlaygroundSettings
+from cormorant.rules.source_settings import SourceSettings
+from cormorant.scripted import BROKEN, ScriptedSource
+from cormorant.testing import Recorder, memory_gateway, named_sources, scripted, settings, simulated
+
+
+@pytest.mark.slow("runs the whole service")
+def test_the_person_searches_now_and_then_and_never_twice_at_once() -> None:
+    simulation, recorder = simulated(1), Recorder()
+    attic, shed = ScriptedSource(["a", "b"], takes_s=3.0), ScriptedSource(BROKEN)
+
+    async def two_minutes() -> None:
+        chosen = settings(sources=named_sources("attic", "shed", spacing_s=0.0, pace_s=0.0))
+        with memory_gateway() as gateway:
+            ask = scripted({"attic": attic, "shed": shed})
+            async with simulation.open_service(chosen, gateway=gateway, listeners=[recorder], ask=ask) as service:
+                with trio.move_on_after(120):
+                    await Person(service=service, chance=simulation.chance).live()
+
+    simulation.run(two_minutes)
+
+    first, *_ = heard = recorder.of(PlaygroundSearched)
+    assert (first.found, first.answered, first.not_answered) == (2, ("attic",), ("shed",))
+    assert 120 / 21 - 1 < len(heard) - 4 < 120 / 9 + 1
+    assert attic.in_flight_most == 1
+
+
+def test_a_playground_has_its_sites_and_a_folder_of_its_own_and_keeps_what_the_file_names() -> None:
+    mine = named_sources("mine") | {"top": SourceSettings(url="http://127.0.0.1:7980/attic/api")}
+    own = settings(data="/x/data", sources=mine, playground=PlaygroundSettings(enabled=True))
+
+    chosen = with_playground(own)
+
+    assert chosen.database_url.reveal() == "sqlite:////x/data/playground/cormorant.db"
+    assert set(chosen.sources) == {"barn", "cellar", "loft", "mill", "mine", "shed", "top", "vault"}
+    assert all(
+        source.url.startswith("http://127.0.0.1:7980/") for name, source in chosen.sources.items() if name != "mine"
+    )
+    assert set(chosen.clients) == {"sonarr", "radarr", "lidarr"}

@@ -1,0 +1,92 @@
+"""Whatever a stranger asks, a stand-in answers: nothing of it ends the playground."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cormorant.playground.serving import Asked
+from cormorant.playground.town import KEY, sites_of_the_town
+from supervisors.environment import SystemClock
+
+SITES = {site.name: site for site in sites_of_the_town(SystemClock()) if site.name not in {"mill", "vault"}}
+NAMES = [
+    "t",
+    "q",
+    "cat",
+    "offset",
+    "limit",
+    "season",
+    "ep",
+    "year",
+    "artist",
+    "imdbid",
+    "tvdbid",
+    "configured",
+    "forceSave",
+]
+PATHS = [
+    "/",
+    "/api",
+    "/download/1.torrent",
+    f"/download/{'9' * 5000}.nzb",
+    "/1/api",
+    "/9/api",
+    "/api/v1/indexer",
+    "/api/v1/indexer/²",
+    "/api/v3/indexer",
+    "/api/v3/indexer/1",
+    "/api/v3/indexer/test",
+    "/api/v2.0/indexers/all/results/torznab/api",
+    "/api/v2.0/indexers/quay/results/torznab/download/2.torrent",
+]
+WORDS = [
+    "search",
+    "tvsearch",
+    "caps",
+    "indexers",
+    "true",
+    "3000,²,-1",
+    "9" * 5000,
+    "0",
+    "100",
+    "\x00",
+    "cold ferry",
+    "",
+]
+VALUES = st.none() | st.booleans() | st.text(max_size=5) | st.lists(st.text(max_size=5), max_size=2)
+FIELDS = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from(["baseUrl", "apiKey", "apiPath", "categories"]), "value": VALUES})
+)
+INDEXERS = st.fixed_dictionaries(
+    {"name": VALUES, "implementation": st.sampled_from(["Torznab", "Newznab"]) | VALUES, "fields": FIELDS | VALUES},
+    optional={"enableRss": VALUES, "id": VALUES},
+)
+
+
+@pytest.mark.slow("asks sixty things that no client would")
+@settings(max_examples=60)
+@given(
+    name=st.sampled_from(sorted(SITES)),
+    method=st.sampled_from(["GET", "POST", "PUT", "DELETE"]),
+    path=st.sampled_from(PATHS) | st.text(max_size=20).map("/{}".format),
+    params=st.dictionaries(st.sampled_from(NAMES), st.sampled_from(WORDS) | st.text(max_size=5), max_size=4),
+    body=st.binary(max_size=20) | INDEXERS.map(lambda each: json.dumps(each).encode()),
+)
+def test_every_request_gets_an_answer(name: str, method: str, path: str, params: dict[str, str], body: bytes) -> None:
+    asked = Asked(
+        method=method,
+        path=path,
+        params=params | {"apikey": KEY},
+        headers={"x-api-key": KEY},
+        body=body,
+        base=f"http://x/{name}",
+    )
+
+    reply = trio.run(SITES[name].answer, asked)
+
+    assert 200 <= reply.status < 600

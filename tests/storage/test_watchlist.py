@@ -1,0 +1,101 @@
+"""Artists in both databases: shared between processes, and written only by who has them in hand."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Connection
+
+from cormorant.rules.watchlist import Artist
+from storage import watchlist
+from storage.watchlist import UnknownArtist
+from tests.storage.at_once import at_once
+from tests.storage.job_store import NOW, JobStore, at
+from tests.storage.watch_store import add_artist
+
+
+def claim(connection: Connection, *, now_s: float = 0.0, for_s: float = 60.0, limit: int = 10) -> list[Artist]:
+    return watchlist.claim(connection, now=at(now_s), until=at(now_s + for_s), limit=limit)
+
+
+def test_two_processes_share_what_is_due_and_none_is_in_two_hands(job_store: JobStore) -> None:
+    with job_store.begin() as connection:
+        for number in range(6):
+            add_artist(connection, f"a{number}")
+
+    one, two = at_once(job_store, lambda c: claim(c, limit=4), lambda c: claim(c, limit=4))
+
+    assert sorted(artist.artist_id for artist in one + two) == [f"a{number}" for number in range(6)]
+
+
+def test_one_artist_is_watched_once_whoever_adds_it(job_store: JobStore) -> None:
+    artist = Artist(source="spotify", artist_id="a1", name="A1", next_attempt_at=NOW, added_at=NOW)
+
+    one, two = at_once(job_store, lambda c: watchlist.add(c, artist), lambda c: watchlist.add(c, artist))
+
+    assert one is not None
+    assert two is None
+
+
+def test_a_claim_ends_by_itself_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
+    add_artist(connection)
+    [old] = claim(connection)
+    assert claim(connection, now_s=59) == []
+    [new] = claim(connection, now_s=60)
+
+    watchlist.release(connection, [old], next_attempt_at=at(5_000))
+    assert not watchlist.succeed(connection, old, looked_at=at(70), next_attempt_at=at(5_000))
+    assert not watchlist.fail(
+        connection, old, failures=3, block_until=at(900), next_attempt_at=at(5_000), error="no", now=at(70)
+    )
+    assert watchlist.by_id(connection, old.id) == new
+    assert watchlist.succeed(connection, new, looked_at=at(70), next_attempt_at=at(5_000))
+
+
+def test_what_is_given_back_is_due_as_before_or_when_told(connection: Connection) -> None:
+    add_artist(connection, "a1")
+    add_artist(connection, "a2", next_attempt_at=at(-5))
+    later, first = claim(connection)[::-1]
+    assert (first.artist_id, later.artist_id) == ("a2", "a1")
+
+    watchlist.release(connection, [first])
+    watchlist.release(connection, [later], next_attempt_at=at(30))
+
+    assert [artist.artist_id for artist in claim(connection)] == ["a2"]
+
+
+def test_who_failed_too_often_is_left_alone_and_a_success_forgives(connection: Connection) -> None:
+    add_artist(connection)
+    [artist] = claim(connection)
+    watchlist.fail(connection, artist, failures=0, block_until=at(900), next_attempt_at=NOW, error="no", now=NOW)
+
+    assert claim(connection, now_s=10) == []
+    [blocked] = watchlist.blocked(connection, now=at(10), limit=10)
+    assert (blocked.retry_block_until, blocked.last_error, blocked.watermark) == (at(900), "no", None)
+    [again] = claim(connection, now_s=900)
+    watchlist.succeed(connection, again, looked_at=at(900), next_attempt_at=at(2_000))
+    known = watchlist.by_id(connection, artist.id)
+    assert known is not None
+    assert (known.retry_block_until, known.last_error, known.watermark) == (None, None, at(900))
+
+
+def test_a_clock_that_ran_ahead_keeps_nobody_away_for_ever(connection: Connection) -> None:
+    year_s = 366 * 86_400.0
+    add_artist(connection)
+    [artist] = claim(connection, now_s=year_s)
+    watchlist.charge(connection, artist.id, failures=0, block_until=at(year_s + 900))
+
+    assert [each.id for each in claim(connection)] == [artist.id]
+    assert watchlist.blocked(connection, now=NOW, limit=10) == []
+
+
+def test_an_artist_is_found_by_number_id_and_name_and_asked_for_at_once(connection: Connection) -> None:
+    artist = add_artist(connection, next_attempt_at=at(5_000))
+    for wanted in (str(artist.id), "a1", "A1"):
+        assert watchlist.find(connection, wanted).id == artist.id
+    with pytest.raises(UnknownArtist, match="'nobody' is not on the watchlist"):
+        watchlist.find(connection, "nobody")
+
+    watchlist.check_now(connection, artist.id, now=NOW)
+    assert watchlist.next_due(connection) == NOW
+    assert watchlist.remove(connection, artist.id)
+    assert watchlist.next_due(connection) is None
