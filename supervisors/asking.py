@@ -5,6 +5,8 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from cormorant.clients.downloads import Download
+from cormorant.clients.feeds import FeedClient
+from cormorant.clients.links import fetch_link
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
 from cormorant.clients.transport import Transport
@@ -13,6 +15,7 @@ from cormorant.rules.ports import Chance, Clock, Offload
 from cormorant.rules.searches import Caps, SearchPage, SearchRequest
 from cormorant.rules.source_errors import SourceRefused
 from cormorant.rules.source_settings import SEARCHED
+from cormorant.rules.subscriptions import FeedPage, Subscription
 from storage.sources import SourceRecord
 from supervisors.environment import SystemRandom
 
@@ -47,6 +50,19 @@ class Asker:
         """What a link leads to, checked to be a torrent, an NZB or a magnet."""
         async with self._transport(record) as transport:
             return await self._client(record, transport).download(link)
+
+    async def fetch_link(self, link: str) -> Download:
+        """What a link of a feed leads to. Nobody wrote its address down, so that it leads to nothing private."""
+        async with Transport() as transport:
+            return await fetch_link(link, transport, offload=self.offload, clock=self.clock)
+
+    async def feed(self, subscription: Subscription) -> FeedPage:
+        """What a feed has now, or that nothing has changed. Its address is the operator's, until it moves to another host."""
+        async with Transport(written=[] if subscription.has_moved else [subscription.url]) as transport:
+            client = FeedClient(transport, offload=self.offload, clock=self.clock)
+            return await client.fetch(
+                subscription.url, etag=subscription.etag, last_modified=subscription.last_modified
+            )
 
     async def caps(self, record: SourceRecord) -> Caps:
         """What the source can do."""

@@ -38,10 +38,11 @@ from supervisors.jobs import Jobs
 from supervisors.packing import Packer
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
+from supervisors.subscribing import Subscriptions
 from supervisors.targets import targets_of
 from supervisors.timetable import Timetable
 from supervisors.tree import Parts
-from supervisors.watch_assembly import WatchAssembly, WatchParts
+from supervisors.watch_assembly import Feed, WatchAssembly, WatchParts
 from supervisors.watches import Watches
 
 UNCONFIRMED_SHARE = 0.8
@@ -57,6 +58,9 @@ class Assembly:
     database: Database
     ask: Ask
     fetch: Callable[[SourceRecord, str], Awaitable[Download]]
+    fetch_link: Callable[[str], Awaitable[Download]]
+    feed: Feed
+    """For links of feeds, which no source has."""
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None
     catalogue: Catalogue | None
     """Whoever knows artists, unless it is the source of the settings."""
@@ -73,8 +77,8 @@ class Assembly:
     emit: Emit
     timetable: Timetable = field(factory=Timetable)
 
-    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches]:
-        """The parts of the tree, and what a program does with its jobs, its sources and its watches."""
+    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches, Subscriptions]:
+        """The parts of the tree, and what a program does with its jobs, sources, watches and subscriptions."""
         bell = WorkBell()
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
         jobs = self._jobs(runner, bell)
@@ -101,7 +105,7 @@ class Assembly:
             emit=self.emit,
             chance=self.chance,
         )
-        return parts, jobs, searches, watching.watches
+        return parts, jobs, searches, watching.watches, watching.subscribing.subscriptions()
 
     def by_hand(self) -> tuple[SearchAssembly, Watches]:
         """For a command beside the service: watches, and the branch that searches, to be started only if it is needed."""
@@ -150,7 +154,8 @@ class Assembly:
                 ask=self.ask,
                 catalogue=self.catalogue or SpotifyCatalogue(searches=searches, offload=self.offload, clock=self.clock),
                 places=self._places(),
-                pack=Packer(searches=searches, fetch=self.fetch),
+                pack=Packer(searches=searches, fetch=self.fetch, fetch_link=self.fetch_link),
+                feed=self.feed,
                 store=self.watchlist,
                 clock=self.clock,
                 chance=self.chance,

@@ -23,6 +23,7 @@ KINDS_OF: Final[Mapping[str, frozenset[ParcelKind]]] = {
     "torrent": frozenset({ParcelKind.TORRENT, ParcelKind.MAGNET}),
     "usenet": frozenset({ParcelKind.NZB}),
     "soulseek": frozenset({ParcelKind.FILES}),
+    "web": frozenset({ParcelKind.URL}),
 }
 """What a find of each protocol becomes when it is fetched."""
 

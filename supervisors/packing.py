@@ -30,6 +30,8 @@ class Packer:
 
     searches: Searches
     fetch: Callable[[SourceRecord, str], Awaitable[Download]]
+    fetch_link: Callable[[str], Awaitable[Download]]
+    """For links of feeds, which no source has."""
 
     async def __call__(self, want: Want, candidate: Candidate, key: str) -> Parcel:
         """The parcel of a candidate. Raises `SourceError`, or `RateLimitWaitError` when its source is closed."""
@@ -37,8 +39,12 @@ class Packer:
         if result.protocol == "soulseek":
             return self._files(want, result, key)
         link = result.link or result.magnet or ""
+        if result.protocol == "web":
+            return Parcel(key=key, title=result.title, kind=ParcelKind.URL, link=link, folder_parts=_parts(want))
         if link.startswith("magnet:"):  # nobody is asked
             return self._parcel(want, result, key, Download(kind="magnet", magnet=link))
+        if candidate.source not in self.searches.desks.by_name:
+            return self._parcel(want, result, key, await self.fetch_link(link))
         fetched = await through_gate(
             self.searches,
             candidate.source,
@@ -79,5 +85,6 @@ class Packer:
 
 def _parts(want: Want) -> dict[str, str]:
     """What folders and names may be made of."""
-    parts = {"watch": want.watch.partition(":")[2], "artist": want.artist, "title": want.title}
+    watch = want.watch.partition(":")[2]
+    parts = {"watch": watch, "feed": watch, "artist": want.artist, "title": want.title}
     return {name: text for name, text in parts.items() if text}

@@ -37,7 +37,9 @@ from supervisors.event_bus import EventBus, EventStream, Listener
 from supervisors.jobs import Jobs
 from supervisors.report import ShutdownReport
 from supervisors.searches import Searches, SourceStatus
+from supervisors.subscribing import Subscriptions
 from supervisors.tree import tree
+from supervisors.watch_assembly import Feed
 from supervisors.watches import Watches
 
 P = ParamSpec("P")
@@ -85,6 +87,7 @@ class Service:
         catalogue: Catalogue | None = None,
         targets: Mapping[str, Target] | None = None,
         watchlist: WatchlistStore | None = None,
+        feed: Feed | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -99,6 +102,8 @@ class Service:
             database=self._database,
             ask=ask or asker.search,
             fetch=fetch or asker.download,
+            fetch_link=asker.fetch_link,
+            feed=feed or asker.feed,
             caps=asker.caps if ask is None else None,
             catalogue=catalogue,
             targets=targets,
@@ -112,7 +117,7 @@ class Service:
             chance=self.chance,
             emit=self._bus.emit,
         )
-        parts, self._jobs, self._searches, self._watches = assembly.put_together()
+        parts, self._jobs, self._searches, self._watches, self._subscriptions = assembly.put_together()
         self._root = tree(parts)
         self._root.on_failure(self._failing)
         self._state = ServiceState.CLOSED
@@ -229,6 +234,12 @@ class Service:
         self._check_serving()
         return self._watches
 
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The subscriptions: feeds, when each is checked, and what came of it."""
+        self._check_serving()
+        return self._subscriptions
+
     def explain(self, source: str, priority: Priority | None = None) -> Explanation:
         """Why a search submitted now would wait at a source, gate by gate, and until when."""
         return self.sources.explain(source, priority)
@@ -328,6 +339,7 @@ def open_service(  # noqa: PLR0913 - as `Service`
     catalogue: Catalogue | None = None,
     targets: Mapping[str, Target] | None = None,
     watchlist: WatchlistStore | None = None,
+    feed: Feed | None = None,
 ) -> Service:
     """The service, to be entered: it is ready when every child has acknowledged its start, and stops in reverse order.
 
@@ -346,4 +358,5 @@ def open_service(  # noqa: PLR0913 - as `Service`
         catalogue=catalogue,
         targets=targets,
         watchlist=watchlist,
+        feed=feed,
     )

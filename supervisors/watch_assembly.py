@@ -24,6 +24,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.saved_searches import FirstCheck, SavedSearch
 from cormorant.rules.searches import Result, SearchRequest
 from cormorant.rules.settings import Settings
+from cormorant.rules.subscriptions import FeedPage, Subscription
 from cormorant.rules.wants import Want
 from cormorant.rules.watch_settings import profile_of
 from storage import flags, wants
@@ -36,6 +37,7 @@ from supervisors.choosing import Chooser
 from supervisors.handing_over import HandingOver
 from supervisors.jobs import Jobs
 from supervisors.searches import Searches
+from supervisors.subscribing import SubscribingAssembly
 from supervisors.supervisor import Supervisor
 from supervisors.want_search import WantSearch
 from supervisors.watch_orders import OrderDesk
@@ -45,6 +47,7 @@ SPARE_S = 0.5
 """What a ticker needs after its grace, to give back what it has in hand."""
 
 Pack = Callable[[Want, Candidate, str], Awaitable[Parcel]]
+Feed = Callable[[Subscription], Awaitable[FeedPage]]
 
 
 @frozen(kw_only=True)
@@ -59,6 +62,8 @@ class WatchParts:
     catalogue: Catalogue
     places: Mapping[str, Place]
     pack: Pack
+    feed: Feed
+    """Asks a feed what it has."""
     store: WatchlistStore | None
     """Whoever keeps the watchlist instead of the database."""
     clock: Clock
@@ -74,6 +79,7 @@ class WatchAssembly:
     chooser: Chooser = field(init=False)
     handing: HandingOver = field(init=False)
     watches: Watches = field(init=False)
+    subscribing: SubscribingAssembly = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         parts = self.parts
@@ -102,6 +108,17 @@ class WatchAssembly:
             clock=parts.clock,
         )
 
+        self.subscribing = SubscribingAssembly(
+            settings=parts.settings,
+            database=parts.database,
+            fetch=parts.feed,
+            take=self._take,
+            is_paused=_read_paused,
+            ring=parts.jobs.bell.ring,
+            clock=parts.clock,
+            emit=parts.emit,
+        )
+
     def handlers(self) -> dict[str, Handler]:
         """The handlers of the jobs that wants have."""
         parts = self.parts
@@ -128,10 +145,11 @@ class WatchAssembly:
         return Supervisor(
             [
                 ChildSpec("watchlist_ticker", watchlist, grace_s=grace_s),
+                ChildSpec("subscription_ticker", self.subscribing.served(), grace_s=SPARE_S),
                 ChildSpec("saved_search_ticker", saved, grace_s=SPARE_S),
             ],
             name="tickers",
-            stop_total_s=grace_s + SPARE_S,
+            stop_total_s=grace_s + 2 * SPARE_S,
             emit=parts.emit,
             chance=parts.chance,
         )

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import feedparser  # type: ignore[import-not-found] # installed by the bench, in an environment of its own
+import feedparser  # type: ignore[import-untyped] # installed by the bench, in an environment of its own
 
 
 def work(settings: dict[str, Any]) -> dict[str, Any]:

@@ -355,6 +355,8 @@ def _assembly(settings: Settings, database: Database) -> Assembly:
         database=database,
         ask=asker.search,
         fetch=asker.download,
+        fetch_link=asker.fetch_link,
+        feed=asker.feed,
         caps=None,
         catalogue=None,
         targets=None,

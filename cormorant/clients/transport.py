@@ -26,6 +26,7 @@ from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnav
 USER_AGENT: Final = f"Cormorant/{__version__}"
 REDIRECTS_MAX: Final = 5
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
+_FOR_GOOD: Final = {301, 308}
 _GOOD: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
 _HEADER: Final = re.compile(r"[\x20-\x7e]*")
@@ -69,7 +70,10 @@ class Sink(Protocol):
 
 @frozen(kw_only=True)
 class Answer:
-    """What came back, whatever its status. A redirect to a magnet is no body but a `magnet`. `url` may hold a key."""
+    """What came back, whatever its status. A redirect to a magnet is no body but a `magnet`. `url` may hold a key.
+
+    `has_moved`: `url` is not what was asked for, and every redirect on the way there was meant to last.
+    """
 
     status: int
     headers: httpx2.Headers = field(repr=False)
@@ -77,6 +81,7 @@ class Answer:
     url: str = field(repr=hide_link)
     took_s: float
     magnet: str | None = field(default=None, repr=False)
+    has_moved: bool = False
 
 
 class Transport:
@@ -110,12 +115,17 @@ class Transport:
         *,
         params: Sequence[tuple[str, str]] = (),
         headers: Mapping[str, str] | None = None,
+        open_headers: Mapping[str, str] | None = None,
         secrets: Iterable[Secret] = (),
         limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen, so that sharing it is harmless
     ) -> Answer:
-        """Fetch `url`, following redirects. Raises a `SourceError`; `headers` and `params` never reach another origin."""
+        """Fetch `url`, following redirects. Raises a `SourceError`; `headers` and `params` never reach another origin.
+
+        `open_headers` do: they hold no secret.
+        """
         asked_at = trio.current_time()
         trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
+        trip.open = own_headers(httpx2.URL(), open_headers or {})
         trip.url = trip.url.copy_merge_params(list(params)) if params else trip.url
         with trio.move_on_after(limits.timeout_s), hushed():
             return await trip.run(asked_at)
@@ -204,7 +214,9 @@ class _Trip:
         self.secrets = secrets
         self.limits = limits
         self.own = own_headers(url, headers)
+        self.open: dict[str, str] = {}
         self.sink: Sink | None = None
+        self.passed: list[int] = []
         self.method = "GET"
         self.content = b""
 
@@ -225,7 +237,11 @@ class _Trip:
         try:
             waits = {} if self.limits.idle_s is None else {"timeout": {"read": self.limits.idle_s}}
             answer = await self.transport.send(
-                self.url, common | self.own, method=self.method, content=self.content, extensions=waits
+                self.url,
+                common | self.open | self.own,
+                method=self.method,
+                content=self.content,
+                extensions=waits,
             )
             try:
                 return await self._read(answer, asked_at)
@@ -243,6 +259,7 @@ class _Trip:
             if self.method != "GET":
                 raise SourceRefused(f"{shown_origin(self.url)} redirects; write the address that it redirects to")
             self._go_to(location)
+            self.passed.append(answer.status)
             return None
         return Answer(
             status=answer.status,
@@ -251,6 +268,7 @@ class _Trip:
             url=str(self.url),
             took_s=trio.current_time() - asked_at,
             magnet=magnet,
+            has_moved=bool(self.passed) and _FOR_GOOD.issuperset(self.passed),
         )
 
     def _go_to(self, location: str) -> None:

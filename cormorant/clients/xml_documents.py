@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import sys
 from html.entities import html5
 from typing import Final
 
@@ -14,11 +15,14 @@ from cormorant.rules.source_errors import SourceUnavailable
 _BOMS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECLARED: Final = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
 _DECLARATION: Final = re.compile(r"\s*<\?xml[^>]{0,300}\?>")
-# A section of CDATA is kept as it is: what looks like an entity there is text.
-_ENTITY: Final = re.compile(r"(<!\[CDATA\[.*?\]\]>)|&([A-Za-z][A-Za-z0-9]{1,31};)|&(?!#)", re.DOTALL)
-_ILLEGAL: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]|&#(?:0*(?:[0-8]|1[124-9]|2[0-9]|3[01])|[xX]0*(?:[0-8bceBCE]|1[0-9a-fA-F]));"
+# A section of CDATA is kept as it is: what looks like an entity there is text. One that never ends does so where the
+# document does: otherwise each of many would be looked for up to there, which takes the square of the length.
+_ENTITY: Final = re.compile(
+    r"(<!\[CDATA\[.*?(?:\]\]>|\Z))|&([A-Za-z][A-Za-z0-9]{1,31};)|&#0*([0-9]{1,9});|&#[xX]0*([0-9A-Fa-f]{1,8});|&(?!#)",
+    re.DOTALL,
 )
+_ILLEGAL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_SPACES: Final = (9, 10, 13)
 _OWN: Final = frozenset({"amp;", "lt;", "gt;", "quot;", "apos;"})
 # Encodings of text, and no other of Python's codecs: some of those take the square of the length.
 _KNOWN: Final = re.compile(
@@ -33,15 +37,16 @@ def read_xml(body: bytes, *, charset: str = "") -> etree._Element:
     if not body:
         raise SourceUnavailable("the answer is empty")
     refuse_entities(body)
-    root = _parse(body, recover=False)
+    root = parse_xml(body, recover=False)
     if root is None:
-        root = _parse(_mended(body, charset), recover=True, encoding="utf-8")
+        root = parse_xml(_mended_bytes(body, charset), recover=True, encoding="utf-8")
     if root is None:
         raise SourceUnavailable("the answer is no XML")
     return root
 
 
-def _parse(body: bytes, *, recover: bool, encoding: str | None = None) -> etree._Element | None:
+def parse_xml(body: bytes, *, recover: bool, encoding: str | None = None) -> etree._Element | None:
+    """The root, or None when it cannot be had. Entities are left as they stand."""
     parser = etree.XMLParser(
         recover=recover,
         encoding=encoding,
@@ -69,18 +74,31 @@ def refuse_entities(body: bytes) -> None:
         raise SourceUnavailable("the answer declares XML entities, which may be an attack, and was not read")
 
 
-def _mended(body: bytes, charset: str) -> bytes:
+def _mended_bytes(body: bytes, charset: str) -> bytes:
     """The same document in UTF-8, without characters that XML forbids, and with the entities of HTML replaced."""
-    text = _DECLARATION.sub("", _decoded(body, charset), count=1)
+    return mended(_decoded(body, charset))
+
+
+def mended(text: str) -> bytes:
+    """A decoded document in UTF-8, as far as XML allows."""
+    declaration = _DECLARATION.match(text)
+    text = text[declaration.end() :] if declaration else text
     return _ENTITY.sub(_character, _ILLEGAL.sub("", text)).encode("utf-8", "replace")
 
 
 def _character(found: re.Match[str]) -> str:
+    if found[3] or found[4]:
+        # With mercy, half of a pair would be taken as it is, and could not be read as text.
+        return found[0] if _is_legal(int(found[3]) if found[3] else int(found[4], 16)) else ""
     if found[1] is not None or found[2] in _OWN:
         return found[0]
     # A sign that begins nothing known stands for itself.
     meant = html5.get(found[2] or "")
     return f"&amp;{found[0][1:]}" if meant is None else "".join(f"&#{ord(character)};" for character in meant)
+
+
+def _is_legal(number: int) -> bool:
+    return (number >= ord(" ") or number in _SPACES) and number <= sys.maxunicode and not _ILLEGAL.match(chr(number))
 
 
 def _decoded(body: bytes, charset: str) -> str:
@@ -93,12 +111,17 @@ def _decoded(body: bytes, charset: str) -> str:
     return body.decode("cp1252", "replace")
 
 
+def is_encoding_of_text(name: str) -> bool:
+    """Whether bytes may be decoded by this name of a codec. UTF-8 is not asked for: everything is tried as that."""
+    return _KNOWN.fullmatch(name) is not None
+
+
 def _encodings(body: bytes, charset: str) -> list[str]:
     if body.startswith(_BOMS[1:]):
         return ["utf-16"]
     declared = _DECLARED.match(body.removeprefix(_BOMS[0]))
     stated = declared[1].decode("ascii").lower() if declared else charset.strip().lower()
-    if not _KNOWN.fullmatch(stated):
+    if not is_encoding_of_text(stated):
         return ["utf-8"]
     # What the document says of itself weighs more than the header, which many servers send unread.
     return [stated, "utf-8"] if declared else ["utf-8", stated]

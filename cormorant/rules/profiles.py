@@ -12,7 +12,7 @@ from attrs import field, frozen
 from cormorant.rules.quantities import format_duration, format_size
 from cormorant.rules.searches import Result
 
-__all__ = ["FREELEECH", "Judgement", "Profile", "best_first", "judge", "pattern_problem"]
+__all__ = ["FREELEECH", "Judgement", "Profile", "best_first", "judge", "matches", "pattern_problem"]
 
 FREELEECH = "freeleech"
 """In `prefer`: what costs no ratio, whatever its title says."""
@@ -97,15 +97,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-def _matches(pattern: str, title: str) -> bool:
+def matches(pattern: str, title: str) -> bool:
+    """Whether a pattern is in a title, whatever its case."""
     return _compiled(pattern).search(title[:_TITLE_LENGTH_MAX]) is not None
 
 
 def _reasons(profile: Profile, result: Result, now: datetime) -> Iterator[str]:
-    if profile.accept and not any(_matches(pattern, result.title) for pattern in profile.accept):
+    if profile.accept and not any(matches(pattern, result.title) for pattern in profile.accept):
         yield f"title: none of {', '.join(profile.accept)}"
     for pattern in profile.reject:
-        if _matches(pattern, result.title):
+        if matches(pattern, result.title):
             yield f"title: {pattern} is rejected"
     yield from _size_reasons(profile, result.size_bytes)
     if profile.seeders_min is not None and result.protocol == "torrent":
@@ -147,7 +148,7 @@ def _is_in(wanted: Sequence[str], given: Sequence[str]) -> bool:
 def _has(preference: str, result: Result) -> bool:
     if preference == FREELEECH:
         return result.is_freeleech
-    return _matches(preference, result.title)
+    return matches(preference, result.title)
 
 
 def _standing(result: Result) -> tuple[float, ...]:

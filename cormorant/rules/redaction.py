@@ -23,6 +23,8 @@ _VALUE = re.compile(r"(?<=[?&;])([^=&#\s]*=)[^&#\s]*")
 # A part of a path that is long and means nothing to a reader may be a key.
 _PATH_KEY = re.compile(r"(?<=/)(?=[^/?#\s]*\d)[0-9A-Za-z_-]{20,}(?=[/?#.]|$)")
 _SHOWN_MAX = 300
+# What is shorter stands in honest text, too: hiding "1" would leave little to read.
+_KEY_LENGTH_MIN = 5
 
 
 def hide_keys(text: str) -> str:
@@ -51,6 +53,19 @@ def hide_link(link: str) -> str:
     hidden = _VALUE.sub(rf"\1{HIDDEN}", _USER_INFO.sub(f"{HIDDEN}@", link))
     hidden = _PATH_KEY.sub(HIDDEN, hidden)
     return hidden if len(hidden) <= _SHOWN_MAX else f"{hidden[:_SHOWN_MAX]}…"
+
+
+def keys_in(link: str, *, in_path: bool = True) -> tuple[Secret, ...]:
+    """What in a link is secret: the values of parameters that carry keys, a password, parts of the path that could be keys.
+
+    >>> [secret.reveal() for secret in keys_in("https://me:hunter2@x.org/rss/0123456789abcdef0123456789abcdef?passkey=a1b2c3d4")]
+    ['a1b2c3d4', '0123456789abcdef0123456789abcdef', 'hunter2', 'me:hunter2']
+    """
+    values = [found[0].partition("=")[2] for found in _KEY_PARAM.finditer(link)]
+    user = [found[0][:-1] for found in _USER_INFO.finditer(link)]
+    passwords = [text.partition(":")[2] for text in user]
+    found = [*values, *(_PATH_KEY.findall(link) if in_path else ()), *passwords, *user]
+    return tuple(Secret(text) for text in found if len(text) >= _KEY_LENGTH_MIN)
 
 
 def spellings(secrets: Iterable[Secret]) -> tuple[Secret, ...]:

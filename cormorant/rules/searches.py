@@ -14,7 +14,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.redaction import hide_link
 
 SearchKind = Literal["search", "tv", "movie", "music", "book"]
-Protocol = Literal["torrent", "usenet", "soulseek"]
+Protocol = Literal["torrent", "usenet", "soulseek", "web"]
 
 KINDS: Final[tuple[SearchKind, ...]] = get_args(SearchKind)
 QUERY_LENGTH_MAX = 1_000

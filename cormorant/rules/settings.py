@@ -28,6 +28,7 @@ from cormorant.rules.playground_settings import PlaygroundSettings, playground_c
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import RESERVED_NAMES, LimitSettings, SourceSettings, source_conflicts
+from cormorant.rules.subscription_settings import FeedSettings, SubscriptionSettings, feed_conflicts
 from cormorant.rules.watch_settings import (
     MODES,
     ProfileSettings,
@@ -53,7 +54,7 @@ __all__ = [
 
 DATABASE_FILE = "cormorant.db"
 
-FIXED_GRACES_S = 23.0
+FIXED_GRACES_S = 23.5
 """What an orderly stop may need besides `jobs.grace` and `watchlist.shutdown_grace`: the graces in the tree that nobody can
 set."""
 
@@ -125,7 +126,7 @@ class JobSettings:
     timeout_s: float = duration(
         300.0, "Longest time a handler may take, unless its kind says otherwise.", low_s=0.1, high_s=86_400.0
     )
-    grace_s: float = duration(5.0, "Time that handlers get to finish when the service stops.", low_s=0.0, high_s=600.0)
+    grace_s: float = duration(4.5, "Time that handlers get to finish when the service stops.", low_s=0.0, high_s=600.0)
     poll_s: float = duration(
         5.0, "Longest time between two looks for due jobs, should every wake-up be missed.", low_s=0.1, high_s=300.0
     )
@@ -212,6 +213,8 @@ class Settings:
     sources: Mapping[str, SourceSettings] = named(SourceSettings, reserved=RESERVED_NAMES)
     mode: str = choice("observe", "Whether finds are handed over, or only shown as what would be.", choices=MODES)
     watchlist: WatchlistSettings = field(factory=WatchlistSettings)
+    subscriptions: SubscriptionSettings = field(factory=SubscriptionSettings)
+    feeds: Mapping[str, FeedSettings] = named(FeedSettings)
     saved: Mapping[str, SavedSettings] = named(SavedSettings)
     profiles: Mapping[str, ProfileSettings] = named(ProfileSettings)
     targets: Mapping[str, TargetSettings] = named(TargetSettings)
@@ -255,5 +258,6 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
         )
     yield from source_conflicts(settings.sources, settings.limits)
     yield from watch_conflicts(settings.watchlist, settings.saved, settings.profiles, settings.targets)
+    yield from feed_conflicts(settings.feeds, settings.targets)
     yield from web_conflicts(settings.web, settings.clients)
     yield from playground_conflicts(settings.playground, has_database=bool(settings.storage.url))

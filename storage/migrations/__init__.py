@@ -16,6 +16,7 @@ from storage.migrations import (
     v0004_gate_links,
     v0005_gate_feeds,
     v0006_watches,
+    v0007_subscriptions,
 )
 from storage.migrations.runner import Migration
 
@@ -26,5 +27,6 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0004_gate_links,
     v0005_gate_feeds,
     v0006_watches,
+    v0007_subscriptions,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import example, given
@@ -166,3 +167,20 @@ def test_whatever_the_charset_there_is_a_document_or_an_error(body: bytes, chars
         return
 
     assert root is not None
+
+
+@pytest.mark.parametrize("piece", [b"<![CDATA[ ", b"<?xml ", b"  <", b"&#0"])
+def test_a_document_made_to_be_slow_is_not(piece: bytes) -> None:
+    began = time.perf_counter()
+
+    with suppress(SourceUnavailable):
+        read_xml(b"<rss>" + piece * 6_000)
+
+    # What takes the square of its length takes longer by far.
+    assert time.perf_counter() - began < 2.0
+
+
+def test_half_of_a_pair_of_characters_is_left_out() -> None:
+    root = read_xml(b"<rss><a>x&#xD800;&#0;&#00057343;&#x41;&#9999999999;</a>")
+
+    assert "".join(map(str, root.itertext())).startswith("xA")

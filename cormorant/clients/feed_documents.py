@@ -1,0 +1,281 @@
+"""What does a feed say? RSS of every version, Atom, JSON Feed and CDF, well-formed or nearly so; never what is none of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from attrs import frozen
+from lxml import etree
+
+from cormorant.clients.feed_dates import read_feed_date
+from cormorant.clients.feed_text import decode_feed
+from cormorant.clients.xml_documents import mended, parse_xml, refuse_entities
+from cormorant.rules.feed_items import ITEMS_MAX, TITLE_MAX, Enclosure, Entry, is_whole, joined, plain
+from cormorant.rules.redaction import told
+from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
+
+_ROOTS: Final = {"rss", "rdf", "feed", "channel", "entry"}
+_ENTRIES: Final = {"item", "entry"}
+_OWN: Final = re.compile(
+    r"http://(my\.netscape\.com/(rdf/simple/0\.9/|publish/formats/rss-0\.91\.dtd)|purl\.org/(rss/1\.0/|rss/2\.0/|atom/ns#)"
+    r"|channel\.netscape\.com/rdf/simple/0\.9/|example\.com/newformat#|example\.com/necho|purl\.org/echo/|uri/of/echo/namespace#"
+    r"|purl\.org/pie/|www\.w3\.org/2005/Atom|backend\.userland\.com/rss2?|blogs\.law\.harvard\.edu/tech/rss"
+    r"|www\.rssboard\.org/rss-specification)"
+)
+_PREFIXES: Final = {
+    "http://purl.org/dc/elements/1.1/": "dc:",
+    "http://purl.org/dc/terms/": "dcterms:",
+    "http://purl.org/rss/1.0/modules/content/": "content:",
+    "http://www.itunes.com/dtds/podcast-1.0.dtd": "itunes:",
+    "http://www.itunes.com/DTDs/PodCast-1.0.dtd": "itunes:",
+    "http://search.yahoo.com/mrss/": "media:",
+    "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf:",
+}
+_MEDIA_TITLE: Final = ".//{http://search.yahoo.com/mrss/}title"
+_ABOUT: Final = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
+_BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
+# By weight: the first that is there is taken.
+_TITLES: Final = ("title", "dc:title", "media:title")
+_DATES: Final = (
+    "pubdate", "published", "issued", "dcterms:issued", "dc:date", "created", "dcterms:created", "updated", "modified",
+    "dcterms:modified",
+)  # fmt: skip
+_SUMMARIES: Final = ("summary", "description", "abstract", "content", "content:encoded", "dc:description")
+_LINK_TYPES: Final = {"", "text/html", "application/xhtml+xml"}
+_TEXT_MAX: Final = 10_000
+_SUMMARY_MAX: Final = 2_000
+_NUMBER: Final = re.compile(r"\s*([0-9]{1,18})\s*", re.ASCII)
+_JSON_FEED: Final = "https://jsonfeed.org/version/"
+
+
+@frozen(kw_only=True)
+class FeedDocument:
+    """What stands in a document: at most `ITEMS_MAX` entries, and how many more there are."""
+
+    title: str = ""
+    entries: tuple[Entry, ...] = ()
+    left_out: int = 0
+
+
+def read_feed(body: bytes, *, charset: str = "", address: str = "") -> FeedDocument:
+    """Read a document. Raises `SourceRefused` for what is no feed or declares entities; `address` makes links whole."""
+    text = decode_feed(body, charset=charset)
+    if not text.strip():
+        raise SourceUnavailable("the feed is empty")
+    if text.lstrip()[:1] in {"{", "["}:
+        return _json_feed(text, address)
+    try:
+        refuse_entities(text.encode("utf-8", "replace"))
+    except SourceUnavailable:
+        raise SourceRefused("the feed declares XML entities, which may be an attack, and was not read") from None
+    return _xml_feed(text, address)
+
+
+def _xml_feed(text: str, address: str) -> FeedDocument:
+    root = _root(text)
+    name = "" if root is None else _name(root).rpartition(":")[2]
+    if root is None or name not in _ROOTS:
+        raise SourceRefused(_no_feed(text, name))
+    entries: list[Entry] = []
+    title, more = "", 0
+    for element in root.iter(etree.Element):
+        found = _name(element)
+        if found in _ENTRIES:
+            more += len(entries) >= ITEMS_MAX
+            if len(entries) < ITEMS_MAX:
+                entries.append(_entry(element, address))
+        elif found == "title" and not title and _is_of_feed(element):
+            title = plain(_text(element))
+    return FeedDocument(title=told(title, length_max=TITLE_MAX), entries=tuple(entries), left_out=more)
+
+
+def _root(text: str) -> etree._Element | None:
+    """Strictly, then with mercy. With a DOCTYPE the entities of HTML would be left as they stand: those are replaced first."""
+    if "<!DOCTYPE" not in text[:2_000]:
+        start = text[:400]
+        bare = text[start.index("?>") + 2 :] if start.startswith("<?xml") and "?>" in start else text
+        root = parse_xml(bare.encode("utf-8", "replace").lstrip(), recover=False, encoding="utf-8")
+        if root is not None:
+            return root
+    return parse_xml(mended(text).lstrip(), recover=True, encoding="utf-8")
+
+
+def _no_feed(text: str, name: str) -> str:
+    start = text[:4_000].lower()
+    if name == "html" or "<html" in start or "<!doctype html" in start:
+        return (
+            "a web page came instead of a feed; write the address of the feed itself, or see whether it wants a login"
+        )
+    said = f"a document <{told(name, length_max=40)}>" if name else "something that is no XML"
+    return f"{said} came instead of a feed; write the address of an RSS, Atom or JSON feed"
+
+
+def _name(element: etree._Element) -> str:
+    """The name in lower case, with the usual prefix of its namespace; a namespace that is a feed's own or nobody's has none."""
+    return _plain_name(str(element.tag), bool(element.prefix))
+
+
+@lru_cache(maxsize=1_000)
+def _plain_name(tag: str, has_prefix: bool) -> str:  # noqa: FBT001 - the cache wants it by place
+    space, _, local = tag.rpartition("}")
+    if not has_prefix or _OWN.fullmatch(space, 1):
+        return local.lower()
+    return f"{_PREFIXES.get(space[1:], 'other:')}{local.lower()}"
+
+
+def _is_of_feed(element: etree._Element) -> bool:
+    """Not that of an entry, of an image or of a text box."""
+    above = element.getparent()
+    return above is not None and _name(above).rpartition(":")[2] in {"channel", "feed", "rss", "rdf"}
+
+
+def _text(element: etree._Element) -> str:
+    """What stands in it, up to a limit: entries may be written into each other, each with all that follows."""
+    if len(element) == 0:
+        return (element.text or "")[:_TEXT_MAX].strip()
+    found, length = [], 0
+    for piece in element.itertext():
+        found.append(str(piece))
+        length += len(piece)
+        if length > _TEXT_MAX:
+            break
+    return "".join(found)[:_TEXT_MAX].strip()
+
+
+def _entry(element: etree._Element, address: str) -> Entry:
+    found: dict[str, etree._Element] = {}
+    links: list[etree._Element] = []
+    enclosures: list[Enclosure] = []
+    for child in element.iterchildren(etree.Element):
+        name = _name(child)
+        if name == "link":
+            links.append(child)
+        elif name == "enclosure":
+            enclosures.append(_enclosure(child, "url", address))
+        elif name not in found or not _text(found[name]):
+            found[name] = child
+    enclosures += [_enclosure(link, "href", address) for link in links if _rel(link) == "enclosure"]
+    guid, permanent = _guid(element, found)
+    date = _first(found, _DATES)
+    return Entry(
+        guid=guid,
+        link=_link(links, address) or _whole(element, permanent, address),
+        title=_first_plain(found, _TITLES) or plain(element.findtext(_MEDIA_TITLE, "")),
+        summary=_first_plain(found, _SUMMARIES)[:_SUMMARY_MAX],
+        date=date,
+        published=read_feed_date(date),
+        enclosures=tuple(each for each in enclosures if each.url),
+    )
+
+
+def _guid(element: etree._Element, found: dict[str, etree._Element]) -> tuple[str, str]:
+    """What tells it apart, and that as its address when it is one."""
+    guid = found.get("guid")
+    if guid is not None and (said := _text(guid)):
+        is_permanent = guid.get("isPermaLink", guid.get("ispermalink", "true")).strip().lower() == "true"
+        return said, said if is_permanent else ""
+    if "id" not in found:
+        return element.get(_ABOUT, "").strip(), ""
+    said = _text(found["id"])
+    return said, said if said.lower().startswith(("http://", "https://")) else ""
+
+
+def _first(found: dict[str, etree._Element], names: tuple[str, ...]) -> str:
+    return next((text for name in names if name in found and (text := _text(found[name]))), "")
+
+
+def _first_plain(found: dict[str, etree._Element], names: tuple[str, ...]) -> str:
+    return plain(_first(found, names))
+
+
+def _rel(link: etree._Element) -> str:
+    return str(link.get("rel", "alternate")).strip().lower()
+
+
+def _link(links: list[etree._Element], address: str) -> str:
+    """The text of a link of RSS, or the first of Atom's that leads to the page of the entry."""
+    for link in links:
+        is_page = _rel(link) == "alternate" and link.get("type", "").strip().lower() in _LINK_TYPES
+        target = link.get("href", "") if is_page else ""
+        target = target.strip() or _text(link)
+        if target:
+            return _whole(link, target, address)
+    return ""
+
+
+def _enclosure(element: etree._Element, attribute: str, address: str) -> Enclosure:
+    size = _NUMBER.fullmatch(element.get("length", ""))
+    return Enclosure(
+        url=_whole(element, element.get(attribute, ""), address),
+        type=element.get("type", "").strip()[:100],
+        size_bytes=int(size[1]) or None if size else None,
+    )
+
+
+def _whole(element: etree._Element, link: str, address: str) -> str:
+    """A link made whole, from the address of the feed and every xml:base from the top down."""
+    link = link.strip()
+    if not link or is_whole(link):
+        return link
+    base = address
+    for above in reversed((element, *element.iterancestors())):
+        base = joined(base, above.get(_BASE, "")) or base
+    return joined(base, link)
+
+
+def _json_feed(text: str, address: str) -> FeedDocument:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise SourceRefused("what came begins as JSON and is none; write the address of a feed") from None
+    if not isinstance(found, dict) or not str(found.get("version", "")).startswith(_JSON_FEED):
+        raise SourceRefused("JSON came that is no JSON Feed; write the address of an RSS, Atom or JSON feed")
+    items = [item for item in _list(found, "items") if isinstance(item, dict)]
+    entries = tuple(_json_entry(item, address) for item in items[:ITEMS_MAX])
+    title = told(_said(found, "title"), length_max=TITLE_MAX)
+    return FeedDocument(title=title, entries=entries, left_out=max(0, len(items) - ITEMS_MAX))
+
+
+def _json_entry(item: dict[str, Any], address: str) -> Entry:
+    date = _said(item, "date_published", "date_modified")
+    return Entry(
+        guid=_said(item, "id"),
+        link=joined(address, _said(item, "url", "external_url")),
+        title=plain(_said(item, "title")),
+        summary=plain(_said(item, "summary", "content_text", "content_html")[:_SUMMARY_MAX]),
+        date=date,
+        published=read_feed_date(date),
+        enclosures=tuple(_attachments(item, address)),
+    )
+
+
+def _attachments(item: dict[str, Any], address: str) -> Iterator[Enclosure]:
+    for each in _list(item, "attachments"):
+        if isinstance(each, dict) and _said(each, "url"):
+            size = _NUMBER.fullmatch(_said(each, "size_in_bytes"))
+            yield Enclosure(
+                url=joined(address, _said(each, "url")),
+                type=_said(each, "mime_type")[:100],
+                size_bytes=int(size[1]) or None if size else None,
+            )
+
+
+def _said(item: dict[str, Any], *names: str) -> str:
+    """The first of these that says something. Ids and sizes are numbers in some feeds."""
+    values = (item.get(name) for name in names)
+    # JSON can hold half of a pair, which no text can.
+    texts = (
+        str(value).encode("utf-8", "replace").decode().strip()
+        for value in values
+        if isinstance(value, (str, int, float))
+    )
+    return next((text for text in texts if text), "")
+
+
+def _list(found: dict[str, Any], name: str) -> list[Any]:
+    value = found.get(name)
+    return value if isinstance(value, list) else []

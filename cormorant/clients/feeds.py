@@ -1,0 +1,112 @@
+"""What is in a feed now? One request, without a body when nothing has changed, and read in a thread."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+import httpx2
+from attrs import frozen
+
+from cormorant.clients.feed_documents import FeedDocument, read_feed
+from cormorant.clients.feed_text import charset_of
+from cormorant.clients.transport import Answer, FetchLimits, Transport, is_same_party, shown_origin
+from cormorant.rules.feed_items import items_of
+from cormorant.rules.feed_replies import error_of_feed
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.redaction import keys_in
+from cormorant.rules.retry_after import retry_after_s
+from cormorant.rules.source_errors import SourceUnavailable
+from cormorant.rules.subscriptions import FeedPage, Item
+
+_ACCEPT: Final = (
+    "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml;q=0.9, application/xml;q=0.8, "
+    "text/xml;q=0.8, */*;q=0.1"
+)
+# What a server gives is given back as it was, or not at all.
+_VALIDATOR: Final = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,999}")
+
+
+@frozen(kw_only=True)
+class FeedOptions:
+    """How long a feed may take, and how large it may be when it is unpacked."""
+
+    timeout_s: float = 30.0
+    body_max_bytes: int = 10_000_000
+
+
+class FeedClient:
+    """Asks for feeds. The transport knows which addresses the operator wrote."""
+
+    def __init__(
+        self, transport: Transport, *, offload: Offload, clock: Clock, options: FeedOptions | None = None
+    ) -> None:
+        self._transport = transport
+        self._offload = offload
+        self._clock = clock
+        self._options = options or FeedOptions()
+
+    async def fetch(self, url: str, *, etag: str | None = None, last_modified: str | None = None) -> FeedPage:
+        """What the feed has. With what was kept of the last answer, nothing is sent or read when nothing has changed.
+
+        Raises a `SourceError`.
+        """
+        conditions = {"If-None-Match": _validator(etag), "If-Modified-Since": _validator(last_modified)}
+        sent = {name: value for name, value in conditions.items() if value is not None}
+        answer = await self._transport.get(
+            url,
+            # They go along with redirects: they come from where those led to.
+            open_headers={"Accept": _ACCEPT, **sent},
+            secrets=keys_in(url, in_path=False),
+            limits=FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes),
+        )
+        if answer.status == HTTPStatus.NOT_MODIFIED:
+            if not sent:
+                raise SourceUnavailable(f"{_where(answer)} says that nothing has changed, and was never asked before")
+            return FeedPage(is_unchanged=True, moved_to=_moved_to(url, answer))
+        self._refuse_status(answer)
+        return await self._page(url, answer)
+
+    async def _page(self, url: str, answer: Answer) -> FeedPage:
+        document, items = await self._offload(partial(self._read, url, answer))
+        return FeedPage(
+            items=items,
+            etag=_validator(answer.headers.get("ETag")),
+            last_modified=_validator(answer.headers.get("Last-Modified")),
+            moved_to=_moved_to(url, answer),
+            title=document.title,
+            left_out=document.left_out,
+        )
+
+    def _read(self, url: str, answer: Answer) -> tuple[FeedDocument, tuple[Item, ...]]:
+        charset = charset_of(answer.headers.get("Content-Type", ""))
+        document = read_feed(answer.body, charset=charset, address=answer.url)
+        # What is secret in the address that was asked stays so, wherever it led to.
+        return document, items_of(document.entries, addresses=(url, answer.url), now=self._clock.now())
+
+    def _refuse_status(self, answer: Answer) -> None:
+        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
+        asked = f"the feed at {_where(answer)}"
+        error = error_of_feed(answer.status, asked=asked, retry_after_s=wait_s)
+        if error is not None:
+            raise error
+
+
+def _validator(text: str | None) -> str | None:
+    return text if text and _VALIDATOR.fullmatch(text) else None
+
+
+def _moved_to(url: str, answer: Answer) -> str | None:
+    """Where it is for good. Who we are goes along only to the same party."""
+    if not answer.has_moved:
+        return None
+    old, new = httpx2.URL(url), httpx2.URL(answer.url)
+    if old.userinfo and is_same_party(old, new):
+        new = new.copy_with(userinfo=old.userinfo)
+    return str(new)
+
+
+def _where(answer: Answer) -> str:
+    return shown_origin(httpx2.URL(answer.url))

@@ -1,0 +1,89 @@
+"""What did checks do in the last hour? Counted by the minute, so that a record costs the same however many there are."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime
+from typing import Final
+
+from attrs import define, field
+
+__all__ = ["CheckStatistics"]
+
+WINDOW_MINUTES: Final = 60
+
+
+@define
+class _Minute:
+    number: int
+    total: int = 0
+    successful: int = 0
+    duration_ms: int = 0
+    items_found: int = 0
+    new_items: int = 0
+
+
+@define
+class CheckStatistics:
+    """A sliding hour in sixty buckets and their sums. Old minutes leave when they are over, each once."""
+
+    _minutes: deque[_Minute] = field(factory=deque)
+    _sums: _Minute = field(factory=lambda: _Minute(0))
+
+    def record(
+        self, *, at: datetime, success: bool, duration_ms: int, items_found: int = 0, new_items: int = 0
+    ) -> None:
+        """Count one check."""
+        minute = self._minute(int(at.timestamp()) // 60)
+        for bucket in (minute, self._sums):
+            bucket.total += 1
+            if success:
+                bucket.successful += 1
+                bucket.duration_ms += duration_ms
+                bucket.items_found += items_found
+                bucket.new_items += new_items
+
+    def summary(self, *, now: datetime) -> dict[str, float]:
+        """The statistics by the names of old."""
+        current = int(now.timestamp()) // 60
+        self._drop(current)
+        sums = self._sums
+        if not sums.total:
+            return dict.fromkeys(_KEYS, 0)
+        minutes = max(1, current - self._minutes[0].number + 1)
+        return {
+            "total_checks": sums.total,
+            "successful_checks": sums.successful,
+            "failed_checks": sums.total - sums.successful,
+            "average_duration_ms": sums.duration_ms / sums.successful if sums.successful else 0,
+            "total_items_found": sums.items_found,
+            "total_new_items": sums.new_items,
+            "checks_per_minute": sums.total / minutes,
+            "success_rate": 100 * sums.successful / sums.total,
+        }
+
+    def _minute(self, number: int) -> _Minute:
+        """The bucket of a minute. A clock that was set back counts into the newest one."""
+        if self._minutes and self._minutes[-1].number >= number:
+            return self._minutes[-1]
+        self._drop(number)
+        self._minutes.append(_Minute(number))
+        return self._minutes[-1]
+
+    def _drop(self, current: int) -> None:
+        while self._minutes and self._minutes[0].number <= current - WINDOW_MINUTES:
+            old = self._minutes.popleft()
+            for name in ("total", "successful", "duration_ms", "items_found", "new_items"):
+                setattr(self._sums, name, getattr(self._sums, name) - getattr(old, name))
+
+
+_KEYS: Final = (
+    "total_checks",
+    "successful_checks",
+    "failed_checks",
+    "average_duration_ms",
+    "total_items_found",
+    "total_new_items",
+    "checks_per_minute",
+    "success_rate",
+)

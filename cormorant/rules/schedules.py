@@ -1,0 +1,173 @@
+"""When is something due again? By an interval or by cron in a time zone; adaptive, spread out, and late only once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import islice
+from typing import Final
+
+from attrs import frozen
+from cronsim import CronSim, CronSimError
+
+from cormorant.rules.times_of_day import zone_of
+
+__all__ = [
+    "INTERVAL_S_MAX",
+    "INTERVAL_S_MIN",
+    "Schedule",
+    "ScheduleProblem",
+    "adapted_s",
+    "after_failure_s",
+    "is_misfire",
+    "next_due",
+    "overdue_delay_s",
+    "runs_within",
+    "schedule_problem",
+    "spread_over",
+]
+
+INTERVAL_S_MIN: Final = 60.0
+INTERVAL_S_MAX: Final = 365 * 86_400.0
+ADAPTIVE_S_MIN: Final = 900.0
+DAY_S: Final = 86_400.0
+OVERDUE_S: Final = 60
+FAILURES_BEFORE_DOUBLING: Final = 3
+BUSY_ITEMS: Final = 10.0
+QUIET_ITEMS: Final = 1.0
+_FIELDS: Final = 5
+
+
+class ScheduleProblem(ValueError):
+    """A schedule that cannot be kept; the message names the part and the remedy."""
+
+
+@frozen(kw_only=True)
+class Schedule:
+    """Every so many seconds, or by cron: minute, hour, day, month, day of the week, in a zone."""
+
+    every_s: float | None = None
+    cron: str | None = None
+    zone: str = "UTC"
+
+    def __attrs_post_init__(self) -> None:
+        problem = schedule_problem(self)
+        if problem:
+            raise ScheduleProblem(problem)
+
+
+def schedule_problem(schedule: Schedule) -> str | None:
+    """Why a schedule cannot be kept."""
+    if (schedule.every_s is None) == (schedule.cron is None):
+        return "give either an interval or a cron text"
+    if schedule.every_s is not None and not INTERVAL_S_MIN <= schedule.every_s <= INTERVAL_S_MAX:
+        return f"the interval is {schedule.every_s:g} s; allowed: {INTERVAL_S_MIN:g} s to 365 days"
+    try:
+        zone = zone_of(schedule.zone)
+    except (ValueError, KeyError):
+        return f"{schedule.zone!r} is no time zone; write one like Europe/Berlin"
+    return None if schedule.cron is None else _cron_problem(schedule.cron, zone)
+
+
+def _cron_problem(cron: str, zone: tzinfo) -> str | None:
+    if len(cron.split()) != _FIELDS:
+        return f"{cron!r} has not five fields: minute, hour, day, month, day of the week, such as 0 */6 * * *"
+    try:
+        next(CronSim(cron, datetime(2026, 1, 1, tzinfo=zone)))
+    except CronSimError as error:
+        return f"{cron!r} cannot be kept: {error}; write it like 0 */6 * * *"
+    except StopIteration:
+        return f"{cron!r} never comes: there is no such day"
+    return None
+
+
+def next_due(schedule: Schedule, *, due: datetime, now: datetime, effective_s: float | None = None) -> datetime:
+    """When it is due after a check that was due at `due`. The cadence is kept; what was missed is not made up for.
+
+    >>> at = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> hourly = Schedule(every_s=3600)
+    >>> next_due(hourly, due=at, now=at + timedelta(minutes=5)).isoformat()
+    '2026-01-01T01:00:00+00:00'
+    >>> next_due(hourly, due=at, now=at + timedelta(hours=5, minutes=5)).isoformat()
+    '2026-01-01T06:05:00+00:00'
+    """
+    if schedule.cron is not None:
+        return _next_cron(schedule, max(due, now))
+    every = timedelta(seconds=effective_s or schedule.every_s or DAY_S)
+    kept = due + every
+    return kept if kept > now else now + every
+
+
+def _next_cron(schedule: Schedule, after: datetime) -> datetime:
+    assert schedule.cron is not None
+    found: datetime = next(CronSim(schedule.cron, after.astimezone(zone_of(schedule.zone))))
+    return found.astimezone(UTC)
+
+
+def runs_within(schedule: Schedule, *, first: datetime, until: datetime, most: int) -> Iterator[datetime]:
+    """The times from `first` on, as they would be kept."""
+
+    def times() -> Iterator[datetime]:
+        at = first
+        while at < until:
+            yield at
+            at = next_due(schedule, due=at, now=at)
+
+    return islice(times(), most)
+
+
+def after_failure_s(*, base_s: float, failures: int) -> float:
+    """The effective interval after so many failures in a row: from the third on it doubles, to a day at most.
+
+    >>> [after_failure_s(base_s=3600, failures=n) for n in (0, 2, 3, 4, 9)]
+    [3600, 3600, 7200.0, 14400.0, 86400.0]
+    """
+    if failures < FAILURES_BEFORE_DOUBLING:
+        return base_s
+    doubled = base_s * 2.0 ** min(failures - FAILURES_BEFORE_DOUBLING + 1, 32)
+    return max(base_s, min(DAY_S, doubled))
+
+
+def adapted_s(*, base_s: float, new_items: Sequence[int]) -> float:
+    """The effective interval by what the last checks brought: busy ones more often, quiet ones less. Never the base itself.
+
+    >>> [adapted_s(base_s=3600, new_items=items) for items in ((), (30, 2), (0, 1), (5,))]
+    [3600, 1800.0, 7200, 3600]
+    >>> adapted_s(base_s=600, new_items=(50,)), adapted_s(base_s=80_000, new_items=(0,))
+    (600, 86400.0)
+    """
+    if not new_items:
+        return base_s
+    mean = sum(new_items) / len(new_items)
+    if mean > BUSY_ITEMS:
+        return min(base_s, max(base_s / 2, ADAPTIVE_S_MIN))
+    if mean < QUIET_ITEMS:
+        return max(base_s, min(base_s * 2, DAY_S))
+    return base_s
+
+
+def overdue_delay_s(number: int) -> float:
+    """How long one that is overdue waits, so that not all begin at once: a stable share of a minute, evenly spread.
+
+    >>> overdue_delay_s(1) == overdue_delay_s(1), 0 <= overdue_delay_s(7) < 60
+    (True, True)
+    """
+    told = hashlib.blake2s(str(number).encode(), digest_size=4).digest()
+    return int.from_bytes(told, "big") / 2**32 * OVERDUE_S
+
+
+def is_misfire(*, due: datetime, now: datetime, grace_s: float) -> bool:
+    """Whether it is so late that it counts as missed. It runs all the same, once."""
+    return (now - due).total_seconds() > grace_s
+
+
+def spread_over(numbers: Sequence[int], *, start: datetime, window_s: float) -> dict[int, datetime]:
+    """Even times over a window, one for each.
+
+    >>> start = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> [at.minute for at in spread_over([7, 8, 9, 10], start=start, window_s=3600).values()]
+    [0, 15, 30, 45]
+    """
+    step_s = window_s / max(1, len(numbers))
+    return {number: start + timedelta(seconds=place * step_s) for place, number in enumerate(numbers)}

@@ -1,0 +1,118 @@
+"""What can be set for subscriptions: how many feeds at once, how gently with each host, and which feeds?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from attrs import frozen
+
+from cormorant.rules.conflicts import Conflict
+from cormorant.rules.fields import Alias, choice, duration, flag, number, text, web_address
+from cormorant.rules.profiles import pattern_problem
+from cormorant.rules.schedules import Schedule, ScheduleProblem
+from cormorant.rules.word_lists import patterns, words
+
+__all__ = ["FeedSettings", "SubscriptionSettings", "feed_conflicts", "schedule_of"]
+
+
+@frozen(kw_only=True)
+class SubscriptionSettings:
+    """Feeds: how many are checked at once, and how gently."""
+
+    max_concurrent_checks: int = number(
+        5, "Checks that run at the same time.", low=1, high=100, aliases=(Alias("MAX_CONCURRENT_CHECKS"),)
+    )
+    max_concurrent_domains: int = number(
+        3, "Hosts that are asked at the same time.", low=1, high=100, aliases=(Alias("MAX_CONCURRENT_DOMAINS"),)
+    )
+    domain_request_delay_s: float = duration(
+        1.0,
+        "Time between two requests to one host.",
+        low_s=0.0,
+        high_s=3_600.0,
+        aliases=(Alias("DOMAIN_REQUEST_DELAY", "s"),),
+    )
+    check_timeout_s: float = duration(
+        30.0, "Longest time for one check.", low_s=0.1, high_s=600.0, aliases=(Alias("CHECK_TIMEOUT", "s"),)
+    )
+    misfire_grace_s: float = duration(
+        300.0,
+        "After so long a check counts as missed; it is made all the same, once.",
+        low_s=0.0,
+        high_s=86_400.0,
+        aliases=(Alias("JOB_MISFIRE_GRACE_TIME", "s"),),
+    )
+    max_instances: int = number(
+        1,
+        "Checks of one feed at the same time; more than one makes no sense.",
+        low=1,
+        high=1,
+        aliases=(Alias("JOB_MAX_INSTANCES"),),
+    )
+    coalesce: bool = flag(
+        True,  # noqa: FBT003  # a default
+        "Whether checks that were missed are made up for by one. There is no other way.",
+        aliases=(Alias("JOB_COALESCE"),),
+    )
+    persist: bool = flag(
+        True,  # noqa: FBT003  # a default
+        "Whether schedules survive a restart. There is no other way.",
+        aliases=(Alias("PERSIST_JOBS"),),
+    )
+    store_path: str = text(
+        "", "Where older programs kept schedules; ours are in the database.", aliases=(Alias("JOB_STORE_PATH"),)
+    )
+    keep_checks_s: float = duration(
+        30 * 86_400.0, "How long records of checks are kept.", low_s=0.0, high_s=3_650 * 86_400.0
+    )
+
+
+@frozen(kw_only=True)
+class FeedSettings:
+    """One feed."""
+
+    url: str = web_address("Address of the feed.")
+    every_s: float | None = duration(
+        None, "How often it is checked. Not set, and no cron: 6h.", low_s=60.0, high_s=365 * 86_400.0
+    )
+    cron: str = text("", 'Times as cron writes them, such as "0 */6 * * *", instead of an interval.')
+    zone: str = text("UTC", "Zone of those times.")
+    adaptive: bool = flag(False, "Whether busy feeds are checked more often and quiet ones less.")  # noqa: FBT003  # a default
+    auto_import: bool = flag(True, "Whether what is new is handed over; otherwise it is only counted.")  # noqa: FBT003  # as above
+    first_check: str = choice(
+        "skip", "What the first check does with all that is there already.", choices=("skip", "take")
+    )
+    accept: tuple[str, ...] = patterns("Patterns of which one must be in the title.", problem=pattern_problem)
+    reject: tuple[str, ...] = patterns("Patterns of which none may be in the title.", problem=pattern_problem)
+    hand_to: tuple[str, ...] = words("Names of the targets, the first that can take a find gets it.")
+
+
+USUAL_S = 6 * 3_600.0
+
+
+def schedule_of(said: FeedSettings) -> Schedule:
+    """The schedule that settings mean, or `ScheduleProblem`."""
+    if said.cron:
+        return Schedule(every_s=said.every_s, cron=said.cron, zone=said.zone)
+    return Schedule(every_s=said.every_s or USUAL_S, zone=said.zone)
+
+
+def feed_conflicts(feeds: Mapping[str, FeedSettings], targets: Iterable[str]) -> Iterator[Conflict]:
+    """What does not go together among feeds and targets."""
+    known = set(targets)
+    for name, said in feeds.items():
+        above = f"feeds.{name}"
+        if not said.url:
+            yield Conflict(
+                (f"{above}.url", above), "the feed has no address; write one like https://example.org/feed.xml"
+            )
+        try:
+            schedule_of(said)
+        except ScheduleProblem as problem:
+            yield Conflict((f"{above}.cron", f"{above}.every", f"{above}.zone"), str(problem))
+        for target in said.hand_to:
+            if target not in known:
+                yield Conflict(
+                    (f"{above}.hand_to", f"targets.{target}"),
+                    f"there is no target {target!r}; write [targets.{target}]",
+                )

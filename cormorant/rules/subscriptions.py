@@ -1,0 +1,150 @@
+"""What is subscribed to, what was new in it, and what follows from a check?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+
+from cormorant.rules.profiles import matches
+from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next_due
+
+__all__ = ["Check", "CheckStatus", "FeedPage", "Item", "Next", "Subscription", "after_check", "host_of", "is_wanted"]
+
+FAILURES_MAX: Final = 10
+"""At so many failures in a row it is paused, and says why."""
+IMPORTED_TOGETHER: Final = 10
+
+
+class CheckStatus(StrEnum):
+    """How a check went."""
+
+    STARTED = "started"
+    SUCCESS = "success"
+    FAILED = "failed"
+
+
+@frozen(kw_only=True)
+class Subscription:
+    """A feed that is looked at again and again."""
+
+    id: int = 0
+    name: str
+    url: str = field(repr=False)
+    """It may hold a key."""
+    has_moved: bool = False
+    """Whether it moved to another host by itself: nobody wrote that one down, so that it must not be private."""
+    schedule: Schedule
+    effective_s: float | None = None
+    """How often it is really checked, after failures or by its activity; None: as its schedule says."""
+    is_adaptive: bool = False
+    auto_import: bool = True
+    takes_first: bool = False
+    """Whether the first check imports what is there already."""
+    accept: tuple[str, ...] = ()
+    reject: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    origin: str = "by command"
+    is_paused: bool = False
+    paused_because: str | None = None
+    next_check_at: datetime
+    etag: str | None = None
+    last_modified: str | None = None
+    failures: int = 0
+    last_checked: datetime | None = None
+    last_success: datetime | None = None
+    last_error: str | None = None
+    added_at: datetime
+    token: int = field(default=0, repr=False)
+
+
+@frozen(kw_only=True)
+class Item:
+    """One entry of a feed. `key` is the same for the same entry, also where the feed gives none."""
+
+    key: str
+    title: str
+    link: str = field(default="", repr=False)
+    enclosure: str = field(default="", repr=False)
+    enclosure_type: str = ""
+    size_bytes: int | None = None
+    published: datetime | None = None
+
+
+@frozen(kw_only=True)
+class Check:
+    """What a check brought."""
+
+    subscription_id: int
+    started_at: datetime
+    status: CheckStatus
+    items_found: int = 0
+    new_items: int = 0
+    duration_ms: int = 0
+    error: str | None = None
+
+
+@frozen(kw_only=True)
+class Next:
+    """What follows from a check: when the next is, how often from now on, and whether it is paused."""
+
+    next_check_at: datetime
+    effective_s: float | None
+    failures: int
+    paused_because: str | None = None
+
+
+def after_check(
+    subscription: Subscription, *, error: str | None, recent_new: Sequence[int] = (), now: datetime
+) -> Next:
+    """What follows. `recent_new` are the numbers of new items of the last checks, this one included."""
+    base_s, due = subscription.schedule.every_s, subscription.next_check_at
+    failures = 0 if error is None else subscription.failures + 1
+    effective_s: float | None = None
+    if base_s is not None:
+        if error is not None:
+            effective_s = after_failure_s(base_s=base_s, failures=failures)
+        elif subscription.is_adaptive:
+            effective_s = adapted_s(base_s=base_s, new_items=recent_new)
+        effective_s = None if effective_s == base_s else effective_s
+    why = f"{failures} failures in a row; the last: {error}" if failures >= FAILURES_MAX else None
+    at = next_due(subscription.schedule, due=due, now=now, effective_s=effective_s)
+    if base_s is None and failures:  # cron has no interval to double; it waits at least as long as one would
+        at = max(at, now + timedelta(seconds=after_failure_s(base_s=60.0, failures=failures)))
+    return Next(next_check_at=at, effective_s=effective_s, failures=failures, paused_because=why)
+
+
+def host_of(url: str) -> str:
+    """Whose turn it takes: the host and port, without case.
+
+    >>> host_of("https://user:pw@Example.ORG/feed.xml")
+    'example.org'
+    """
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{(parts.hostname or '').lower()}{port}"
+
+
+def is_wanted(item: Item, subscription: Subscription) -> bool:
+    """Whether the filters let an item through."""
+    if subscription.accept and not any(matches(pattern, item.title) for pattern in subscription.accept):
+        return False
+    return not any(matches(pattern, item.title) for pattern in subscription.reject)
+
+
+@frozen(kw_only=True)
+class FeedPage:
+    """What a feed had when it was asked. `is_unchanged`: nothing since the last time; `moved_to`: where it is for good."""
+
+    items: tuple[Item, ...] = ()
+    etag: str | None = None
+    last_modified: str | None = None
+    moved_to: str | None = None
+    is_unchanged: bool = False
+    title: str = ""
+    left_out: int = 0
+    """So many more stand in the document than are taken of it."""

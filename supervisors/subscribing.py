@@ -1,0 +1,237 @@
+"""What can a program do with subscriptions? Subscribe, look, pause, check now; and how the ticker is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from attrs import define, evolve, field
+from sqlalchemy import Connection
+
+from actors.actor import Address
+from actors.subscription_ticker import CheckNow, SubscriptionTicker
+from cormorant.rules.check_statistics import CheckStatistics
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.schedules import Schedule, runs_within, spread_over
+from cormorant.rules.searches import Result
+from cormorant.rules.settings import Settings
+from cormorant.rules.subscription_settings import schedule_of
+from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription
+from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
+from storage import subscriptions
+from storage.database import Database
+from supervisors.child import Runnable
+
+CHECK_S = 120.0
+"""How long a check by hand is waited for."""
+PAGE = 500
+
+
+@define(eq=False, kw_only=True)
+class Subscriptions:
+    """The subscriptions of a service."""
+
+    database: Database
+    ticker: Address[CheckNow]
+    statistics: CheckStatistics
+    concurrent_limit: int
+    active: Callable[[], int]
+    clock: Clock
+
+    async def subscribe(self, name: str, url: str, schedule: Schedule, **how: Any) -> Subscription:
+        """Subscribe to a feed; `how` as `Subscription` has it. It is checked at once."""
+        now = self.clock.now()
+        wanted = Subscription(name=name, url=url, schedule=schedule, next_check_at=now, added_at=now, **how)
+        return await self.database.run(subscriptions.add, wanted)
+
+    async def unsubscribe(self, name: str) -> None:
+        """Subscribe no more."""
+        await self.database.run(subscriptions.remove, name)
+
+    async def page(self, *, after_id: int = 0, limit: int = 100) -> list[Subscription]:
+        """Some of them, in the order they came."""
+        return await self.database.read(subscriptions.page, after_id=after_id, limit=limit)
+
+    async def find(self, wanted: str | int) -> Subscription:
+        """One of them, or `UnknownSubscription`."""
+        return await self.database.read(subscriptions.find, wanted)
+
+    async def checks(self, number: int, *, limit: int = 20) -> list[Check]:
+        """How the last checks went, newest first."""
+        return await self.database.read(subscriptions.checks, number, limit=limit)
+
+    async def pause(self, name: str, *, why: str = "paused by hand") -> None:
+        """Leave one alone."""
+        await self.database.run(subscriptions.set_paused, name, why=why, now=self.clock.now())
+
+    async def resume(self, name: str) -> None:
+        """Go on with one: failures and effective interval begin anew."""
+        await self.database.run(subscriptions.set_paused, name, why=None, now=self.clock.now())
+
+    async def reschedule(self, number: int, at: datetime | None = None) -> None:
+        """Check one at this time; without a time now."""
+        await self.database.run(subscriptions.reschedule, number, at or self.clock.now())
+
+    async def check(self, wanted: str | int) -> Check:
+        """Check one now and wait for what comes of it; a check that runs is joined."""
+        number = (await self.find(wanted)).id
+        return await self.ticker.ask(partial(CheckNow, number=number), timeout_s=CHECK_S)
+
+    async def spread(self, *, window_s: float) -> int:
+        """Distribute all checks evenly over a window from now on."""
+        numbers: list[int] = []
+        while found := await self.page(after_id=numbers[-1] if numbers else 0, limit=PAGE):
+            numbers += [each.id for each in found]
+        times = spread_over(numbers, start=self.clock.now(), window_s=window_s)
+        for first in range(0, len(numbers), PAGE):
+            await self.database.run(_reschedule_all, {n: times[n] for n in numbers[first : first + PAGE]})
+        return len(numbers)
+
+    async def upcoming(self, *, hours: float = 24.0, most: int = 1_000) -> list[tuple[datetime, str]]:
+        """What is checked when, as far as it is known now."""
+        until = self.clock.now() + timedelta(hours=hours)
+        found = [each for each in await self.page(limit=most) if not each.is_paused]
+        times = [
+            (at, each.name)
+            for each in found
+            for at in runs_within(_effective(each), first=each.next_check_at, until=until, most=most)
+        ]
+        return sorted(times)[:most]
+
+    async def status(self) -> dict[str, Any]:
+        """The scheduler's status by the names of old."""
+        total, running = await self.database.read(subscriptions.count)
+        next_run = await self.database.read(subscriptions.next_due)
+        return {
+            "running": True,
+            "total_jobs": total,
+            "active_checks": self.active(),
+            "pending_jobs": running,
+            "next_run": None if next_run is None else next_run.isoformat(),
+            "concurrent_limit": self.concurrent_limit,
+        }
+
+    def statistics_now(self) -> dict[str, float]:
+        """What checks did in the last hour."""
+        return self.statistics.summary(now=self.clock.now())
+
+
+@define(eq=False, kw_only=True)
+class SubscribingAssembly:
+    """Everything that belongs to subscriptions."""
+
+    settings: Settings
+    database: Database
+    fetch: Callable[[Subscription], Awaitable[FeedPage]]
+    take: Callable[..., Want | None]
+    """A statement: a find is wanted and chosen; None when it is wanted already."""
+    is_paused: Callable[[Connection], bool]
+    ring: Callable[[], None]
+    clock: Clock
+    emit: Emit
+    statistics: CheckStatistics = field(factory=CheckStatistics)
+    address: Address[CheckNow] = field(init=False)
+    _ticker: SubscriptionTicker | None = field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        self.address = Address("subscription_ticker", emit=self.emit)
+
+    def served(self) -> Runnable:
+        """The child of the tree."""
+        return self.address.served_by(self._make)
+
+    def subscriptions(self) -> Subscriptions:
+        """What a program does with it."""
+        return Subscriptions(
+            database=self.database,
+            ticker=self.address,
+            statistics=self.statistics,
+            concurrent_limit=self.settings.subscriptions.max_concurrent_checks,
+            active=lambda: 0 if self._ticker is None else len(self._ticker.active),
+            clock=self.clock,
+        )
+
+    def _make(self) -> SubscriptionTicker:
+        self._ticker = SubscriptionTicker(
+            database=self.database,
+            configured=self._configured(),
+            fetch=self.fetch,
+            take=self._take,
+            is_paused=self.is_paused,
+            options=self.settings.subscriptions,
+            statistics=self.statistics,
+            ring=self.ring,
+            clock=self.clock,
+            emit=self.emit,
+        )
+        return self._ticker
+
+    def _take(self, connection: Connection, subscription: Subscription, new: Sequence[Item], *, now: datetime) -> int:
+        """Each new item is a want with itself as the only candidate."""
+        source = f"feed:{subscription.name}"
+        found = [
+            self.take(connection, want_of(subscription, item, now), source, result_of(item), now=now) for item in new
+        ]
+        return sum(want is not None for want in found)
+
+    def _configured(self) -> list[Subscription]:
+        now = self.clock.now()
+        return [
+            Subscription(
+                name=name,
+                url=said.url,
+                schedule=schedule_of(said),
+                is_adaptive=said.adaptive,
+                auto_import=said.auto_import,
+                takes_first=said.first_check == "take",
+                accept=said.accept,
+                reject=said.reject,
+                targets=said.hand_to,
+                next_check_at=now,
+                added_at=now,
+            )
+            for name, said in sorted(self.settings.feeds.items())
+        ]
+
+
+def want_of(subscription: Subscription, item: Item, now: datetime) -> Want:
+    """What an item of a feed is wanted as."""
+    return Want(
+        key=f"feed:{subscription.id}:{item.key}"[:KEY_LENGTH_MAX],
+        kind="item",
+        title=item.title,
+        watch=f"feed:{subscription.name}",
+        state=WantState.SEARCHING,
+        reason="new in the feed",
+        targets=subscription.targets,
+        found_at=now,
+        changed_at=now,
+    )
+
+
+def result_of(item: Item) -> Result:
+    """An item as a find: a torrent or an NZB by its type, otherwise something on the web."""
+    link = item.enclosure or item.link
+    kind = item.enclosure_type.lower()
+    is_torrent = "bittorrent" in kind or link.startswith("magnet:") or link.partition("?")[0].endswith(".torrent")
+    is_nzb = "nzb" in kind or link.partition("?")[0].endswith(".nzb")
+    return Result(
+        title=item.title,
+        guid=item.key,
+        link=link,
+        protocol="torrent" if is_torrent else "usenet" if is_nzb else "web",
+        size_bytes=item.size_bytes,
+        published=item.published,
+        enclosure_type=item.enclosure_type,
+    )
+
+
+def _effective(each: Subscription) -> Schedule:
+    return each.schedule if each.effective_s is None else evolve(each.schedule, every_s=each.effective_s)
+
+
+def _reschedule_all(connection: Connection, times: dict[int, datetime]) -> None:
+    for number, at in times.items():
+        subscriptions.reschedule(connection, number, at)

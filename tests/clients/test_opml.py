@@ -1,0 +1,91 @@
+"""Lists of feeds of other programs, and lists that are none."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cormorant.clients.opml import FEEDS_MAX, NotOpml, Outline, read_opml, write_opml
+
+LIST = """<?xml version="1.0" encoding="utf-8"?>
+<opml version="1.0"><head><title>mine</title></head><body>
+<outline text="News"><outline text="World &amp; more" title="x"><outline text="Daily" type="rss" xmlUrl="https://a.org/feed"/>
+</outline><outline title="Daily" xmlUrl="http://b.org/rss?passkey=a1b2c3"/></outline>
+<outline text="daily" xmlUrl="https://c.org/"/><outline xmlUrl="https://d.org/f"/>
+<outline text="Again" xmlUrl="https://a.org/feed"/><outline text="Odd" xmlUrl="file:///etc/passwd"/><outline text="Empty" xmlUrl=""/>
+</body></opml>"""
+
+
+def opml(body: str) -> bytes:
+    return f"<opml><body>{body}</body></opml>".encode()
+
+
+def test_a_list_is_read_with_its_folders_and_every_name_once() -> None:
+    found = read_opml(LIST.encode(), taken=["daily (2)"])
+
+    assert [(feed.name, feed.url, feed.folder) for feed in found.feeds] == [
+        ("Daily", "https://a.org/feed", ("News", "World & more")),
+        ("Daily (3)", "http://b.org/rss?passkey=a1b2c3", ("News",)),
+        ("daily (4)", "https://c.org/", ()),
+        ("d.org", "https://d.org/f", ()),
+    ]
+    assert found.left_out == ("Odd", "Empty")
+    assert "a1b2c3" not in repr(found)
+
+
+def test_what_is_written_is_read_again() -> None:
+    feeds = read_opml(LIST.encode()).feeds
+
+    assert read_opml(write_opml(feeds)).feeds == feeds
+
+
+NAMES = st.text(min_size=1, max_size=20).map(lambda text: f"n{text}")
+
+
+@pytest.mark.slow("writes and reads lists of every name")
+@settings(max_examples=20)
+@given(st.lists(st.tuples(NAMES, st.lists(NAMES, max_size=3)), max_size=8))
+def test_any_name_can_be_written_and_comes_back_settled(names: list[tuple[str, list[str]]]) -> None:
+    feeds = [
+        Outline(name=name, url=f"http://x.org/{number}", folder=tuple(folder))
+        for number, (name, folder) in enumerate(names)
+    ]
+
+    once = read_opml(write_opml(feeds)).feeds
+
+    assert [feed.url for feed in sorted(once, key=lambda feed: feed.url)] == [feed.url for feed in feeds]
+    assert len({feed.name.casefold() for feed in once}) == len(feeds)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "no OPML"),
+        (b"hello", "no OPML"),
+        (b"<rss/>", "no OPML"),
+        (
+            b'<!DOCTYPE opml [<!ENTITY a "x">]><opml><body><outline text="&a;" xmlUrl="http://x.org"/></body></opml>',
+            "attack",
+        ),
+        (b" " * 10_000_001, "more than 10,000,000 bytes"),
+    ],
+    ids=["nothing", "text", "feed", "bomb", "large"],
+)
+def test_what_is_no_list_is_refused(body: bytes, words: str) -> None:
+    with pytest.raises(NotOpml, match=words):
+        read_opml(body)
+
+
+@pytest.mark.slow("numbers thousands of equal names")
+def test_a_list_of_equal_names_takes_no_longer_than_another_and_has_an_end() -> None:
+    began = perf_counter()
+
+    found = read_opml(opml("".join(f"<outline text='a' xmlUrl='http://x.org/{n}'/>" for n in range(FEEDS_MAX))))
+
+    assert found.feeds[-1].name == f"a ({FEEDS_MAX})"
+    assert perf_counter() - began < 8.0
+    with pytest.raises(NotOpml, match="more than 10,000 feeds"):
+        read_opml(opml("".join(f"<outline xmlUrl='http://x.org/{n}'/>" for n in range(FEEDS_MAX + 1))))

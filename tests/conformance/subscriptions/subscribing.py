@@ -1,0 +1,139 @@
+"""The ticker of subscriptions alone, with scripted feeds, on the mock clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import trio
+from attrs import define, field
+from sqlalchemy import Connection
+
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.searches import Result
+from cormorant.rules.subscription_settings import SubscriptionSettings
+from cormorant.rules.subscriptions import FeedPage, Item, Subscription
+from cormorant.rules.wants import Want
+from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
+from storage import wants
+from storage.database import Database
+from supervisors import ChildSpec, Supervisor
+from supervisors.subscribing import SubscribingAssembly, Subscriptions
+
+Step = list[str] | Exception
+HOUR = 3_600.0
+
+
+def page(*titles: str, **how: Any) -> FeedPage:
+    """A feed with these items."""
+    return FeedPage(items=tuple(Item(key=title, title=title, link=f"http://x.test/{title}") for title in titles), **how)
+
+
+@define
+class Feeds:
+    """Answers for each address with one step after the other; the last one holds for ever."""
+
+    scripts: dict[str, list[FeedPage | Exception]] = field(factory=dict)
+    takes_s: dict[str, float] = field(factory=dict)
+    asked: list[tuple[float, str]] = field(factory=list)
+    together: dict[str, int] = field(factory=dict)
+    most: int = 0
+
+    async def __call__(self, subscription: Subscription) -> FeedPage:
+        """Be asked."""
+        host = subscription.url.split("/")[2]
+        assert not self.together.get(host), f"two at once at {host}"
+        self.asked.append((round(trio.current_time(), 6), subscription.name))
+        self.together[host] = 1
+        self.most = max(self.most, sum(self.together.values()))
+        try:
+            await trio.sleep(self.takes_s.get(host, 0.0))
+        finally:
+            self.together[host] = 0
+        steps = self.scripts.get(subscription.url, [FeedPage()])
+        step = steps.pop(0) if len(steps) > 1 else steps[0]
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def times(self, name: str) -> list[float]:
+        """When one was asked."""
+        return [time for time, asked in self.asked if asked == name]
+
+
+@define
+class SubscriptionPlace:
+    """One database; any number of tickers, one after the other."""
+
+    gateway: Database
+    feeds: Feeds = field(factory=Feeds)
+    clock: SimulatedClock = field(factory=SimulatedClock)
+    events: Recorder = field(factory=Recorder)
+    taken: list[str] = field(factory=list)
+
+    def _emit(self, event: Any) -> None:
+        from cormorant.rules.events import Stamped  # noqa: PLC0415 - only here
+
+        self.events(Stamped(len(self.events.heard), self.clock.now(), event))
+
+    def _take(self, connection: Connection, want: Want, _source: str, result: Result, *, now: object) -> Want | None:
+        there = wants.want(connection, want)
+        if there is not None:
+            self.taken.append(result.title)
+        return there
+
+    def opened(self, **options: Any) -> _Opened:
+        """The ticker under a supervisor, with its storage; to be entered."""
+        chosen = settings(subscriptions=SubscriptionSettings(**options))
+        assembly = SubscribingAssembly(
+            settings=chosen,
+            database=self.gateway,
+            fetch=self.feeds,
+            take=self._take,
+            is_paused=lambda _connection: False,
+            ring=lambda: None,
+            clock=self.clock,
+            emit=self._emit,
+        )
+        self.gateway.adopt(emit=self._emit, chance=random.Random(0), clock=self.clock)
+        root = Supervisor(
+            [
+                ChildSpec("storage", self.gateway, grace_s=5.0),
+                ChildSpec("subscription_ticker", assembly.served(), grace_s=0.5),
+            ],
+            name="root",
+            stop_total_s=6.0,
+            emit=self._emit,
+            chance=random.Random(0),
+        )
+        return _Opened(root, assembly.subscriptions())
+
+
+@define
+class _Opened:
+    root: Supervisor
+    subscriptions: Subscriptions
+
+    async def __aenter__(self) -> Subscriptions:
+        await self.root.__aenter__()
+        return self.subscriptions
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return await self.root.__aexit__(kind, error, trace)
+
+
+@contextmanager
+def subscription_place() -> Iterator[SubscriptionPlace]:
+    with memory_gateway() as gateway:
+        yield SubscriptionPlace(gateway)
+
+
+async def subscribe(subscriptions: Subscriptions, name: str, *, host: str = "x.test", **how: Any) -> Subscription:
+    """Subscribe to a feed, every hour unless said otherwise."""
+    schedule = how.pop("schedule", Schedule(every_s=HOUR))
+    return await subscriptions.subscribe(name, f"http://{host}/{name}", schedule, **how)
