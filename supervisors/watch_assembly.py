@@ -110,6 +110,7 @@ class WatchAssembly:
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
             emit=parts.emit,
+            targets=parts.places.keys(),
         )
 
     def handlers(self) -> dict[str, Handler]:

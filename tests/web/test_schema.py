@@ -21,6 +21,7 @@ from schemathesis.core.result import Ok
 
 from cormorant.rules.events import WebConnectionCrashed, WebRequestCrashed
 from cormorant.rules.secrets import Secret
+from cormorant.rules.subscriptions import FeedPage, Subscription
 from cormorant.rules.web_settings import WebSettings
 from cormorant.testing import ScriptedSource
 from tests.web.web_place import KEY, WebPlace, web_place
@@ -28,6 +29,11 @@ from tests.web.web_place import KEY, WebPlace, web_place
 pytestmark = pytest.mark.slow("hundreds of requests over real sockets")
 
 EXAMPLES = 100 if os.environ.get("SOAK") else 4
+
+
+async def _empty_feed(_subscription: Subscription) -> FeedPage:
+    await trio.lowlevel.checkpoint()
+    return FeedPage()
 
 
 class Background:
@@ -47,7 +53,7 @@ class Background:
             listen="127.0.0.1:0", key=Secret(KEY), requests_per_second=100_000, wrong_keys_per_minute=100_000
         )
         with web_place(self._data, red=ScriptedSource(*[["a", "b"]] * 50)) as self.place:
-            async with self.place.service(web=web) as service:
+            async with self.place.service(web=web, given={"feed": _empty_feed}) as service:
                 await service.enqueue("sync", {"n": 1})
                 await service.enqueue("sync", {"n": 2})
                 self._is_up.set()
