@@ -46,7 +46,8 @@ class Subscriptions:
     clock: Clock
     delay_s: float = 1.0
     """Between two requests to one host."""
-    targets: Collection[str] = ()
+    targets: Collection[str] | None = None
+    """Those that finds can be handed to; None: whoever is named is believed."""
     configured: Collection[str] = ()
     """The names that the settings file has."""
 
@@ -187,8 +188,7 @@ class SubscribingAssembly:
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
-    targets: Collection[str] = ()
-    """Those that finds can be handed to."""
+    targets: Collection[str] | None = None
     statistics: CheckStatistics = field(factory=CheckStatistics)
     address: Address[CheckNow] = field(init=False)
     _ticker: SubscriptionTicker | None = field(init=False, default=None)

@@ -51,7 +51,7 @@ def _is_zone(zone: str) -> bool:
     return True
 
 
-def check_order(wanted: Subscription, *, targets: Collection[str], configured: Collection[str]) -> None:
+def check_order(wanted: Subscription, *, targets: Collection[str] | None, configured: Collection[str]) -> None:
     """Raise `BadRequest` unless it can be subscribed to like this."""
     name = wanted.name
     if not name.strip() or name != name.strip() or len(name) > NAME_LENGTH_MAX or not name.isprintable():
@@ -63,7 +63,8 @@ def check_order(wanted: Subscription, *, targets: Collection[str], configured: C
         raise BadRequest("url", problem)
     for part, given in (("accept", wanted.accept), ("reject", wanted.reject)):
         _check_patterns(part, given)
-    _check_targets(wanted.targets, targets)
+    if targets is not None:
+        _check_targets(wanted.targets, targets)
 
 
 def _check_patterns(part: str, given: Sequence[str]) -> None:

@@ -18,7 +18,8 @@ from storage.subscriptions import UnknownSubscription
 
 __all__ = ["scheduler_routes"]
 
-_ID_MAX: Final = 2**62 - 1
+_ID_MAX: Final = 2**53
+"""As large as JSON can say it exactly: the document of the API names it as a float."""
 
 
 @frozen(kw_only=True)

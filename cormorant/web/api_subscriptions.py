@@ -27,7 +27,8 @@ from cormorant.web.subscription_models import (
 
 __all__ = ["subscription_routes"]
 
-_ID_MAX: Final = 2**62 - 1
+_ID_MAX: Final = 2**53
+"""As large as JSON can say it exactly: the document of the API names it as a float."""
 _FIRST: Final = ("skip", "take")
 _YEAR_MAX: Final = 9_000
 _FEEDS: Final = [

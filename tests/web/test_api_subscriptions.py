@@ -64,7 +64,7 @@ async def test_a_feed_is_subscribed_to_checked_paused_rescheduled_and_removed_an
 
     codes = [answer.status_code for answer in answers]
     assert codes == [201, 409, 200, 200, 200, 200, 200, 200, 409, 204, 404, 400]
-    said = [answer.json() if answer.content else None for answer in answers]
+    said: list[Any] = [answer.json() if answer.content else None for answer in answers]
     assert (said[2]["status"], said[2]["items_found"], said[2]["new_items"]) == ("success", 2, 0)
     assert [check["status"] for check in said[3]["checks"]][:1] == ["success"]
     assert (said[4]["is_paused"], said[4]["paused_because"], said[5]["is_paused"]) == (True, "paused by hand", False)

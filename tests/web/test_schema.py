@@ -18,6 +18,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from cormorant.rules.events import WebConnectionCrashed, WebRequestCrashed
 from cormorant.rules.secrets import Secret
@@ -29,6 +30,21 @@ from tests.web.web_place import KEY, WebPlace, web_place
 pytestmark = pytest.mark.slow("hundreds of requests over real sockets")
 
 EXAMPLES = 100 if os.environ.get("SOAK") else 4
+# Artists, profiles, targets and candidates that are named must be there, which no schema can say: a 400 names the one that is not.
+NAMES_WHAT_MUST_EXIST = {
+    "POST /api/v1/watchlist",
+    "DELETE /api/v1/watchlist/{artist}",
+    "POST /api/v1/watchlist/{artist}/check",
+    "POST /api/v1/saved-searches",
+    "POST /api/v1/wants/{want_id}/hand-over",
+    "POST /api/v1/subscriptions",
+    "GET /api/v1/subscriptions/{subscription}",
+    "DELETE /api/v1/subscriptions/{subscription}",
+    "POST /api/v1/subscriptions/{subscription}/check",
+    "POST /api/v1/subscriptions/{subscription}/pause",
+    "POST /api/v1/subscriptions/{subscription}/resume",
+    "POST /api/v1/subscriptions/{subscription}/reschedule",
+}
 
 
 async def _empty_feed(_subscription: Subscription) -> FeedPage:
@@ -94,7 +110,8 @@ def _problem_of(operation: Any, place: WebPlace, mode: GenerationMode) -> str | 
         max_examples=EXAMPLES, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
     )
     def check(case: Any) -> None:
-        case.call_and_validate(base_url=place.address, headers={"X-Api-Key": KEY}, timeout=20)
+        left_out = [positive_data_acceptance] if operation.label in NAMES_WHAT_MUST_EXIST else []
+        case.call_and_validate(base_url=place.address, headers={"X-Api-Key": KEY}, timeout=20, excluded_checks=left_out)
 
     try:
         check()
