@@ -60,7 +60,7 @@ _METRICS_INTRODUCTION = """\
 
 `GET /metrics` gives them to Prometheus, with the key of the API (`X-Api-Key`, or `Authorization: Bearer …`), or to everybody with
 `web.metrics_open = true`. Each process has its own; what is in the database (queue, quota) is the same in all of them. While
-the database is away, what is looked up there is left out. Those of subscriptions are there and stay at 0 until there are any.
+the database is away, what is looked up there is left out.
 
     scrape_configs:
       - job_name: cormorant

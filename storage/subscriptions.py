@@ -17,6 +17,8 @@ from storage.columns import check_text, from_micros, kept_text, to_micros
 
 CONFIGURED = "configured"
 TEXT_LENGTH_MAX = 500
+NUMBER_LENGTH_MAX = 18
+NAME_SHOWN_MAX = 120
 
 
 class UnknownSubscription(CormorantError):
@@ -31,6 +33,13 @@ class SubscriptionExists(CormorantError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is a subscription {name!r} already; choose another name, or remove it first")
+
+
+class SubscriptionConfigured(CormorantError):
+    """A subscription stands in the settings file, and is changed there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the subscription {name!r} is one of the settings file; take [feeds.{name}] out of it")
 
 
 class CheckedElsewhere(CormorantError):
@@ -77,6 +86,27 @@ def find(connection: Connection, wanted: str | int) -> Subscription:
     if row is None:
         raise UnknownSubscription(wanted)
     return _subscription(row)
+
+
+def find_any(connection: Connection, wanted: str) -> Subscription:
+    """One of them by name or, where none has this name, by number; or `UnknownSubscription`."""
+    row = connection.execute(_BY_NAME, {"wanted": check_text(wanted)}).one_or_none()
+    if row is not None:
+        return _subscription(row)
+    if wanted.isascii() and wanted.isdecimal() and len(wanted) <= NUMBER_LENGTH_MAX:
+        return find(connection, int(wanted))
+    raise UnknownSubscription(wanted[:NAME_SHOWN_MAX])
+
+
+def names(connection: Connection) -> dict[str, str]:
+    """The names of all, by their addresses."""
+    return {row.url: row.name for row in connection.execute(_NAMES)}
+
+
+def due_until(connection: Connection, *, until: datetime, limit: int) -> list[Subscription]:
+    """Those that are due by then and not paused, soonest first."""
+    rows = connection.execute(_DUE_UNTIL, {"until": to_micros(until), "limit": limit})
+    return [_subscription(row) for row in rows]
 
 
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Subscription]:
@@ -270,6 +300,10 @@ _FORGET_CHECKS = text("DELETE FROM subscription_checks WHERE subscription_id = :
 _PAGE = text("SELECT * FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")
 _BY_ID = text("SELECT * FROM subscriptions WHERE id = :wanted")
 _BY_NAME = text("SELECT * FROM subscriptions WHERE name = :wanted")
+_NAMES = text("SELECT url, name FROM subscriptions")
+_DUE_UNTIL = text("""
+    SELECT * FROM subscriptions WHERE NOT is_paused AND next_check_at < :until ORDER BY next_check_at, id LIMIT :limit
+""")
 _CLAIM = """
     UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id IN (
         SELECT id FROM subscriptions

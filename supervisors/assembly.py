@@ -85,6 +85,7 @@ class Assembly:
         search = self._search()
         searches = search.searches()
         watching = self._watching(searches, jobs)
+        subscriptions = watching.subscribing.subscriptions()
         durable = {KIND: Handler(DurableSearch(searches=searches, clock=self.clock))}
         handlers = {**durable, **watching.handlers(), **self.handlers}
         parts = Parts(
@@ -99,21 +100,22 @@ class Assembly:
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(
                 lambda: self.timetable.noted("maintenance", self._maintenance())
             ),
-            web=self._web(searches, jobs, watching.watches) if self.settings.web.enabled else None,
+            web=self._web(searches, jobs, watching.watches, subscriptions) if self.settings.web.enabled else None,
             job_grace_s=self.settings.jobs.grace_s,
             stop_total_s=self.settings.service.stop_total_s,
             emit=self.emit,
             chance=self.chance,
         )
-        return parts, jobs, searches, watching.watches, watching.subscribing.subscriptions()
+        return parts, jobs, searches, watching.watches, subscriptions
 
-    def by_hand(self) -> tuple[SearchAssembly, Watches]:
-        """For a command beside the service: watches, and the branch that searches, to be started only if it is needed."""
+    def by_hand(self) -> tuple[SearchAssembly, Watches, Subscriptions]:
+        """For a command beside the service. The branch that searches is started only if it is needed."""
         search = self._search()
         jobs = self._jobs(Address("job_runner", emit=self.emit), WorkBell())
-        return search, self._watching(search.searches(), jobs).watches
+        watching = self._watching(search.searches(), jobs)
+        return search, watching.watches, watching.subscribing.subscriptions()
 
-    def _web(self, searches: Searches, jobs: Jobs, watches: Watches) -> Runnable:
+    def _web(self, searches: Searches, jobs: Jobs, watches: Watches, subscriptions: Subscriptions) -> Runnable:
         from cormorant.web.metrics import Metrics  # noqa: PLC0415 - who has no server need not wait for it to load
         from cormorant.web.port import Scheduled, WebParts  # noqa: PLC0415 - as above
         from cormorant.web.server import WebServer  # noqa: PLC0415 - as above
@@ -129,6 +131,7 @@ class Assembly:
             searches=searches,
             jobs=jobs,
             watches=watches,
+            subscriptions=subscriptions,
             database=self.database,
             fetch=self.fetch,
             caps=self.caps,
@@ -136,7 +139,6 @@ class Assembly:
             tree=self.children,
             events=self.events,
             scheduled=lambda: [Scheduled(name=name, due_in_s=due_in_s) for name, due_in_s in self.timetable.due()],
-            concurrency=self.settings.jobs.concurrency,
             metrics=metrics,
             clock=self.clock,
             emit=self.emit,

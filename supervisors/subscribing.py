@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -11,14 +11,16 @@ from attrs import define, evolve, field
 from sqlalchemy import Connection
 
 from actors.actor import Address
-from actors.subscription_ticker import CheckNow, SubscriptionTicker
+from actors.subscription_ticker import LOOK_S, CheckNow, SubscriptionTicker
 from cormorant.rules.check_statistics import CheckStatistics
+from cormorant.rules.feed_orders import check_order
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.schedules import Schedule, runs_within, spread_over
+from cormorant.rules.schedules import Schedule, next_due, overdue_delay_s, spread_over
 from cormorant.rules.searches import Result
 from cormorant.rules.settings import Settings
 from cormorant.rules.subscription_settings import schedule_of
-from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription
+from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription, host_of
+from cormorant.rules.upcoming import Planned, Turns, plan_of
 from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from storage import subscriptions
 from storage.database import Database
@@ -27,6 +29,9 @@ from supervisors.child import Runnable
 CHECK_S = 120.0
 """How long a check by hand is waited for."""
 PAGE = 500
+SPREAD_S = 10.0
+SPREAD_S_MAX = 3_600.0
+"""Many that are subscribed to together are checked at least so far apart, all within an hour: otherwise they stay together."""
 
 
 @define(eq=False, kw_only=True)
@@ -39,16 +44,38 @@ class Subscriptions:
     concurrent_limit: int
     active: Callable[[], int]
     clock: Clock
+    delay_s: float = 1.0
+    """Between two requests to one host."""
+    targets: Collection[str] | None = None
+    """Those that finds can be handed to; None: whoever is named is believed."""
+    configured: Collection[str] = ()
+    """The names that the settings file has."""
 
     async def subscribe(self, name: str, url: str, schedule: Schedule, **how: Any) -> Subscription:
-        """Subscribe to a feed; `how` as `Subscription` has it. It is checked at once."""
+        """Subscribe to a feed; `how` as `Subscription` has it. It is checked at once. Raises `BadRequest`."""
         now = self.clock.now()
         wanted = Subscription(name=name, url=url, schedule=schedule, next_check_at=now, added_at=now, **how)
+        check_order(wanted, targets=self.targets, configured=self.configured)
         return await self.database.run(subscriptions.add, wanted)
 
-    async def unsubscribe(self, name: str) -> None:
-        """Subscribe no more."""
-        await self.database.run(subscriptions.remove, name)
+    async def subscribe_all(
+        self, feeds: Sequence[tuple[str, str]], schedule: Schedule, **how: Any
+    ) -> list[Subscription]:
+        """Subscribe to many by name and address, all or none. Their checks are spread out."""
+        now = self.clock.now()
+        window_s = min(SPREAD_S * len(feeds), SPREAD_S_MAX, schedule.every_s or SPREAD_S_MAX)
+        times = spread_over(range(len(feeds)), start=now, window_s=window_s)
+        wanted = [
+            Subscription(name=name, url=url, schedule=schedule, next_check_at=times[place], added_at=now, **how)
+            for place, (name, url) in enumerate(feeds)
+        ]
+        for each in wanted:
+            check_order(each, targets=self.targets, configured=self.configured)
+        return await self.database.run(_add_all, wanted)
+
+    async def unsubscribe(self, wanted: str) -> Subscription:
+        """Subscribe no more. One of the settings file stays until it is taken out there."""
+        return await self.database.run(_remove, wanted)
 
     async def page(self, *, after_id: int = 0, limit: int = 100) -> list[Subscription]:
         """Some of them, in the order they came."""
@@ -57,6 +84,14 @@ class Subscriptions:
     async def find(self, wanted: str | int) -> Subscription:
         """One of them, or `UnknownSubscription`."""
         return await self.database.read(subscriptions.find, wanted)
+
+    async def find_any(self, wanted: str) -> Subscription:
+        """One of them by what people write: its name, or its number."""
+        return await self.database.read(subscriptions.find_any, wanted)
+
+    async def names(self) -> dict[str, str]:
+        """The names of all, by their addresses."""
+        return await self.database.read(subscriptions.names)
 
     async def checks(self, number: int, *, limit: int = 20) -> list[Check]:
         """How the last checks went, newest first."""
@@ -74,6 +109,18 @@ class Subscriptions:
         """Check one at this time; without a time now."""
         await self.database.run(subscriptions.reschedule, number, at or self.clock.now())
 
+    async def reschedule_anew(self, number: int) -> Subscription:
+        """Give one its next time anew: from its last check on; one that would be late gets its share of the next minute."""
+        return await self.database.run(_reschedule_anew, number, now=self.clock.now())
+
+    async def count(self) -> tuple[int, int]:
+        """How many there are, and how many of them are not paused."""
+        return await self.database.read(subscriptions.count)
+
+    async def next_due(self) -> datetime | None:
+        """When the next one is due."""
+        return await self.database.read(subscriptions.next_due)
+
     async def check(self, wanted: str | int) -> Check:
         """Check one now and wait for what comes of it; a check that runs is joined."""
         number = (await self.find(wanted)).id
@@ -89,16 +136,26 @@ class Subscriptions:
             await self.database.run(_reschedule_all, {n: times[n] for n in numbers[first : first + PAGE]})
         return len(numbers)
 
+    async def planned(self, *, until: datetime, most: int) -> list[Planned]:
+        """Those that are due by then, with the spread of what is overdue and the turns that their hosts take."""
+        found = await self.database.read(subscriptions.due_until, until=until, limit=most)
+        now = self.clock.now()
+        return [
+            Planned(
+                kind="subscription",
+                name=each.name,
+                first=_first_run(each, now),
+                schedule=_effective(each),
+                turns=Turns(name=host_of(each.url), apart_s=self.delay_s),
+            )
+            for each in found
+        ]
+
     async def upcoming(self, *, hours: float = 24.0, most: int = 1_000) -> list[tuple[datetime, str]]:
         """What is checked when, as far as it is known now."""
         until = self.clock.now() + timedelta(hours=hours)
-        found = [each for each in await self.page(limit=most) if not each.is_paused]
-        times = [
-            (at, each.name)
-            for each in found
-            for at in runs_within(_effective(each), first=each.next_check_at, until=until, most=most)
-        ]
-        return sorted(times)[:most]
+        plan = plan_of(await self.planned(until=until, most=most + 1), until=until, most=most)
+        return [(run.at, run.name) for run in plan.runs]
 
     async def status(self) -> dict[str, Any]:
         """The scheduler's status by the names of old."""
@@ -131,6 +188,7 @@ class SubscribingAssembly:
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
+    targets: Collection[str] | None = None
     statistics: CheckStatistics = field(factory=CheckStatistics)
     address: Address[CheckNow] = field(init=False)
     _ticker: SubscriptionTicker | None = field(init=False, default=None)
@@ -151,6 +209,9 @@ class SubscribingAssembly:
             concurrent_limit=self.settings.subscriptions.max_concurrent_checks,
             active=lambda: 0 if self._ticker is None else len(self._ticker.active),
             clock=self.clock,
+            delay_s=self.settings.subscriptions.domain_request_delay_s,
+            targets=self.targets,
+            configured=self.settings.feeds.keys(),
         )
 
     def _make(self) -> SubscriptionTicker:
@@ -235,3 +296,37 @@ def _effective(each: Subscription) -> Schedule:
 def _reschedule_all(connection: Connection, times: dict[int, datetime]) -> None:
     for number, at in times.items():
         subscriptions.reschedule(connection, number, at)
+
+
+def _add_all(connection: Connection, wanted: Sequence[Subscription]) -> list[Subscription]:
+    return [subscriptions.add(connection, each) for each in wanted]
+
+
+def _remove(connection: Connection, wanted: str) -> Subscription:
+    found = subscriptions.find_any(connection, wanted)
+    if found.origin == subscriptions.CONFIGURED:
+        raise subscriptions.SubscriptionConfigured(found.name)
+    subscriptions.remove(connection, found.name)
+    return found
+
+
+def _reschedule_anew(connection: Connection, number: int, *, now: datetime) -> Subscription:
+    found = subscriptions.find(connection, number)
+    subscriptions.reschedule(connection, number, _anew(found, now))
+    return subscriptions.find(connection, number)
+
+
+def _anew(each: Subscription, now: datetime) -> datetime:
+    if each.last_checked is None:
+        return now
+    last = each.last_checked
+    at = next_due(each.schedule, due=last, now=last, effective_s=each.effective_s)
+    return at if at > now else now + timedelta(seconds=overdue_delay_s(each.id))
+
+
+def _first_run(each: Subscription, now: datetime) -> datetime:
+    """As the ticker does it: what is overdue for long waits its share of a minute."""
+    late_s = (now - each.next_check_at).total_seconds()
+    if each.last_checked is not None and late_s > 2 * LOOK_S:
+        return now + timedelta(seconds=overdue_delay_s(each.id))
+    return max(now, each.next_check_at)

@@ -117,6 +117,7 @@ class WatchAssembly:
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
             emit=parts.emit,
+            targets=parts.places.keys(),
         )
 
     def handlers(self) -> dict[str, Handler]:

@@ -31,6 +31,8 @@ _COMMANDS = {
         "explain",
         "watchlist",
         "saved",
+        "subscriptions",
+        "schedule",
         "wants",
         "downloads",
         "targets",

@@ -7,12 +7,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from attrs import frozen
 
 from cormorant.rules.conflicts import Conflict
-from cormorant.rules.fields import Alias, choice, duration, flag, number, text, web_address
+from cormorant.rules.feed_orders import USUAL_S
+from cormorant.rules.fields import Alias, Kind, Setting, choice, duration, flag, number, setting_field, text
 from cormorant.rules.profiles import pattern_problem
 from cormorant.rules.schedules import Schedule, ScheduleProblem
+from cormorant.rules.web_addresses import feed_address_problem
 from cormorant.rules.word_lists import patterns, words
 
 __all__ = ["FeedSettings", "SubscriptionSettings", "feed_conflicts", "schedule_of"]
+
+
+def _parse_feed(value: object) -> str:
+    # Invariant: the value is not in the message, for a key may stand in it.
+    text = value if isinstance(value, str) else "no address"
+    problem = feed_address_problem(text) if text else None
+    if problem:
+        raise ValueError(problem)
+    return text
+
+
+FEED = Kind(name="http:// or https:// address", parse=_parse_feed)
 
 
 @frozen(kw_only=True)
@@ -71,7 +85,9 @@ class SubscriptionSettings:
 class FeedSettings:
     """One feed."""
 
-    url: str = web_address("Address of the feed.")
+    url: str = setting_field(
+        "", Setting(kind=FEED, meaning="Address of the feed, with its key if it needs one; it is never shown in full.")
+    )
     every_s: float | None = duration(
         None, "How often it is checked. Not set, and no cron: 6h.", low_s=60.0, high_s=365 * 86_400.0
     )
@@ -85,9 +101,6 @@ class FeedSettings:
     accept: tuple[str, ...] = patterns("Patterns of which one must be in the title.", problem=pattern_problem)
     reject: tuple[str, ...] = patterns("Patterns of which none may be in the title.", problem=pattern_problem)
     hand_to: tuple[str, ...] = words("Names of the targets, the first that can take a find gets it.")
-
-
-USUAL_S = 6 * 3_600.0
 
 
 def schedule_of(said: FeedSettings) -> Schedule:

@@ -9,10 +9,11 @@ import re
 from ipaddress import IPv6Address
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["normalised", "proxy_problem", "web_address_problem"]
+__all__ = ["feed_address_problem", "normalised", "proxy_problem", "web_address_problem"]
 
 _PORTS = {"http": 80, "https": 443}
 _PROXIES = ("http", "https")
+FEED_LENGTH_MAX = 4_000
 _LABEL = r"[^\s:./\\@?#%<>\"'`^{|}\[\]]+"
 _HOST = re.compile(rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::[0-9]{{1,5}})?")
 
@@ -31,6 +32,21 @@ def web_address_problem(text: str) -> str | None:
         return "a user or password stands before the host; leave it out, what the site asks for belongs into key"
     if "?" in text or "#" in text:
         return "a ? or # stands in it; end it before that, what the site asks for belongs into key"
+    return None
+
+
+def feed_address_problem(text: str) -> str | None:
+    """Why text is not the address of a feed. It may have a query, a user and a password: feeds often carry their key so.
+
+    >>> feed_address_problem("https://me:hunter2@tracker.example/rss?passkey=abc")
+    >>> feed_address_problem("feed://tracker.example/rss")
+    'it is no address of http or https; write one like https://example.org/feed.xml'
+    """
+    if len(text) > FEED_LENGTH_MAX:
+        return f"the address has more than {FEED_LENGTH_MAX:,} characters"
+    parts = _parts(text)
+    if parts is None or parts.scheme not in _PORTS:
+        return "it is no address of http or https; write one like https://example.org/feed.xml"
     return None
 
 

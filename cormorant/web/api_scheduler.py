@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Annotated, Final
 
-from attrs import frozen
+from attrs import fields_dict, frozen
 from litestar import Router, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath
+from litestar.params import FromPath, QueryParameter
 
+from cormorant.rules.subscriptions import Subscription
 from cormorant.web.port import ChildNode, WebParts
-from cormorant.web.problems import AnyRequest, UnknownSubscription, parts_of
+from cormorant.web.problems import AnyRequest, parts_of
 from storage import job_reports
+from storage.subscriptions import UnknownSubscription
 
 __all__ = ["scheduler_routes"]
+
+_ID_MAX: Final = 2**53
+"""As large as JSON can say it exactly: the document of the API names it as a float."""
 
 
 @frozen(kw_only=True)
@@ -40,9 +46,24 @@ class ScheduledOut:
 
 @frozen(kw_only=True)
 class ScheduledListOut:
-    """Everything that runs at its time."""
+    """What runs at its time, a page of it. `next_after` gets the next page; null: there is none."""
 
     jobs: list[ScheduledOut]
+    next_after: int | None
+
+
+@frozen(kw_only=True)
+class StatisticsOut:
+    """What checks did in the last hour."""
+
+    total_checks: float
+    successful_checks: float
+    failed_checks: float
+    average_duration_ms: float
+    total_items_found: float
+    total_new_items: float
+    checks_per_minute: float
+    success_rate: float
 
 
 @frozen(kw_only=True)
@@ -54,25 +75,43 @@ class DoneOut:
 
 @get("/status", summary="Whether it runs, and what comes next")
 async def status(request: AnyRequest) -> SchedulerOut:
-    """Counts, and the next time."""
+    """Counts, and the next time. A subscription that is paused is pending: it has no next time."""
     parts = parts_of(request)
     pauses = await parts.database.read(job_reports.pauses)
+    total, running = await parts.subscriptions.count()
+    upcoming = await parts.subscriptions.next_due()
     jobs = _jobs(parts)
+    times = [job.next_run for job in jobs if job.next_run is not None]
     return SchedulerOut(
         running=parts.is_ready() and pauses.everything_since is None,
-        total_jobs=len(jobs),
-        active_checks=0,
-        pending_jobs=sum(job.pending for job in jobs),
-        next_run=min((job.next_run for job in jobs if job.next_run is not None), default=None),
-        concurrent_limit=parts.concurrency,
+        total_jobs=len(jobs) + total,
+        active_checks=parts.subscriptions.active(),
+        pending_jobs=sum(job.pending for job in jobs) + total - running,
+        next_run=min(times if upcoming is None else [*times, upcoming], default=None),
+        concurrent_limit=parts.subscriptions.concurrent_limit,
     )
 
 
+@get("/statistics", summary="What checks of subscriptions did in the last hour")
+async def statistics(request: AnyRequest) -> StatisticsOut:
+    """Of this process, since it started."""
+    found = parts_of(request).subscriptions.statistics_now()
+    return StatisticsOut(**{name: found[name] for name in fields_dict(StatisticsOut)})
+
+
 @get("/jobs", summary="Everything that runs at its time")
-async def jobs(request: AnyRequest) -> ScheduledListOut:
-    """The sweepers and tickers of the tree, and every subscription."""
+async def jobs(
+    request: AnyRequest,
+    after: Annotated[int, QueryParameter(ge=0, le=_ID_MAX)] = 0,
+    limit: Annotated[int, QueryParameter(ge=1, le=1_000)] = 100,
+) -> ScheduledListOut:
+    """The sweepers and tickers of the tree, on the first page, and every subscription in the order they came."""
     parts = parts_of(request)
-    return ScheduledListOut(jobs=_jobs(parts))
+    found = await parts.subscriptions.page(after_id=after, limit=limit)
+    first = [] if after else _jobs(parts)
+    return ScheduledListOut(
+        jobs=[*first, *map(_scheduled, found)], next_after=found[-1].id if len(found) == limit else None
+    )
 
 
 @post("/pause", summary="Start nothing new", status_code=200)
@@ -92,9 +131,21 @@ async def resume(request: AnyRequest) -> DoneOut:
 @post(
     "/subscriptions/{subscription_id:int}/reschedule", summary="Give a subscription its next time anew", status_code=200
 )
-async def reschedule(subscription_id: FromPath[int]) -> DoneOut:
-    """From now on."""
-    raise UnknownSubscription(subscription_id)
+async def reschedule(request: AnyRequest, subscription_id: FromPath[int]) -> DoneOut:
+    """From its last check on, as its schedule says; one that would be late gets its share of the next minute."""
+    if not 0 < subscription_id <= _ID_MAX:
+        raise UnknownSubscription(subscription_id)
+    await parts_of(request).subscriptions.reschedule_anew(subscription_id)
+    return DoneOut(status="rescheduled")
+
+
+def _scheduled(subscription: Subscription) -> ScheduledOut:
+    return ScheduledOut(
+        id=f"subscription_{subscription.id}",
+        name=f"Check {subscription.name}",
+        next_run=None if subscription.is_paused else subscription.next_check_at,
+        pending=subscription.is_paused,
+    )
 
 
 def _jobs(parts: WebParts) -> list[ScheduledOut]:
@@ -122,5 +173,5 @@ def _leaves(parts: WebParts) -> list[ChildNode]:
 
 def scheduler_routes(*, is_shown: bool = True) -> Router:
     """The addresses of this file."""
-    handlers: list[HTTPRouteHandler] = [status, jobs, pause, resume, reschedule]
+    handlers: list[HTTPRouteHandler] = [status, statistics, jobs, pause, resume, reschedule]
     return Router("/scheduler", route_handlers=handlers, tags=["scheduler"], include_in_schema=is_shown)

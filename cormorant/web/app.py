@@ -19,6 +19,7 @@ from cormorant.web.api_scheduler import scheduler_routes
 from cormorant.web.api_searches import search_routes
 from cormorant.web.api_session import session_routes
 from cormorant.web.api_sources import source_routes
+from cormorant.web.api_subscriptions import subscription_routes
 from cormorant.web.api_wants import want_routes
 from cormorant.web.api_watches import watch_routes
 from cormorant.web.closing import Closing
@@ -57,6 +58,7 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
         search_routes(),
         watch_routes(),
         want_routes(),
+        subscription_routes(),
         job_routes(),
         scheduler_routes(),
         client_routes(),

@@ -31,6 +31,13 @@ _CODES: Final = {
     "429": "Too often, or too much waits; Retry-After says when to come back.",
     "503": "The database is away, or the service is starting or stopping.",
 }
+_MAY_CONFLICT: Final = (
+    "/clients",
+    "/clients/{name}",
+    "/subscriptions",
+    "/subscriptions/{subscription}",
+    "/subscriptions/{subscription}/check",
+)
 _TEXTS: Final = {"type": "string", "maxLength": QUERY_LENGTH_MAX, "pattern": "^[^\\u0000]*$"}
 _BODY: Final = {
     "query": _TEXTS,
@@ -64,10 +71,14 @@ _EXAMPLES: Final[Mapping[str, object]] = {
         "active_checks": 0,
         "pending_jobs": 0,
         "next_run": _NOON,
-        "concurrent_limit": 20,
+        "concurrent_limit": 5,
     },
     "ScheduledListOut": {
-        "jobs": [{"id": "maintenance", "name": "maintenance", "next_run": _NOON, "pending": False}],
+        "jobs": [
+            {"id": "maintenance", "name": "maintenance", "next_run": _NOON, "pending": False},
+            {"id": "subscription_7", "name": "Check releases", "next_run": _NOON, "pending": False},
+        ],
+        "next_after": None,
     },
     "ExplanationOut": {
         "priority": "background",
@@ -183,7 +194,7 @@ def _codes(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str
         yield "403"
     if "{" in path or operation.get("requestBody"):
         yield "404"
-    if "{job_id}" in path or path.endswith(("/clients", "/clients/{name}")):
+    if "{job_id}" in path or path.endswith(_MAY_CONFLICT):
         yield "409"
     if operation.get("requestBody"):
         yield "413"

@@ -20,7 +20,7 @@ from cormorant.rules.windows import counts_since, windows_of
 from cormorant.web.metrics import TEXT_TYPE, Value
 from cormorant.web.port import ChildNode, WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage import job_reports, source_reports
+from storage import job_reports, source_reports, subscriptions
 
 __all__ = ["looked_up", "metrics_route"]
 
@@ -54,17 +54,17 @@ async def looked_up(parts: WebParts) -> list[Value]:
     now = parts.clock.now()
     values = [
         Value(metric="cormorant_info", value=1, labels=(__version__,)),
-        Value(metric="active_subscription_checks", value=0),
-        Value(metric="scheduled_jobs_total", value=len(parts.scheduled())),
+        Value(metric="active_subscription_checks", value=parts.subscriptions.active()),
         *_of_sources(parts, now),
         *_of_tree(parts.tree()),
     ]
     with trio.move_on_after(_PATIENCE_S):
         try:
-            waiting, counted = await parts.database.read(_counted, _windows(parts, now))
+            waiting, subscribed, counted = await parts.database.read(_counted, _windows(parts, now))
         except (StorageUnavailable, CommitUnknown):
             return values
         values.append(Value(metric="queue_depth", value=waiting, labels=("jobs",)))
+        values.append(Value(metric="scheduled_jobs_total", value=len(parts.scheduled()) + subscribed))
         values += counted
     return values
 
@@ -118,16 +118,21 @@ def _windows(parts: WebParts, now: datetime) -> list[_Asked]:
     ]
 
 
-def _counted(connection: Connection, asked: Sequence[_Asked]) -> tuple[int, list[Value]]:
+def _counted(connection: Connection, asked: Sequence[_Asked]) -> tuple[int, int, list[Value]]:
     waiting = sum(job_reports.waiting_kinds(connection).values())
-    return waiting, [
-        Value(
-            metric="cormorant_source_quota_left",
-            value=max(0, each.limit - _spent(connection, each)),
-            labels=each.labels,
-        )
-        for each in asked
-    ]
+    _, subscribed = subscriptions.count(connection)
+    return (
+        waiting,
+        subscribed,
+        [
+            Value(
+                metric="cormorant_source_quota_left",
+                value=max(0, each.limit - _spent(connection, each)),
+                labels=each.labels,
+            )
+            for each in asked
+        ],
+    )
 
 
 def _spent(connection: Connection, each: _Asked) -> int:

@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from cormorant.rules.events import Event, EventsLost, Stamped
 from cormorant.rules.job_events import JobCompleted, JobFailed, JobRetried, JobStarted
 from cormorant.rules.search_events import RequestFinished, SearchFinished, SearchSubmitted
+from cormorant.rules.subscription_events import SubscriptionChecked, SubscriptionFailed
+from cormorant.rules.subscriptions import CheckStatus
 
 __all__ = ["METRICS", "TEXT_TYPE", "Metric", "Metrics", "Value"]
 
@@ -53,7 +55,7 @@ def _histogram(name: str, meaning: str, *labels: str, buckets: tuple[float, ...]
 
 
 METRICS: Final = (
-    _counter("subscription_checks_total", "Checks of subscriptions.", "outcome"),
+    _counter("subscription_checks_total", "Checks of subscriptions.", "status"),
     _histogram("subscription_check_duration_seconds", "How long checks of subscriptions took.", buckets=_LONG),
     _gauge("active_subscription_checks", "Checks of subscriptions that run."),
     _gauge("scheduled_jobs_total", "What runs at its time: sweepers, tickers, subscriptions."),
@@ -101,8 +103,8 @@ class Metrics:
 
     def __attrs_post_init__(self) -> None:
         self._by_name = {metric.name: metric.made(self.registry) for metric in METRICS}
-        for outcome in ("ok", "failed"):
-            self._labelled("subscription_checks_total", outcome)
+        for status in (CheckStatus.SUCCESS, CheckStatus.FAILED):
+            self._labelled("subscription_checks_total", status.value)
         self._hear = {
             JobStarted: self._job_started,
             JobCompleted: self._job_completed,
@@ -111,6 +113,8 @@ class Metrics:
             SearchSubmitted: self._submitted,
             SearchFinished: self._search_finished,
             RequestFinished: self._request_finished,
+            SubscriptionChecked: self._subscription_checked,
+            SubscriptionFailed: self._subscription_failed,
             EventsLost: self._lost,
         }
 
@@ -173,6 +177,16 @@ class Metrics:
         self._labelled("cormorant_source_requests_total", event.source, event.lane, event.outcome).inc()
         self._labelled("cormorant_source_request_seconds", event.source).observe(event.took_s)
         self._labelled("cormorant_source_wait_seconds", event.source).observe(max(0.0, event.waited_s))
+
+    def _subscription_checked(self, event: SubscriptionChecked) -> None:
+        self._checked(CheckStatus.SUCCESS, event.duration_ms)
+
+    def _subscription_failed(self, event: SubscriptionFailed) -> None:
+        self._checked(CheckStatus.FAILED, event.duration_ms)
+
+    def _checked(self, status: CheckStatus, duration_ms: int) -> None:
+        self._labelled("subscription_checks_total", status.value).inc()
+        self._labelled("subscription_check_duration_seconds").observe(max(0.0, duration_ms / 1_000))
 
     def _lost(self, event: EventsLost) -> None:
         self._labelled("cormorant_events_lost_total").inc(event.count)

@@ -19,6 +19,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchRequest
 from cormorant.rules.web_settings import ClientSettings, WebSettings
 from cormorant.web.metrics import Metrics
+from cormorant.web.subscription_port import SubscriptionsPort
 from cormorant.web.watch_port import WatchesPort
 from storage.database import Database
 from storage.job_reports import JobView
@@ -154,6 +155,7 @@ class WebParts:
     searches: SearchesPort
     jobs: JobsPort
     watches: WatchesPort
+    subscriptions: SubscriptionsPort
     database: Database
     fetch: Fetch
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None
@@ -162,8 +164,6 @@ class WebParts:
     tree: Callable[[], Sequence[ChildNode]]
     events: Callable[[], EventsPort]
     scheduled: Callable[[], Sequence[Scheduled]]
-    concurrency: int
-    """How many jobs run at once."""
     metrics: Metrics
     clock: Clock
     emit: Emit

@@ -14,6 +14,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
 from cormorant.rules.errors import (
+    ActorError,
     CommitUnknown,
     CormorantError,
     JobError,
@@ -36,9 +37,10 @@ from storage.clients import ClientExists, UnknownClient
 from storage.downloads import UnknownDownload
 from storage.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 from storage.sources import UnknownSource
+from storage.subscriptions import CheckedElsewhere, SubscriptionConfigured, SubscriptionExists, UnknownSubscription
 from storage.watchlist import ArtistExists, UnknownArtist
 
-__all__ = ["PROBLEM_TYPE", "Problem", "UnknownSubscription", "parts_of", "problem", "problem_handlers"]
+__all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
@@ -48,13 +50,6 @@ _SHOWN_AS = {"in_state": "state"}
 """Parameters whose names Litestar keeps for itself."""
 
 AnyRequest = Request[Any, Any, Any]
-
-
-class UnknownSubscription(CormorantError):
-    """There is no such subscription."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"there is no subscription {number}")
 
 
 @frozen(kw_only=True)
@@ -154,6 +149,9 @@ def problem_handlers() -> ExceptionHandlersMap:
         ArtistExists: _conflict,
         SavedSearchExists: _conflict,
         SavedSearchConfigured: _conflict,
+        SubscriptionExists: _conflict,
+        SubscriptionConfigured: _conflict,
+        CheckedElsewhere: _conflict,
         SourceError: _elsewhere,
         TargetError: _elsewhere,
         RateLimitWaitError: _closed,
@@ -161,6 +159,7 @@ def problem_handlers() -> ExceptionHandlersMap:
         TooManyTries: _tried,
         StorageUnavailable: _away,
         CommitUnknown: _away,
+        ActorError: _away,
         ServiceStopped: _away,
         Exception: _crashed,
     }

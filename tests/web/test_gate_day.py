@@ -105,6 +105,7 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         searches=searches,
         jobs=None,  # type: ignore[arg-type]  # the gate has nothing to do with jobs
         watches=None,  # type: ignore[arg-type]  # nor with watches
+        subscriptions=None,  # type: ignore[arg-type]  # nor with subscriptions
         database=database,
         fetch=fetch,
         caps=None,
@@ -113,7 +114,6 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         tree=tuple,
         events=None,  # type: ignore[arg-type]  # nor with events
         scheduled=tuple,
-        concurrency=1,
         metrics=Metrics(),
         offload=in_line,
         clock=day.simulation.clock,

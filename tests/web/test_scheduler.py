@@ -6,7 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trio
 
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.subscriptions import FeedPage, Subscription
 from tests.web.web_place import web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")
@@ -30,7 +33,7 @@ async def test_the_scheduler_says_what_runs_when_and_pauses_and_resumes(tmp_path
     ]
     next_run = datetime.fromisoformat(before.pop("next_run"))
     assert timedelta(0) < next_run - datetime.now(UTC) < timedelta(minutes=2)
-    assert before == {"running": True, "total_jobs": 2, "active_checks": 0, "pending_jobs": 0, "concurrent_limit": 20}
+    assert before == {"running": True, "total_jobs": 2, "active_checks": 0, "pending_jobs": 0, "concurrent_limit": 5}
     assert (paused, during["running"]) == ({"status": "paused"}, False)
     assert (resumed, after["running"]) == ({"status": "resumed"}, True)
     assert stranger.status_code == 401
@@ -43,4 +46,41 @@ async def test_a_subscription_that_there_is_not_cannot_be_rescheduled(tmp_path: 
 
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["detail"] == "there is no subscription 7"
+    assert answer.json()["detail"].startswith("there is no subscription 7; ")
+
+
+async def test_subscriptions_are_among_what_runs_page_by_page_and_are_rescheduled(tmp_path: Path) -> None:
+    schedule, later = Schedule(every_s=3_600), datetime.now(UTC) + timedelta(hours=3)
+    with web_place(tmp_path) as place:
+        async with place.served(given={"feed": empty_feed}) as (service, client):
+            await client.post("/scheduler/pause")
+            made = [await service.subscriptions.subscribe(name, f"http://x.test/{name}", schedule) for name in "abc"]
+            for each in made:
+                await service.subscriptions.reschedule(each.id, later)
+            await service.subscriptions.pause("b")
+            first = (await client.get("/scheduler/jobs", params={"limit": 2})).json()
+            second = (await client.get("/scheduler/jobs", params={"limit": 2, "after": first["next_after"]})).json()
+            status = (await client.get("/scheduler/status")).json()
+            done = await client.post(f"/scheduler/subscriptions/{made[2].id}/reschedule")
+            moved = await service.subscriptions.find("c")
+            statistics = (await client.get("/scheduler/statistics")).json()
+
+    assert [job["id"] for job in first["jobs"]] == [
+        "reclaim_sweeper",
+        "maintenance",
+        "subscription_1",
+        "subscription_2",
+    ]
+    assert [(job["name"], job["next_run"] is None, job["pending"]) for job in first["jobs"][2:]] == [
+        ("Check a", False, False),
+        ("Check b", True, True),
+    ]
+    assert ([job["id"] for job in second["jobs"]], second["next_after"]) == (["subscription_3"], None)
+    assert (status["total_jobs"], status["pending_jobs"], status["active_checks"]) == (5, 1, 0)
+    assert (done.json(), moved.next_check_at < datetime.now(UTC)) == ({"status": "rescheduled"}, True)
+    assert (statistics["total_checks"], statistics["success_rate"]) == (0, 0)
+
+
+async def empty_feed(_subscription: Subscription) -> FeedPage:
+    await trio.lowlevel.checkpoint()
+    return FeedPage()

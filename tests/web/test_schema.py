@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from cormorant.rules.events import WebConnectionCrashed, WebRequestCrashed
 from cormorant.rules.secrets import Secret
+from cormorant.rules.subscriptions import FeedPage, Subscription
 from cormorant.rules.web_settings import WebSettings
 from cormorant.testing import ScriptedSource
 from tests.web.web_place import KEY, WebPlace, web_place
@@ -29,6 +30,26 @@ from tests.web.web_place import KEY, WebPlace, web_place
 pytestmark = pytest.mark.slow("hundreds of requests over real sockets")
 
 EXAMPLES = 100 if os.environ.get("SOAK") else 4
+# Artists, profiles, targets and candidates that are named must be there, which no schema can say: a 400 names the one that is not.
+NAMES_WHAT_MUST_EXIST = {
+    "POST /api/v1/watchlist",
+    "DELETE /api/v1/watchlist/{artist}",
+    "POST /api/v1/watchlist/{artist}/check",
+    "POST /api/v1/saved-searches",
+    "POST /api/v1/wants/{want_id}/hand-over",
+    "POST /api/v1/subscriptions",
+    "GET /api/v1/subscriptions/{subscription}",
+    "DELETE /api/v1/subscriptions/{subscription}",
+    "POST /api/v1/subscriptions/{subscription}/check",
+    "POST /api/v1/subscriptions/{subscription}/pause",
+    "POST /api/v1/subscriptions/{subscription}/resume",
+    "POST /api/v1/subscriptions/{subscription}/reschedule",
+}
+
+
+async def _empty_feed(_subscription: Subscription) -> FeedPage:
+    await trio.lowlevel.checkpoint()
+    return FeedPage()
 
 
 # Artists, profiles, targets and candidates that are named must be there, which no schema can say: a 400 names the one that is not.
@@ -58,7 +79,7 @@ class Background:
             listen="127.0.0.1:0", key=Secret(KEY), requests_per_second=100_000, wrong_keys_per_minute=100_000
         )
         with web_place(self._data, red=ScriptedSource(*[["a", "b"]] * 50)) as self.place:
-            async with self.place.service(web=web) as service:
+            async with self.place.service(web=web, given={"feed": _empty_feed}) as service:
                 await service.enqueue("sync", {"n": 1})
                 await service.enqueue("sync", {"n": 2})
                 self._is_up.set()

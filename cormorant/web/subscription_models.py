@@ -1,0 +1,151 @@
+"""How are subscriptions shown to programs? Plain values, and never the key that the address of a feed may hold."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from attrs import field, frozen
+
+from cormorant.rules.redaction import hide_link, keys_in, told
+from cormorant.rules.subscriptions import Check, Subscription
+
+__all__ = [
+    "CheckOut",
+    "RescheduleBody",
+    "SubscriptionBody",
+    "SubscriptionOut",
+    "SubscriptionShownOut",
+    "SubscriptionsOut",
+    "check_out",
+    "subscription_out",
+]
+
+_ERROR_MAX = 500
+
+
+@frozen(kw_only=True)
+class SubscriptionBody:
+    """A feed to be checked, every so many seconds or by `cron` in a `zone`; every 6 hours if neither is said.
+
+    `first_check` says what becomes of all that is there already: skip, or take.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    every_s: float | None = None
+    cron: str = ""
+    zone: str = ""
+    adaptive: bool = False
+    auto_import: bool = True
+    first_check: str = "skip"
+    accept: list[str] = field(factory=list)
+    reject: list[str] = field(factory=list)
+    hand_to: list[str] = field(factory=list)
+
+
+@frozen(kw_only=True)
+class RescheduleBody:
+    """When it is checked next; null: from its last check on, as its schedule says."""
+
+    at: datetime | None = None
+
+
+@frozen(kw_only=True)
+class SubscriptionOut:
+    """A feed and when it is checked. `effective_s`: how often it is really checked, after failures or by its activity."""
+
+    id: int
+    name: str
+    url: str
+    every_s: float | None
+    cron: str | None
+    zone: str
+    effective_s: float | None
+    adaptive: bool
+    auto_import: bool
+    first_check: str
+    accept: list[str]
+    reject: list[str]
+    hand_to: list[str]
+    origin: str
+    is_paused: bool
+    paused_because: str | None
+    next_check_at: datetime
+    last_checked_at: datetime | None
+    last_success_at: datetime | None
+    failures: int
+    last_error: str | None
+    added_at: datetime
+
+
+@frozen(kw_only=True)
+class SubscriptionsOut:
+    """A page of subscriptions in the order they came. `next_after` gets the next page; null: there is none."""
+
+    subscriptions: list[SubscriptionOut]
+    next_after: int | None
+
+
+@frozen(kw_only=True)
+class CheckOut:
+    """How a check went. `new_items`: those that were not there before."""
+
+    started_at: datetime
+    status: str
+    items_found: int
+    new_items: int
+    duration_ms: int
+    error: str | None
+
+
+@frozen(kw_only=True)
+class SubscriptionShownOut:
+    """A subscription with its last checks, newest first."""
+
+    subscription: SubscriptionOut
+    checks: list[CheckOut]
+
+
+def subscription_out(subscription: Subscription) -> SubscriptionOut:
+    """One of them as it is shown."""
+    schedule = subscription.schedule
+    return SubscriptionOut(
+        id=subscription.id,
+        name=subscription.name,
+        url=hide_link(subscription.url),
+        every_s=schedule.every_s,
+        cron=schedule.cron,
+        zone=schedule.zone,
+        effective_s=subscription.effective_s,
+        adaptive=subscription.is_adaptive,
+        auto_import=subscription.auto_import,
+        first_check="take" if subscription.takes_first else "skip",
+        accept=list(subscription.accept),
+        reject=list(subscription.reject),
+        hand_to=list(subscription.targets),
+        origin=subscription.origin,
+        is_paused=subscription.is_paused,
+        paused_because=_hidden(subscription, subscription.paused_because),
+        next_check_at=subscription.next_check_at,
+        last_checked_at=subscription.last_checked,
+        last_success_at=subscription.last_success,
+        failures=subscription.failures,
+        last_error=_hidden(subscription, subscription.last_error),
+        added_at=subscription.added_at,
+    )
+
+
+def check_out(subscription: Subscription, check: Check) -> CheckOut:
+    """A check as it is shown."""
+    return CheckOut(
+        started_at=check.started_at,
+        status=check.status.value,
+        items_found=check.items_found,
+        new_items=check.new_items,
+        duration_ms=check.duration_ms,
+        error=_hidden(subscription, check.error),
+    )
+
+
+def _hidden(subscription: Subscription, text: str | None) -> str | None:
+    return None if text is None else told(text, keys_in(subscription.url), length_max=_ERROR_MAX)

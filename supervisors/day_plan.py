@@ -1,0 +1,56 @@
+"""What runs when in the hours to come? Subscriptions, saved searches and artists, each as its ticker will take it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from attrs import frozen
+
+from cormorant.rules.saved_searches import SavedSearch
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.settings import Settings
+from cormorant.rules.upcoming import Plan, Planned, Turns, plan_of
+from cormorant.rules.watchlist import Artist
+from supervisors.subscribing import Subscriptions
+from supervisors.watches import Watches
+
+__all__ = ["DayPlan"]
+
+
+@frozen(kw_only=True)
+class DayPlan:
+    """Looks ahead."""
+
+    settings: Settings
+    subscriptions: Subscriptions
+    watches: Watches
+
+    async def look(self, *, hours: float, most: int, now: datetime) -> Plan:
+        """What runs from now on, soonest first."""
+        until = now + timedelta(hours=hours)
+        planned = [
+            *await self.subscriptions.planned(until=until, most=most + 1),
+            *(self._saved(each, now) for each in await self.watches.saved() if not each.is_paused),
+            *(self._artist(each, now) for each in await self.watches.artists() if not each.is_paused),
+        ]
+        return plan_of([each for each in planned if each.first < until], until=until, most=most)
+
+    def _saved(self, saved: SavedSearch, now: datetime) -> Planned:
+        return Planned(
+            kind="saved search",
+            name=saved.name,
+            first=max(now, saved.next_attempt_at),
+            schedule=Schedule(every_s=saved.every_s),
+        )
+
+    def _artist(self, artist: Artist, now: datetime) -> Planned:
+        """A tick takes only so many in hand; the others wait for the next."""
+        options = self.settings.watchlist
+        first = max(now, artist.next_attempt_at, artist.retry_block_until or now)
+        return Planned(
+            kind="artist",
+            name=artist.name,
+            first=first,
+            schedule=Schedule(every_s=artist.every_s or options.every_s),
+            turns=Turns(name="watchlist", room=options.max_per_tick, apart_s=options.interval_s),
+        )

@@ -1,0 +1,129 @@
+"""`cormorant subscriptions` and `cormorant schedule` on a real database."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from storage import workers
+from tests.cli.source_place import Indexer, SourcePlace
+
+pytestmark = pytest.mark.slow("opens databases")
+
+KEY = "hunter2hunter2"
+URL = f"https://x.test/rss?passkey={KEY}"
+SETTINGS = """
+[targets.box]
+kind = "blackhole"
+folder = "box"
+
+[feeds.written]
+url = "https://x.test/written"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> SourcePlace:
+    (tmp_path / "config.toml").write_text(SETTINGS)
+    return SourcePlace(tmp_path, f"sqlite:///{tmp_path}/feeds.db", Indexer(0))
+
+
+def test_a_feed_is_added_listed_shown_paused_checked_and_removed_without_its_key(place: SourcePlace) -> None:
+    added = place.run("subscriptions", "add", "music", URL, "--every", "1h", "--accept", "flac", "--hand-to", "box")
+    again = place.run("subscriptions", "add", "music", URL)
+    listed = place.run("subscriptions", "list")
+    shown = place.run("subscriptions", "show", "music", "--json")
+    alone = place.run("subscriptions", "check", "1")
+    paused = place.run("subscriptions", "pause", "music")
+    refused = place.run("subscriptions", "check", "music")
+    resumed = place.run("subscriptions", "resume", "music")
+    place.write(_a_service_runs)
+    served = place.run("subscriptions", "check", "music", "--json")
+    removed = place.run("subscriptions", "remove", "music")
+    gone = place.run("subscriptions", "show", "music")
+
+    assert added.out.startswith("music is checked every 1h; what is there at the first check is left out\n")
+    assert "no service runs on this database: it is checked when one is started" in added.out
+    assert (again.code, "there is a subscription 'music' already; choose another name" in again.err) == (1, True)
+    assert re.search(
+        r"^ *1  music +every 1h +now +https://x\.test/rss\?passkey=\*\*\* +not checked yet$", listed.out, re.MULTILINE
+    )
+    said = json.loads(shown.out)
+    assert (said["subscription"]["accept"], said["subscription"]["hand_to"], said["checks"]) == (["flac"], ["box"], [])
+    assert (alone.code, "no service runs" in alone.out) == (0, True)
+    assert (paused.code, refused.code, "music is paused; resume it" in refused.err, resumed.code) == (0, 1, True, 0)
+    assert json.loads(served.out) == {"subscription": "music", "due": True, "service_runs": True}
+    assert (removed.out, gone.code) == ("music is no longer checked; what was wanted stays\n", 1)
+    assert not [each for each in (added, again, listed, shown, alone, refused) if KEY in each.out + each.err]
+
+
+def _a_service_runs(connection: Connection) -> None:
+    workers.register(connection, "w", kinds=[], version="1", now=datetime.now(UTC))
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["c", URL, "--every", "5s"], "every: the interval is 5 s; allowed: 60 s to 365 days"),
+    (["c", URL, "--cron", "0 9 * *"], "cron: '0 9 * *' has not five fields"),
+    (["c", URL, "--cron", "0 25 * * *"], "cron: '0 25 * * *' cannot be kept: Bad hour; write it like 0 */6 * * *"),
+    (["c", URL, "--cron", "0 9 * * *", "--zone", "Mars/Base"], "zone: 'Mars/Base' is no time zone"),
+    (["c", URL, "--zone", "Europe/Berlin"], "zone: an interval is the same in every zone"),
+    (["c", f"ftp://x.test/{KEY}"], "url: it is no address of http or https; write one like"),
+    (["written", URL], "name: the settings file has [feeds.written] already"),
+    (["c", URL, "--hand-to", "bin"], "hand_to: there is no target 'bin'; there are box"),
+]
+
+
+def test_what_cannot_be_is_refused_with_its_part_and_the_remedy(place: SourcePlace) -> None:
+    refused = [place.run("subscriptions", "add", *words) for words, _ in WRONG]
+
+    assert {each.code for each in refused} == {2}
+    assert [each.err for each, (_, told) in zip(refused, WRONG, strict=True) if told not in each.err] == []
+    assert not [each.err for each in refused if KEY in each.err]
+
+
+def test_feeds_come_from_opml_each_once_and_go_back_into_a_file_for_its_owner_alone(place: SourcePlace) -> None:
+    (place.folder / "in.opml").write_text(
+        '<opml version="2.0"><body><outline text="music">'
+        f'<outline text="one" xmlUrl="https://x.test/1?passkey={KEY}"/><outline text="one" xmlUrl="https://x.test/2"/>'
+        '<outline text="local" xmlUrl="file:///etc/passwd"/></outline></body></opml>'
+    )
+    (place.folder / "no.opml").write_text("<html/>")
+    first = place.run("subscriptions", "import", str(place.folder / "in.opml"), "--cron", "0 9 * * MON")
+    second = place.run("subscriptions", "import", str(place.folder / "in.opml"), "--json")
+    wrong = place.run("subscriptions", "import", str(place.folder / "no.opml"))
+    out = place.folder / "out.opml"
+    written = place.run("subscriptions", "export", str(out))
+    twice = place.run("subscriptions", "export", str(out))
+    listed = json.loads(place.run("subscriptions", "export", "--json").out)
+
+    assert first.out.startswith("2 added, 0 known already, 1 left out\n  left out, no address of http: local\n")
+    assert (json.loads(second.out)["added"], json.loads(second.out)["known"]) == ([], 2)
+    assert (wrong.code, "FILE: this is no OPML" in wrong.err) == (2, True)
+    assert (written.code, stat.S_IMODE(out.stat().st_mode), KEY in out.read_text()) == (0, 0o600, True)
+    assert (twice.code, "is there already; name another" in twice.err) == (2, True)
+    assert [each["name"] for each in listed["feeds"]] == ["one", "one (2)"]
+
+
+def test_the_schedule_tells_what_runs_when_each_in_its_turn(place: SourcePlace) -> None:
+    for name in ("a", "b"):
+        place.run("subscriptions", "add", name, f"https://x.test/{name}", "--every", "30m")
+    place.run("saved", "add", "hourly", "flac", "--every", "1h")
+    plan = json.loads(place.run("schedule", "--hours", "1", "--json").out)
+    told = place.run("schedule", "--hours", "1", "--limit", "2")
+    following = json.loads(place.run("subscriptions", "next", "--json").out)
+
+    assert sorted((run["kind"], run["name"]) for run in plan["runs"]) == [
+        *[("saved search", "hourly")],
+        *[("subscription", "a")] * 2,
+        *[("subscription", "b")] * 2,
+    ]
+    at = {run["name"]: datetime.fromisoformat(run["at"]) for run in plan["runs"][:3]}
+    assert (at["b"] - at["a"]).total_seconds() == 1.0
+    assert (told.code, "there is more: raise --limit" in told.out) == (0, True)
+    assert [run["name"] for run in following["runs"]] == ["a", "b"]
