@@ -11,14 +11,14 @@ from attrs import define, evolve, field
 from sqlalchemy import Connection
 
 from actors.actor import Address
-from actors.subscription_ticker import CheckNow, SubscriptionTicker
+from actors.subscription_ticker import LOOK_S, CheckNow, SubscriptionTicker
 from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.schedules import Schedule, runs_within, spread_over
 from cormorant.rules.searches import Result
 from cormorant.rules.settings import Settings
 from cormorant.rules.subscription_settings import schedule_of
-from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription
+from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription, short_key
 from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from storage import subscriptions
 from storage.database import Database
@@ -131,6 +131,7 @@ class SubscribingAssembly:
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
+    look_s: float = LOOK_S
     statistics: CheckStatistics = field(factory=CheckStatistics)
     address: Address[CheckNow] = field(init=False)
     _ticker: SubscriptionTicker | None = field(init=False, default=None)
@@ -165,6 +166,7 @@ class SubscribingAssembly:
             ring=self.ring,
             clock=self.clock,
             emit=self.emit,
+            look_s=self.look_s,
         )
         return self._ticker
 
@@ -199,7 +201,7 @@ class SubscribingAssembly:
 def want_of(subscription: Subscription, item: Item, now: datetime) -> Want:
     """What an item of a feed is wanted as."""
     return Want(
-        key=f"feed:{subscription.id}:{item.key}"[:KEY_LENGTH_MAX],
+        key=short_key(f"feed:{subscription.id}:{item.key}", KEY_LENGTH_MAX),
         kind="item",
         title=item.title,
         watch=f"feed:{subscription.name}",
