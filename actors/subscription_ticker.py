@@ -191,7 +191,7 @@ class SubscriptionTicker(Actor[CheckNow]):
         await self._maintain()
 
     def _outlook(self, connection: Connection) -> tuple[bool, datetime | None]:
-        return self.is_paused(connection), subscriptions.next_due(connection)
+        return self.is_paused(connection), subscriptions.next_due(connection, now=self.clock.now())
 
     async def _take_due(self, now: datetime) -> None:
         room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._in_hand)

@@ -209,10 +209,10 @@ def prune_checks(connection: Connection, *, before: datetime, limit: int) -> int
     return connection.execute(_PRUNE, {"before": to_micros(before), "limit": limit}).rowcount
 
 
-def next_due(connection: Connection) -> datetime | None:
-    """When the next one is due."""
-    row = connection.execute(_NEXT_DUE).one_or_none()
-    return None if row is None else from_micros(row.next_check_at)
+def next_due(connection: Connection, *, now: datetime) -> datetime | None:
+    """When the next of those is due that nobody has in hand."""
+    row = _NEXT_DUE.first(connection, (to_micros(now), to_micros(now + AHEAD)))
+    return None if row is None else from_micros(row[0])
 
 
 def count(connection: Connection) -> tuple[int, int]:
@@ -378,5 +378,7 @@ _PRUNE = text("""
     DELETE FROM subscription_checks WHERE id IN (
         SELECT id FROM subscription_checks WHERE started_at < :before ORDER BY started_at LIMIT :limit)
 """)
-_NEXT_DUE = text("SELECT next_check_at FROM subscriptions WHERE NOT is_paused ORDER BY next_check_at, id LIMIT 1")
+_NEXT_DUE = Plain(f"""
+    SELECT next_check_at FROM subscriptions WHERE NOT is_paused AND {_FREE} ORDER BY next_check_at, id LIMIT 1
+""")  # noqa: S608 - all parts are ours
 _COUNT = text("SELECT count(*) AS total, sum(CASE WHEN is_paused THEN 0 ELSE 1 END) AS running FROM subscriptions")

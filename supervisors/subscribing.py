@@ -103,7 +103,7 @@ class Subscriptions:
     async def status(self) -> dict[str, Any]:
         """The scheduler's status by the names of old."""
         total, running = await self.database.read(subscriptions.count)
-        next_run = await self.database.read(subscriptions.next_due)
+        next_run = await self.database.read(subscriptions.next_due, now=self.clock.now())
         return {
             "running": True,
             "total_jobs": total,

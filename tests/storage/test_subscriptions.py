@@ -76,7 +76,8 @@ def test_the_longest_due_comes_first_and_what_is_not_due_waits(connection: Conne
 
     assert [each.name for each in claim(connection, limit=2)] == ["a", "b"]
     assert [each.name for each in claim(connection)] == ["now"]
-    assert subscriptions.next_due(connection) == at(-9)
+    assert subscriptions.next_due(connection, now=at(1)) == at(10)
+    assert subscriptions.next_due(connection, now=at(60)) == at(-9)
 
 
 def test_a_claim_ends_by_itself_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
@@ -263,7 +264,7 @@ def check_some(connection: Connection) -> None:
     assert len(due) == 10
     for each in due:
         assert end(connection, each)
-    subscriptions.next_due(connection)
+    subscriptions.next_due(connection, now=NOW)
     subscriptions.spread_overdue(connection, before=at(-1), now=NOW, limit=5)
 
 

@@ -20,6 +20,7 @@ from tests.conformance.subscriptions.subscribing import HOUR, page, subscribe, s
 BROKEN = SourceUnavailable("it is broken")
 
 
+@pytest.mark.slow("the first in the file pays for the imports")
 async def test_one_that_was_never_checked_is_checked_at_once_and_then_keeps_its_cadence(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.takes_s["x.test"] = 5.0
