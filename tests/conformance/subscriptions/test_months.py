@@ -167,6 +167,8 @@ async def play(
             case "check" | "check all":
                 for each in [name] if what == "check" else map(str, range(len(world.feeds))):
                     nursery.start_soon(by_hand, subscriptions, each)
+            case _:
+                assert what == "wait"
         await trio.sleep(wait_s)
         if wait_s > 2 * LATE_S:
             await none_is_late(world, subscriptions)
