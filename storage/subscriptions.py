@@ -13,7 +13,7 @@ from sqlalchemy import Connection, TextClause, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule, overdue_delay_s
-from cormorant.rules.subscriptions import Check, CheckStatus, Next, Subscription
+from cormorant.rules.subscriptions import Check, CheckStatus, Next, Subscription, host_of
 from storage.columns import check_text, from_micros, kept_text, to_micros
 from storage.plain import Plain
 
@@ -171,6 +171,7 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
         etag if is_ok else subscription.etag,
         last_modified if is_ok else subscription.last_modified,
         url,
+        url is not None and host_of(url) != host_of(subscription.url),
         subscription.id,
         subscription.token,
     )
@@ -266,6 +267,7 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         last_error=row[22],
         added_at=from_micros(row[23]),
         token=row[24],
+        has_moved=bool(row[25]),
     )
 
 
@@ -299,7 +301,7 @@ SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 _COLUMNS = """
     id, name, url, every_s, cron, zone, effective_s, is_adaptive, auto_import, takes_first, accept, reject, targets, origin,
     is_paused, paused_because, next_check_at, etag, last_modified, failures, last_checked, last_success, last_error, added_at,
-    token
+    token, has_moved
 """
 _FREE = "(claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)"
 _INSERT = """
@@ -317,6 +319,7 @@ _CONFIGURE = text(f"""
     {_INSERT} ON CONFLICT (name) DO UPDATE SET every_s = excluded.every_s, cron = excluded.cron, zone = excluded.zone,
         is_adaptive = excluded.is_adaptive, auto_import = excluded.auto_import, accept = excluded.accept,
         reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url,
+        has_moved = false,
         etag = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.etag END,
         last_modified = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.last_modified END,
         effective_s = CASE WHEN {_SAME_TIMES} THEN subscriptions.effective_s END,
@@ -356,7 +359,8 @@ _END = Plain("""
         is_paused = CASE WHEN :is_paused THEN true ELSE is_paused END,
         paused_because = COALESCE(:paused_because, paused_because), last_checked = :checked,
         last_success = COALESCE(:succeeded, last_success), last_error = :error, etag = :etag,
-        last_modified = :last_modified, url = COALESCE(:url, url)
+        last_modified = :last_modified, url = COALESCE(:url, url),
+        has_moved = CASE WHEN :has_moved THEN true ELSE has_moved END
     WHERE id = :id AND token = :token
 """)
 _RECORD = Plain("""
