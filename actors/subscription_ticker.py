@@ -14,9 +14,9 @@ from sqlalchemy import Connection
 from actors.actor import Actor
 from actors.reply import Reply
 from cormorant.rules.check_statistics import CheckStatistics
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.schedules import is_misfire, overdue_delay_s
+from cormorant.rules.schedules import is_misfire
 from cormorant.rules.source_errors import SourceError
 from cormorant.rules.subscription_events import (
     SubscriptionChecked,
@@ -36,7 +36,7 @@ from cormorant.rules.subscriptions import (
     host_of,
     is_wanted,
 )
-from storage import items, subscriptions
+from storage import items, subscription_checks, subscriptions
 from storage.database import Database
 
 LOOK_S = 60.0
@@ -45,8 +45,13 @@ CALM_S = 1.0
 """At least so long between two looks."""
 QUEUED_FOR_EACH = 8
 """So many wait in hand for each that may run."""
+HAND_MAX = 1_000
+"""With checks by hand no more than so many wait."""
 CLAIM_SPARE_S = 600.0
 RELEASE_S = 0.4
+ASLEEP_LOOKS = 2
+"""Who has missed so many looks has slept: what came due meanwhile is spread out."""
+SPREAD_PAGES = 20
 ADAPTED_BY = 10
 """So many of the last checks say how busy a feed is."""
 MAINTENANCE_S = 3_600.0
@@ -61,6 +66,14 @@ class CheckNow:
 
     number: int
     reply: Reply[Check]
+
+
+@frozen
+class _Held:
+    """One in hand, and until when it is ours."""
+
+    subscription: Subscription
+    until: datetime
 
 
 @define(eq=False, kw_only=True)
@@ -79,15 +92,19 @@ class SubscriptionTicker(Actor[CheckNow]):
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
+    look_s: float = LOOK_S
     _has_configured: bool = field(init=False, default=False)
-    _lanes: dict[str, deque[Subscription]] = field(init=False, factory=dict)
+    _lanes: dict[str, deque[int]] = field(init=False, factory=dict)
+    """Who waits for its host."""
     _asked_at: dict[str, float] = field(init=False, factory=dict)
     _waiting: dict[int, list[Reply[Check]]] = field(init=False, factory=dict)
     """Whom the end of a check is told, by subscription."""
-    _in_hand: dict[int, Subscription] = field(init=False, factory=dict)
+    _in_hand: dict[int, _Held] = field(init=False, factory=dict)
     active: set[int] = field(init=False, factory=set)
     _slots: trio.CapacityLimiter = field(init=False)
-    _scopes: set[trio.CancelScope] = field(init=False, factory=set)
+    _looked_at: datetime | None = field(init=False, default=None)
+    _overdue_before: datetime | None = field(init=False, default=None)
+    """What was due before this is to be spread out; None: that is done."""
     _maintained_at: float = field(init=False, default=-math.inf)
 
     def __attrs_post_init__(self) -> None:
@@ -102,21 +119,35 @@ class SubscriptionTicker(Actor[CheckNow]):
         """Check one now, or join the check that runs."""
         number, now = message.number, self.clock.now()
         if number in self._in_hand:
-            self._waiting.setdefault(number, []).append(message.reply)
+            self._join(number, message.reply)
             return
+        if len(self._in_hand) >= HAND_MAX:
+            message.reply.refuse(MailboxFull("subscription_ticker", HAND_MAX))
+            return
+        until = self._until(now)
         try:
-            claimed = await self.database.run(subscriptions.claim_one, number, now=now, until=self._until(now))
+            claimed = await self.database.run(subscriptions.claim_one, number, now=now, until=until)
         except (StorageUnavailable, CommitUnknown) as away:
             message.reply.refuse(away)
             return
         if claimed is None:
             message.reply.refuse(subscriptions.CheckedElsewhere(number))
             return
-        self._take_in(claimed, message.reply, is_first=True)
+        self._waiting[number] = [message.reply]
+        self._take_in(_Held(claimed, until), is_first=True)
+
+    def _join(self, number: int, reply: Reply[Check]) -> None:
+        """Someone waits for it: it is next at its host, unless it is being checked."""
+        others = [each for each in self._waiting.get(number, ()) if not each.abandoned]
+        self._waiting[number] = [*others, reply]
+        lane = self._lanes.get(host_of(self._in_hand[number].subscription.url), deque())
+        if number in lane:
+            lane.remove(number)
+            lane.appendleft(number)
 
     async def wake(self) -> None:
         """Take in hand what is due and there is room for."""
-        self.wake_at = trio.current_time() + LOOK_S
+        self.wake_at = trio.current_time() + self.look_s
         try:
             await self._look()
         except (StorageUnavailable, CommitUnknown):
@@ -124,96 +155,137 @@ class SubscriptionTicker(Actor[CheckNow]):
 
     async def end(self) -> None:
         """Checks that run are cancelled: they did not happen, and are due as before."""
-        for scope in self._scopes:
-            scope.cancel()
+        self.nursery.cancel_scope.cancel()
         if self._in_hand:
-            with trio.move_on_after(RELEASE_S):
-                await self.database.run(subscriptions.release, list(self._in_hand.values()))
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
+                await self._release()
+
+    async def _release(self) -> None:
+        held = [each.subscription for each in self._in_hand.values()]
+        try:
+            await self.database.run(subscriptions.release, held)
+        except (StorageUnavailable, CommitUnknown):
+            return  # they are free when their claims have run out
 
     async def _look(self) -> None:
         if not self._has_configured:
             await self.database.run(subscriptions.set_configured, self.configured)
             self._has_configured = True
-        if await self.database.read(self.is_paused):
+        is_paused, upcoming = await self.database.read(self._outlook)
+        if is_paused:
             return
         now = self.clock.now()
-        room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._in_hand)
-        due = []
-        if room > 0:
-            due = await self.database.run(subscriptions.claim, now=now, until=self._until(now), limit=room)
-        late = [each for each in due if self._is_to_be_spread(each, now)]
-        if late:
-            await self.database.run(_spread, late, now=now)
-        for each in due:
-            if each not in late:
-                self._tell_late(each, now)
-                self._take_in(each, None)
-        await self._plan(is_full=room > 0 and len(due) == room)
-        await self._maintain()
-
-    async def _plan(self, *, is_full: bool) -> None:
-        """When to look next: when the next is due, and at least now and then. A full hand looks when it has room."""
-        if is_full:
+        asleep_s = ASLEEP_LOOKS * self.look_s
+        if self._looked_at is None or (now - self._looked_at).total_seconds() > asleep_s:
+            self._overdue_before = now - timedelta(seconds=asleep_s)
+        self._looked_at = now
+        if self._overdue_before is not None and not await self._spread(self._overdue_before, now):
             self.wake_at = trio.current_time() + CALM_S
             return
-        upcoming = await self.database.read(subscriptions.next_due)
+        if upcoming is not None and upcoming <= now:
+            await self._take_due(now)
+            _, upcoming = await self.database.read(self._outlook)
         if upcoming is not None:
             wait_s = (upcoming - self.clock.now()).total_seconds()
-            self.wake_at = trio.current_time() + min(LOOK_S, max(CALM_S, wait_s))
+            self.wake_at = trio.current_time() + min(self.look_s, max(CALM_S, wait_s))
+        await self._maintain()
 
-    def _is_to_be_spread(self, each: Subscription, now: datetime) -> bool:
-        """After a long sleep hundreds are overdue at once: each waits its share of a minute. New ones do not."""
-        return each.last_checked is not None and (now - each.next_check_at).total_seconds() > 2 * LOOK_S
+    def _outlook(self, connection: Connection) -> tuple[bool, datetime | None]:
+        return self.is_paused(connection), subscriptions.next_due(connection, now=self.clock.now())
 
-    def _tell_late(self, each: Subscription, now: datetime) -> None:
-        grace_s = self.options.misfire_grace_s
-        if each.last_checked is not None and is_misfire(due=each.next_check_at, now=now, grace_s=grace_s):
-            late_s = (now - each.next_check_at).total_seconds()
-            self.emit(SubscriptionMisfired(subscription=each.name, late_s=round(late_s, 3)))
+    async def _take_due(self, now: datetime) -> None:
+        room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._in_hand)
+        if room <= 0:
+            return
+        until = self._until(now)
+        for each in await self.database.run(subscriptions.claim, now=now, until=until, limit=room):
+            self._tell_late(each.name, each.next_check_at, now)
+            self._take_in(_Held(each, until))
+
+    async def _spread(self, before: datetime, now: datetime) -> bool:
+        """After a long sleep many are overdue at once: each waits its share of a minute. True: all do now."""
+        for _ in range(SPREAD_PAGES):
+            late = await self.database.run(subscriptions.spread_overdue, before=before, now=now, limit=PAGE)
+            for name, due in late:
+                self._tell_late(name, due, now)
+            if len(late) < PAGE:
+                self._overdue_before = None
+                return True
+        return False
+
+    def _tell_late(self, name: str, due: datetime, now: datetime) -> None:
+        if is_misfire(due=due, now=now, grace_s=self.options.misfire_grace_s):
+            self.emit(SubscriptionMisfired(subscription=name, late_s=round((now - due).total_seconds(), 3)))
 
     def _until(self, now: datetime) -> datetime:
-        return now + timedelta(seconds=self.options.check_timeout_s * QUEUED_FOR_EACH + CLAIM_SPARE_S)
+        return now + timedelta(seconds=self.options.check_timeout_s + CLAIM_SPARE_S)
 
-    def _take_in(self, each: Subscription, reply: Reply[Check] | None, *, is_first: bool = False) -> None:
-        self._in_hand[each.id] = each
-        if reply is not None:
-            self._waiting[each.id] = [reply]
-        host = host_of(each.url)
+    def _take_in(self, held: _Held, *, is_first: bool = False) -> None:
+        """Let one wait for its host. One that is in hand, and was free by a jump of the clock, keeps its place."""
+        number = held.subscription.id
+        is_there = number in self._in_hand
+        self._in_hand[number] = held
+        if is_there:
+            return
+        host = host_of(held.subscription.url)
         lane = self._lanes.get(host)
         if lane is not None:
-            (lane.appendleft if is_first else lane.append)(each)
+            (lane.appendleft if is_first else lane.append)(number)
             return
-        self._lanes[host] = deque([each])
+        self._lanes[host] = deque([number])
         self.nursery.start_soon(self._serve, host)
 
     async def _serve(self, host: str) -> None:
         """One host: one check at a time, apart from each other. Its turn comes before a slot, so that it waits alone."""
         lane = self._lanes[host]
-        subscription = lane[0]
+        number = lane[0]
         try:
-            with trio.CancelScope() as scope:
-                self._scopes.add(scope)
-                while lane:
-                    ready_at = self._asked_at.get(host, -math.inf) + self.options.domain_request_delay_s
-                    await trio.sleep_until(max(ready_at, trio.current_time()))
-                    async with self._slots:
-                        subscription = lane.popleft()
-                        await self._check(subscription)
-                    self._asked_at[host] = trio.current_time()
-            self._scopes.discard(scope)
+            while lane:
+                ready_at = self._asked_at.get(host, -math.inf) + self.options.domain_request_delay_s
+                await trio.sleep_until(max(ready_at, trio.current_time()))
+                async with self._slots:
+                    number = lane.popleft()
+                    try:
+                        await self._check_held(number)
+                    finally:
+                        self._note_asked(host)
         except (StorageUnavailable, CommitUnknown) as away:
-            self._give_up([subscription, *lane], away)
+            # What is in hand is due again when its claim has run out.
+            for each in (number, *lane):
+                self._let_go(each, away)
         finally:
-            self._lanes.pop(host, None)
-            while len(self._asked_at) > HOSTS_MAX:
-                self._asked_at.pop(next(iter(self._asked_at)))
+            del self._lanes[host]
 
-    def _give_up(self, left: Sequence[Subscription], away: Exception) -> None:
-        """The database is away: what is in hand is due again when its claim has run out."""
-        for each in left:
-            self._in_hand.pop(each.id, None)
-            for reply in self._waiting.pop(each.id, ()):
-                reply.refuse(away)
+    def _note_asked(self, host: str) -> None:
+        self._asked_at.pop(host, None)
+        self._asked_at[host] = trio.current_time()
+        while len(self._asked_at) > HOSTS_MAX:
+            self._asked_at.pop(next(iter(self._asked_at)))
+
+    def _let_go(self, number: int, what: Check | CormorantError) -> None:
+        """It is no longer in hand; who waits for it is told."""
+        self._in_hand.pop(number, None)
+        for reply in self._waiting.pop(number, ()):
+            if isinstance(what, Check):
+                reply.answer(what)
+            else:
+                reply.refuse(what)
+
+    async def _check_held(self, number: int) -> None:
+        try:
+            await self._keep_hold(number)
+            await self._check(self._in_hand[number].subscription)
+        except subscriptions.CheckedElsewhere as lost:
+            self._let_go(number, lost)
+
+    async def _keep_hold(self, number: int) -> None:
+        """Who waited long for its host might be another's in the middle of the check, or is already."""
+        held, now = self._in_hand[number], self.clock.now()
+        if (held.until - now).total_seconds() >= self.options.check_timeout_s + CLAIM_SPARE_S / 2:
+            return
+        until = self._until(now)
+        await self.database.run(subscriptions.renew, held.subscription, until=until)
+        self._in_hand[number] = _Held(self._in_hand[number].subscription, until)
 
     async def _check(self, subscription: Subscription) -> None:
         began, started_at = trio.current_time(), self.clock.now()
@@ -237,21 +309,28 @@ class SubscriptionTicker(Actor[CheckNow]):
             duration_ms=duration_ms,
             error=error,
         )
-        done, imported, following = await self.database.run(
-            self._write, subscription, page, check, now=self.clock.now()
-        )
-        self._tell(subscription, done, imported, following)
+        current = self._in_hand[subscription.id].subscription
+        done, imported, following = await self.database.run(self._write, current, page, check, now=self.clock.now())
+        self._tell(current, done, imported, following)
+        self._let_go(current.id, done)
 
     def _write(
         self, connection: Connection, subscription: Subscription, page: FeedPage, check: Check, *, now: datetime
-    ) -> tuple[Check, int, Next | None]:
-        """What was new and what it is wanted for, together: otherwise a crash in between would lose it."""
+    ) -> tuple[Check, int, Next]:
+        """What was new and what it is wanted for, together: otherwise a crash in between would lose it.
+
+        Raises `CheckedElsewhere`, which undoes it: who has it in hand now finds the same as new.
+        """
         is_first = subscription.last_success is None and not subscription.takes_first
         new = items.take_in(connection, subscription.id, page.items, now=now)
-        counted = 0 if is_first else len(new)
-        done = evolve(check, new_items=counted)
-        recent = subscriptions.recent_new(connection, subscription.id, limit=ADAPTED_BY - 1)
-        following = after_check(subscription, error=check.error, recent_new=[counted, *recent], now=now)
+        done = evolve(check, new_items=0 if is_first else len(new))
+        recent: Sequence[int] = ()
+        if subscription.is_adaptive:
+            recent = [
+                done.new_items,
+                *subscription_checks.recent_new(connection, subscription.id, limit=ADAPTED_BY - 1),
+            ]
+        following = after_check(subscription, error=check.error, recent_new=recent, now=now)
         is_ours = subscriptions.end_check(
             connection,
             subscription,
@@ -261,12 +340,14 @@ class SubscriptionTicker(Actor[CheckNow]):
             last_modified=subscription.last_modified if page.is_unchanged else page.last_modified,
             url=page.moved_to,
         )
-        if not is_ours or is_first or not subscription.auto_import:
-            return done, 0, following if is_ours else None
+        if not is_ours:
+            raise subscriptions.CheckedElsewhere(subscription.id)
+        if is_first or not subscription.auto_import:
+            return done, 0, following
         wanted = [item for item in new if is_wanted(item, subscription)]
         return done, self.take(connection, subscription, wanted, now=now), following
 
-    def _tell(self, subscription: Subscription, check: Check, imported: int, following: Next | None) -> None:
+    def _tell(self, subscription: Subscription, check: Check, imported: int, following: Next) -> None:
         is_ok = check.status is CheckStatus.SUCCESS
         self.statistics.record(
             at=check.started_at,
@@ -289,31 +370,29 @@ class SubscriptionTicker(Actor[CheckNow]):
             self.emit(
                 SubscriptionFailed(
                     subscription=subscription.name,
-                    failures=subscription.failures + 1,
+                    failures=following.failures,
                     error=check.error or "",
                     duration_ms=check.duration_ms,
                 )
             )
-        if following is not None and following.paused_because is not None:
+        if following.paused_because is not None:
             self.emit(SubscriptionPaused(subscription=subscription.name, why=following.paused_because))
         if imported:
             self.ring()
-        self._in_hand.pop(subscription.id, None)
-        for reply in self._waiting.pop(subscription.id, ()):
-            reply.answer(check)
 
     async def _maintain(self) -> None:
-        """Once an hour: forget old records, and tell how many there are."""
+        """Once an hour: forget old records, find those that a clock that ran ahead put off, tell how many there are."""
         if trio.current_time() < self._maintained_at + MAINTENANCE_S:
             return
+        now = self.clock.now()
+        before = now - timedelta(seconds=self.options.keep_checks_s)
+        pruned = await self.database.run(subscription_checks.prune_checks, before=before, limit=PAGE)
+        found = 0
+        if await self.database.read(subscriptions.is_any_ahead, now=now):
+            found = await self.database.run(subscriptions.pull_in, now=now, limit=PAGE)
+        if PAGE in {pruned, found}:
+            self.wake_at = trio.current_time() + CALM_S  # there is more of it
+            return
         self._maintained_at = trio.current_time()
-        before = self.clock.now() - timedelta(seconds=self.options.keep_checks_s)
-        pruned = await self.database.run(subscriptions.prune_checks, before=before, limit=PAGE)
         total, _ = await self.database.read(subscriptions.count)
         self.emit(SubscriptionsMaintained(scheduled_jobs=total, active_checks=len(self.active), pruned=pruned))
-
-
-def _spread(connection: Connection, late: Sequence[Subscription], *, now: datetime) -> None:
-    for each in sorted(late, key=lambda subscription: subscription.id):
-        subscriptions.reschedule(connection, each.id, now + timedelta(seconds=overdue_delay_s(each.id)))
-    subscriptions.release(connection, late)

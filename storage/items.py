@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.subscriptions import Item
+from cormorant.rules.subscriptions import Item, short_key
 from storage.columns import kept_text, to_micros
 
 KEY_LENGTH_MAX = 500
@@ -16,31 +18,40 @@ TITLE_LENGTH_MAX = 500
 
 def take_in(connection: Connection, subscription_id: int, items: Sequence[Item], *, now: datetime) -> list[Item]:
     """Remember items. Returns those that were not seen before, in their order."""
-    unique = {kept_text(item.key, KEY_LENGTH_MAX): item for item in reversed(items)}
+    unique: dict[str, Item] = {}
+    for item in items:
+        unique.setdefault(kept_text(short_key(item.key, KEY_LENGTH_MAX), KEY_LENGTH_MAX), item)
     if not unique:
         return []
     found = connection.execute(_SEEN, {"id": subscription_id, "keys": sorted(unique)})
-    seen = set(found.scalars())
-    fresh = [(key, item) for key, item in reversed(unique.items()) if key not in seen]
+    fresh = unique.keys() - found.scalars()
     rows = [
         {
-            "id": subscription_id,
             "key": key,
-            "title": kept_text(item.title, TITLE_LENGTH_MAX),
-            "published": None if item.published is None else to_micros(item.published),
-            "now": to_micros(now),
+            "title": kept_text(unique[key].title, TITLE_LENGTH_MAX),
+            "published": None if (at := unique[key].published) is None else to_micros(at),
         }
-        for key, item in fresh
+        for key in sorted(fresh)
     ]
-    if rows:
-        connection.execute(_PUT, sorted(rows, key=lambda row: str(row["key"])))
-    return [item for _, item in fresh]
+    new = _put(connection, rows, {"id": subscription_id, "now": to_micros(now)}) if rows else ()
+    return [item for key, item in unique.items() if key in new]
+
+
+def _put(connection: Connection, rows: Sequence[dict[str, Any]], words: dict[str, int]) -> Collection[str]:
+    """The keys that nobody else has put meanwhile. SQLite has one writer at a time."""
+    if connection.dialect.name == "postgresql":
+        return set(connection.execute(_PUT_ALL, words | {"rows": json.dumps(rows)}).scalars())
+    connection.execute(_PUT, [row | words for row in rows])
+    return {row["key"] for row in rows}
 
 
 _SEEN = text("SELECT key FROM subscription_items WHERE subscription_id = :id AND key IN :keys").bindparams(
     bindparam("keys", expanding=True)
 )
-_PUT = text("""
-    INSERT INTO subscription_items (subscription_id, key, title, published_at, seen_at)
-    VALUES (:id, :key, :title, :published, :now) ON CONFLICT (subscription_id, key) DO NOTHING
-""")
+_INSERT = "INSERT INTO subscription_items (subscription_id, key, title, published_at, seen_at)"
+_PUT = text(f"{_INSERT} VALUES (:id, :key, :title, :published, :now)")
+_PUT_ALL = text(f"""
+    {_INSERT} SELECT CAST(:id AS bigint), key, title, published, CAST(:now AS bigint)
+    FROM json_to_recordset(CAST(:rows AS json)) AS told(key text, title text, published bigint)
+    ON CONFLICT (subscription_id, key) DO NOTHING RETURNING key
+""")  # noqa: S608 - all parts are ours

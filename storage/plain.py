@@ -43,6 +43,12 @@ class Plain:
         found = connection.execute(self._statement, self._named(values)).first()
         return None if found is None else tuple(found)
 
+    def rows(self, connection: Connection, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """All rows, by position."""
+        if connection.dialect.name == "sqlite":
+            return self._on_sqlite(connection, values).fetchall()
+        return [tuple(row) for row in connection.execute(self._statement, self._named(values))]
+
     def _named(self, values: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self._names, values, strict=True))
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
 
 from attrs import evolve
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, TextClause, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.schedules import Schedule
+from cormorant.rules.schedules import Schedule, overdue_delay_s
 from cormorant.rules.subscriptions import Check, CheckStatus, Next, Subscription, host_of
 from storage.columns import check_text, from_micros, kept_text, to_micros
+from storage.plain import Plain
 
 CONFIGURED = "configured"
 TEXT_LENGTH_MAX = 500
 NUMBER_LENGTH_MAX = 18
 NAME_SHOWN_MAX = 120
+AHEAD: Final = timedelta(hours=2)
+"""No claim lasts that long: one that ends later was made by a clock that ran ahead. So was a check later than that."""
+SCHEDULES_KEPT: Final = 1_000
 
 
 class UnknownSubscription(CormorantError):
@@ -111,17 +116,57 @@ def due_until(connection: Connection, *, until: datetime, limit: int) -> list[Su
 
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Subscription]:
     """Take due ones in hand, the longest due first, so that no other process does until `until`."""
-    lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
-    words = {"now": to_micros(now), "until": to_micros(until), "limit": limit}
-    rows = connection.execute(text(_CLAIM.format(lock=lock)), words)
-    return sorted((_subscription(row) for row in rows), key=lambda each: (each.next_check_at, each.id))
+    words = (to_micros(until), to_micros(now), to_micros(now), to_micros(now + AHEAD), limit)
+    found = _CLAIM[connection.dialect.name].rows(connection, words)
+    return sorted((_subscription(row) for row in found), key=lambda each: (each.next_check_at, each.id))
 
 
 def claim_one(connection: Connection, number: int, *, now: datetime, until: datetime) -> Subscription | None:
     """Take one in hand, due or not; None when another process has it."""
-    words = {"id": number, "now": to_micros(now), "until": to_micros(until)}
-    row = connection.execute(_CLAIM_ONE, words).one_or_none()
+    words = (to_micros(until), number, to_micros(now), to_micros(now + AHEAD))
+    row = _CLAIM_ONE.first(connection, words)
     return None if row is None else _subscription(row)
+
+
+def renew(connection: Connection, subscription: Subscription, *, until: datetime) -> None:
+    """Keep one in hand for longer, or `CheckedElsewhere`."""
+    words = {"id": subscription.id, "token": subscription.token, "until": to_micros(until)}
+    if not connection.execute(_RENEW, words).rowcount:
+        raise CheckedElsewhere(subscription.id)
+
+
+def spread_overdue(
+    connection: Connection, *, before: datetime, now: datetime, limit: int
+) -> list[tuple[str, datetime]]:
+    """Let some that were due before that wait for their share of a minute; their names, and when they were due."""
+    words = {"before": to_micros(before), "now": to_micros(now), "ahead": to_micros(now + AHEAD), "limit": limit}
+    found = connection.execute(_locking(connection, _OVERDUE), words).all()
+    moved = [{"id": row.id, "at": to_micros(now + timedelta(seconds=overdue_delay_s(row.id)))} for row in found]
+    if moved:
+        connection.execute(_RESCHEDULE, sorted(moved, key=lambda each: each["id"]))
+    return [(row.name, from_micros(row.next_check_at)) for row in found]
+
+
+def is_any_ahead(connection: Connection, *, now: datetime) -> bool:
+    """Whether some were checked in what is the future: the clock ran ahead, and they would wait until then."""
+    return connection.execute(text(_PUT_OFF.format(lock="")), _ahead(now) | {"limit": 1}).first() is not None
+
+
+def pull_in(connection: Connection, *, now: datetime, limit: int) -> int:
+    """Let some of those that a clock that ran ahead put off be due now; how many."""
+    found = connection.execute(_locking(connection, _PUT_OFF), _ahead(now) | {"limit": limit}).scalars()
+    moved = [{"id": number, "at": to_micros(now)} for number in sorted(found)]
+    if moved:
+        connection.execute(_RESCHEDULE, moved)
+    return len(moved)
+
+
+def _ahead(now: datetime) -> dict[str, int]:
+    return {"now": to_micros(now), "ahead": to_micros(now + AHEAD)}
+
+
+def _locking(connection: Connection, sql: str) -> TextClause:
+    return text(sql.format(lock=SKIP_LOCKED if connection.dialect.name == "postgresql" else ""))
 
 
 def release(connection: Connection, subscriptions: Sequence[Subscription]) -> None:
@@ -142,25 +187,28 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
 ) -> bool:
     """A check has ended. False: it is no longer ours, and nothing is written."""
     is_ok = check.status is CheckStatus.SUCCESS
-    words = {
-        "id": subscription.id,
-        "token": subscription.token,
-        "next": to_micros(following.next_check_at),
-        "effective_s": following.effective_s,
-        "failures": following.failures,
-        "paused_because": following.paused_because,
-        "is_paused": following.paused_because is not None,
-        "checked": to_micros(check.started_at),
-        "succeeded": to_micros(check.started_at) if is_ok else None,
-        "error": None if check.error is None else kept_text(check.error, TEXT_LENGTH_MAX),
-        "etag": etag if is_ok else subscription.etag,
-        "last_modified": last_modified if is_ok else subscription.last_modified,
-        "url": url or subscription.url,
-        "has_moved": subscription.has_moved or (url is not None and host_of(url) != host_of(subscription.url)),
-    }
-    if not connection.execute(_END, words).rowcount:
+    checked = to_micros(check.started_at)
+    error = None if check.error is None else kept_text(check.error, TEXT_LENGTH_MAX)
+    words = (
+        to_micros(following.next_check_at),
+        following.effective_s,
+        following.failures,
+        following.paused_because is not None,
+        following.paused_because,
+        checked,
+        checked if is_ok else None,
+        error,
+        etag if is_ok else subscription.etag,
+        last_modified if is_ok else subscription.last_modified,
+        url,
+        url is not None and host_of(url) != host_of(subscription.url),
+        subscription.id,
+        subscription.token,
+    )
+    if not _END.change(connection, words):
         return False
-    connection.execute(_RECORD, _plain_check(check))
+    counts = (check.items_found, check.new_items, check.duration_ms)
+    _RECORD.change(connection, (check.subscription_id, checked, check.status.value, *counts, error))
     return True
 
 
@@ -177,25 +225,10 @@ def set_paused(connection: Connection, name: str, *, why: str | None, now: datet
         raise UnknownSubscription(name)
 
 
-def recent_new(connection: Connection, number: int, *, limit: int) -> list[int]:
-    """How many new items the last successful checks brought, newest first."""
-    return list(connection.execute(_RECENT_NEW, {"id": number, "limit": limit}).scalars())
-
-
-def checks(connection: Connection, number: int, *, limit: int = 20) -> list[Check]:
-    """The last checks, newest first."""
-    return [_check(row) for row in connection.execute(_CHECKS, {"id": number, "limit": limit})]
-
-
-def prune_checks(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Forget old checks, oldest first."""
-    return connection.execute(_PRUNE, {"before": to_micros(before), "limit": limit}).rowcount
-
-
-def next_due(connection: Connection) -> datetime | None:
-    """When the next one is due."""
-    row = connection.execute(_NEXT_DUE).one_or_none()
-    return None if row is None else from_micros(row.next_check_at)
+def next_due(connection: Connection, *, now: datetime) -> datetime | None:
+    """When the next of those is due that nobody has in hand."""
+    row = _NEXT_DUE.first(connection, (to_micros(now), to_micros(now + AHEAD)))
+    return None if row is None else from_micros(row[0])
 
 
 def count(connection: Connection) -> tuple[int, int]:
@@ -223,63 +256,57 @@ def _plain(subscription: Subscription) -> dict[str, Any]:
     }
 
 
-def _plain_check(check: Check) -> dict[str, Any]:
-    return {
-        "id": check.subscription_id,
-        "started_at": to_micros(check.started_at),
-        "status": check.status.value,
-        "items_found": check.items_found,
-        "new_items": check.new_items,
-        "duration_ms": check.duration_ms,
-        "error": None if check.error is None else kept_text(check.error, TEXT_LENGTH_MAX),
-    }
-
-
-def _subscription(row: Any) -> Subscription:
+def _subscription(row: Sequence[Any]) -> Subscription:
+    """One by the order of `_COLUMNS`."""
     return Subscription(
-        id=row.id,
-        name=row.name,
-        url=row.url,
-        has_moved=bool(row.has_moved),
-        schedule=Schedule(every_s=row.every_s, cron=row.cron, zone=row.zone),
-        effective_s=row.effective_s,
-        is_adaptive=bool(row.is_adaptive),
-        auto_import=bool(row.auto_import),
-        takes_first=bool(row.takes_first),
-        accept=tuple(json.loads(row.accept)),
-        reject=tuple(json.loads(row.reject)),
-        targets=tuple(json.loads(row.targets)),
-        origin=row.origin,
-        is_paused=bool(row.is_paused),
-        paused_because=row.paused_because,
-        next_check_at=from_micros(row.next_check_at),
-        etag=row.etag,
-        last_modified=row.last_modified,
-        failures=row.failures,
-        last_checked=_moment(row.last_checked),
-        last_success=_moment(row.last_success),
-        last_error=row.last_error,
-        added_at=from_micros(row.added_at),
-        token=row.token,
+        id=row[0],
+        name=row[1],
+        url=row[2],
+        schedule=_schedule(row[3], row[4], row[5]),
+        effective_s=row[6],
+        is_adaptive=bool(row[7]),
+        auto_import=bool(row[8]),
+        takes_first=bool(row[9]),
+        accept=_words(row[10]),
+        reject=_words(row[11]),
+        targets=_words(row[12]),
+        origin=row[13],
+        is_paused=bool(row[14]),
+        paused_because=row[15],
+        next_check_at=from_micros(row[16]),
+        etag=row[17],
+        last_modified=row[18],
+        failures=row[19],
+        last_checked=_moment(row[20]),
+        last_success=_moment(row[21]),
+        last_error=row[22],
+        added_at=from_micros(row[23]),
+        token=row[24],
+        has_moved=bool(row[25]),
     )
 
 
-def _check(row: Any) -> Check:
-    return Check(
-        subscription_id=row.subscription_id,
-        started_at=from_micros(row.started_at),
-        status=CheckStatus(row.status),
-        items_found=row.items_found,
-        new_items=row.new_items,
-        duration_ms=row.duration_ms,
-        error=row.error,
-    )
+@lru_cache(SCHEDULES_KEPT)
+def _schedule(every_s: float | None, cron: str | None, zone: str) -> Schedule:
+    """To look whether it can be kept takes longer than all the rest."""
+    return Schedule(every_s=every_s, cron=cron, zone=zone)
+
+
+def _words(told: str) -> tuple[str, ...]:
+    return () if told == "[]" else tuple(json.loads(told))
 
 
 def _moment(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
+SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
+_COLUMNS = """
+    id, name, url, every_s, cron, zone, effective_s, is_adaptive, auto_import, takes_first, accept, reject, targets, origin,
+    is_paused, paused_because, next_check_at, etag, last_modified, failures, last_checked, last_success, last_error, added_at,
+    token, has_moved
+"""
+_FREE = "(claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)"
 _INSERT = """
     INSERT INTO subscriptions (name, url, every_s, cron, zone, is_adaptive, auto_import, takes_first, accept, reject, targets,
                                origin, next_check_at, added_at)
@@ -287,44 +314,64 @@ _INSERT = """
             :origin, :next, :now)
 """
 _ADD = text(f"{_INSERT} ON CONFLICT (name) DO NOTHING RETURNING id")
+_SAME_TIMES = """
+    COALESCE(subscriptions.every_s, 0) = COALESCE(excluded.every_s, 0)
+    AND COALESCE(subscriptions.cron, '') = COALESCE(excluded.cron, '') AND subscriptions.zone = excluded.zone
+"""
 _CONFIGURE = text(f"""
     {_INSERT} ON CONFLICT (name) DO UPDATE SET every_s = excluded.every_s, cron = excluded.cron, zone = excluded.zone,
         is_adaptive = excluded.is_adaptive, auto_import = excluded.auto_import, accept = excluded.accept,
         reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url,
-        has_moved = false
+        has_moved = false,
+        etag = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.etag END,
+        last_modified = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.last_modified END,
+        effective_s = CASE WHEN {_SAME_TIMES} THEN subscriptions.effective_s END,
+        next_check_at = CASE WHEN {_SAME_TIMES} THEN subscriptions.next_check_at ELSE excluded.next_check_at END
 """)
 _CONFIGURED_NAMES = text("SELECT name FROM subscriptions WHERE origin = 'configured'")
 _REMOVE = text("DELETE FROM subscriptions WHERE id = :id")
 _FORGET_ITEMS = text("DELETE FROM subscription_items WHERE subscription_id = :id")
 _FORGET_CHECKS = text("DELETE FROM subscription_checks WHERE subscription_id = :id")
-_PAGE = text("SELECT * FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")
-_BY_ID = text("SELECT * FROM subscriptions WHERE id = :wanted")
-_BY_NAME = text("SELECT * FROM subscriptions WHERE name = :wanted")
+_PAGE = text(f"SELECT {_COLUMNS} FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")  # noqa: S608 - columns are ours
+_BY_ID = text(f"SELECT {_COLUMNS} FROM subscriptions WHERE id = :wanted")  # noqa: S608 - columns are ours
+_BY_NAME = text(f"SELECT {_COLUMNS} FROM subscriptions WHERE name = :wanted")  # noqa: S608 - columns are ours
 _NAMES = text("SELECT url, name FROM subscriptions")
-_DUE_UNTIL = text("""
-    SELECT * FROM subscriptions WHERE NOT is_paused AND next_check_at < :until ORDER BY next_check_at, id LIMIT :limit
-""")
-_CLAIM = """
-    UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id IN (
-        SELECT id FROM subscriptions
-        WHERE NOT is_paused AND next_check_at <= :now AND (claimed_until IS NULL OR claimed_until <= :now)
-        ORDER BY next_check_at, id LIMIT :limit {lock})
-    RETURNING *
+_DUE_UNTIL = text(f"""
+    SELECT {_COLUMNS} FROM subscriptions WHERE NOT is_paused AND next_check_at < :until
+    ORDER BY next_check_at, id LIMIT :limit
+""")  # noqa: S608 - columns are ours
+_CLAIM = {
+    # An array, because PostgreSQL might think of a plan that reads the whole table for what it joins with.
+    name: Plain(f"""
+        UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id {is_in} (
+            SELECT id FROM subscriptions WHERE NOT is_paused AND next_check_at <= :now AND {_FREE}
+            ORDER BY next_check_at, id LIMIT :limit {lock}){end}
+        RETURNING {_COLUMNS}
+    """)  # noqa: S608 - all parts are ours
+    for name, is_in, lock, end in (("sqlite", "IN", "", ""), ("postgresql", "= ANY(ARRAY", SKIP_LOCKED, ")"))
+}
+_CLAIM_ONE = Plain(f"""
+    UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id = :id AND {_FREE} RETURNING {_COLUMNS}
+""")  # noqa: S608 - all parts are ours
+_RENEW = text("UPDATE subscriptions SET claimed_until = :until WHERE id = :id AND token = :token")
+_OVERDUE = f"""
+    SELECT id, name, next_check_at FROM subscriptions WHERE NOT is_paused AND next_check_at < :before AND {_FREE}
+    ORDER BY next_check_at, id LIMIT :limit {{lock}}
+"""  # noqa: S608 - all parts are ours
+_PUT_OFF = """
+    SELECT id FROM subscriptions WHERE NOT is_paused AND last_checked > :ahead AND next_check_at > :now LIMIT :limit {lock}
 """
-_CLAIM_ONE = text("""
-    UPDATE subscriptions SET claimed_until = :until, token = token + 1
-    WHERE id = :id AND (claimed_until IS NULL OR claimed_until <= :now) RETURNING *
-""")
 _RELEASE = text("UPDATE subscriptions SET claimed_until = NULL WHERE id = :id AND token = :token")
-_END = text("""
+_END = Plain("""
     UPDATE subscriptions SET claimed_until = NULL, next_check_at = :next, effective_s = :effective_s, failures = :failures,
         is_paused = CASE WHEN :is_paused THEN true ELSE is_paused END,
         paused_because = COALESCE(:paused_because, paused_because), last_checked = :checked,
         last_success = COALESCE(:succeeded, last_success), last_error = :error, etag = :etag,
-        last_modified = :last_modified, url = :url, has_moved = :has_moved
+        last_modified = :last_modified, url = COALESCE(:url, url),
+        has_moved = CASE WHEN :has_moved THEN true ELSE has_moved END
     WHERE id = :id AND token = :token
 """)
-_RECORD = text("""
+_RECORD = Plain("""
     INSERT INTO subscription_checks (subscription_id, started_at, status, items_found, new_items, duration_ms, error)
     VALUES (:id, :started_at, :status, :items_found, :new_items, :duration_ms, :error)
 """)
@@ -334,14 +381,7 @@ _RESUME = text("""
     UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now
     WHERE name = :name
 """)
-_RECENT_NEW = text("""
-    SELECT new_items FROM subscription_checks WHERE subscription_id = :id AND status = 'success'
-    ORDER BY id DESC LIMIT :limit
-""")
-_CHECKS = text("SELECT * FROM subscription_checks WHERE subscription_id = :id ORDER BY id DESC LIMIT :limit")
-_PRUNE = text("""
-    DELETE FROM subscription_checks WHERE id IN (
-        SELECT id FROM subscription_checks WHERE started_at < :before ORDER BY started_at LIMIT :limit)
-""")
-_NEXT_DUE = text("SELECT next_check_at FROM subscriptions WHERE NOT is_paused ORDER BY next_check_at, id LIMIT 1")
+_NEXT_DUE = Plain(f"""
+    SELECT next_check_at FROM subscriptions WHERE NOT is_paused AND {_FREE} ORDER BY next_check_at, id LIMIT 1
+""")  # noqa: S608 - all parts are ours
 _COUNT = text("SELECT count(*) AS total, sum(CASE WHEN is_paused THEN 0 ELSE 1 END) AS running FROM subscriptions")

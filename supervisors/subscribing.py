@@ -19,10 +19,10 @@ from cormorant.rules.schedules import Schedule, next_due, overdue_delay_s, sprea
 from cormorant.rules.searches import Result
 from cormorant.rules.settings import Settings
 from cormorant.rules.subscription_settings import schedule_of
-from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription, host_of
+from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription, host_of, short_key
 from cormorant.rules.upcoming import Planned, Turns, plan_of
 from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
-from storage import subscriptions
+from storage import subscription_checks, subscriptions
 from storage.database import Database
 from supervisors.child import Runnable
 
@@ -95,7 +95,7 @@ class Subscriptions:
 
     async def checks(self, number: int, *, limit: int = 20) -> list[Check]:
         """How the last checks went, newest first."""
-        return await self.database.read(subscriptions.checks, number, limit=limit)
+        return await self.database.read(subscription_checks.checks, number, limit=limit)
 
     async def pause(self, name: str, *, why: str = "paused by hand") -> None:
         """Leave one alone."""
@@ -119,7 +119,7 @@ class Subscriptions:
 
     async def next_due(self) -> datetime | None:
         """When the next one is due."""
-        return await self.database.read(subscriptions.next_due)
+        return await self.database.read(subscriptions.next_due, now=self.clock.now())
 
     async def check(self, wanted: str | int) -> Check:
         """Check one now and wait for what comes of it; a check that runs is joined."""
@@ -160,7 +160,7 @@ class Subscriptions:
     async def status(self) -> dict[str, Any]:
         """The scheduler's status by the names of old."""
         total, running = await self.database.read(subscriptions.count)
-        next_run = await self.database.read(subscriptions.next_due)
+        next_run = await self.database.read(subscriptions.next_due, now=self.clock.now())
         return {
             "running": True,
             "total_jobs": total,
@@ -189,6 +189,7 @@ class SubscribingAssembly:
     clock: Clock
     emit: Emit
     targets: Collection[str] | None = None
+    look_s: float = LOOK_S
     statistics: CheckStatistics = field(factory=CheckStatistics)
     address: Address[CheckNow] = field(init=False)
     _ticker: SubscriptionTicker | None = field(init=False, default=None)
@@ -226,6 +227,7 @@ class SubscribingAssembly:
             ring=self.ring,
             clock=self.clock,
             emit=self.emit,
+            look_s=self.look_s,
         )
         return self._ticker
 
@@ -260,7 +262,7 @@ class SubscribingAssembly:
 def want_of(subscription: Subscription, item: Item, now: datetime) -> Want:
     """What an item of a feed is wanted as."""
     return Want(
-        key=f"feed:{subscription.id}:{item.key}"[:KEY_LENGTH_MAX],
+        key=short_key(f"feed:{subscription.id}:{item.key}", KEY_LENGTH_MAX),
         kind="item",
         title=item.title,
         watch=f"feed:{subscription.name}",

@@ -21,6 +21,7 @@ INSTALL_S = 300
 SAID_MAX = 200
 
 PYTHON_PEERS: Final[Mapping[str, Sequence[str]]] = {
+    "apscheduler": ["apscheduler==3.11.3", "sqlalchemy==2.0.44"],
     "feedparser": ["feedparser==6.0.14"],
     "huey": ["huey==3.5.4"],
     "pgqueuer": ["pgqueuer==1.6.0", "asyncpg==0.32.0", "psycopg[binary]==3.3.8", "uvloop==0.23.0"],

@@ -11,6 +11,8 @@ from attrs import define, field
 __all__ = ["CheckStatistics"]
 
 WINDOW_MINUTES: Final = 60
+SET_BACK_MINUTES: Final = 15
+"""No check takes that long: one that began so much before the newest says that the clock was set back."""
 
 
 @define
@@ -63,14 +65,18 @@ class CheckStatistics:
         }
 
     def _minute(self, number: int) -> _Minute:
-        """The bucket of a minute. A clock that was set back counts into the newest one."""
-        if self._minutes and self._minutes[-1].number >= number:
-            return self._minutes[-1]
+        """The bucket of a minute. Checks end in any order: one that began earlier counts with the newest."""
         self._drop(number)
-        self._minutes.append(_Minute(number))
+        if not self._minutes or self._minutes[-1].number < number:
+            self._minutes.append(_Minute(number))
         return self._minutes[-1]
 
     def _drop(self, current: int) -> None:
+        """Let minutes leave that are over. When the clock was set back, all of them go back with it."""
+        if self._minutes and current < self._minutes[-1].number - SET_BACK_MINUTES:
+            back = self._minutes[-1].number - current
+            for minute in self._minutes:
+                minute.number -= back
         while self._minutes and self._minutes[0].number <= current - WINDOW_MINUTES:
             old = self._minutes.popleft()
             for name in ("total", "successful", "duration_ms", "items_found", "new_items"):

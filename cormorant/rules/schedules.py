@@ -65,7 +65,7 @@ def schedule_problem(schedule: Schedule) -> str | None:
         return f"the interval is {schedule.every_s:g} s; allowed: {INTERVAL_S_MIN:g} s to 365 days"
     try:
         zone = zone_of(schedule.zone)
-    except (ValueError, KeyError):
+    except (OSError, ValueError, KeyError):
         return f"{schedule.zone!r} is no time zone; write one like Europe/Berlin"
     return None if schedule.cron is None else _cron_problem(schedule.cron, zone)
 
@@ -85,6 +85,8 @@ def _cron_problem(cron: str, zone: tzinfo) -> str | None:
 def next_due(schedule: Schedule, *, due: datetime, now: datetime, effective_s: float | None = None) -> datetime:
     """When it is due after a check that was due at `due`. The cadence is kept; what was missed is not made up for.
 
+    A check before it was due counts as that one; further ones before then put nothing off.
+
     >>> at = datetime(2026, 1, 1, tzinfo=UTC)
     >>> hourly = Schedule(every_s=3600)
     >>> next_due(hourly, due=at, now=at + timedelta(minutes=5)).isoformat()
@@ -93,8 +95,13 @@ def next_due(schedule: Schedule, *, due: datetime, now: datetime, effective_s: f
     '2026-01-01T06:05:00+00:00'
     """
     if schedule.cron is not None:
-        return _next_cron(schedule, max(due, now))
+        first = _next_cron(schedule, now)
+        if due < first:
+            return first
+        return _next_cron(schedule, first) if due == first else due
     every = timedelta(seconds=effective_s or schedule.every_s or DAY_S)
+    if due - now > every:
+        return due
     kept = due + every
     return kept if kept > now else now + every
 

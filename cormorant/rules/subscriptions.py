@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,7 +14,18 @@ from attrs import field, frozen
 from cormorant.rules.profiles import matches
 from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next_due
 
-__all__ = ["Check", "CheckStatus", "FeedPage", "Item", "Next", "Subscription", "after_check", "host_of", "is_wanted"]
+__all__ = [
+    "Check",
+    "CheckStatus",
+    "FeedPage",
+    "Item",
+    "Next",
+    "Subscription",
+    "after_check",
+    "host_of",
+    "is_wanted",
+    "short_key",
+]
 
 FAILURES_MAX: Final = 10
 """At so many failures in a row it is paused, and says why."""
@@ -127,6 +139,20 @@ def host_of(url: str) -> str:
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{(parts.hostname or '').lower()}{port}"
+
+
+def short_key(key: str, most: int) -> str:
+    """A key of at most so many characters; long ones that differ at their end alone stay different.
+
+    >>> short_key("short", 60)
+    'short'
+    >>> len(short_key("x" * 99, 60)), short_key("x" * 99 + "a", 60) == short_key("x" * 99 + "b", 60)
+    (60, False)
+    """
+    if len(key) <= most:
+        return key
+    told = hashlib.blake2b(key.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return f"{key[: most - len(told) - 1]}#{told}"
 
 
 def is_wanted(item: Item, subscription: Subscription) -> bool:

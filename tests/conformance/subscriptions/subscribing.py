@@ -85,7 +85,7 @@ class SubscriptionPlace:
             self.taken.append(result.title)
         return there
 
-    def opened(self, **options: Any) -> _Opened:
+    def opened(self, *, look_s: float = 60.0, **options: Any) -> _Opened:
         """The ticker under a supervisor, with its storage; to be entered."""
         chosen = settings(subscriptions=SubscriptionSettings(**options))
         assembly = SubscribingAssembly(
@@ -97,6 +97,7 @@ class SubscriptionPlace:
             ring=lambda: None,
             clock=self.clock,
             emit=self._emit,
+            look_s=look_s,
         )
         self.gateway.adopt(emit=self._emit, chance=random.Random(0), clock=self.clock)
         root = Supervisor(

@@ -20,6 +20,7 @@ from tests.conformance.subscriptions.subscribing import HOUR, page, subscribe, s
 BROKEN = SourceUnavailable("it is broken")
 
 
+@pytest.mark.slow("the first in the file pays for the imports")
 async def test_one_that_was_never_checked_is_checked_at_once_and_then_keeps_its_cadence(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.takes_s["x.test"] = 5.0
@@ -73,7 +74,7 @@ async def test_filters_let_through_what_is_accepted_and_not_rejected(clock: Mock
 async def test_from_the_third_failure_on_it_is_checked_less_often_and_the_tenth_pauses_it(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [BROKEN]
-        async with place.opened() as subscriptions:
+        async with place.opened(look_s=6 * HOUR) as subscriptions:
             await subscribe(subscriptions, "one", schedule=Schedule(every_s=6 * HOUR))
             await trio.sleep(12 * 24 * HOUR)
             one = await subscriptions.find("one")
@@ -184,7 +185,7 @@ async def test_after_a_long_sleep_each_runs_once_spread_over_a_minute(clock: Moc
         assert len(late) == 20
         assert max(late) <= 75.0
         assert len({round(time) for time in late}) > 10
-        assert place.events.of(SubscriptionMisfired) == []
+        assert len(place.events.of(SubscriptionMisfired)) == 20
 
 
 async def test_a_restart_loses_no_schedule_and_checks_nothing_early(clock: MockClock) -> None:

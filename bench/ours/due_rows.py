@@ -1,0 +1,143 @@
+"""What does a due subscription cost? `-m bench.ours.due_rows measure SETTINGS`: files, how many rows in each, rounds.
+
+Timed are `claim` of all that are due and `end_check` of each: by the processor inside their transactions, the least of some
+samples, because others on the machine only add to it; then on the clock with COMMIT. What is due lies anywhere in the table.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import trio
+from attrs import frozen
+from sqlalchemy import Connection, text
+
+from cormorant.rules.ports import ignore
+from cormorant.rules.subscriptions import Check, CheckStatus, Subscription, after_check
+from storage import subscriptions
+from storage.columns import to_micros
+from storage.database import Database, Mode, StorageOptions
+
+PAGE = 50_000
+DUE = 100
+WARM_UP = 3
+CLAIM = timedelta(minutes=10)
+
+
+@frozen
+class Table:
+    """A database with so many subscriptions in it."""
+
+    database: Database
+    rows: int
+
+
+def open_tables(chosen: dict[str, Any]) -> list[Table]:
+    return [
+        Table(
+            Database(
+                StorageOptions(url=f"sqlite:///{file}", statement_timeout_s=120),
+                mode=Mode.THREADS,
+                emit=ignore,
+                chance=random.Random(1),
+            ),
+            rows,
+        )
+        for file, rows in zip(chosen["files"], chosen["rows"], strict=True)
+    ]
+
+
+def insert(connection: Connection, first: int, count: int, later: int) -> None:
+    connection.execute(
+        text("""
+            WITH RECURSIVE numbers(n) AS (SELECT :first UNION ALL SELECT n + 1 FROM numbers WHERE n < :first + :count - 1)
+            INSERT INTO subscriptions (name, url, every_s, zone, origin, next_check_at, added_at, last_checked, last_success)
+            SELECT 'feed ' || n, 'http://feeds.example.org/' || n, 3600, 'UTC', 'bulk', :later + n * 7919 % 86400000000, 0, 1, 1
+            FROM numbers
+        """),
+        {"first": first, "count": count, "later": later},
+    )
+
+
+async def fill(table: Table) -> None:
+    later = to_micros(datetime.now(UTC) + timedelta(hours=1))
+    for first in range(1, table.rows + 1, PAGE):
+        await table.database.run(insert, first, min(PAGE, table.rows - first + 1), later)
+
+
+def let_be_due(connection: Connection, numbers: Sequence[int], now: datetime) -> None:
+    for number in numbers:
+        subscriptions.reschedule(connection, number, now)
+
+
+def claim(connection: Connection) -> tuple[float, list[Subscription]]:
+    """Seconds, and what was due."""
+    now = datetime.now(UTC)
+    began = time.thread_time()
+    due = subscriptions.claim(connection, now=now, until=now + CLAIM, limit=DUE)
+    return time.thread_time() - began, due
+
+
+def end(connection: Connection, due: Sequence[Subscription]) -> float:
+    """Seconds."""
+    now = datetime.now(UTC)
+    ends = [
+        (
+            each,
+            after_check(each, error=None, now=now),
+            Check(subscription_id=each.id, started_at=now, status=CheckStatus.SUCCESS, items_found=20),
+        )
+        for each in due
+    ]
+    began = time.thread_time()
+    for each, following, check in ends:
+        assert subscriptions.end_check(connection, each, following, check=check, etag="e", last_modified=None)
+    return time.thread_time() - began
+
+
+async def once(table: Table, chance: random.Random) -> tuple[float, float]:
+    """Microseconds a row, without and with COMMIT."""
+    past = datetime.now(UTC) - timedelta(minutes=1)
+    await table.database.run(let_be_due, chance.sample(range(1, table.rows + 1), DUE), past)
+    began = time.perf_counter()
+    claim_s, due = await table.database.run(claim)
+    end_s = await table.database.run(end, due)
+    whole_s = time.perf_counter() - began
+    assert len(due) == DUE
+    return (claim_s + end_s) / DUE * 1e6, whole_s / DUE * 1e6
+
+
+async def compare(tables: Sequence[Table], rounds: int, samples: int) -> list[list[tuple[float, float]]]:
+    """What each table took in each round; the tables take turns."""
+    chance, medians = random.Random(5), []
+    for _ in range(rounds):
+        told = [[await once(table, chance) for table in tables] for _ in range(samples)]
+        columns = zip(*told, strict=True)
+        medians.append(
+            [(min(inner for inner, _ in each), statistics.median(all_ for _, all_ in each)) for each in columns]
+        )
+    return medians
+
+
+async def measure(chosen: dict[str, Any]) -> list[list[tuple[float, float]]]:
+    tables = open_tables(chosen)
+    async with trio.open_nursery() as nursery:
+        for table in tables:
+            await nursery.start(table.database)
+            await fill(table)
+        await compare(tables, 1, WARM_UP)
+        medians = await compare(tables, chosen["rounds"], chosen["samples"])
+        for table in tables:
+            table.database.stop()
+    return medians
+
+
+if __name__ == "__main__":
+    print(json.dumps(trio.run(measure, json.loads(sys.argv[2]))))

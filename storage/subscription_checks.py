@@ -1,0 +1,49 @@
+"""How did checks of feeds go? Kept for a while."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from cormorant.rules.subscriptions import Check, CheckStatus
+from storage.columns import from_micros, to_micros
+
+
+def recent_new(connection: Connection, number: int, *, limit: int) -> list[int]:
+    """How many new items the last successful checks brought, newest first."""
+    return list(connection.execute(_RECENT_NEW, {"id": number, "limit": limit}).scalars())
+
+
+def checks(connection: Connection, number: int, *, limit: int = 20) -> list[Check]:
+    """The last checks, newest first."""
+    return [_check(row) for row in connection.execute(_CHECKS, {"id": number, "limit": limit})]
+
+
+def prune_checks(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Forget old checks, oldest first."""
+    return connection.execute(_PRUNE, {"before": to_micros(before), "limit": limit}).rowcount
+
+
+def _check(row: Any) -> Check:
+    return Check(
+        subscription_id=row.subscription_id,
+        started_at=from_micros(row.started_at),
+        status=CheckStatus(row.status),
+        items_found=row.items_found,
+        new_items=row.new_items,
+        duration_ms=row.duration_ms,
+        error=row.error,
+    )
+
+
+_RECENT_NEW = text("""
+    SELECT new_items FROM subscription_checks WHERE subscription_id = :id AND status = 'success'
+    ORDER BY id DESC LIMIT :limit
+""")
+_CHECKS = text("SELECT * FROM subscription_checks WHERE subscription_id = :id ORDER BY id DESC LIMIT :limit")
+_PRUNE = text("""
+    DELETE FROM subscription_checks WHERE id IN (
+        SELECT id FROM subscription_checks WHERE started_at < :before ORDER BY started_at LIMIT :limit)
+""")

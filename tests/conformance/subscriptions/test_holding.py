@@ -1,0 +1,162 @@
+"""What the ticker holds in its hands: long lanes, lost claims, jumps of the clock, and who waits for an answer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors.subscription_ticker import HAND_MAX
+from cormorant.rules.errors import ActorCrashed, ActorGone, CormorantError, StorageUnavailable
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.subscriptions import Check
+from cormorant.testing import START
+from storage import subscriptions as table
+from storage.subscriptions import CheckedElsewhere
+from supervisors.subscribing import Subscriptions
+from tests.conformance.subscriptions.subscribing import HOUR, page, subscribe, subscription_place
+
+
+async def gather(subscriptions: Subscriptions, name: str, got: list[Check | CormorantError]) -> None:
+    try:
+        got.append(await subscriptions.check(name))
+    except CormorantError as error:
+        got.append(error)
+
+
+async def test_in_a_long_lane_of_one_host_nobody_is_taken_by_another_process(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 29.0
+        async with place.opened() as subscriptions:
+            for number in range(40):
+                await subscribe(subscriptions, f"f{number}", schedule=Schedule(every_s=86_400))
+            for _ in range(40):
+                await trio.sleep(30)
+                now = place.clock.now()
+                stolen = await place.gateway.run(table.claim, now=now, until=now + timedelta(minutes=9), limit=9)
+                running = {subscription.name for subscription in stolen} & {name for _, name in place.feeds.asked[-1:]}
+                assert not running
+                await place.gateway.run(table.release, stolen)
+            await trio.sleep(600)
+
+        names = [name for _, name in place.feeds.asked]
+        assert set(names) == {f"f{number}" for number in range(40)}
+
+
+async def test_what_another_process_has_taken_over_is_undone_and_new_for_that_one(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 20.0
+        place.feeds.scripts["http://x.test/one"] = [page("a")]
+        got: list[Check | CormorantError] = []
+        async with place.opened() as subscriptions, trio.open_nursery() as nursery:
+            await subscribe(subscriptions, "one", takes_first=True)
+            nursery.start_soon(gather, subscriptions, "one", got)
+            await trio.sleep(5)
+            later = place.clock.now() + timedelta(hours=1)
+            await place.gateway.run(table.claim_one, 1, now=later, until=later + timedelta(minutes=1))
+            await trio.sleep(20)
+
+            [lost] = got
+            assert isinstance(lost, CheckedElsewhere)
+            assert place.taken == []
+            assert await subscriptions.checks(1) == []
+            await trio.sleep(2 * HOUR)
+
+        assert place.taken == ["a"]
+
+
+async def test_a_jump_of_the_clock_while_it_is_checked_makes_no_second_check(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 25.0
+        place.feeds.scripts["http://x.test/one"] = [page("a")]
+        async with place.opened(look_s=2.0) as subscriptions:
+            await subscribe(subscriptions, "one", takes_first=True)
+            await trio.sleep(4)
+            place.clock.jump(HOUR)
+            await trio.sleep(200)
+            checks = await subscriptions.checks(1)
+
+        assert len(place.feeds.asked) == len(checks) == 1
+        assert place.taken == ["a"]
+
+
+async def test_a_clock_that_is_set_back_does_not_put_checks_off_for_longer_than_an_hour(clock: MockClock) -> None:
+    with subscription_place() as place:
+        async with place.opened() as subscriptions:
+            await subscribe(subscriptions, "one")
+            await trio.sleep(100)
+            place.clock.jump(-30 * 24 * HOUR)
+            await trio.sleep(2.2 * HOUR)
+
+        assert len(place.feeds.asked) >= 2
+
+
+async def test_who_asks_for_one_at_the_end_of_a_long_lane_is_next(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 20.0
+        async with place.opened() as subscriptions:
+            for number in range(10):
+                await subscribe(subscriptions, f"f{number}")
+            await trio.sleep(65)
+            await subscriptions.check("f9")
+
+        assert [name for _, name in place.feeds.asked].index("f9") <= 4
+
+
+async def test_who_waits_for_a_check_is_told_when_the_ticker_stops_or_crashes(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 20.0
+        got: list[Check | CormorantError] = []
+        async with trio.open_nursery() as nursery, place.opened() as subscriptions:
+            await subscribe(subscriptions, "one")
+            nursery.start_soon(gather, subscriptions, "one", got)
+            await trio.sleep(5)
+        assert [type(each) for each in got] == [ActorGone]
+
+        place.feeds.scripts["http://x.test/one"] = [ZeroDivisionError("a mistake"), page("a")]
+        async with place.opened() as subscriptions:
+            await gather(subscriptions, "one", got)
+            assert type(got[-1]) is ActorCrashed
+            await trio.sleep(1_000)
+            assert len(await subscriptions.checks(1)) == 1
+
+
+async def test_no_more_wait_by_hand_than_there_is_room_for(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert HAND_MAX == 1_000
+    monkeypatch.setattr("actors.subscription_ticker.HAND_MAX", 2)
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 20.0
+        got: list[Check | CormorantError] = []
+        async with place.opened(look_s=HOUR) as subscriptions:
+            await trio.sleep(1)
+            async with trio.open_nursery() as nursery:
+                for name in ("one", "two", "three"):
+                    await subscribe(subscriptions, name)
+                    nursery.start_soon(partial(gather, subscriptions, name, got))
+                    await trio.sleep(1)
+
+        assert sorted(type(each).__name__ for each in got) == ["Check", "Check", "MailboxFull"]
+
+
+async def test_while_the_database_is_away_nothing_is_lost_and_hosts_are_still_asked_apart(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 5.0
+        place.feeds.scripts["http://x.test/one"] = [page("a")]
+        got: list[Check | CormorantError] = []
+        async with place.opened() as subscriptions, trio.open_nursery() as nursery:
+            await subscribe(subscriptions, "one", takes_first=True)
+            nursery.start_soon(gather, subscriptions, "one", got)
+            await trio.sleep(2)
+            place.gateway.go_away()
+            await trio.sleep(60)
+            assert all(isinstance(each, StorageUnavailable) for each in got)
+            place.gateway.come_back()
+            await trio.sleep(2_000)
+            one = await subscriptions.find("one")
+
+        assert place.taken == ["a"]
+        assert one.last_success is not None
+        assert one.last_success > START

@@ -1,0 +1,305 @@
+"""Subscriptions in both databases: shared between processes, each item new once, and a claim that goes by the index."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+from attrs import evolve
+from sqlalchemy import Connection, text
+
+from cormorant.rules.schedules import Schedule, overdue_delay_s
+from cormorant.rules.subscriptions import Check, CheckStatus, Item, Next, Subscription
+from storage import items, subscription_checks, subscriptions
+from storage.columns import to_micros
+from storage.subscriptions import CheckedElsewhere, SubscriptionExists, UnknownSubscription
+from tests.storage.at_once import at_once
+from tests.storage.job_store import NOW, JobStore, at
+from tests.storage.test_claim_cost import explain, steps_of
+
+HOURLY = Schedule(every_s=3_600)
+FEW, MANY = 2_000, 100_000
+
+
+def new(name: str = "n", **words: Any) -> Subscription:
+    usual = Subscription(name=name, url=f"http://x.test/{name}", schedule=HOURLY, next_check_at=NOW, added_at=NOW)
+    return evolve(usual, **words)
+
+
+def claim(connection: Connection, *, now_s: float = 0.0, limit: int = 10) -> list[Subscription]:
+    return subscriptions.claim(connection, now=at(now_s), until=at(now_s + 60), limit=limit)
+
+
+def end(connection: Connection, each: Subscription, *, now_s: float = 5.0, **words: Any) -> bool:
+    """It went well, unless there is an error."""
+    error = words.pop("error", None)
+    status = CheckStatus.SUCCESS if error is None else CheckStatus.FAILED
+    check = Check(subscription_id=each.id, started_at=at(now_s), status=status, error=error, new_items=2)
+    following = Next(next_check_at=at(now_s + 3_600), effective_s=None, failures=0)
+    told = {"etag": "e", "last_modified": "m"} | {key: words.pop(key) for key in ("etag", "url") if key in words}
+    return subscriptions.end_check(connection, each, evolve(following, **words), check=check, **told)
+
+
+def entries(*keys: str) -> list[Item]:
+    return [Item(key=key, title=f"title of {key}") for key in keys]
+
+
+def test_what_is_added_is_read_as_it_was_and_a_name_is_used_once(connection: Connection) -> None:
+    by_cron = Schedule(cron="0 9 * * MON", zone="Europe/Berlin")
+    added = subscriptions.add(
+        connection, new(schedule=by_cron, accept=("a", "b"), reject=("c",), targets=("t",), is_adaptive=True)
+    )
+
+    assert subscriptions.find(connection, "n") == added == subscriptions.find(connection, added.id)
+    assert subscriptions.page(connection) == [added]
+    with pytest.raises(SubscriptionExists, match="'n' already"):
+        subscriptions.add(connection, new())
+    subscriptions.remove(connection, "n")
+    with pytest.raises(UnknownSubscription, match="no subscription 'n'"):
+        subscriptions.remove(connection, "n")
+
+
+def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
+    with job_store.begin() as connection:
+        for name in "abcd":
+            subscriptions.add(connection, new(name))
+
+    one, two = at_once(job_store, lambda c: claim(c, limit=3), lambda c: claim(c, limit=3))
+
+    assert sorted(each.name for each in one + two) == ["a", "b", "c", "d"]
+
+
+def test_the_longest_due_comes_first_and_what_is_not_due_waits(connection: Connection) -> None:
+    for name, due_s in (("later", 10), ("b", -1), ("a", -9), ("now", 0)):
+        subscriptions.add(connection, new(name, next_check_at=at(due_s)))
+
+    assert [each.name for each in claim(connection, limit=2)] == ["a", "b"]
+    assert [each.name for each in claim(connection)] == ["now"]
+    assert subscriptions.next_due(connection, now=at(1)) == at(10)
+    assert subscriptions.next_due(connection, now=at(60)) == at(-9)
+
+
+def test_a_claim_ends_by_itself_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
+    subscriptions.add(connection, new())
+    [old] = claim(connection)
+    assert claim(connection, now_s=59) == []
+    [current] = claim(connection, now_s=60)
+
+    assert not end(connection, old)
+    subscriptions.release(connection, [old])
+    with pytest.raises(CheckedElsewhere):
+        subscriptions.renew(connection, old, until=at(900))
+    assert subscription_checks.checks(connection, old.id) == []
+    assert claim(connection, now_s=61) == []
+    assert end(connection, current)
+    assert len(subscription_checks.checks(connection, old.id)) == 1
+
+
+def test_a_claim_that_is_renewed_lasts_and_one_given_back_is_due_as_before(connection: Connection) -> None:
+    subscriptions.add(connection, new())
+    [held] = claim(connection)
+    subscriptions.renew(connection, held, until=at(500))
+    assert claim(connection, now_s=499) == []
+
+    subscriptions.release(connection, [held])
+
+    assert [each.next_check_at for each in claim(connection, now_s=1)] == [NOW]
+
+
+def test_a_claim_by_a_clock_that_ran_ahead_binds_nobody(connection: Connection) -> None:
+    one = subscriptions.add(connection, new())
+    claim(connection, now_s=366 * 86_400)
+    assert [each.name for each in claim(connection)] == ["n"]
+
+    subscriptions.claim_one(connection, one.id, now=at(9 * 86_400), until=at(9 * 86_400 + 60))
+    assert subscriptions.claim_one(connection, one.id, now=at(100), until=at(160)) is not None
+
+
+def test_one_is_taken_in_hand_due_or_not_unless_another_has_it(connection: Connection) -> None:
+    one = subscriptions.add(connection, new(next_check_at=at(9_000)))
+
+    taken = subscriptions.claim_one(connection, one.id, now=NOW, until=at(60))
+
+    assert taken is not None
+    assert subscriptions.claim_one(connection, one.id, now=at(59), until=at(120)) is None
+    assert subscriptions.claim_one(connection, 10**9, now=NOW, until=at(60)) is None
+    assert end(connection, taken)
+
+
+def test_the_end_of_a_check_is_kept_and_a_failure_keeps_what_the_last_success_knew(connection: Connection) -> None:
+    subscriptions.add(connection, new())
+    [first] = claim(connection)
+    end(connection, first, url="http://new.test/n")
+    [again] = claim(connection, now_s=4_000)
+    assert (again.etag, again.last_modified, again.url) == ("e", "m", "http://new.test/n")
+
+    end(connection, again, now_s=4_000, error="no\0pe", etag="other", failures=1, effective_s=7_200.0)
+
+    known = subscriptions.find(connection, "n")
+    assert (known.etag, known.url, known.last_error, known.failures) == ("e", "http://new.test/n", "nope", 1)
+    assert (known.last_checked, known.last_success, known.effective_s) == (at(4_000), at(5), 7_200.0)
+    newest, oldest = subscription_checks.checks(connection, known.id)
+    assert (newest.status, newest.error, oldest.status) == (CheckStatus.FAILED, "nope", CheckStatus.SUCCESS)
+    assert subscription_checks.recent_new(connection, known.id, limit=9) == [2]
+    assert subscription_checks.prune_checks(connection, before=at(100), limit=9) == 1
+
+
+def test_a_new_address_given_while_it_is_checked_stays(connection: Connection) -> None:
+    subscriptions.set_configured(connection, [new()])
+    [held] = claim(connection)
+    subscriptions.set_configured(connection, [new(url="http://other.test/")])
+
+    end(connection, held)
+
+    assert subscriptions.find(connection, "n").url == "http://other.test/"
+
+
+def test_a_pause_holds_through_the_end_of_a_check_and_resuming_begins_anew(connection: Connection) -> None:
+    subscriptions.add(connection, new())
+    [held] = claim(connection)
+    subscriptions.set_paused(connection, "n", why="by hand", now=NOW)
+    end(connection, held, effective_s=7_200.0, failures=4, error="no")
+    known = subscriptions.find(connection, "n")
+    assert (known.is_paused, known.paused_because) == (True, "by hand")
+    assert claim(connection, now_s=90_000) == []
+    assert subscriptions.count(connection) == (1, 0)
+
+    subscriptions.set_paused(connection, "n", why=None, now=at(100))
+
+    [known] = claim(connection, now_s=100)
+    assert (known.paused_because, known.failures, known.effective_s) == (None, 0, None)
+    end(connection, known, paused_because="ten failures")
+    assert subscriptions.find(connection, "n").paused_because == "ten failures"
+    with pytest.raises(UnknownSubscription):
+        subscriptions.set_paused(connection, "none", why=None, now=NOW)
+
+
+def test_those_of_the_settings_file_follow_it_and_keep_what_was_seen(connection: Connection) -> None:
+    subscriptions.add(connection, new("by hand"))
+    subscriptions.set_configured(connection, [new("a"), new("b"), new("d")])
+    for each in claim(connection):
+        end(connection, each, effective_s=9_000.0)
+        items.take_in(connection, each.id, entries("k"), now=NOW)
+
+    slower = new("b", schedule=Schedule(cron="0 9 * * *"), next_check_at=at(50))
+    subscriptions.set_configured(connection, [slower, new("c"), new("d", url="http://other.test/")])
+
+    known = {each.name: each for each in subscriptions.page(connection)}
+    assert sorted(known) == ["b", "by hand", "c", "d"]
+    assert (known["b"].last_success, known["b"].effective_s, known["b"].next_check_at) == (at(5), None, at(50))
+    assert (known["d"].effective_s, known["d"].next_check_at, known["d"].etag) == (9_000.0, at(3_605), None)
+    assert (known["by hand"].origin, known["c"].last_checked) == ("by command", None)
+    assert items.take_in(connection, known["b"].id, entries("k"), now=NOW) == []
+
+
+def test_overdue_ones_wait_for_their_share_of_a_minute_except_those_in_hand(connection: Connection) -> None:
+    for name in "abc":
+        subscriptions.add(connection, new(name, next_check_at=at(-900)))
+    subscriptions.add(connection, new("soon", next_check_at=at(-5)))
+    [held] = claim(connection, limit=1)
+
+    moved = subscriptions.spread_overdue(connection, before=at(-120), now=NOW, limit=500)
+
+    assert moved == [("b", at(-900)), ("c", at(-900))]
+    due = {each.name: each.next_check_at for each in subscriptions.page(connection)}
+    assert (held.name, due["a"], due["soon"]) == ("a", at(-900), at(-5))
+    assert due["b"] == at(overdue_delay_s(subscriptions.find(connection, "b").id))
+    assert subscriptions.spread_overdue(connection, before=at(-120), now=NOW, limit=500) == []
+
+
+def test_those_that_a_clock_that_ran_ahead_put_off_are_pulled_in(connection: Connection) -> None:
+    subscriptions.add(connection, new())
+    subscriptions.add(connection, new("far", next_check_at=at(9_000_000)))
+    [held] = claim(connection, now_s=86_400)
+    end(connection, held, now_s=86_400)
+    assert subscriptions.is_any_ahead(connection, now=NOW)
+
+    assert subscriptions.pull_in(connection, now=at(10), limit=9) == 1
+
+    assert [each.name for each in claim(connection, now_s=10)] == ["n"]
+    assert not subscriptions.is_any_ahead(connection, now=at(10))
+
+
+def test_an_item_is_new_once_in_its_order_and_for_each_subscription(connection: Connection) -> None:
+    assert [each.key for each in items.take_in(connection, 1, entries("b", "a", "b"), now=NOW)] == ["b", "a"]
+    assert [each.key for each in items.take_in(connection, 1, entries("c", "b", "a"), now=NOW)] == ["c"]
+    assert [each.key for each in items.take_in(connection, 2, entries("a"), now=NOW)] == ["a"]
+    assert items.take_in(connection, 1, [], now=NOW) == []
+
+
+def test_of_two_that_take_in_at_once_only_one_calls_an_item_new(job_store: JobStore) -> None:
+    one, two = at_once(
+        job_store,
+        lambda connection: items.take_in(connection, 1, entries("a", "b"), now=NOW),
+        lambda connection: items.take_in(connection, 1, entries("b", "c"), now=NOW),
+    )
+
+    assert sorted(item.key for item in one + two) == ["a", "b", "c"]
+
+
+def test_keys_that_are_alike_for_long_are_told_apart(connection: Connection) -> None:
+    keys = [f"{'x' * 600}{number}" for number in range(3)]
+
+    assert [each.key for each in items.take_in(connection, 1, entries(*keys), now=NOW)] == keys
+    assert items.take_in(connection, 1, entries(*keys), now=NOW) == []
+
+
+def fill(connection: Connection, count: int) -> None:
+    """Many that are due later, and a few that are due."""
+    connection.execute(
+        text("""
+            WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
+            INSERT INTO subscriptions (name, url, every_s, zone, origin, next_check_at, added_at)
+            SELECT 'later ' || n, 'http://x.test/', 3600, 'UTC', 'bulk', :later + n, 0 FROM numbers
+        """),
+        {"count": count, "later": to_micros(at(3_600))},
+    )
+    for number in range(20):
+        subscriptions.add(connection, new(f"due {number}"))
+
+
+def check_some(connection: Connection) -> None:
+    due = claim(connection)
+    assert len(due) == 10
+    for each in due:
+        assert end(connection, each)
+    subscriptions.next_due(connection, now=NOW)
+    subscriptions.spread_overdue(connection, before=at(-1), now=NOW, limit=5)
+
+
+@pytest.mark.slow("fills a table of two thousand subscriptions")
+def test_checks_go_through_the_index_of_what_is_due(job_store: JobStore) -> None:
+    with job_store.begin() as connection:
+        fill(connection, 10 * FEW)
+        connection.execute(text("ANALYZE"))
+
+    with job_store.begin() as connection:
+        plans = explain(connection, check_some) if connection.dialect.name == "postgresql" else explained(connection)
+
+    assert any("subscriptions_due" in plan for plan in plans)
+    assert not any("SCAN subscriptions" in plan and "subscriptions_due" not in plan for plan in plans)
+    assert not any("Seq Scan on subscriptions" in plan for plan in plans)
+
+
+def explained(connection: Connection) -> list[str]:
+    """Hot statements go past SQLAlchemy to SQLite's driver: they are heard there."""
+    driver, said = connection.connection.driver_connection, list[str]()
+    assert isinstance(driver, sqlite3.Connection)
+    driver.set_trace_callback(said.append)
+    check_some(connection)
+    driver.set_trace_callback(None)
+    return ["\n".join(str(row) for row in driver.execute(f"EXPLAIN QUERY PLAN {each}")) for each in said]
+
+
+@pytest.mark.slow("fills tables of a hundred thousand subscriptions")
+def test_checks_in_sqlite_cost_the_same_however_many_there_are(sqlite_jobs: JobStore) -> None:
+    costs = []
+
+    for count in (FEW, MANY):
+        with sqlite_jobs.begin() as connection:
+            connection.execute(text("DELETE FROM subscriptions"))
+            fill(connection, count)
+        costs.append(steps_of(sqlite_jobs, check_some))
+
+    assert costs[1] <= 1.5 * costs[0]
