@@ -36,6 +36,7 @@ _COMMANDS = {
         "targets",
         "notify",
         "jobs",
+        "migrate",
     )
 }
 _COMMANDS["import"] = "adopt"  # no module can be called like the word that loads it
