@@ -32,7 +32,9 @@ from cormorant.rules.addresses import read_address, sqlite_address, sqlite_file
 from cormorant.rules.catalogue import key_of, known_settings, suggestion
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.fields import DATABASE, PATH, SECRETS, ZONE, Setting, name_problem
+from cormorant.rules.notify_settings import APPRISE
 from cormorant.rules.quantities import as_written
+from cormorant.rules.quiet_hours import QuietHours
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings, SettingsConflict
 from cormorant.rules.times_of_day import TimeOfDay, zone_of
@@ -172,13 +174,15 @@ class _Border:
 
     def convert(self, setting: Setting, value: object) -> object:
         """The value of what was written, or a ValueError."""
-        if setting.kind in SECRETS and isinstance(value, dict):
+        if setting.kind in {*SECRETS, APPRISE} and isinstance(value, dict):
             value = self._fetch(value)
         parsed = setting.parse(value)
         if setting.kind is ZONE:
             _check_zone(parsed)
-        if isinstance(parsed, TimeOfDay):
+        if isinstance(parsed, TimeOfDay | QuietHours):
             _check_zone(parsed.zone)
+        if setting.kind is APPRISE:
+            _check_notified(parsed)
         return parsed
 
     def absolute(self, path: str) -> str:
@@ -226,6 +230,17 @@ def _check_zone(name: str) -> None:
 
         meant = suggestion(name, available_timezones()) or '; write one like "Europe/Berlin" or "UTC"'
         raise ValueError(f"{as_written(name)} is not a time zone{meant}") from None
+
+
+def _check_notified(addresses: Secret) -> None:
+    if not addresses:
+        return
+    from cormorant.clients.notifying import address_problem  # noqa: PLC0415  # Apprise takes long to load, and few need it
+
+    problems = [address_problem(each) for each in addresses.reveal().split()]
+    found = [f"address {number}: {problem}" for number, problem in enumerate(problems, 1) if problem]
+    if found:
+        raise ValueError("; ".join(found))
 
 
 class _Builder(Generic[T]):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from cormorant.rules.errors import StorageMisconfigured
@@ -60,6 +61,14 @@ class Dialect(Protocol):
 
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:
         """Look at the schema without creating or changing anything."""
+        ...
+
+    def looking(self) -> AbstractContextManager[Connection]:
+        """A connection that changes nothing and sees everything as it is at one moment. Raises `Away`."""
+        ...
+
+    def filling(self) -> AbstractContextManager[Connection]:
+        """One write transaction, however long it takes; what raises in it undoes it. Raises `Away`."""
         ...
 
     def dispose(self) -> None:

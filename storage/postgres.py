@@ -91,6 +91,31 @@ class Postgres:
         except (Away, StorageMisconfigured) as error:
             return SchemaState(is_reachable=False, problem=str(error))
 
+    @contextmanager
+    def looking(self) -> Iterator[Connection]:
+        """One view of the database, which is not changed."""
+        with self._patient("REPEATABLE READ READ ONLY") as connection:
+            yield connection
+
+    @contextmanager
+    def filling(self) -> Iterator[Connection]:
+        """One write transaction."""
+        with self._patient("READ COMMITTED") as connection:
+            yield connection
+
+    @contextmanager
+    def _patient(self, level: str) -> Iterator[Connection]:
+        """A transaction that takes as long as it takes, in the server and between two statements."""
+        with self._opened() as connection:
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, GuardedDriver)
+            driver.autocommit = False
+            with connection.begin():
+                connection.execute(text(f"SET TRANSACTION ISOLATION LEVEL {level}"))
+                connection.execute(text("SET LOCAL statement_timeout = 0"))
+                connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+                yield connection
+
     def dispose(self) -> None:
         """Nothing outlives the sessions."""
         self._engine.dispose()

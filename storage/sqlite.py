@@ -120,6 +120,28 @@ class Sqlite:
         except DBAPIError as error:
             return SchemaState(is_reachable=False, problem=f"{path}: {remedy_for(error)}")
 
+    @contextmanager
+    def looking(self) -> Iterator[Connection]:
+        """One view of the file, which is not changed."""
+        path = self._path
+        assert path is not None, "a database in memory has one connection"
+        engine = create_engine("sqlite://", creator=lambda: _open_to_look(path), poolclass=NullPool)
+        try:
+            connection = engine.connect()
+        except DBAPIError as error:
+            raise Away(remedy_for(error)) from error
+        with connection:
+            driver = _driver_of(connection)
+            driver.isolation_level = None
+            driver.execute("BEGIN")
+            yield connection
+
+    @contextmanager
+    def filling(self) -> Iterator[Connection]:
+        """One write transaction."""
+        with self._opened() as connection, _locked(connection):
+            yield connection
+
     def dispose(self) -> None:
         """Forget a database in memory."""
         self._engine.dispose()

@@ -35,6 +35,7 @@ from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch
 from supervisors.event_bus import EventStream, Listener
 from supervisors.jobs import Jobs
+from supervisors.notifying import NotifyAssembly
 from supervisors.packing import Packer
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
@@ -87,7 +88,9 @@ class Assembly:
         watching = self._watching(searches, jobs)
         subscriptions = watching.subscribing.subscriptions()
         durable = {KIND: Handler(DurableSearch(searches=searches, clock=self.clock))}
-        handlers = {**durable, **watching.handlers(), **self.handlers}
+        notifying = self._notifying(jobs)
+        ours = {**durable, **watching.handlers(), **(notifying.handlers() if notifying else {})}
+        handlers = {**ours, **self.handlers}
         parts = Parts(
             storage=self.database,
             search=search.supervisor(),
@@ -100,6 +103,7 @@ class Assembly:
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(
                 lambda: self.timetable.noted("maintenance", self._maintenance())
             ),
+            notifier=notifying.notifier() if notifying else None,
             web=self._web(searches, jobs, watching.watches, subscriptions) if self.settings.web.enabled else None,
             job_grace_s=self.settings.jobs.grace_s,
             stop_total_s=self.settings.service.stop_total_s,
@@ -145,6 +149,21 @@ class Assembly:
             offload=self.offload,
         )
         return Address[None]("web", emit=self.emit).served_by(lambda: WebServer(parts=parts))
+
+    def _notifying(self, jobs: Jobs) -> NotifyAssembly | None:
+        """Nothing of it where nobody is to be told."""
+        if not self.settings.notify.apprise:
+            return None
+        made = NotifyAssembly(
+            settings=self.settings,
+            database=self.database,
+            jobs=jobs,
+            offload=self.offload,
+            clock=self.clock,
+            emit=self.emit,
+        )
+        self.listen(made.board)
+        return made
 
     def _watching(self, searches: Searches, jobs: Jobs) -> WatchAssembly:
         return WatchAssembly(

@@ -30,6 +30,8 @@ class Parts:
     tickers: Supervisor
     reclaim_sweeper: Runnable
     maintenance: Runnable
+    notifier: Runnable | None
+    """None: nobody is told."""
     web: Runnable | None
     """None: no server."""
     job_grace_s: float
@@ -43,8 +45,9 @@ def tree(parts: Parts) -> Supervisor:
     emit, chance = parts.emit, parts.chance
     sweepers = Supervisor(
         [
-            ChildSpec("reclaim_sweeper", parts.reclaim_sweeper, grace_s=1.0),
-            ChildSpec("maintenance", parts.maintenance, grace_s=1.0),
+            ChildSpec("reclaim_sweeper", parts.reclaim_sweeper, grace_s=0.8),
+            ChildSpec("maintenance", parts.maintenance, grace_s=0.8),
+            *([] if parts.notifier is None else [ChildSpec("notifier", parts.notifier, grace_s=0.4)]),
         ],
         name="sweepers",
         stop_total_s=2.0,

@@ -36,7 +36,9 @@ _COMMANDS = {
         "wants",
         "downloads",
         "targets",
+        "notify",
         "jobs",
+        "migrate",
     )
 }
 _COMMANDS["import"] = "adopt"  # no module can be called like the word that loads it

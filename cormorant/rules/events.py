@@ -262,6 +262,18 @@ class SchemaMigrated(Event):
     backup: str | None
 
 
+@frozen(kw_only=True)
+class DiskLow(Event):
+    """The folder of the data has less free space than it should. Told when it is found, then once a day while it lasts."""
+
+    name: ClassVar[str] = "disk.low"
+    level: ClassVar[str] = "warning"
+
+    folder: str
+    free_bytes: int
+    wanted_bytes: int
+
+
 # The stream itself
 
 

@@ -24,6 +24,7 @@ from cormorant.rules.fields import (
     text,
     zone,
 )
+from cormorant.rules.notify_settings import NotifySettings, notify_conflicts
 from cormorant.rules.playground_settings import PlaygroundSettings, playground_conflicts
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import Secret
@@ -218,6 +219,7 @@ class Settings:
     saved: Mapping[str, SavedSettings] = named(SavedSettings)
     profiles: Mapping[str, ProfileSettings] = named(ProfileSettings)
     targets: Mapping[str, TargetSettings] = named(TargetSettings)
+    notify: NotifySettings = field(factory=NotifySettings)
     web: WebSettings = field(factory=WebSettings)
     clients: Mapping[str, ClientSettings] = named(ClientSettings)
     playground: PlaygroundSettings = field(factory=PlaygroundSettings)
@@ -259,5 +261,6 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
     yield from source_conflicts(settings.sources, settings.limits)
     yield from watch_conflicts(settings.watchlist, settings.saved, settings.profiles, settings.targets)
     yield from feed_conflicts(settings.feeds, settings.targets)
+    yield from notify_conflicts(settings.notify)
     yield from web_conflicts(settings.web, settings.clients)
     yield from playground_conflicts(settings.playground, has_database=bool(settings.storage.url))

@@ -1,0 +1,138 @@
+"""Who sees to it that people are told? Makes durable jobs of notices, not too many, and looks at the disk."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import trio
+from attrs import define, field
+
+from actors.rounds import Rounds
+from cormorant.rules.events import DiskLow, Stamped
+from cormorant.rules.notices import Batch, Notice, NoticeKind, notice_of, written_batch
+from cormorant.rules.notify_settings import NotifySettings
+from cormorant.rules.ports import Clock, Emit, Offload
+from cormorant.rules.quiet_hours import quiet_until
+from storage import notice_jobs
+from storage.database import Database
+from storage.jobs import NewJob
+
+KIND: Final = "notify"
+TOGETHER: Final = "together"
+"""What came in quiet hours, of whatever kind, is told in one."""
+
+RING: Final = 1_000
+KNOWN_MAX: Final = 1_000
+DISK_EVERY_S: Final = 600.0
+DISK_AGAIN_S: Final = 86_400.0
+
+MakeJob = Callable[..., NewJob]
+
+
+@define(eq=False)
+class NoticeBoard:
+    """Listens in line and keeps what is to be told, the latest of it: it never waits and never grows."""
+
+    on: frozenset[str]
+    ring: deque[Notice] = field(init=False, factory=lambda: deque(maxlen=RING))
+    _handed: OrderedDict[str, None] = field(init=False, factory=OrderedDict)
+
+    def __call__(self, stamped: Stamped) -> None:
+        """Hear one event."""
+        notice = notice_of(stamped.event)
+        if notice is None or notice.kind not in self.on or self._is_known(notice):
+            return
+        self.ring.append(notice)
+
+    def _is_known(self, notice: Notice) -> bool:
+        """Whether it was told already that this was handed over: that it is done as well is no news."""
+        if notice.kind is not NoticeKind.HANDED_OVER:
+            return False
+        is_known = notice.key in self._handed
+        self._handed[notice.key] = None
+        if len(self._handed) > KNOWN_MAX:
+            self._handed.popitem(last=False)
+        return is_known
+
+
+@define(eq=False, kw_only=True)
+class Notifier(Rounds):
+    """Puts up what came since the last round. `interval_s` is short: somebody's account may be in danger."""
+
+    board: NoticeBoard
+    options: NotifySettings
+    receivers: Sequence[str]
+    """A name for each address that is told; the address itself is secret."""
+    folder: str
+    free_bytes: Callable[[str], int]
+    database: Database
+    make: MakeJob
+    ring: Callable[[], object]
+    offload: Offload
+    clock: Clock
+    emit: Emit
+    interval_s: float = 2.0
+    grace_s: float = 0.0
+    _waiting: dict[str, Batch] = field(init=False, factory=dict)
+    _due: dict[str, datetime] | None = field(init=False, default=None)
+    _disk_at: float = field(init=False, default=0.0)
+    _low_since: float | None = field(init=False, default=None)
+
+    async def round(self) -> None:
+        """Look at the disk now and then, and make jobs of what is to be told."""
+        await self._look_at_disk()
+        if self._due is None:
+            self._due = await self.database.read(notice_jobs.last_told, KIND)
+        self._collect(self._due)
+        for key in list(self._waiting):
+            if await self._put_up(key, self._waiting[key], self._due):
+                del self._waiting[key]
+
+    def _collect(self, due: Mapping[str, datetime]) -> None:
+        is_quiet = quiet_until(self.options.quiet, self.clock.now()) is not None
+        while self.board.ring:
+            notice = self.board.ring.popleft()
+            for receiver in self.receivers:
+                if notice.kind is NoticeKind.DISK and self._was_told(due.get(f"{notice.kind}@{receiver}")):
+                    continue
+                key = f"{TOGETHER if is_quiet else notice.kind}@{receiver}"
+                self._waiting[key] = self._waiting.get(key, Batch()).with_notice(notice)
+
+    def _was_told(self, last: datetime | None) -> bool:
+        return last is not None and (self.clock.now() - last).total_seconds() < DISK_AGAIN_S
+
+    async def _put_up(self, key: str, batch: Batch, due: dict[str, datetime]) -> bool:
+        now = self.clock.now()
+        ends = quiet_until(self.options.quiet, now)
+        last = due.get(key)
+        free = now if last is None else last + timedelta(seconds=self.options.min_interval_s)
+        # A clock that was set back must not silence us for longer than the interval.
+        free = min(free, now + timedelta(seconds=self.options.min_interval_s))
+        at = max(now, free) if ends is None else ends
+        payload = {"to": key.rpartition("@")[2], "batch": written_batch(batch)}
+        job = self.make(KIND, payload, delay_s=(at - now).total_seconds(), dedupe_key=key)
+        is_up = await self.database.run(notice_jobs.take_in, job, now=now)
+        if is_up:
+            # One that waits until then was joined; else this one does.
+            due[key] = last if last is not None and last > now else at
+            self.ring()
+        return is_up
+
+    async def _look_at_disk(self) -> None:
+        now = trio.current_time()
+        if now < self._disk_at or not self.options.disk_free_bytes:
+            return
+        self._disk_at = now + DISK_EVERY_S
+        try:
+            free_bytes = await self.offload(self.free_bytes, self.folder)
+        except OSError:
+            return  # a folder that cannot be looked at is told by whoever needs it
+        wanted = self.options.disk_free_bytes
+        if free_bytes >= wanted:
+            self._low_since = None
+        elif self._low_since is None or now - self._low_since >= DISK_AGAIN_S:
+            self._low_since = now
+            self.emit(DiskLow(folder=self.folder, free_bytes=free_bytes, wanted_bytes=wanted))

@@ -1,0 +1,97 @@
+"""How is a person told? By Apprise, which knows a hundred services. It is loaded when it is needed: that takes a while."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import warnings
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.notices import Message
+from cormorant.rules.secrets import Secret, hide_secrets
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["CONNECT_S", "READ_S", "NotTold", "address_problem", "tell"]
+
+CONNECT_S: Final = 5.0
+READ_S: Final = 10.0
+
+_SECRET_LENGTH_MIN: Final = 6
+_WORDS_MAX: Final = 300
+
+
+class NotTold(CormorantError):
+    """A service did not take a notification. Another attempt may work."""
+
+
+def address_problem(address: str) -> str | None:
+    """Why Apprise cannot use an address, without the address; None: it can. Nothing is sent."""
+    apprise = _loaded()
+    scheme, found, _ = address.partition("://")
+    if not found or not scheme.isascii() or not scheme.replace("+", "").isalnum():
+        return "it has no service in front; write it like ntfy://my-topic or tgram://token/chat"
+    if apprise.Apprise.instantiate(address, suppress_exceptions=True) is not None:
+        return None
+    known = {each.lower() for each in apprise.plugins.N_MGR.schemas()}
+    if scheme.lower() not in known:
+        return f"Apprise knows no service {scheme.lower()}://; https://appriseit.com/services/ lists them"
+    return f"Apprise cannot read the rest of a {scheme.lower()}:// address; https://appriseit.com/services/ shows how"
+
+
+def tell(address: str, message: Message) -> None:
+    """Send a message, or raise `NotTold` with what the service said. Blocks, each step within its time-out."""
+    apprise = _loaded()
+    service = apprise.Apprise.instantiate(address, suppress_exceptions=True)
+    if service is None:
+        raise NotTold("Apprise cannot use the address; look at notify.apprise")
+    service.socket_connect_timeout, service.socket_read_timeout = CONNECT_S, READ_S
+    service.service_retry = 0  # the job is tried again, after a longer time
+    heard = _Heard()
+    logger = logging.getLogger("apprise")
+    logger.addHandler(heard)
+    began = time.monotonic()
+    try:
+        # As text: titles are what others wrote, and no markup of theirs is to work.
+        is_told = service.notify(body=message.body, title=message.title, body_format=apprise.NotifyFormat.TEXT)
+    finally:
+        logger.removeHandler(heard)
+    if not is_told:
+        said = heard.words or f"no word of why, after {time.monotonic() - began:.1f} s"
+        raise NotTold(f"{service.service_name} did not take it: {_hidden(said, service, address)}")
+
+
+def _hidden(words: str, service: Any, address: str) -> str:
+    """What was said, without the address and what is secret in it."""
+    parts = {part for text in (address, unquote(address)) for part in re.split(r"[/?@:&=,]", text)}
+    long = [Secret(part) for part in (address, str(service.url()), *parts) if len(part) >= _SECRET_LENGTH_MIN]
+    return " ".join(hide_secrets(words, long).split())[:_WORDS_MAX]
+
+
+class _Heard(logging.Handler):
+    """Keeps the last that Apprise has to say."""
+
+    words = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            self.words = record.getMessage()
+
+
+@cache
+def _loaded() -> ModuleType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its plugins load what Python will not have for ever; that is their business
+        import apprise  # noqa: PLC0415 - most never need it
+
+        apprise.Apprise.instantiate("json://127.0.0.1")  # loads the plugins
+    # What it logs holds addresses; what matters of it is in `NotTold`.
+    logger = logging.getLogger("apprise")
+    logger.propagate = False
+    logger.addHandler(logging.NullHandler())
+    return apprise

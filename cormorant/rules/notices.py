@@ -1,0 +1,201 @@
+"""What is a person told of, in which words, and how much at once? Events become notices, notices are told in batches.
+
+A new kind of notice is a member of `NoticeKind`, a title, and a function in `_TELLERS` for the event that brings it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from cormorant.rules.events import DiskLow, Event
+from cormorant.rules.quantities import format_size
+from cormorant.rules.search_events import SourceStopped
+from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.wants import WantState
+from cormorant.rules.watch_events import HandoverSent, WantChanged
+
+__all__ = [
+    "SHOWN",
+    "Batch",
+    "Message",
+    "Notice",
+    "NoticeKind",
+    "message_of",
+    "notice_of",
+    "read_batch",
+    "written_batch",
+]
+
+SHOWN: Final = 5
+"""Notices of a kind that are told in full; of the others their number."""
+
+KEYS_MAX: Final = 200
+"""Keys of a kind that a batch knows; a notice that comes again is not counted twice."""
+
+_LINE_MAX: Final = 300
+
+
+class NoticeKind(StrEnum):
+    """What a person may want to be told."""
+
+    ACCOUNT_DANGER = "account-danger"
+    HANDED_OVER = "handed-over"
+    GAVE_UP = "gave-up"
+    PRICE_ALERT = "price-alert"
+    DISK = "disk"
+
+
+_TITLES: Final[Mapping[NoticeKind, str]] = {
+    NoticeKind.ACCOUNT_DANGER: "An account is in danger",
+    NoticeKind.HANDED_OVER: "Handed over",
+    NoticeKind.GAVE_UP: "Given up",
+    NoticeKind.PRICE_ALERT: "Price alert",
+    NoticeKind.DISK: "The disk is nearly full",
+}
+
+
+@frozen(kw_only=True)
+class Notice:
+    """One thing to tell. Two of one key are the same thing; the later one counts."""
+
+    kind: NoticeKind
+    key: str
+    line: str
+
+
+def notice_of(event: Event) -> Notice | None:
+    """What a person is told of an event; None: nothing."""
+    teller = _TELLERS.get(type(event))
+    return None if teller is None else teller(event)
+
+
+def _notice(kind: NoticeKind, key: object, line: str) -> Notice:
+    # Titles and reasons are what others wrote.
+    plain = " ".join("".join(mark if mark.isprintable() else " " for mark in hide_passwords(line)).split())
+    shown = plain if len(plain) <= _LINE_MAX else f"{plain[: _LINE_MAX - 1]}…"
+    return Notice(kind=kind, key=str(key)[:_LINE_MAX], line=shown)
+
+
+def _source_stopped(event: SourceStopped) -> Notice:
+    remedy = f"It is not asked any more. Correct its key, then: cormorant sources reset {event.source}"
+    return _notice(
+        NoticeKind.ACCOUNT_DANGER, event.source, f"{event.source} refused our credentials ({event.because}). {remedy}"
+    )
+
+
+def _handover_sent(event: HandoverSent) -> Notice:
+    return _notice(NoticeKind.HANDED_OVER, event.want, f"{event.title}: handed to {event.target}")
+
+
+def _want_changed(event: WantChanged) -> Notice | None:
+    if event.state == WantState.DONE:
+        return _notice(NoticeKind.HANDED_OVER, event.want, f"{event.title}: done ({event.reason})")
+    if event.state == WantState.GAVE_UP:
+        remedy = f"To try again: cormorant wants retry {event.want}"
+        return _notice(NoticeKind.GAVE_UP, event.want, f"{event.title}: {event.reason}. {remedy}")
+    return None
+
+
+def _disk_low(event: DiskLow) -> Notice:
+    line = f"{event.free_bytes / 10**9:.1f} GB are left for {event.folder}, less than {format_size(event.wanted_bytes)}"
+    return _notice(NoticeKind.DISK, event.folder, f"{line}. Make room: without it nothing can be remembered.")
+
+
+_TELLERS: Final[Mapping[type[Event], Callable[[Any], Notice | None]]] = {
+    SourceStopped: _source_stopped,
+    HandoverSent: _handover_sent,
+    WantChanged: _want_changed,
+    DiskLow: _disk_low,
+}
+
+
+@frozen
+class _Told:
+    """What is to be told of one kind: the first few in full, all of them by key, and how many keys found no room."""
+
+    lines: Mapping[str, str] = field(factory=dict)
+    keys: frozenset[str] = frozenset()
+    beyond: int = 0
+
+    def with_one(self, key: str, line: str | None) -> _Told:
+        lines, keys, beyond = dict(self.lines), self.keys, self.beyond
+        if line is not None and (key in lines or len(lines) < SHOWN):
+            lines[key] = line
+        if key not in keys:
+            if len(keys) < KEYS_MAX:
+                keys |= {key}
+            else:
+                beyond += 1
+        return _Told(lines, keys, beyond)
+
+    def with_all(self, other: _Told) -> _Told:
+        told = self
+        for key in [*other.lines, *sorted(other.keys - other.lines.keys())]:
+            told = told.with_one(key, other.lines.get(key))
+        return _Told(told.lines, told.keys, told.beyond + other.beyond)
+
+    @property
+    def more(self) -> int:
+        return len(self.keys) - len(self.lines) + self.beyond
+
+
+@frozen
+class Batch:
+    """What is told together, bounded however much it is."""
+
+    kinds: Mapping[NoticeKind, _Told] = field(factory=dict)
+
+    def with_notice(self, notice: Notice) -> Batch:
+        """The same with one more."""
+        told = self.kinds.get(notice.kind, _Told()).with_one(notice.key, notice.line)
+        return Batch({**self.kinds, notice.kind: told})
+
+    def with_batch(self, later: Batch) -> Batch:
+        """The same with what came later."""
+        kinds = dict(self.kinds)
+        for kind, told in later.kinds.items():
+            kinds[kind] = kinds.get(kind, _Told()).with_all(told)
+        return Batch(kinds)
+
+
+@frozen(kw_only=True)
+class Message:
+    """What a person reads."""
+
+    title: str
+    body: str
+
+
+def message_of(batch: Batch) -> Message:
+    """A batch in words, the most pressing kind first."""
+    kinds = [kind for kind in NoticeKind if kind in batch.kinds]
+    parts = []
+    for kind in kinds:
+        told = batch.kinds[kind]
+        heading = [f"{_TITLES[kind]}:"] if len(kinds) > 1 else []
+        parts.append("\n".join([*heading, *told.lines.values(), *([f"and {told.more} more"] if told.more else [])]))
+    title = _TITLES[kinds[0]] if len(kinds) == 1 else "What happened meanwhile"
+    return Message(title=f"Cormorant: {title}", body="\n\n".join(parts))
+
+
+def written_batch(batch: Batch) -> Any:
+    """A batch as it is kept in a job."""
+    return {
+        kind.value: {"lines": dict(told.lines), "keys": sorted(told.keys), "beyond": told.beyond}
+        for kind, told in batch.kinds.items()
+    }
+
+
+def read_batch(kept: Any) -> Batch:
+    """A batch that was kept. What this code does not know is left out: a newer process may have written it."""
+    return Batch(
+        {
+            NoticeKind(kind): _Told(dict(told["lines"]), frozenset(told["keys"]), int(told["beyond"]))
+            for kind, told in kept.items()
+            if kind in set(NoticeKind)
+        }
+    )
