@@ -29,7 +29,7 @@ from cormorant.rules.searches import SearchRequest
 from cormorant.rules.settings import Settings
 from storage.database import Database, Mode
 from storage.sources import SourceRecord
-from supervisors.asking import Asker
+from supervisors.asking import Asker, price_recipes
 from supervisors.assembly import Assembly, storage_options
 from supervisors.child import ChildView
 from supervisors.environment import SystemClock, SystemRandom, in_thread
@@ -95,7 +95,7 @@ class Service:
         self.offload = offload
         self._bus = EventBus(self.clock, listeners)
         self._database = self._own(gateway)
-        asker = Asker(offload=offload, clock=self.clock, chance=self.chance)
+        asker = Asker(offload=offload, clock=self.clock, chance=self.chance, recipes=price_recipes(settings))
         assembly = Assembly(
             settings=settings,
             handlers=as_handlers(handlers or {}),
