@@ -92,9 +92,14 @@ def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Intak
     rows = connection.execute(text(f"{_DUE} {lock}"), {"now": to_micros(now), "limit": limit})
     due = [_intake(row) for row in rows]
     for intake in due:
-        following = next_check(due=intake.next_attempt_at, every_s=intake.every_s, now=now)
-        connection.execute(_PUT_OFF, {"id": intake.id, "next": to_micros(following)})
+        put_off(connection, intake, now=now)
     return due
+
+
+def put_off(connection: Connection, intake: Intake, *, now: datetime) -> None:
+    """It was taken in hand, and is due again after its time."""
+    following = next_check(due=intake.next_attempt_at, every_s=intake.every_s, now=now)
+    connection.execute(_PUT_OFF, {"id": intake.id, "next": to_micros(following)})
 
 
 def _plain(intake: Intake) -> dict[str, Any]:

@@ -42,6 +42,16 @@ class Collected:
     alert: Alert | None = None
 
 
+@frozen(kw_only=True)
+class PriceView:
+    """A price that is watched, and what it is worth; None: nothing that was sold is known."""
+
+    intake: Intake
+    valuation: Valuation | None
+    points: tuple[PricePoint, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+
+
 def collect(connection: Connection, intake_id: int, points: Iterable[PricePoint], *, now: datetime) -> Collected | None:
     """Write points down and value the intake anew. None when it is no longer watched. Doing it twice changes nothing."""
     intake = intakes.by_id(connection, intake_id, lock=True)
@@ -110,6 +120,23 @@ def alerts(connection: Connection, intake_id: int, *, limit: int = 100) -> list[
         )
         for row in connection.execute(_ALERTS, {"id": intake_id, "limit": limit})
     ]
+
+
+def all_views(connection: Connection) -> list[PriceView]:
+    """All that is watched, by name, without points and alerts."""
+    known = valuations(connection)
+    return [PriceView(intake=each, valuation=known.get(each.id)) for each in intakes.all_intakes(connection)]
+
+
+def view(connection: Connection, name: str, *, limit: int) -> PriceView:
+    """One of them with its newest points and alerts, or `UnknownIntake`."""
+    intake = intakes.find(connection, name)
+    return PriceView(
+        intake=intake,
+        valuation=valuation(connection, intake.id),
+        points=tuple(points_of(connection, intake.id, limit=limit)),
+        alerts=tuple(alerts(connection, intake.id, limit=limit)),
+    )
 
 
 def _alert(connection: Connection, intake: Intake, before: Side, found: Valuation) -> Alert | None:

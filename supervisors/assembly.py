@@ -36,6 +36,7 @@ from supervisors.durable_search import KIND, DurableSearch
 from supervisors.event_bus import EventStream, Listener
 from supervisors.jobs import Jobs
 from supervisors.packing import Packer
+from supervisors.pricing import Prices
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
 from supervisors.subscribing import Subscriptions
@@ -77,8 +78,8 @@ class Assembly:
     emit: Emit
     timetable: Timetable = field(factory=Timetable)
 
-    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches, Subscriptions]:
-        """The parts of the tree, and what a program does with its jobs, sources, watches and subscriptions."""
+    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches, Subscriptions, Prices]:
+        """The parts of the tree, and what a program does with its jobs, sources, watches, subscriptions and prices."""
         bell = WorkBell()
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
         jobs = self._jobs(runner, bell)
@@ -99,13 +100,14 @@ class Assembly:
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(
                 lambda: self.timetable.noted("maintenance", self._maintenance())
             ),
-            web=self._web(searches, jobs, watching.watches) if self.settings.web.enabled else None,
+            web=self._web(searches, jobs, watching) if self.settings.web.enabled else None,
             job_grace_s=self.settings.jobs.grace_s,
             stop_total_s=self.settings.service.stop_total_s,
             emit=self.emit,
             chance=self.chance,
         )
-        return parts, jobs, searches, watching.watches, watching.subscribing.subscriptions()
+        subscriptions = watching.subscribing.subscriptions()
+        return parts, jobs, searches, watching.watches, subscriptions, watching.pricing.prices
 
     def by_hand(self) -> tuple[SearchAssembly, Watches]:
         """For a command beside the service: watches, and the branch that searches, to be started only if it is needed."""
@@ -113,7 +115,12 @@ class Assembly:
         jobs = self._jobs(Address("job_runner", emit=self.emit), WorkBell())
         return search, self._watching(search.searches(), jobs).watches
 
-    def _web(self, searches: Searches, jobs: Jobs, watches: Watches) -> Runnable:
+    def prices_by_hand(self) -> Prices:
+        """For a command beside the service."""
+        jobs = self._jobs(Address("job_runner", emit=self.emit), WorkBell())
+        return Prices(settings=self.settings, database=self.database, jobs=jobs, clock=self.clock)
+
+    def _web(self, searches: Searches, jobs: Jobs, watching: WatchAssembly) -> Runnable:
         from cormorant.web.metrics import Metrics  # noqa: PLC0415 - who has no server need not wait for it to load
         from cormorant.web.port import Scheduled, WebParts  # noqa: PLC0415 - as above
         from cormorant.web.server import WebServer  # noqa: PLC0415 - as above
@@ -127,7 +134,8 @@ class Assembly:
             rss_ttl_s=self.settings.search.rss_ttl_s,
             searches=searches,
             jobs=jobs,
-            watches=watches,
+            watches=watching.watches,
+            prices=watching.pricing.prices,
             database=self.database,
             fetch=self.fetch,
             caps=self.caps,

@@ -19,6 +19,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchRequest
 from cormorant.rules.web_settings import ClientSettings, WebSettings
 from cormorant.web.metrics import Metrics
+from cormorant.web.price_port import PricesPort
 from cormorant.web.watch_port import WatchesPort
 from storage.database import Database
 from storage.job_reports import JobView
@@ -152,6 +153,7 @@ class WebParts:
     searches: SearchesPort
     jobs: JobsPort
     watches: WatchesPort
+    prices: PricesPort
     database: Database
     fetch: Fetch
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None

@@ -105,6 +105,7 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         searches=searches,
         jobs=None,  # type: ignore[arg-type]  # the gate has nothing to do with jobs
         watches=None,  # type: ignore[arg-type]  # nor with watches
+        prices=None,  # type: ignore[arg-type]  # nor with prices
         database=database,
         fetch=fetch,
         caps=None,
