@@ -34,6 +34,7 @@ _COMMANDS = {
         "wants",
         "downloads",
         "targets",
+        "prices",
         "jobs",
     )
 }

@@ -46,7 +46,7 @@ from supervisors.search_assembly import SearchAssembly, configured_sources
 from supervisors.watch_orders import Order
 from supervisors.watches import Watches
 
-__all__ = ["WatchDesk", "at_watch_desk"]
+__all__ = ["WatchDesk", "assembly_of", "at_watch_desk"]
 
 WATCHED_FROM = 10
 """A file of so many artists takes a while: a bar shows how far it is."""
@@ -321,7 +321,7 @@ def at_watch_desk(
     ours = configured_sources(settings)
 
     async def run(database: Database) -> int:
-        search, watches = _assembly(settings, database).by_hand()
+        search, watches = assembly_of(settings, database).by_hand()
         others = await database.read(sources.all_sources)
         names = {each.name for each in ours}
         records = [*ours, *(each for each in others if each.name not in names)]
@@ -345,7 +345,8 @@ def at_watch_desk(
         raise Interrupted("interrupted; nothing was changed") from None
 
 
-def _assembly(settings: Settings, database: Database) -> Assembly:
+def assembly_of(settings: Settings, database: Database) -> Assembly:
+    """The parts for a command beside the service, none of which runs by itself."""
     clock = SystemClock()
     bus = EventBus(clock, ())
     asker = Asker(offload=in_thread, clock=clock, recipes=price_recipes(settings))
