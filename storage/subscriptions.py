@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.subscriptions import Check, CheckStatus, Next, Subscription
+from cormorant.rules.subscriptions import Check, CheckStatus, Next, Subscription, host_of
 from storage.columns import check_text, from_micros, kept_text, to_micros
 
 CONFIGURED = "configured"
@@ -126,6 +126,7 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
         "etag": etag if is_ok else subscription.etag,
         "last_modified": last_modified if is_ok else subscription.last_modified,
         "url": url or subscription.url,
+        "has_moved": subscription.has_moved or (url is not None and host_of(url) != host_of(subscription.url)),
     }
     if not connection.execute(_END, words).rowcount:
         return False
@@ -209,6 +210,7 @@ def _subscription(row: Any) -> Subscription:
         id=row.id,
         name=row.name,
         url=row.url,
+        has_moved=bool(row.has_moved),
         schedule=Schedule(every_s=row.every_s, cron=row.cron, zone=row.zone),
         effective_s=row.effective_s,
         is_adaptive=bool(row.is_adaptive),
@@ -258,7 +260,8 @@ _ADD = text(f"{_INSERT} ON CONFLICT (name) DO NOTHING RETURNING id")
 _CONFIGURE = text(f"""
     {_INSERT} ON CONFLICT (name) DO UPDATE SET every_s = excluded.every_s, cron = excluded.cron, zone = excluded.zone,
         is_adaptive = excluded.is_adaptive, auto_import = excluded.auto_import, accept = excluded.accept,
-        reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url
+        reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url,
+        has_moved = false
 """)
 _CONFIGURED_NAMES = text("SELECT name FROM subscriptions WHERE origin = 'configured'")
 _REMOVE = text("DELETE FROM subscriptions WHERE id = :id")
@@ -284,7 +287,7 @@ _END = text("""
         is_paused = CASE WHEN :is_paused THEN true ELSE is_paused END,
         paused_because = COALESCE(:paused_because, paused_because), last_checked = :checked,
         last_success = COALESCE(:succeeded, last_success), last_error = :error, etag = :etag,
-        last_modified = :last_modified, url = :url
+        last_modified = :last_modified, url = :url, has_moved = :has_moved
     WHERE id = :id AND token = :token
 """)
 _RECORD = text("""

@@ -69,8 +69,8 @@ class Asker:
             return await fetch_link(link, transport, offload=self.offload, clock=self.clock)
 
     async def feed(self, subscription: Subscription) -> FeedPage:
-        """What a feed has now, or that nothing has changed. Its own address is one that the operator wrote."""
-        async with Transport(written=[subscription.url]) as transport:
+        """What a feed has now, or that nothing has changed. Its address is the operator's, until it moves to another host."""
+        async with Transport(written=[] if subscription.has_moved else [subscription.url]) as transport:
             client = FeedClient(transport, offload=self.offload, clock=self.clock)
             return await client.fetch(
                 subscription.url, etag=subscription.etag, last_modified=subscription.last_modified

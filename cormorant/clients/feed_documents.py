@@ -267,7 +267,12 @@ def _attachments(item: dict[str, Any], address: str) -> Iterator[Enclosure]:
 def _said(item: dict[str, Any], *names: str) -> str:
     """The first of these that says something. Ids and sizes are numbers in some feeds."""
     values = (item.get(name) for name in names)
-    texts = (str(value).strip() for value in values if isinstance(value, (str, int, float)))
+    # JSON can hold half of a pair, which no text can.
+    texts = (
+        str(value).encode("utf-8", "replace").decode().strip()
+        for value in values
+        if isinstance(value, (str, int, float))
+    )
     return next((text for text in texts if text), "")
 
 

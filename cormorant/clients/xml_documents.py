@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import sys
 from html.entities import html5
 from typing import Final
 
@@ -16,10 +17,12 @@ _DECLARED: Final = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za
 _DECLARATION: Final = re.compile(r"\s*<\?xml[^>]{0,300}\?>")
 # A section of CDATA is kept as it is: what looks like an entity there is text. One that never ends does so where the
 # document does: otherwise each of many would be looked for up to there, which takes the square of the length.
-_ENTITY: Final = re.compile(r"(<!\[CDATA\[.*?(?:\]\]>|\Z))|&([A-Za-z][A-Za-z0-9]{1,31};)|&(?!#)", re.DOTALL)
-_ILLEGAL: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]|&#(?:0*(?:[0-8]|1[124-9]|2[0-9]|3[01])|[xX]0*(?:[0-8bceBCE]|1[0-9a-fA-F]));"
+_ENTITY: Final = re.compile(
+    r"(<!\[CDATA\[.*?(?:\]\]>|\Z))|&([A-Za-z][A-Za-z0-9]{1,31};)|&#0*([0-9]{1,9});|&#[xX]0*([0-9A-Fa-f]{1,8});|&(?!#)",
+    re.DOTALL,
 )
+_ILLEGAL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_SPACES: Final = (9, 10, 13)
 _OWN: Final = frozenset({"amp;", "lt;", "gt;", "quot;", "apos;"})
 # Encodings of text, and no other of Python's codecs: some of those take the square of the length.
 _KNOWN: Final = re.compile(
@@ -84,11 +87,18 @@ def mended(text: str) -> bytes:
 
 
 def _character(found: re.Match[str]) -> str:
+    if found[3] or found[4]:
+        # With mercy, half of a pair would be taken as it is, and could not be read as text.
+        return found[0] if _is_legal(int(found[3]) if found[3] else int(found[4], 16)) else ""
     if found[1] is not None or found[2] in _OWN:
         return found[0]
     # A sign that begins nothing known stands for itself.
     meant = html5.get(found[2] or "")
     return f"&amp;{found[0][1:]}" if meant is None else "".join(f"&#{ord(character)};" for character in meant)
+
+
+def _is_legal(number: int) -> bool:
+    return (number >= ord(" ") or number in _SPACES) and number <= sys.maxunicode and not _ILLEGAL.match(chr(number))
 
 
 def _decoded(body: bytes, charset: str) -> str:

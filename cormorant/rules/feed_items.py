@@ -27,7 +27,11 @@ _EARLIEST: Final = datetime(1900, 1, 1, tzinfo=UTC)
 _AHEAD_MAX: Final = timedelta(days=1)
 _LINKS: Final = ("http://", "https://", "magnet:")
 _PACKED: Final = ("bittorrent", "nzb")
+_SCHEME: Final = re.compile(r"\Ahttps?:(?=//)", re.IGNORECASE)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _TAG: Final = re.compile(r"</?[A-Za-z][^<>]*>|<!--[^<>]*-->")
+# `pid=17` is a post and no password.
+_NUMBERED: Final = re.compile(r"(?<=[?&;])(?:r|pid|uk|user|key|sid)=\d{1,9}(?=[&#;]|$)")
 # A part of an address that means nothing to a reader: a key, or a name that only machines use.
 _OPAQUE: Final = re.compile(r"(?<=/)(?=[^/?#\s]*\d)[0-9A-Za-z_-]{20,}(?=[/?#.]|$)")
 
@@ -75,17 +79,22 @@ def items_of(entries: Sequence[Entry], *, addresses: Iterable[str], now: datetim
 
 
 def _first_key(entry: Entry, secrets: Sequence[Secret]) -> str:
-    said = entry.guid.strip() or entry.link.strip()
-    if said:
-        return _safe(said, secrets)
+    if entry.guid.strip():
+        return _safe(entry.guid, secrets)
+    if entry.link.strip():
+        # Without its scheme: a site that learns https has nothing new to tell by that.
+        return _SCHEME.sub("", _safe(entry.link, secrets), count=1)
     return f"sha256:{_hash(entry.title or entry.summary, entry.date)}"
 
 
 def _safe(text: str, secrets: Sequence[Secret]) -> str:
     """The same text for the same entry, that tells no key: what could be one is replaced by its digest."""
-    text = hide_keys(_without(text, secrets))
+    text = _without(_CONTROL.sub(" ", text).strip(), secrets)
+    numbers = "&".join(_NUMBERED.findall(text))
+    text = hide_keys(text)
     if "://" not in text:
         return text
+    text = f"{text}#{numbers}" if numbers else text
     return _OPAQUE.sub(lambda found: f"~{_hash(found[0])[:16]}", text)
 
 
@@ -130,7 +139,8 @@ def _chosen(enclosures: Sequence[Enclosure]) -> Enclosure | None:
 
 def _usable(link: str) -> str:
     """A link that may be followed; what would run a script or open a file is none."""
-    return link if link.lower().startswith(_LINKS) and len(link) <= LINK_MAX else ""
+    is_link = link.lower().startswith(_LINKS) and len(link) <= LINK_MAX and not _CONTROL.search(link)
+    return link if is_link else ""
 
 
 def sane_date(date: datetime | None, *, now: datetime) -> datetime | None:

@@ -36,6 +36,8 @@ class Subscription:
     name: str
     url: str = field(repr=False)
     """It may hold a key."""
+    has_moved: bool = False
+    """Whether it moved to another host by itself: nobody wrote that one down, so that it must not be private."""
     schedule: Schedule
     effective_s: float | None = None
     """How often it is really checked, after failures or by its activity; None: as its schedule says."""

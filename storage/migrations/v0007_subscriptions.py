@@ -22,6 +22,7 @@ def upgrade(op: Operations) -> None:
         _id(),
         Column("name", Text, nullable=False, unique=True),
         Column("url", Text, nullable=False),
+        Column("has_moved", Boolean, nullable=False, server_default=false()),
         Column("every_s", Float),
         Column("cron", Text),
         Column("zone", Text, nullable=False),

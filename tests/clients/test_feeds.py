@@ -10,13 +10,16 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from hypothesis import given as tried
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from cormorant.clients.feed_documents import read_feed
 from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.links import fetch_link
 from cormorant.clients.transport import FetchLimits, Transport
 from cormorant.playground.feed_stand_in import FeedStandIn, PlayedFeed
-from cormorant.rules.feed_items import ITEMS_MAX
+from cormorant.rules.feed_items import ITEMS_MAX, items_of
 from cormorant.rules.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.subscriptions import FeedPage
 from cormorant.testing import SimulatedClock, in_line
@@ -24,6 +27,7 @@ from tests.clients.mounted import mounted
 from tests.clients.parcel_samples import TORRENT
 from tests.clients.raw_server import RawServer, page, raw_server, redirect
 
+NOW = datetime(2026, 11, 16, tzinfo=UTC)
 FAR_TOO_LONG_S = 4.0
 """What takes the square of its length takes longer by far, and what does not is done in a tenth of it on a busy machine."""
 RSS = "<rss version='2.0'><channel><title>Radio</title>{}</channel></rss>"
@@ -249,6 +253,15 @@ async def test_a_guid_that_repeats_is_told_apart_by_link_and_title() -> None:
     assert found.items[2].key == "2"
 
 
+async def test_numbers_of_posts_tell_them_apart_and_sessions_do_not() -> None:
+    links = ["http://x.org/t?pid=17", "http://x.org/t?pid=18", "http://x.org/u?sid=0a1b2c3d4e5f"]
+    found = await fetched(RSS.format("".join(item(guid=link, title="Re: it") for link in links)))
+    later = await fetched(RSS.format(item(guid="http://x.org/u?sid=f5e4d3c2b1a0", title="Re: it")))
+
+    assert len(found.items) == 3
+    assert later.items[0].key == found.items[2].key
+
+
 async def test_no_key_and_no_title_tells_a_secret() -> None:
     secret, path_key = "a1b2c3d4e5", "0123456789abcdef0123456789abcdef"
     link = f"http://x.org/dl/{path_key}/5.torrent?passkey={secret}"
@@ -322,6 +335,32 @@ def test_a_document_made_to_be_slow_is_not(piece: str) -> None:
 
     assert len(found.entries) <= ITEMS_MAX
     assert perf_counter() - began < FAR_TOO_LONG_S
+
+
+PIECES = st.sampled_from(
+    [
+        "<item>", "</item>", "<title>", "</title>", "<pubDate>0000-00-00T99:00:00Z</pubDate>", "<![CDATA[", "]]>", "&nbsp;", "&",
+        "<pubDate>Mon, 32 Foo 0000 99:99:99 +9999</pubDate>", "<link href='http://[x'/>", "<guid>http://[::1</guid>", "\0",
+        "<a xml:base='http://['>", "&#xD800;", "&#0057343;", "&#x110000;", "<enclosure url='//[' length='9999999999999999999'/>",
+        "<x:y>", "<!DOCTYPE x>", "<entry xmlns='http://www.w3.org/2005/Atom'>", "words",
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.slow("tries many documents")
+@settings(max_examples=60)
+@tried(st.lists(PIECES, max_size=20), st.sampled_from(["", "utf-16", "gb2312", "latin-1", "hex"]))
+def test_no_document_makes_the_reader_raise_anything_but_the_errors_by_name(pieces: list[str], charset: str) -> None:
+    body = ("<rss><channel><item>" + "".join(pieces)).encode()
+    try:
+        found = read_feed(body, charset=charset, address="http://x.org/")
+    except SourceError as error:
+        assert str(error)  # noqa: PT017 - it may be refused, or not
+        return
+
+    items = items_of(found.entries, addresses=["http://x.org/?passkey=a1b2c3"], now=NOW)
+
+    assert all((each.key + each.title + each.link).isprintable() and each.key for each in items)
 
 
 async def test_a_link_of_a_feed_leads_to_a_torrent_or_to_nothing() -> None:

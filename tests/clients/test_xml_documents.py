@@ -178,3 +178,9 @@ def test_a_document_made_to_be_slow_is_not(piece: bytes) -> None:
 
     # What takes the square of its length takes longer by far.
     assert time.perf_counter() - began < 2.0
+
+
+def test_half_of_a_pair_of_characters_is_left_out() -> None:
+    root = read_xml(b"<rss><a>x&#xD800;&#0;&#00057343;&#x41;&#9999999999;</a>")
+
+    assert "".join(map(str, root.itertext())).startswith("xA")

@@ -250,3 +250,18 @@ async def test_names_are_unique_and_unknown_ones_are_named(clock: MockClock) -> 
                 await subscribe(subscriptions, "one")
             with pytest.raises(UnknownSubscription, match="no subscription 'none'"):
                 await subscriptions.check("none")
+
+
+async def test_a_feed_that_moves_is_asked_there_and_is_the_operators_only_at_its_host(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.scripts["http://x.test/near"] = [page("a", moved_to="https://x.test/nearer")]
+        place.feeds.scripts["http://x.test/far"] = [page("b", moved_to="https://y.test/far")]
+        async with place.opened() as subscriptions:
+            await subscribe(subscriptions, "near")
+            await subscribe(subscriptions, "far")
+            await trio.sleep(100)
+
+            near, far = await subscriptions.find("near"), await subscriptions.find("far")
+
+        assert (near.url, near.has_moved) == ("https://x.test/nearer", False)
+        assert (far.url, far.has_moved) == ("https://y.test/far", True)

@@ -1,0 +1,42 @@
+"""How feeds and their links are asked for: where nobody wrote an address down, it leads to nothing private."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cormorant.playground.feed_stand_in import FeedStandIn
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.source_errors import SourceError
+from cormorant.rules.subscriptions import Subscription
+from cormorant.testing import SimulatedClock, in_line
+from supervisors.asking import Asker
+from tests.clients.mounted import mounted
+
+
+def subscription(url: str, **how: Any) -> Subscription:
+    now = SimulatedClock().now()
+    return Subscription(name="one", url=url, schedule=Schedule(every_s=60.0), next_check_at=now, added_at=now, **how)
+
+
+async def test_a_feed_is_asked_with_what_is_known_of_it() -> None:
+    asker = Asker(offload=in_line, clock=SimulatedClock())
+    async with mounted(FeedStandIn().handle) as server:
+        url = f"{server.url}/harbour-lights.xml"
+        first = await asker.feed(subscription(url))
+        again = await asker.feed(subscription(url, etag=first.etag, last_modified=first.last_modified))
+
+    assert len(first.items) == 3
+    assert again.is_unchanged
+
+
+async def test_a_feed_that_moved_by_itself_and_a_link_of_a_feed_lead_to_nothing_private() -> None:
+    asker, feeds = Asker(offload=in_line, clock=SimulatedClock()), FeedStandIn()
+    async with mounted(feeds.handle) as server:
+        url = f"{server.url}/harbour-lights.xml"
+        for asking in (asker.feed(subscription(url, has_moved=True)), asker.fetch_link(url)):
+            with pytest.raises(SourceError, match="private|loopback|own network"):
+                await asking
+
+    assert feeds.asked == []
