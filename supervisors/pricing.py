@@ -23,6 +23,7 @@ from storage import intakes, jobs, prices
 from storage.database import Database
 from storage.intakes import CONFIGURED, IntakeConfigured
 from storage.prices import PriceView
+from storage.sources import UnknownSource
 from supervisors.child import Runnable
 from supervisors.collecting import SOURCE_KIND, Collector
 from supervisors.jobs import Jobs
@@ -30,6 +31,17 @@ from supervisors.searches import Searches
 
 EVERY_S_MIN, EVERY_S_MAX = 60.0, 365 * 86_400.0
 SHOWN_MAX = 500
+
+
+class NoPriceSource(UnknownSource):
+    """There is no source of prices of this name, or none at all."""
+
+    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
+        super().__init__(name, known)
+        there = (
+            f"there are {', '.join(sorted(known))}" if known else f'write [sources.NAME] with kind = "{SOURCE_KIND}"'
+        )
+        self.args = (f"there is no source of prices{f' {name[:40]!r}' if name else ''}; {there}",)
 
 
 @define(eq=False, kw_only=True)
@@ -56,7 +68,8 @@ class Prices:
         below_cents: int | None = None,
         above_cents: int | None = None,
     ) -> Intake:
-        """Watch a price from now on. Raises `BadRequest` that names the part, or `IntakeExists`."""
+        """Watch a price from now on. Raises `BadRequest`, `NoPriceSource` or `IntakeExists`."""
+        self._check_sources(sources)
         now = self.clock.now()
         wanted = Intake(
             name=name,
@@ -150,15 +163,12 @@ class Prices:
         if not EVERY_S_MIN <= wanted.every_s <= EVERY_S_MAX:
             allowed = f"{format_duration(EVERY_S_MIN)} to {format_duration(EVERY_S_MAX)}"
             raise BadRequest("every", f"it is out of range; allowed: {allowed}")
+
+    def _check_sources(self, wanted: Sequence[str]) -> None:
         known = [name for name, each in self.settings.sources.items() if each.kind == SOURCE_KIND]
-        for source in wanted.sources:
-            if source not in known:
-                there = f"there are {', '.join(sorted(known))}" if known else "write [sources.NAME] first"
-                raise BadRequest("search", f"there is no source of prices {source[:40]!r}; {there}")
-        if not known:
-            raise BadRequest(
-                "search", f'there is no source of prices; write [sources.NAME] with kind = "{SOURCE_KIND}"'
-            )
+        strange = next((source for source in wanted if source not in known), None)
+        if strange is not None or not known:
+            raise NoPriceSource(strange or "", known)
 
     def _add(self, connection: Connection, wanted: Intake, *, now: datetime) -> Intake:
         added = intakes.add(connection, wanted)
