@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import field, frozen
 
 from cormorant.clients.downloads import Download
 from cormorant.clients.feeds import FeedClient
 from cormorant.clients.links import fetch_link
+from cormorant.clients.price_json import PriceClient, PriceRecipe
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
 from cormorant.clients.transport import Transport
 from cormorant.rules.offers import offered
 from cormorant.rules.ports import Chance, Clock, Offload
 from cormorant.rules.searches import Caps, SearchPage, SearchRequest
+from cormorant.rules.settings import Settings
 from cormorant.rules.source_errors import SourceRefused
 from cormorant.rules.source_settings import SEARCHED
 from cormorant.rules.subscriptions import FeedPage, Subscription
@@ -30,6 +34,8 @@ class Asker:
     offload: Offload
     clock: Clock
     chance: Chance = field(factory=SystemRandom)
+    recipes: Mapping[str, PriceRecipe] = field(factory=dict)
+    """How sources of prices are asked, by name."""
 
     async def search(self, record: SourceRecord, request: SearchRequest) -> SearchPage:
         """One page of results."""
@@ -38,7 +44,13 @@ class Asker:
         async with self._transport(record) as transport:
             if record.kind == "slskd":
                 return await self._peers(record, transport, request)
+            if record.kind == "prices":
+                return await self._prices(record, transport).search(request)
             return await self._client(record, transport).search(request)
+
+    def _prices(self, record: SourceRecord, transport: Transport) -> PriceClient:
+        recipe = self.recipes.get(record.name)
+        return PriceClient(record.url, record.key, transport, offload=self.offload, clock=self.clock, recipe=recipe)
 
     async def _peers(self, record: SourceRecord, transport: Transport, request: SearchRequest) -> SearchPage:
         """What peers offer, each album or file as one result."""
@@ -79,3 +91,12 @@ class Asker:
             raise SourceRefused(f"{record.name} is of kind {record.kind}, and speaks no Torznab")
         options = TorznabOptions(protocol="usenet" if record.kind == "newznab" else None, timeout_s=TIMEOUT_S)
         return TorznabClient(record.url, record.key, transport, offload=self.offload, clock=self.clock, options=options)
+
+
+def price_recipes(settings: Settings) -> dict[str, PriceRecipe]:
+    """How the sources of prices of the settings file are asked."""
+    return {
+        name: PriceRecipe(query=source.query, items=source.items, fields=source.fields)
+        for name, source in settings.sources.items()
+        if source.kind == "prices"
+    }

@@ -37,6 +37,7 @@ from supervisors.event_bus import EventStream, Listener
 from supervisors.jobs import Jobs
 from supervisors.notifying import NotifyAssembly
 from supervisors.packing import Packer
+from supervisors.pricing import Prices
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
 from supervisors.subscribing import Subscriptions
@@ -78,8 +79,8 @@ class Assembly:
     emit: Emit
     timetable: Timetable = field(factory=Timetable)
 
-    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches, Subscriptions]:
-        """The parts of the tree, and what a program does with its jobs, sources, watches and subscriptions."""
+    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches, Subscriptions, Prices]:
+        """The parts of the tree, and what a program does with its jobs, sources, watches, subscriptions and prices."""
         bell = WorkBell()
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
         jobs = self._jobs(runner, bell)
@@ -104,13 +105,13 @@ class Assembly:
                 lambda: self.timetable.noted("maintenance", self._maintenance())
             ),
             notifier=notifying.notifier() if notifying else None,
-            web=self._web(searches, jobs, watching.watches, subscriptions) if self.settings.web.enabled else None,
+            web=self._web(searches, jobs, watching, subscriptions) if self.settings.web.enabled else None,
             job_grace_s=self.settings.jobs.grace_s,
             stop_total_s=self.settings.service.stop_total_s,
             emit=self.emit,
             chance=self.chance,
         )
-        return parts, jobs, searches, watching.watches, subscriptions
+        return parts, jobs, searches, watching.watches, subscriptions, watching.pricing.prices
 
     def by_hand(self) -> tuple[SearchAssembly, Watches, Subscriptions]:
         """For a command beside the service. The branch that searches is started only if it is needed."""
@@ -119,7 +120,12 @@ class Assembly:
         watching = self._watching(search.searches(), jobs)
         return search, watching.watches, watching.subscribing.subscriptions()
 
-    def _web(self, searches: Searches, jobs: Jobs, watches: Watches, subscriptions: Subscriptions) -> Runnable:
+    def prices_by_hand(self) -> Prices:
+        """For a command beside the service."""
+        jobs = self._jobs(Address("job_runner", emit=self.emit), WorkBell())
+        return Prices(settings=self.settings, database=self.database, jobs=jobs, clock=self.clock)
+
+    def _web(self, searches: Searches, jobs: Jobs, watching: WatchAssembly, subscriptions: Subscriptions) -> Runnable:
         from cormorant.web.metrics import Metrics  # noqa: PLC0415 - who has no server need not wait for it to load
         from cormorant.web.port import Scheduled, WebParts  # noqa: PLC0415 - as above
         from cormorant.web.server import WebServer  # noqa: PLC0415 - as above
@@ -134,8 +140,9 @@ class Assembly:
             rss_ttl_s=self.settings.search.rss_ttl_s,
             searches=searches,
             jobs=jobs,
-            watches=watches,
+            watches=watching.watches,
             subscriptions=subscriptions,
+            prices=watching.pricing.prices,
             database=self.database,
             fetch=self.fetch,
             caps=self.caps,

@@ -29,12 +29,13 @@ from cormorant.rules.searches import SearchRequest
 from cormorant.rules.settings import Settings
 from storage.database import Database, Mode
 from storage.sources import SourceRecord
-from supervisors.asking import Asker
+from supervisors.asking import Asker, price_recipes
 from supervisors.assembly import Assembly, storage_options
 from supervisors.child import ChildView
 from supervisors.environment import SystemClock, SystemRandom, in_thread
 from supervisors.event_bus import EventBus, EventStream, Listener
 from supervisors.jobs import Jobs
+from supervisors.pricing import Prices
 from supervisors.report import ShutdownReport
 from supervisors.searches import Searches, SourceStatus
 from supervisors.subscribing import Subscriptions
@@ -95,7 +96,7 @@ class Service:
         self.offload = offload
         self._bus = EventBus(self.clock, listeners)
         self._database = self._own(gateway)
-        asker = Asker(offload=offload, clock=self.clock, chance=self.chance)
+        asker = Asker(offload=offload, clock=self.clock, chance=self.chance, recipes=price_recipes(settings))
         assembly = Assembly(
             settings=settings,
             handlers=as_handlers(handlers or {}),
@@ -117,7 +118,7 @@ class Service:
             chance=self.chance,
             emit=self._bus.emit,
         )
-        parts, self._jobs, self._searches, self._watches, self._subscriptions = assembly.put_together()
+        parts, self._jobs, self._searches, self._watches, self._subscriptions, self._prices = assembly.put_together()
         self._root = tree(parts)
         self._root.on_failure(self._failing)
         self._state = ServiceState.CLOSED
@@ -239,6 +240,12 @@ class Service:
         """The subscriptions: feeds, when each is checked, and what came of it."""
         self._check_serving()
         return self._subscriptions
+
+    @property
+    def prices(self) -> Prices:
+        """The prices: what is watched, what sources state of it, and what it is worth."""
+        self._check_serving()
+        return self._prices
 
     def explain(self, source: str, priority: Priority | None = None) -> Explanation:
         """Why a search submitted now would wait at a source, gate by gate, and until when."""

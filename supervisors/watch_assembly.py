@@ -36,6 +36,7 @@ from supervisors.child import ChildSpec, Runnable
 from supervisors.choosing import Chooser
 from supervisors.handing_over import HandingOver
 from supervisors.jobs import Jobs
+from supervisors.pricing import Prices, PricingAssembly
 from supervisors.searches import Searches
 from supervisors.subscribing import SubscribingAssembly
 from supervisors.supervisor import Supervisor
@@ -80,6 +81,7 @@ class WatchAssembly:
     handing: HandingOver = field(init=False)
     watches: Watches = field(init=False)
     subscribing: SubscribingAssembly = field(init=False)
+    pricing: PricingAssembly = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         parts = self.parts
@@ -120,6 +122,13 @@ class WatchAssembly:
             targets=parts.places.keys(),
         )
 
+        self.pricing = PricingAssembly(
+            prices=Prices(settings=parts.settings, database=parts.database, jobs=parts.jobs, clock=parts.clock),
+            searches=parts.searches,
+            is_paused=_read_paused,
+            emit=parts.emit,
+        )
+
     def handlers(self) -> dict[str, Handler]:
         """The handlers of the jobs that wants have."""
         parts = self.parts
@@ -131,7 +140,8 @@ class WatchAssembly:
             chance=parts.chance,
             emit=parts.emit,
         )
-        return {want_search.KIND: Handler(search), handing_over.KIND: Handler(self.handing)}
+        own = {want_search.KIND: Handler(search), handing_over.KIND: Handler(self.handing)}
+        return own | self.pricing.handlers()
 
     def follower(self) -> Runnable:
         """Follows what was handed over."""
@@ -148,6 +158,7 @@ class WatchAssembly:
                 ChildSpec("watchlist_ticker", watchlist, grace_s=grace_s),
                 ChildSpec("subscription_ticker", self.subscribing.served(), grace_s=SPARE_S),
                 ChildSpec("saved_search_ticker", saved, grace_s=SPARE_S),
+                ChildSpec("price_ticker", self.pricing.served(), grace_s=0.0),
             ],
             name="tickers",
             stop_total_s=grace_s + 2 * SPARE_S,

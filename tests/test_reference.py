@@ -11,6 +11,7 @@ import click
 import pytest
 
 from cormorant.cli.downloads import downloads
+from cormorant.cli.prices import prices
 from cormorant.cli.saved import saved
 from cormorant.cli.sources import add, sources
 from cormorant.cli.targets import targets
@@ -76,6 +77,14 @@ def test_the_page_of_watching_names_every_command_and_option(group: click.Group)
         if name.startswith("--")
     }
     assert [name for name in sorted(options) if not re.search(rf"`{name}\b", page)] == []
+
+
+def test_the_page_of_prices_names_every_command_and_option() -> None:
+    page = (ROOT / "docs" / "prices.md").read_text()
+
+    assert [name for name in prices.commands if f"`cormorant prices {name}" not in page] == []
+    options = {name for each in prices.commands.values() for parameter in each.params for name in parameter.opts}
+    assert [name for name in sorted(options) if name.startswith("--") and f"`{name}`" not in page] == []
 
 
 def test_the_page_of_watching_names_every_state_of_a_want() -> None:

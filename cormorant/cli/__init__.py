@@ -37,6 +37,7 @@ _COMMANDS = {
         "downloads",
         "targets",
         "notify",
+        "prices",
         "jobs",
         "migrate",
     )

@@ -31,7 +31,7 @@ from cormorant.rules.settings import Settings
 from cormorant.rules.times_of_day import zone_of
 from storage.database import Database
 from storage.sources import UnknownSource
-from supervisors.asking import Asker
+from supervisors.asking import Asker, price_recipes
 from supervisors.environment import SystemClock, SystemRandom, in_thread
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
@@ -91,7 +91,7 @@ async def _search(settings: Settings, config: str, database: Database, wanted: W
     parts = SearchParts(
         settings=settings,
         database=database,
-        ask=Asker(offload=in_thread, clock=clock).search,
+        ask=Asker(offload=in_thread, clock=clock, recipes=price_recipes(settings)).search,
         clock=clock,
         chance=SystemRandom(),
         emit=started,

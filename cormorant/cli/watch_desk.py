@@ -38,7 +38,7 @@ from storage.downloads import UnknownDownload
 from storage.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 from storage.sources import SourceRecord
 from storage.watchlist import ArtistExists, UnknownArtist
-from supervisors.asking import Asker
+from supervisors.asking import Asker, price_recipes
 from supervisors.assembly import Assembly
 from supervisors.environment import SystemClock, SystemRandom, in_thread
 from supervisors.event_bus import EventBus
@@ -349,7 +349,7 @@ def assembly_of(settings: Settings, database: Database) -> Assembly:
     """What commands beside a service work with; nothing of it is started."""
     clock = SystemClock()
     bus = EventBus(clock, ())
-    asker = Asker(offload=in_thread, clock=clock)
+    asker = Asker(offload=in_thread, clock=clock, recipes=price_recipes(settings))
     return Assembly(
         settings=settings,
         handlers={},

@@ -26,6 +26,7 @@ from cormorant.rules.fields import (
 )
 from cormorant.rules.notify_settings import NotifySettings, notify_conflicts
 from cormorant.rules.playground_settings import PlaygroundSettings, playground_conflicts
+from cormorant.rules.price_settings import PriceSettings, price_conflicts
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import RESERVED_NAMES, LimitSettings, SourceSettings, source_conflicts
@@ -217,6 +218,7 @@ class Settings:
     subscriptions: SubscriptionSettings = field(factory=SubscriptionSettings)
     feeds: Mapping[str, FeedSettings] = named(FeedSettings)
     saved: Mapping[str, SavedSettings] = named(SavedSettings)
+    prices: Mapping[str, PriceSettings] = named(PriceSettings)
     profiles: Mapping[str, ProfileSettings] = named(ProfileSettings)
     targets: Mapping[str, TargetSettings] = named(TargetSettings)
     notify: NotifySettings = field(factory=NotifySettings)
@@ -262,5 +264,7 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
     yield from watch_conflicts(settings.watchlist, settings.saved, settings.profiles, settings.targets)
     yield from feed_conflicts(settings.feeds, settings.targets)
     yield from notify_conflicts(settings.notify)
+    sources_of_prices = [name for name, source in settings.sources.items() if source.kind == "prices"]
+    yield from price_conflicts(settings.prices, settings.sources, sources_of_prices)
     yield from web_conflicts(settings.web, settings.clients)
     yield from playground_conflicts(settings.playground, has_database=bool(settings.storage.url))

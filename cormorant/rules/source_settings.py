@@ -11,6 +11,7 @@ from attrs import field, frozen
 from cormorant.rules.conflicts import Conflict
 from cormorant.rules.fields import choice, duration, flag, number, proxy, secret, share, text, time_of_day, web_address
 from cormorant.rules.limits import COUNT_MAX, INTERVAL_S_MAX, PRESETS, SHARE_MAX, SourceLimits
+from cormorant.rules.price_settings import PriceFieldSettings, path_problem, query_problem
 from cormorant.rules.quantities import as_written
 from cormorant.rules.secrets import Secret
 from cormorant.rules.times_of_day import TimeOfDay, zone_of
@@ -31,7 +32,7 @@ __all__ = [
 RESERVED_NAMES: Final = ("all", "combined")
 """What no source can be called: where sources are named, it means each of them."""
 
-KINDS: Final = ("torznab", "newznab", "spotify", "slskd")
+KINDS: Final = ("torznab", "newznab", "spotify", "slskd", "prices")
 SEARCHED: Final = frozenset({"torznab", "newznab"})
 """The kinds that are searched where no source is named; the others only by name."""
 SPOTIFY_URL: Final = "https://api.spotify.com/v1"
@@ -103,6 +104,11 @@ class SourceSettings(LimitSettings):
         _DEFAULT_PRESET,
         f"Name of the limits that it refines: {' or '.join(PRESETS)}, or one of your own under [limits.NAME].",
     )
+    query: str = text(
+        "q={title}", "For prices: what is asked after the ?, such as q={title}&year={year}; {key} puts the key into it."
+    )
+    items: str = text("", "For prices: path of the list in the answer, such as data.items. Empty: it is the list.")
+    fields: PriceFieldSettings = field(factory=PriceFieldSettings)
 
 
 def limits_of(source: SourceSettings, presets: Mapping[str, LimitSettings]) -> SourceLimits:
@@ -150,6 +156,8 @@ def source_conflicts(sources: Mapping[str, SourceSettings], presets: Mapping[str
         if not source.url and source.enabled and source.kind != "spotify":
             remedy = 'write one like "http://prowlarr:9696/1/api", or enabled = false'
             yield Conflict((f"sources.{name}.url", f"sources.{name}.enabled"), f"the source has no address; {remedy}")
+        if source.kind == "prices":
+            yield from _price_source_conflicts(f"sources.{name}", source)
         if not source.url:
             continue
         first = seen.setdefault(normalised(source.url), name)
@@ -159,6 +167,17 @@ def source_conflicts(sources: Mapping[str, SourceSettings], presets: Mapping[str
                 f"sources.{first} has the same address, so that one site would be counted as two; "
                 f"leave out sources.{first} or sources.{name}",
             )
+
+
+def _price_source_conflicts(above: str, source: SourceSettings) -> Iterator[Conflict]:
+    problem = query_problem(source.query)
+    if problem:
+        yield Conflict((f"{above}.query", f"{above}.kind"), problem)
+    paths = {f"fields.{name}": path for name, path in attrs.asdict(source.fields).items()} | {"items": source.items}
+    for name, path in paths.items():
+        problem = path_problem(path) if path or name in {"fields.price", "fields.title"} else None
+        if problem:
+            yield Conflict((f"{above}.{name}", f"{above}.kind"), problem)
 
 
 def _preset_problem(wanted: str, presets: Mapping[str, LimitSettings]) -> str | None:

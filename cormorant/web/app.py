@@ -15,6 +15,7 @@ from litestar.types import Message, Scope
 from cormorant.web.api_clients import client_routes
 from cormorant.web.api_jobs import job_routes
 from cormorant.web.api_overview import overview_routes
+from cormorant.web.api_prices import price_routes
 from cormorant.web.api_scheduler import scheduler_routes
 from cormorant.web.api_searches import search_routes
 from cormorant.web.api_session import session_routes
@@ -59,6 +60,7 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
         watch_routes(),
         want_routes(),
         subscription_routes(),
+        price_routes(),
         job_routes(),
         scheduler_routes(),
         client_routes(),

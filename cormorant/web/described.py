@@ -61,6 +61,7 @@ _CLIENT: Final = {
     "share": {"type": "number", "minimum": 0, "maximum": 1},
     "hold_s": {"type": "number", "minimum": 0, "maximum": HOLD_S_MAX},
 }
+_PRICE: Final = {"name": {"type": "string", "pattern": _NAME}, "currency": {"type": "string", "pattern": "^[A-Z]{3}$"}}
 _NOON: Final = "2026-11-16T12:00:00Z"
 _EXAMPLES: Final[Mapping[str, object]] = {
     "SearchBody": {"query": "boards of canada", "kind": "music", "categories": [3000], "wait_s": 20},
@@ -126,7 +127,7 @@ def described(made: Mapping[str, Any]) -> dict[str, Any]:
     for name, example in _EXAMPLES.items():
         if name in schemas:
             schemas[name]["examples"] = [example]
-    for name, properties in (("SearchBody", _BODY), ("ClientBody", _CLIENT)):
+    for name, properties in (("SearchBody", _BODY), ("ClientBody", _CLIENT), ("PriceBody", _PRICE)):
         if name in schemas:
             schemas[name]["properties"] |= properties
             schemas[name]["additionalProperties"] = False

@@ -19,6 +19,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchRequest
 from cormorant.rules.web_settings import ClientSettings, WebSettings
 from cormorant.web.metrics import Metrics
+from cormorant.web.price_port import PricesPort
 from cormorant.web.subscription_port import SubscriptionsPort
 from cormorant.web.watch_port import WatchesPort
 from storage.database import Database
@@ -156,6 +157,7 @@ class WebParts:
     jobs: JobsPort
     watches: WatchesPort
     subscriptions: SubscriptionsPort
+    prices: PricesPort
     database: Database
     fetch: Fetch
     caps: Callable[[SourceRecord], Awaitable[Caps]] | None

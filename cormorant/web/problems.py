@@ -35,6 +35,7 @@ from cormorant.web.porter import TooManyTries
 from cormorant.web.search_desk import UnknownSearch
 from storage.clients import ClientExists, UnknownClient
 from storage.downloads import UnknownDownload
+from storage.intakes import IntakeConfigured, IntakeExists, UnknownIntake
 from storage.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 from storage.sources import UnknownSource
 from storage.subscriptions import CheckedElsewhere, SubscriptionConfigured, SubscriptionExists, UnknownSubscription
@@ -135,6 +136,7 @@ def problem_handlers() -> ExceptionHandlersMap:
         UnknownSearch: _not_found,
         UnknownArtist: _not_found,
         UnknownSavedSearch: _not_found,
+        UnknownIntake: _not_found,
         UnknownWant: _not_found,
         UnknownDownload: _not_found,
         UnknownTarget: _not_found,
@@ -148,6 +150,8 @@ def problem_handlers() -> ExceptionHandlersMap:
         WantError: _conflict,
         ArtistExists: _conflict,
         SavedSearchExists: _conflict,
+        IntakeExists: _conflict,
+        IntakeConfigured: _conflict,
         SavedSearchConfigured: _conflict,
         SubscriptionExists: _conflict,
         SubscriptionConfigured: _conflict,

@@ -17,6 +17,7 @@ from storage.migrations import (
     v0005_gate_feeds,
     v0006_watches,
     v0007_subscriptions,
+    v0008_prices,
 )
 from storage.migrations.runner import Migration
 
@@ -28,5 +29,6 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0005_gate_feeds,
     v0006_watches,
     v0007_subscriptions,
+    v0008_prices,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

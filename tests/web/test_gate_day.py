@@ -106,6 +106,7 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         jobs=None,  # type: ignore[arg-type]  # the gate has nothing to do with jobs
         watches=None,  # type: ignore[arg-type]  # nor with watches
         subscriptions=None,  # type: ignore[arg-type]  # nor with subscriptions
+        prices=None,  # type: ignore[arg-type]  # nor with prices
         database=database,
         fetch=fetch,
         caps=None,

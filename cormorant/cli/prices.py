@@ -1,0 +1,116 @@
+"""`cormorant prices`: what things are worth, and alerts when that crosses a limit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+from typing_extensions import override
+
+from cormorant.cli.jobs import Duration
+from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Names, options
+from cormorant.cli.words import HintingGroup
+from cormorant.rules.money import BadPrice, read_price
+
+if TYPE_CHECKING:
+    from cormorant.cli.price_desk import PriceDesk
+
+__all__ = ["prices"]
+
+_NAME = click.argument("name", metavar="NAME")
+
+
+class Amount(click.ParamType[int]):
+    """A price, in cents."""
+
+    name = "amount"
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return value if isinstance(value, int) else read_price(value).cents
+        except BadPrice as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.group(cls=HintingGroup, short_help="Watch prices: add, list, show, history, check, remove.", epilog=EXIT_CODES)
+def prices() -> None:
+    """Watch prices: sources of kind prices are asked again and again, and the median of what was sold is the value.
+
+    Works beside a running service, which does the asking, and without one. Those of the settings file are shown here too; to
+    change or remove one, edit the file.
+    """
+
+
+@prices.command(short_help="Watch a price.", epilog=EXIT_CODES)
+@options
+@_NAME
+@click.argument("title", metavar="TITLE")
+@click.option("--year", default="", help="Its year.")
+@click.option("--mintmark", default="", help="Its mintmark.")
+@click.option("--denomination", default="", help="Its denomination.")
+@click.option("--series", default="", help="Its series.")
+@click.option("--search", "sources", type=Names(), default="", metavar="A,B", help="Only these sources.")
+@click.option("--every", "every_s", type=Duration(), metavar="DURATION", help="How often.  [default: 1d]")
+@click.option("--currency", default="EUR", show_default=True, help="The currency that counts.")
+@click.option("--below", "below_cents", type=Amount(), metavar="AMOUNT", help="Tell when it is worth less.")
+@click.option("--above", "above_cents", type=Amount(), metavar="AMOUNT", help="Tell when it is worth more.")
+def add(config: str, *, as_json: bool, name: str, title: str, every_s: float | None, **words: Any) -> None:
+    """Watch a price under a NAME of your choice; all words of TITLE must be in the title of what is sold."""
+    _at_desk(
+        config,
+        lambda desk: desk.add(name, title, every_s=86_400.0 if every_s is None else every_s, **words),
+        as_json=as_json,
+        may_make=True,
+    )
+
+
+@prices.command("list", short_help="All prices.", epilog=EXIT_CODES)
+@options
+def list_prices(config: str, *, as_json: bool) -> None:
+    """All prices that are watched, each with its value."""
+    _at_desk(config, lambda desk: desk.list_prices(), as_json=as_json)
+
+
+@prices.command(short_help="One price, with what sources state of it.", epilog=EXIT_CODES)
+@options
+@_NAME
+@click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many points.")
+def show(config: str, *, as_json: bool, name: str, limit: int) -> None:
+    """One price with its newest points and alerts."""
+    _at_desk(config, lambda desk: desk.show(name, limit), as_json=as_json)
+
+
+@prices.command(short_help="The values that a price had.", epilog=EXIT_CODES)
+@options
+@_NAME
+@click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many values.")
+def history(config: str, *, as_json: bool, name: str, limit: int) -> None:
+    """The values that a price had, newest first, one for each change."""
+    _at_desk(config, lambda desk: desk.history(name, limit), as_json=as_json)
+
+
+@prices.command(short_help="Ask its sources now.", epilog=EXIT_CODES)
+@options
+@_NAME
+def check(config: str, *, as_json: bool, name: str) -> None:
+    """Ask its sources as soon as they may be asked; what one has answered lately is not asked again."""
+    _at_desk(config, lambda desk: desk.check(name), as_json=as_json)
+
+
+@prices.command(short_help="Watch a price no more.", epilog=EXIT_CODES)
+@options
+@_NAME
+def remove(config: str, *, as_json: bool, name: str) -> None:
+    """Watch a price no more, and forget what was collected."""
+    _at_desk(config, lambda desk: desk.remove(name), as_json=as_json)
+
+
+def _at_desk(
+    config: str, errand: Callable[[PriceDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+) -> NoReturn:
+    from cormorant.cli.price_desk import at_price_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+
+    sys.exit(at_price_desk(config, errand, as_json=as_json, may_make=may_make))

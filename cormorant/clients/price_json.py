@@ -1,0 +1,191 @@
+"""What does a site state of a price? One request made of a template, and facts taken from its JSON by their paths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+from attrs import asdict, field, frozen
+
+from cormorant.clients.transport import Answer, FetchLimits, Transport
+from cormorant.rules.money import BadPrice, Price, currency_problem, read_price
+from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.price_settings import PARTS, PriceFieldSettings
+from cormorant.rules.prices import CENTS, CURRENCY, EXTERNAL_ID, TYPE, PointType
+from cormorant.rules.published import read_date
+from cormorant.rules.redaction import hide_keys, told
+from cormorant.rules.retry_after import retry_after_s
+from cormorant.rules.searches import Result, SearchPage, SearchRequest
+from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.source_replies import Reply, error_of
+
+__all__ = ["ITEMS_MAX", "PriceClient", "PriceRecipe"]
+
+ITEMS_MAX: Final = 500
+"""So many of an answer are taken, from its top."""
+TITLE_MAX: Final = 300
+LINK_MAX: Final = 1_000
+ID_MAX: Final = 1_000
+_AHEAD_MAX: Final = timedelta(days=1)
+"""A later day is a mistake of the site, and as if it had named none."""
+_KEYS: Final = "key"
+
+
+@frozen(kw_only=True)
+class PriceRecipe:
+    """How a site is asked, and where the facts stand in its answer."""
+
+    query: str = "q={title}"
+    items: str = ""
+    fields: PriceFieldSettings = field(factory=PriceFieldSettings)
+
+
+class PriceClient:
+    """Asks one site. Raises a `SourceError`."""
+
+    def __init__(  # noqa: PLR0913 - what a client needs from outside, the last with a default
+        self,
+        url: str,
+        key: Secret,
+        transport: Transport,
+        *,
+        offload: Offload,
+        clock: Clock,
+        recipe: PriceRecipe | None = None,
+        limits: FetchLimits = FetchLimits(timeout_s=120.0, body_max_bytes=5_000_000),  # noqa: B008 - frozen, so that sharing it is harmless
+    ) -> None:
+        self._url = url
+        self._key = key
+        self._transport = transport
+        self._offload = offload
+        self._clock = clock
+        self._recipe = recipe or PriceRecipe()
+        self._limits = limits
+
+    async def search(self, request: SearchRequest) -> SearchPage:
+        """The prices that the site states. What is no price is left out; if all of it is, that is told."""
+        answer = await self._transport.get(
+            self._address(request),
+            headers=self._headers(),
+            open_headers={"Accept": "application/json"},
+            secrets=self._secrets(),
+            limits=self._limits,
+        )
+        self._refuse(answer)
+        return SearchPage(results=await self._offload(partial(self._read, answer.body)))
+
+    def _address(self, request: SearchRequest) -> str:
+        said: dict[str, str] = {part: request.params.get(part, "") for part in PARTS}
+        said |= {"title": request.query, _KEYS: self._key.reveal()}
+        encoded = {part: quote(value, safe="", errors="replace") for part, value in said.items()}
+        return f"{self._url}?{self._recipe.query.format_map(encoded)}"
+
+    def _headers(self) -> dict[str, str]:
+        is_in_query = f"{{{_KEYS}}}" in self._recipe.query
+        return {} if is_in_query or not self._key else {"Authorization": f"Bearer {self._key.reveal()}"}
+
+    def _secrets(self) -> list[Secret]:
+        return [self._key] if self._key else []
+
+    def _refuse(self, answer: Answer) -> None:
+        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
+        error = error_of(Reply(status=answer.status, retry_after_s=wait_s, key_was_sent=bool(self._key)))
+        if error is not None:
+            raise error
+        if answer.status == HTTPStatus.NO_CONTENT:
+            raise SourceUnavailable("it answered without a document")
+
+    def _read(self, body: bytes) -> tuple[Result, ...]:
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            raise SourceUnavailable("its answer is no JSON; check url and query") from None
+        found = at_path(document, self._recipe.items)
+        if not isinstance(found, list):
+            where = f"items = {self._recipe.items!r}" if self._recipe.items else "items, as the answer itself is none"
+            raise SourceRefused(f"there is no list of prices in its answer; check {where}")
+        results: list[Result] = []
+        problems: list[str] = []
+        for item in found[:ITEMS_MAX]:
+            try:
+                results.append(self._result(item))
+            except (BadPrice, _Unusable) as problem:
+                problems.append(str(problem))
+        if problems and not results:
+            why = told(problems[0], self._secrets())
+            raise SourceRefused(f"none of its {len(problems)} items can be used; check fields (the first: {why})")
+        return tuple(results)
+
+    def _result(self, item: Any) -> Result:
+        facts = {name: at_path(item, path) for name, path in asdict(self._recipe.fields).items() if path}
+        title = self._text(facts, "title")[:TITLE_MAX]
+        if not title:
+            raise _Unusable(f"there is no title at {self._recipe.fields.title!r}")
+        if facts.get("price") is None:
+            raise _Unusable(f"there is no price at {self._recipe.fields.price!r}")
+        price = read_price(facts["price"])
+        link = hide_keys(self._text(facts, "url"))[:LINK_MAX]
+        external_id = self._text(facts, "id")[:ID_MAX]
+        return Result(
+            title=title,
+            guid=external_id or link or title,
+            link=link,
+            details=link,
+            protocol="web",
+            published=self._day(self._text(facts, "date")),
+            attributes=dict(self._attributes(price, facts, external_id)),
+        )
+
+    def _attributes(
+        self, price: Price, facts: Mapping[str, Any], external_id: str
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        yield CENTS, (str(price.cents),)
+        stated = self._text(facts, "currency").upper()
+        currency = stated if stated and currency_problem(stated) is None else price.currency
+        if stated and currency_problem(stated) is not None and price.currency is None:
+            raise _Unusable(currency_problem(stated) or "")
+        if currency:
+            yield CURRENCY, (currency,)
+        kind = self._text(facts, "type").lower()
+        if kind in set(PointType):
+            yield TYPE, (kind,)
+        if external_id:
+            yield EXTERNAL_ID, (external_id,)
+
+    def _text(self, facts: Mapping[str, Any], name: str) -> str:
+        """One line, whatever it is; a key that the site repeats is not in it."""
+        value = facts.get(name)
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            return ""
+        # Not all of a text of megabytes; a number is never so long.
+        return " ".join(hide_secrets(str(value)[: 4 * LINK_MAX], self._secrets()).replace("\0", "").split())
+
+    def _day(self, said: str) -> datetime | None:
+        day = read_date(said)
+        return None if day is None or day > self._clock.now() + _AHEAD_MAX else day
+
+
+class _Unusable(Exception):
+    """An item is no price."""
+
+
+def at_path(value: Any, path: str) -> Any:
+    """What stands at a path; None when nothing does. A number is a place in a list.
+
+    >>> at_path({"data": [{"price": {"value": 5}}]}, "data.0.price.value"), at_path({"a": 1}, "b.c"), at_path([1], "")
+    (5, None, [1])
+    """
+    for name in path.split(".") if path else ():
+        if isinstance(value, dict):
+            value = value.get(name)
+        elif isinstance(value, list) and name.isascii() and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return None
+    return value

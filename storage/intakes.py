@@ -1,0 +1,167 @@
+"""Whose price is watched, and which of them are due? Several processes share them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection, text
+
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.prices import Intake
+from cormorant.rules.saved_searches import next_check
+from storage.columns import check_text, from_micros, to_micros
+
+CONFIGURED = "configured"
+
+
+class UnknownIntake(CormorantError):
+    """No price is watched under this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no price is watched as {name!r}; `cormorant prices list` shows them")
+
+
+class IntakeExists(CormorantError):
+    """A price is watched under this name already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a price is watched as {name!r} already; choose another name, or remove it first")
+
+
+class IntakeConfigured(CormorantError):
+    """It stands in the settings file, and is changed there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is one of the settings file; take [prices.{name}] out of it")
+
+
+def add(connection: Connection, intake: Intake) -> Intake:
+    """Watch a price, or `IntakeExists`."""
+    found: int | None = connection.execute(_ADD, _plain(intake)).scalar_one_or_none()
+    if found is None:
+        raise IntakeExists(intake.name)
+    return evolve(intake, id=found)
+
+
+def set_configured(connection: Connection, wanted: Sequence[Intake]) -> None:
+    """Make those of the settings file what it says now. What was collected stays; others are left alone."""
+    names = {each.name for each in wanted}
+    for there in all_intakes(connection):
+        if there.origin == CONFIGURED and there.name not in names:
+            remove(connection, there.name)
+    for intake in sorted(wanted, key=lambda each: each.name):
+        connection.execute(_CONFIGURE, _plain(evolve(intake, origin=CONFIGURED)))
+
+
+def remove(connection: Connection, name: str) -> None:
+    """Watch it no more, and forget all of it."""
+    intake_id: int | None = connection.execute(_REMOVE, {"name": check_text(name)}).scalar_one_or_none()
+    if intake_id is None:
+        raise UnknownIntake(name)
+    for forget in _FORGET:
+        connection.execute(forget, {"id": intake_id})
+
+
+def all_intakes(connection: Connection) -> list[Intake]:
+    """All of them, by name."""
+    return [_intake(row) for row in connection.execute(_ALL)]
+
+
+def find(connection: Connection, name: str) -> Intake:
+    """One of them, or `UnknownIntake`."""
+    row = connection.execute(_FIND, {"name": check_text(name)}).one_or_none()
+    if row is None:
+        raise UnknownIntake(name)
+    return _intake(row)
+
+
+def by_id(connection: Connection, intake_id: int, *, lock: bool = False) -> Intake | None:
+    """One of them; None when it is gone. With `lock` nobody else values or removes it before this transaction ends."""
+    is_locked = lock and connection.dialect.name == "postgresql"
+    row = connection.execute(_LOCKED if is_locked else _BY_ID, {"id": intake_id}).one_or_none()
+    return None if row is None else _intake(row)
+
+
+def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Intake]:
+    """Those that are due, oldest first; they are due again after their time, so that no other process takes them now."""
+    lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
+    rows = connection.execute(text(f"{_DUE} {lock}"), {"now": to_micros(now), "limit": limit})
+    due = [_intake(row) for row in rows]
+    for intake in due:
+        put_off(connection, intake, now=now)
+    return due
+
+
+def put_off(connection: Connection, intake: Intake, *, now: datetime) -> None:
+    """It was taken in hand, and is due again after its time."""
+    following = next_check(due=intake.next_attempt_at, every_s=intake.every_s, now=now)
+    connection.execute(_PUT_OFF, {"id": intake.id, "next": to_micros(following)})
+
+
+def _plain(intake: Intake) -> dict[str, Any]:
+    return {
+        "name": check_text(intake.name),
+        "title": check_text(intake.title),
+        "year": check_text(intake.year),
+        "mintmark": check_text(intake.mintmark),
+        "denomination": check_text(intake.denomination),
+        "series": check_text(intake.series),
+        "sources": json.dumps(intake.sources),
+        "every_s": intake.every_s,
+        "currency": intake.currency,
+        "below": intake.below_cents,
+        "above": intake.above_cents,
+        "origin": intake.origin,
+        "next": to_micros(intake.next_attempt_at),
+        "now": to_micros(intake.added_at),
+    }
+
+
+def _intake(row: Any) -> Intake:
+    return Intake(
+        id=row.id,
+        name=row.name,
+        title=row.title,
+        year=row.year,
+        mintmark=row.mintmark,
+        denomination=row.denomination,
+        series=row.series,
+        sources=tuple(json.loads(row.sources)),
+        every_s=row.every_s,
+        currency=row.currency,
+        below_cents=row.below_cents,
+        above_cents=row.above_cents,
+        origin=row.origin,
+        next_attempt_at=from_micros(row.next_attempt_at),
+        added_at=from_micros(row.added_at),
+    )
+
+
+_INSERT = """
+    INSERT INTO intakes (name, title, year, mintmark, denomination, series, sources, every_s, currency, below_cents,
+                         above_cents, origin, next_attempt_at, added_at)
+    VALUES (:name, :title, :year, :mintmark, :denomination, :series, :sources, :every_s, :currency, :below, :above, :origin,
+            :next, :now)
+"""
+_ADD = text(f"{_INSERT} ON CONFLICT (name) DO NOTHING RETURNING id")
+_CONFIGURE = text(f"""
+    {_INSERT} ON CONFLICT (name) DO UPDATE SET title = excluded.title, year = excluded.year, mintmark = excluded.mintmark,
+        denomination = excluded.denomination, series = excluded.series, sources = excluded.sources,
+        every_s = excluded.every_s, currency = excluded.currency, below_cents = excluded.below_cents,
+        above_cents = excluded.above_cents, origin = excluded.origin
+""")
+_REMOVE = text("DELETE FROM intakes WHERE name = :name RETURNING id")
+_FORGET = tuple(
+    text(f"DELETE FROM {table} WHERE intake_id = :id")  # noqa: S608 - names of our own
+    for table in ("price_points", "valuations", "valuation_history", "price_alerts")
+)
+_ALL = text("SELECT * FROM intakes ORDER BY name")
+_FIND = text("SELECT * FROM intakes WHERE name = :name")
+_BY_ID = text("SELECT * FROM intakes WHERE id = :id")
+_LOCKED = text("SELECT * FROM intakes WHERE id = :id FOR UPDATE")
+_DUE = "SELECT * FROM intakes WHERE next_attempt_at <= :now ORDER BY next_attempt_at, id LIMIT :limit"
+_PUT_OFF = text("UPDATE intakes SET next_attempt_at = :next WHERE id = :id")

@@ -1,0 +1,110 @@
+"""How are prices collected? By a job for each intake and source, through the gates and the cache of every search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from actors.handlers import JobContext
+from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceValued
+from cormorant.rules.prices import Intake, point_of, request_for
+from cormorant.rules.priorities import Priority
+from cormorant.rules.source_errors import CredentialsRefused, SourceLimited
+from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
+from storage import intakes, prices
+from storage.prices import Collected
+from storage.sources import UnknownSource
+from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, wait_of
+from supervisors.searches import Searches
+
+SOURCE_KIND = "prices"
+
+
+@frozen(kw_only=True)
+class Collector:
+    """The handler of the kind `collect`."""
+
+    searches: Searches
+    clock: Clock
+    emit: Emit
+
+    async def __call__(self, context: JobContext) -> None:
+        """Ask the source, unless it was asked lately, write down what it states, and value the intake anew."""
+        intake_id, source = _read(context.payload)
+        intake = await context.transaction(intakes.by_id, intake_id)
+        if intake is None:
+            raise Cancel("it is no longer watched")
+        outcome = await self._ask(intake, source)
+        _decide(outcome)
+        now = self.clock.now()
+        found = [point_of(intake, source, result, now=now) for result in outcome.results]
+        points = [point for point in found if point is not None]
+        done = await context.transaction(prices.collect, intake_id, points, now=now)
+        if done is not None:
+            self._tell(done, source, len(points))
+
+    async def _ask(self, intake: Intake, source: str) -> Outcome:
+        await self.searches.desks.have_come.wait()
+        desk = self.searches.desks.by_name.get(source)
+        if desk is not None and desk.record.kind != SOURCE_KIND:
+            raise Fail(f'{source} is of kind {desk.record.kind} and states no prices; write kind = "{SOURCE_KIND}"')
+        try:
+            search = await self.searches.search(
+                request_for(intake),
+                sources=[source],
+                priority=Priority.BACKGROUND,
+                max_wait_s=PATIENCE_S,
+                consumer="prices",
+            )
+        except UnknownSource as unknown:
+            raise Fail(str(unknown)) from None
+        async with search:
+            [outcome] = [outcome async for outcome in search]
+        return outcome
+
+    def _tell(self, done: Collected, source: str, points: int) -> None:
+        name, value, alert = done.intake.name, done.valuation, done.alert
+        self.emit(PriceCollected(price=name, source=source, points=points, written=done.written))
+        if value is not None and done.has_changed:
+            self.emit(
+                PriceValued(
+                    price=name,
+                    cents=value.cents,
+                    currency=value.currency,
+                    points=value.points,
+                    match=value.match.name.lower(),
+                )
+            )
+        if alert is not None:
+            self.emit(
+                PriceAlert(
+                    price=name,
+                    side=alert.side.value,
+                    limit_cents=alert.limit_cents,
+                    cents=alert.cents,
+                    currency=alert.currency,
+                )
+            )
+
+
+def _decide(outcome: Outcome) -> None:
+    """An answer goes on; a source that is closed is asked when it opens; one that refuses or is disabled is not."""
+    error = outcome.error
+    if outcome.is_answer:
+        return
+    if outcome.status is OutcomeStatus.REFUSED or isinstance(error, CredentialsRefused):
+        raise Fail(f"{outcome.source}: {error}")
+    if outcome.status is OutcomeStatus.FAILED and not isinstance(error, SourceLimited):
+        raise Retry(f"{outcome.source}: {error}")
+    raise Snooze(max(SNOOZE_S_MIN, wait_of(outcome)))
+
+
+def _read(payload: Any) -> tuple[int, str]:
+    intake_id = payload.get("intake") if isinstance(payload, dict) else None
+    source = payload.get("source") if isinstance(payload, dict) else None
+    if isinstance(intake_id, bool) or not isinstance(intake_id, int) or not isinstance(source, str):
+        raise Fail('the payload names no price and source; it is { "intake": NUMBER, "source": NAME }')
+    return intake_id, source

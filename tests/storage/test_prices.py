@@ -1,0 +1,213 @@
+"""Prices in both databases: a point is there once whoever writes it, the stronger match stays, a crossing is told once."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from typing import Any
+
+import pytest
+from attrs import evolve
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
+
+from cormorant.rules.prices import Intake, Match, PointType, PricePoint, Side
+from storage import intakes, prices
+from storage.intakes import IntakeExists, UnknownIntake
+from tests.storage.at_once import at_once
+from tests.storage.job_store import NOW, JobStore, at
+
+
+def new_intake(name: str = "coin", **words: Any) -> Intake:
+    usual = Intake(name=name, title="Morgan Dollar", sources=("shop",), next_attempt_at=NOW, added_at=NOW)
+    return evolve(usual, **words)
+
+
+def point(key: str = "ext_1", cents: int = 100, match: Match = Match.TITLE, **words: Any) -> PricePoint:
+    usual = PricePoint(
+        source="shop",
+        title="Morgan Dollar",
+        url="https://shop.test/1",
+        cents=cents,
+        currency="EUR",
+        type=PointType.SOLD,
+        day=date(2026, 1, 1),
+        match=match,
+        key=key,
+        seen_at=NOW,
+    )
+    return evolve(usual, **words)
+
+
+def collect(connection: Connection, intake_id: int, *points: PricePoint, now_s: float = 0.0) -> prices.Collected:
+    done = prices.collect(connection, intake_id, points, now=at(now_s))
+    assert done is not None
+    return done
+
+
+def test_what_is_watched_is_read_as_it_was_and_a_name_is_used_once(connection: Connection) -> None:
+    wanted = new_intake(year="1881", mintmark="S", denomination="1", series="m", below_cents=5, above_cents=9)
+    intake = intakes.add(connection, wanted)
+
+    assert intakes.find(connection, "coin") == intake
+    assert intakes.all_intakes(connection) == [intake]
+    with pytest.raises(IntakeExists, match="'coin' already"):
+        intakes.add(connection, wanted)
+    with pytest.raises(UnknownIntake, match="watched as 'none'"):
+        intakes.remove(connection, "none")
+
+
+def test_only_a_stronger_match_replaces_a_point(connection: Connection) -> None:
+    intake = intakes.add(connection, new_intake())
+
+    written = [
+        prices.put_points(connection, intake.id, [point(cents=cents, match=match)])
+        for cents, match in ((100, Match.YEAR), (200, Match.YEAR), (300, Match.TITLE), (400, Match.EXACT))
+    ]
+
+    assert written == [1, 0, 0, 1]
+    assert prices.points_of(connection, intake.id) == [point(cents=400, match=Match.EXACT)]
+
+
+def test_points_of_different_keys_sources_and_intakes_are_different(connection: Connection) -> None:
+    first, second = (intakes.add(connection, new_intake(name)) for name in ("a", "b"))
+    put = [point(), point("ext_2"), point(source="other"), point(), point(match=Match.EXACT)]
+
+    assert prices.put_points(connection, first.id, put) == 3
+    assert prices.put_points(connection, second.id, put) == 3
+    assert [each.match for each in prices.points_of(connection, first.id) if each.source == "shop"] == [3, 1]
+
+
+def test_a_value_follows_the_points_and_its_history_has_one_line_for_each_change(connection: Connection) -> None:
+    intake = intakes.add(connection, new_intake())
+
+    assert collect(connection, intake.id, point(type=PointType.ASK)).valuation is None
+    first = collect(connection, intake.id, point("ext_2", 100), now_s=1)
+    again = collect(connection, intake.id, point("ext_2", 100), now_s=2)
+    later = collect(connection, intake.id, point("ext_3", 300), now_s=3)
+
+    assert (first.has_changed, again.has_changed, later.has_changed) == (True, False, True)
+    assert prices.valuation(connection, intake.id) == later.valuation
+    assert prices.valuations(connection) == {intake.id: later.valuation}
+    assert [(each.cents, each.valued_at) for each in prices.history(connection, intake.id)] == [
+        (200, at(3)),
+        (100, at(1)),
+    ]
+
+
+def test_an_alert_is_raised_once_for_each_crossing(connection: Connection) -> None:
+    intake = intakes.add(connection, new_intake(below_cents=100, above_cents=1_000))
+    told = []
+    for number, (cents, match) in enumerate([(50, 1), (60, 1), (500, 2), (40, 3), (40, 3)]):
+        done = collect(connection, intake.id, point(f"ext_{number}", cents, Match(match)), now_s=number)
+        told.append(done.alert and done.alert.cents)
+
+    assert told == [50, None, None, 40, None]
+    assert [(each.side, each.limit_cents, each.cents) for each in prices.alerts(connection, intake.id)] == [
+        (Side.BELOW, 100, 40),
+        (Side.BELOW, 100, 50),
+    ]
+
+
+def test_points_and_history_have_an_end(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prices, "POINTS_MAX", 3)
+    monkeypatch.setattr(prices, "HISTORY_MAX", 2)
+    intake = intakes.add(connection, new_intake(below_cents=1_000))
+    for number in range(5):
+        collect(
+            connection, intake.id, point(f"ext_{number}", 100 + number, day=date(2026, 1, 1 + number)), now_s=number
+        )
+
+    assert [each.key for each in prices.points_of(connection, intake.id)] == ["ext_4", "ext_3", "ext_2"]
+    assert [each.cents for each in prices.history(connection, intake.id)] == [103, 102]
+
+
+def test_what_is_no_longer_watched_is_forgotten_and_not_written_again(connection: Connection) -> None:
+    intake = intakes.add(connection, new_intake(below_cents=1_000))
+    collect(connection, intake.id, point())
+    intakes.remove(connection, "coin")
+
+    assert prices.collect(connection, intake.id, [point()], now=NOW) is None
+    left = [prices.points_of, prices.history, prices.alerts]
+    assert [each(connection, intake.id) for each in left] == [[], [], []]
+
+
+def test_those_of_the_settings_file_follow_it_and_keep_what_was_collected(connection: Connection) -> None:
+    intakes.add(connection, new_intake("mine"))
+    intakes.set_configured(connection, [new_intake("kept"), new_intake("gone")])
+    kept = intakes.find(connection, "kept")
+    collect(connection, kept.id, point())
+
+    intakes.set_configured(connection, [new_intake("kept", title="Other", next_attempt_at=at(99))])
+
+    assert [each.name for each in intakes.all_intakes(connection)] == ["kept", "mine"]
+    after = intakes.find(connection, "kept")
+    assert (after.id, after.title, after.next_attempt_at) == (kept.id, "Other", NOW)
+    assert len(prices.points_of(connection, kept.id)) == 1
+
+
+def test_what_is_due_is_taken_once_and_keeps_its_cadence(job_store: JobStore) -> None:
+    with job_store.begin() as connection:
+        for name in "abcd":
+            intakes.add(connection, new_intake(name, every_s=60.0))
+
+    one, two = at_once(
+        job_store,
+        lambda c: intakes.take_due(c, now=at(10), limit=3),
+        lambda c: intakes.take_due(c, now=at(10), limit=3),
+    )
+
+    assert sorted(each.name for each in one + two) == ["a", "b", "c", "d"]
+    with job_store.begin() as connection:
+        assert intakes.take_due(connection, now=at(59), limit=9) == []
+        assert len(intakes.take_due(connection, now=at(60), limit=9)) == 4
+
+
+def test_of_two_processes_that_write_one_point_the_stronger_stays(job_store: JobStore) -> None:
+    with job_store.begin() as connection:
+        intake = intakes.add(connection, new_intake(below_cents=1_000))
+
+    for order in ((Match.EXACT, Match.TITLE), (Match.TITLE, Match.EXACT)):
+        first, second = (point(f"ext_{order[0]}", cents=int(match), match=match) for match in order)
+        at_once(
+            job_store,
+            lambda c, own=first: collect(c, intake.id, own),  # type: ignore[misc]  # the default is its value
+            lambda c, own=second: collect(c, intake.id, own),  # type: ignore[misc]  # as above
+        )
+
+    with job_store.begin() as connection:
+        assert [each.match for each in prices.points_of(connection, intake.id)] == [Match.EXACT, Match.EXACT]
+        assert len(prices.alerts(connection, intake.id)) == 1
+
+
+@pytest.mark.slow("eight writers at once, on a real database")
+def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: JobStore) -> None:
+    with job_store.begin() as connection:
+        intake = intakes.add(connection, new_intake(below_cents=1_000))
+
+    def write(writer: int) -> int:
+        own = [point(f"ext_{number}", 100 + number, Match(1 + (writer + number) % 3)) for number in range(20)]
+        deadline = time.monotonic() + 20
+        while True:  # SQLite has one writer, and the plain connections of a test do not wait for it
+            try:
+                with job_store.begin() as connection:
+                    return collect(connection, intake.id, *own).written
+            except OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.002)
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        written = list(pool.map(write, range(16), timeout=30))
+
+    assert 20 <= sum(written) <= 60, "once, and at most twice again by a stronger match"
+    with job_store.begin() as connection:
+        points = prices.points_of(connection, intake.id)
+        assert {each.match for each in points} == {Match.EXACT}
+        assert sorted(each.key for each in points) == sorted(f"ext_{number}" for number in range(20))
+        count = connection.execute(text("SELECT count(*) FROM valuations")).scalar_one()
+        assert (count, len(prices.alerts(connection, intake.id))) == (1, 1)
+        value = prices.valuation(connection, intake.id)
+        assert value is not None
+        assert (value.points, value.cents) == (20, 110)
