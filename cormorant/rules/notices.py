@@ -12,6 +12,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from cormorant.rules.events import DiskLow, Event
+from cormorant.rules.price_events import PriceAlert
 from cormorant.rules.quantities import format_size
 from cormorant.rules.search_events import SourceStopped
 from cormorant.rules.secrets import hide_passwords
@@ -105,11 +106,17 @@ def _disk_low(event: DiskLow) -> Notice:
     return _notice(NoticeKind.DISK, event.folder, f"{line}. Make room: without it nothing can be remembered.")
 
 
+def _price_alert(event: PriceAlert) -> Notice:
+    value, limit = (f"{cents / 100:.2f} {event.currency}" for cents in (event.cents, event.limit_cents))
+    return _notice(NoticeKind.PRICE_ALERT, event.price, f"{event.price} is {event.side} {limit}: {value}")
+
+
 _TELLERS: Final[Mapping[type[Event], Callable[[Any], Notice | None]]] = {
     SourceStopped: _source_stopped,
     HandoverSent: _handover_sent,
     WantChanged: _want_changed,
     DiskLow: _disk_low,
+    PriceAlert: _price_alert,
 }
 
 

@@ -21,6 +21,7 @@ from cormorant.rules.notices import (
     read_batch,
     written_batch,
 )
+from cormorant.rules.price_events import PriceAlert
 from cormorant.rules.quiet_hours import QuietHours, format_quiet_hours, parse_quiet_hours, quiet_until
 from cormorant.rules.search_events import SourceStopped
 from cormorant.rules.watch_events import HandoverSent, WantChanged
@@ -147,3 +148,12 @@ def test_quiet_hours_always_end_within_a_day_and_are_written_as_read(begin: time
 def test_what_are_no_quiet_hours_is_refused_with_an_example(written: object) -> None:
     with pytest.raises(ValueError, match=r"22:00-07:00 Europe/Berlin|give two times"):
         parse_quiet_hours(written)
+
+
+def test_a_price_alert_says_what_crossed_which_limit() -> None:
+    event = PriceAlert(price="cent", side="below", limit_cents=65_000, cents=61_250, currency="USD")
+
+    told = notice_of(event)
+
+    assert told is not None
+    assert (told.kind, told.line) == (NoticeKind.PRICE_ALERT, "cent is below 650.00 USD: 612.50 USD")
