@@ -134,7 +134,7 @@ async def test_a_stop_during_a_look_gives_back_at_once_what_nobody_has_begun(
         seen.extend((await place.gateway.read(states)).values())
 
     async with trio.open_nursery() as nursery:
-        async with place.service({"work": Handled(takes_s=60.0)}, concurrency=1, grace_s=8.0) as service:
+        async with place.service({"work": Handled(takes_s=60.0)}, concurrency=1, grace_s=4.5) as service:
             await claimed_but_not_begun(place, service)
             answer_late(place.gateway, monkeypatch, s=1.0)
             await trio.sleep_until(20.5)  # the look of the heartbeat at 20 s is under way

@@ -46,7 +46,7 @@ class WatchOrders:
             data=str(Path(self.journal).parent),
             mode="live",
             storage=StorageSettings(url=Secret(self.url)),
-            service=ServiceSettings(worker_id=f"watcher {os.getpid()}", stop_total_s=30.0),
+            service=ServiceSettings(worker_id=f"watcher {os.getpid()}", stop_total_s=40.0),
             web=WebSettings(enabled=False),
             jobs=JobSettings(
                 heartbeat_s=0.2,

@@ -61,7 +61,7 @@ class Orders:
         return Settings(
             data=str(Path(self.journal).parent),
             storage=StorageSettings(url=Secret(self.url), statement_timeout_s=self.statement_timeout_s),
-            service=ServiceSettings(worker_id=f"worker {os.getpid()}", stop_total_s=30.0),
+            service=ServiceSettings(worker_id=f"worker {os.getpid()}", stop_total_s=40.0),
             web=WebSettings(enabled=False),
             jobs=JobSettings(**{name: getattr(self, name) for name in names}),
         )

@@ -19,6 +19,7 @@ from cormorant.rules.source_errors import CredentialsRefused
 from cormorant.rules.source_state import SourceState
 from cormorant.testing import BROKEN, TIMEOUT, ScriptedSource, busy
 from storage import history, source_states
+from storage.sources import SourceRecord
 from supervisors import Service
 from tests.conformance.crashing import crash_dispatcher, crash_limiter, desk_of, slots_of
 from tests.conformance.searching import SearchPlace, all_of, search_each, search_place, settle
@@ -62,6 +63,8 @@ async def test_a_dispatcher_that_crashes_just_before_the_stop_leaves_nobody_wait
 
 async def test_a_dispatcher_that_crashes_while_it_lines_up_leaves_nobody_waiting(clock: MockClock) -> None:
     class Broken:
+        record = SourceRecord(name="b", identity="b", kind="torznab", url="http://b.test/api")
+
         def admit(self, ticket: Ticket) -> None:
             raise ValueError("broken")
 
