@@ -20,7 +20,7 @@ from cormorant.cli.tables import table
 from cormorant.cli.visit import visit
 from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Interrupted, NotDone, Refused
 from cormorant.clients.arr import APPS, ArrApp, ArrClient
-from cormorant.clients.json_api import JsonApi, Refusal
+from cormorant.clients.json_api import JsonApi
 from cormorant.clients.transport import FetchLimits, Transport
 from cormorant.rules.connections import (
     COMBINED,
@@ -36,7 +36,7 @@ from cormorant.rules.connections import (
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings import Settings
-from cormorant.rules.source_errors import SourceError
+from cormorant.rules.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.source_settings import SEARCHED
 from cormorant.rules.stored_caps import load_caps
 from storage import source_states, sources
@@ -166,7 +166,7 @@ async def _carry_out(client: ArrClient, change: Change, key: Secret, wanted: App
         return
     try:
         await _do(client, change.entry, change.endpoint, key, change.name)
-    except Refusal as refusal:
+    except (SourceRefused, SourceUnavailable, SourceLimited) as refusal:
         told.failed += 1
         words = hide_secrets(" ".join(str(refusal).split()), [key, wanted.key])
         told.add(change, "refused", f"{wanted.title} says: {words}")

@@ -33,13 +33,23 @@ def client_key(settings: Settings, name: str, *, may_make: bool = True) -> Secre
     problem = name_problem(name)
     if problem:
         raise NotDone(problem)
+    file = Path(settings.data) / "keys" / f"client-{name}.key"
+    if client is None and not _is_let_in(settings, name):
+        file.unlink(missing_ok=True)  # the key of one that was removed must not come back
     try:
-        key = kept_key(Path(settings.data) / "keys" / f"client-{name}.key", of=f"the client {name}", emit=ignore)
+        key = kept_key(file, of=f"the client {name}", emit=ignore)
     except KeyUnusable as error:
         raise NotDone(str(error)) from None
     if client is None:
         _let_in(settings, name, key)
     return key
+
+
+def _is_let_in(settings: Settings, name: str) -> bool:
+    async def look(database: Database) -> bool:
+        return any(each.name == name for each in await database.read(clients.all_clients))
+
+    return visit(settings, look)
 
 
 def _let_in(settings: Settings, name: str, key: Secret) -> None:

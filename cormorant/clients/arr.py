@@ -61,7 +61,9 @@ class ArrClient:
 
     async def update(self, entry: Entry, endpoint: Endpoint, key: Secret) -> None:
         """Bring an indexer of ours up to date; what a person has set there otherwise stays."""
-        there = next(each for each in await self._all() if each["id"] == entry.id)
+        there = next((each for each in await self._all() if each["id"] == entry.id), None)
+        if there is None:
+            raise SourceRefused("it is not there any more; run it again")
         _fill(there, endpoint, key)
         await self.api.change("PUT", self._path(f"/indexer/{entry.id}"), there)
 

@@ -97,8 +97,8 @@ async def talk(stream: trio.SocketStream, sites: Mapping[str, Site], address: st
     try:
         with trio.move_on_after(CONNECTION_S):
             await _talk(stream, sites, address)
-    except (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # whoever asked has gone
+    except (trio.BrokenResourceError, trio.ClosedResourceError, h11.LocalProtocolError):
+        pass  # whoever asked has gone, or asked in a way that has no answer
     finally:
         with trio.move_on_after(1.0, shield=True):
             await stream.aclose()
@@ -109,6 +109,8 @@ async def _talk(stream: trio.SocketStream, sites: Mapping[str, Site], address: s
     try:
         asked = await _read(stream, connection)
         reply = None if asked is None else await _answer(asked, sites, address)
+        if reply is not None and asked is not None and asked.method == "HEAD":
+            reply = evolve(reply, body=b"")
     except h11.RemoteProtocolError as error:
         reply = Reply(status=error.error_status_hint, body=b"that is no request\n")
     if reply is not None:

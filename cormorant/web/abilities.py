@@ -9,9 +9,9 @@ from typing import Final
 import trio
 from attrs import define, field
 
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.errors import CormorantError
 from cormorant.rules.gate_caps import DEFAULT_CAPS, caps_of_plain, may_have, merged_caps, plain_caps
-from cormorant.rules.outcomes import SearchError
+from cormorant.rules.outcomes import Outcome
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchPage, SearchRequest
 from cormorant.web.port import WebParts
@@ -43,7 +43,7 @@ class Abilities:
         async def look(record: SourceRecord) -> None:
             try:
                 found[record.name] = await self._of(record, consumer)
-            except (SearchError, StorageUnavailable, CommitUnknown):
+            except CormorantError:
                 found[record.name] = DEFAULT_CAPS
 
         async with trio.open_nursery() as nursery:
@@ -80,15 +80,20 @@ class Abilities:
             said.append(await ask(source))
             return SearchPage(results=())
 
-        search = await self.parts.searches.search(
-            SearchRequest(),
-            sources=[record.name],
-            priority=Priority.INTERACTIVE,  # a person has just added us to their app
-            max_wait_s=_HOLD_S,
-            timeout_s=_ASK_S,
-            consumer=consumer,
-            execute=execute,
-        )
-        async with search:
-            outcomes = [outcome async for outcome in search]
+        outcomes: list[Outcome] = []
+        try:
+            search = await self.parts.searches.search(
+                SearchRequest(),
+                sources=[record.name],
+                priority=Priority.INTERACTIVE,  # a person has just added us to their app
+                max_wait_s=_HOLD_S,
+                timeout_s=_ASK_S,
+                consumer=consumer,
+                execute=execute,
+            )
+            async with search:
+                outcomes = [outcome async for outcome in search]
+        finally:
+            if not outcomes:  # the app hung up before the site was asked: that was no try
+                self._tried_at.pop(record.id, None)
         return said[0] if said and outcomes[0].is_answer and said[0].searching else None

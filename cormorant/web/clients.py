@@ -35,6 +35,8 @@ class Clients:
     keys: Keys
     _added: Mapping[str, ClientRecord] = field(init=False, factory=dict)
     _looked_at: float = field(init=False, default=-math.inf)
+    _is_known: bool = field(init=False, default=False)
+    """Whether the last look saw the apps of the database."""
     _turn: trio.Lock = field(init=False, factory=trio.Lock)
 
     async def by_key(self, key: str) -> Client | None:
@@ -44,6 +46,8 @@ class Clients:
         if found is None:
             await self._look(STRANGE_S)
             found = self._by_key(key)
+        if found is None:
+            self._check_known()
         return found
 
     async def by_name(self, name: str) -> Client | None:
@@ -52,6 +56,8 @@ class Clients:
         if name in self.parts.clients:
             return Client(name=name, settings=self.parts.clients[name])
         added = self._added.get(name)
+        if added is None:
+            self._check_known()
         return None if added is None else Client(name=name, settings=added.settings)
 
     def _by_key(self, key: str) -> Client | None:
@@ -68,9 +74,16 @@ class Clients:
             if trio.current_time() - self._looked_at < age_s:
                 return
             self._looked_at = trio.current_time()
+            self._is_known = False
             with trio.move_on_after(_PATIENCE_S):
                 try:
                     added = await self.parts.database.read(clients.all_clients)
                 except (StorageUnavailable, CommitUnknown):
                     return
                 self._added = {each.name: each for each in added if each.name not in self.parts.clients}
+                self._is_known = True
+
+    def _check_known(self) -> None:
+        """Nobody is a stranger because the database is away."""
+        if not self._is_known:
+            raise StorageUnavailable("the apps that were added by command cannot be looked up now: ask again later")

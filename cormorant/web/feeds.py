@@ -106,11 +106,12 @@ class Feeds:
 
     async def _join(self, flight: _Flight, wanted: frozenset[int], until: float) -> Outcome | None:
         """What came of somebody else's request; None: it is not for us, or the other one could wait less than we can."""
-        is_for_us = flight.asked is None or ALL in flight.asked or wanted <= flight.asked
         if flight.asked is None:
             flight.waiting |= wanted
         with trio.CancelScope(deadline=until + priorities.timeout_s(Priority.RSS)):
             await flight.ended.wait()
+        # Only now it is certain what was asked for: whoever came while the turn was taken came too late.
+        is_for_us = flight.asked is None or ALL in flight.asked or wanted <= flight.asked
         outcome = flight.outcome if is_for_us else None
         is_closed = outcome is not None and outcome.status is OutcomeStatus.RATE_LIMITED
         return None if is_closed and trio.current_time() < until else outcome

@@ -13,10 +13,10 @@ from attrs import define, field
 
 from cormorant.clients.downloads import Download
 from cormorant.rules import priorities
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
 from cormorant.rules.gate_queries import GateQuery
 from cormorant.rules.limits import Lane
-from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchError
+from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchQueueFull
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import Caps, SearchPage, SearchRequest
 from cormorant.rules.secrets import hide_passwords
@@ -46,6 +46,7 @@ _ASK_S_MIN: Final = 10.0
 _UNKNOWN_WAIT_S: Final = 300.0
 """When to come back where nobody knows when a source opens: it is paused, or its credentials are refused."""
 _TITLE: Final = "Cormorant"
+_BUSY: Final = (SearchQueueFull, StorageUnavailable, CommitUnknown)
 _LOOKS: Final = 10
 _LOOK_S: Final = 0.1
 
@@ -146,6 +147,9 @@ class Gate:
     def _answers(self, outcomes: Sequence[Outcome], priority: Priority) -> list[Outcome]:
         answers = [outcome for outcome in outcomes if outcome.is_answer]
         if outcomes and not answers:
+            busy = [each.error for each in outcomes if isinstance(each.error, _BUSY)]
+            if busy and not any(map(_is_closed, outcomes)):
+                raise busy[0]  # it is ours, and the app is told when to come back
             raise self._nothing(outcomes, priority, Lane.QUERY)
         return answers
 
@@ -180,7 +184,7 @@ class Gate:
                 outcome = await self.feeds.bring(
                     asker, self._record(name), request.categories, goes_on=bool(request.offset)
                 )
-            except (SearchError, StorageUnavailable, CommitUnknown) as error:  # the others may answer
+            except CormorantError as error:  # the others may answer
                 outcome = Outcome(job_id=0, source=name, status=OutcomeStatus.FAILED, error=error)
             outcomes.append(outcome)
 

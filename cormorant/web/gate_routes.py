@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import quote
 
 from litestar import Response, get
 from litestar.params import FromPath
@@ -152,9 +153,13 @@ def _base_of(request: AnyRequest) -> str:
     return f"{str(request.base_url).rstrip('/')}{parts_of(request).web.url_base.rstrip('/')}"
 
 
+_MAGNET_SAFE: Final = "%/:=&?~#+!$,;'@()*[]"
+"""What an address may hold; sites write names of all alphabets into magnets, and a header takes none but ours."""
+
+
 def _file(fetched: Download) -> Answer:
     if fetched.magnet is not None:
-        return Response(b"", status_code=302, headers={"Location": fetched.magnet})
+        return Response(b"", status_code=302, headers={"Location": quote(fetched.magnet, safe=_MAGNET_SAFE)})
     media_type, ending = _FILES[fetched.kind]
     name = _FILE_NAME.sub("_", fetched.name or "download")[:_FILE_NAME_MAX].strip(" .") or "download"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}

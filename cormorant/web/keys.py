@@ -79,11 +79,13 @@ def new_key() -> str:
 def kept_key(file: Path, *, of: str, emit: Emit) -> Secret:
     """The key in a file that only its owner can read; made when it is not there."""
     try:
+        if file.exists():  # then nothing needs to be written, also where nothing can be
+            return _read(file)
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             made = new_key()
             # A name of its own first: nobody ever finds a file without its key.
-            fresh = file.with_name(f".{file.name}.{os.getpid()}")
+            fresh = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
                 opened.write(f"{made}\n")
                 opened.flush()

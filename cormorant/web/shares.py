@@ -77,12 +77,21 @@ class Shares:
         Only for a single source it is waited until others of the app have ended: of several some will do.
         """
         found: dict[str, Claim | Outcome] = {}
-        for name in names:
-            deadline = until if len(names) == 1 else trio.current_time()
-            claim = await self.claim(client, name, lane=Lane.QUERY, priority=client.settings.rank, until=deadline)
-            is_refused = isinstance(claim, Outcome) and not await self._is_kept(request, name)
-            found[name] = claim if is_refused or isinstance(claim, Claim) else Claim()
-        return found
+        is_whole = False
+        try:
+            for name in names:
+                deadline = until if len(names) == 1 else trio.current_time()
+                claim = await self.claim(client, name, lane=Lane.QUERY, priority=client.settings.rank, until=deadline)
+                found[name] = claim
+                if isinstance(claim, Outcome) and await self._is_kept(request, name):
+                    found[name] = Claim()
+            is_whole = True
+            return found
+        finally:
+            if not is_whole:  # the app has gone, or the database: nobody else would give them back
+                for each in found.values():
+                    if isinstance(each, Claim):
+                        each.release()
 
     async def claim(
         self, client: Client, name: str, *, lane: Lane, priority: Priority, until: float
