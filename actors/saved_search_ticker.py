@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 from sqlalchemy import Connection
 
 from actors.rounds import Rounds
@@ -15,10 +15,12 @@ from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.saved_searches import FirstCheck, SavedSearch, next_check
 from cormorant.rules.searches import Result
+from cormorant.rules.subscriptions import short_key
 from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from cormorant.rules.watch_events import SavedSearchChecked
 from storage import saved_searches, wants
 from storage.database import Database
+from storage.sources import UnknownSource
 
 TOGETHER = 4
 """So many are run at the same time."""
@@ -94,12 +96,21 @@ class SavedSearchTicker(Rounds):
             with trio.move_on_after(CHECK_S):
                 outcomes = await self.run(saved)
             await self._write(saved, outcomes)
+        except UnknownSource as unknown:
+            await self._write_error(saved, str(unknown))
         except trio.Cancelled:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
                 await self.database.run(
                     saved_searches.end_check, saved, next_attempt_at=saved.next_attempt_at, error=None, now=None
                 )
             raise
+
+    async def _write_error(self, saved: SavedSearch, error: str) -> None:
+        """It names what is not there: that is told, and tried again in its time."""
+        now = self.clock.now()
+        next_at = next_check(due=saved.next_attempt_at, every_s=saved.every_s, now=now)
+        await self.database.run(saved_searches.end_check, saved, next_attempt_at=next_at, error=error, now=None)
+        self.emit(SavedSearchChecked(saved=saved.name, found=0, wanted=0, error=error))
 
     async def _write(self, saved: SavedSearch, came: Sequence[Outcome] | None) -> None:
         now, outcomes = self.clock.now(), came or ()
@@ -138,10 +149,14 @@ class SavedSearchTicker(Rounds):
         for source, result in found:
             # The first answer of each source: one that was closed at first has no news later, but all that it has.
             is_first = saved.first_check is FirstCheck.SKIP and source not in saved.answered
-            want = want_for(saved, source, result, now=now, is_known=is_first)
+            want = want_for(saved, source, result, now=now)
+            known = known_to(saved, want)
             if is_first:
-                wants.want(connection, want)
-            elif self.take(connection, want, source, result, now=now) is not None:
+                wants.want(connection, known)
+            elif (
+                wants.by_key(connection, known.key) is None
+                and self.take(connection, want, source, result, now=now) is not None
+            ):
                 wanted += 1
         return wanted
 
@@ -155,16 +170,22 @@ def _when_open(missing: Sequence[Outcome], now: datetime) -> datetime | None:
     return now + timedelta(seconds=max(LOOK_S, min(known))) if known else None
 
 
-def want_for(saved: SavedSearch, source: str, result: Result, *, now: datetime, is_known: bool) -> Want:
+def known_to(saved: SavedSearch, want: Want) -> Want:
+    """The note that a search has known something from the start. Its own: what one skips may be new to another."""
+    key = short_key(f"known:{saved.name}:{want.key}", KEY_LENGTH_MAX)
+    return evolve(want, key=key, state=WantState.IGNORED, reason="was there before the search was saved")
+
+
+def want_for(saved: SavedSearch, source: str, result: Result, *, now: datetime) -> Want:
     """What a find of a saved search is wanted as: the same torrent is one want, wherever it is found."""
     about = result.infohash.lower() if result.infohash else f"{source}/{result.guid or result.title}"
     return Want(
-        key=f"find:{about}"[:KEY_LENGTH_MAX],
+        key=short_key(f"find:{about}".replace("\0", ""), KEY_LENGTH_MAX),
         kind="search",
         title=result.title,
         watch=f"saved:{saved.name}",
-        state=WantState.IGNORED if is_known else WantState.SEARCHING,
-        reason="was there before the search was saved" if is_known else "found",
+        state=WantState.SEARCHING,
+        reason="found",
         sources=saved.sources,
         profile=saved.profile,
         targets=saved.targets,

@@ -191,7 +191,7 @@ _FIND = text("SELECT * FROM saved_searches WHERE name = :name")
 _CLAIM = """
     UPDATE saved_searches SET claimed_until = :until, token = token + 1 WHERE id IN (
         SELECT id FROM saved_searches
-        WHERE NOT is_paused AND next_attempt_at <= :now
+        WHERE NOT is_paused AND (next_attempt_at <= :now OR last_checked > :ahead)
               AND (claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)
         ORDER BY next_attempt_at, id LIMIT :limit {lock})
     RETURNING *

@@ -66,20 +66,21 @@ class HandingOver:
             raise Fail('the payload names no want; it is { "want": KEY }')
         under_way = await context.transaction(downloads.live_of, want.id)
         if under_way is None:
-            await self._begin(context, want)
+            await self._begin(context, want, by_hand=bool(payload.get("by_hand")))
         elif under_way.state in {HandoverState.SENDING, HandoverState.IN_DOUBT}:
             await self._find_out(context, want, under_way)
         elif under_way.state is HandoverState.WAITING:
             await self._send_again(context, want, under_way)
 
-    async def _begin(self, context: JobContext, want: Want) -> None:
+    async def _begin(self, context: JobContext, want: Want, *, by_hand: bool) -> None:
         if want.state is not WantState.CHOSEN or want.chosen_ref is None:
             return  # ignored, given up, or chosen anew by somebody else
         candidate = await context.transaction(wants.candidate, want.id, want.chosen_ref)
         if candidate is None:
             raise Fail(f"want {want.id} has no candidate {want.chosen_ref!r}")
         name = self.chooser.target_for(want, candidate.result)
-        if name is None:
+        is_only_shown = not self.chooser.is_live and not by_hand  # it was chosen before the mode was changed
+        if name is None or is_only_shown:
             why = self.chooser.reason_for(want, candidate.result)
             await context.transaction(wants.change, want.id, WantState.CHOSEN, reason=why, now=self.clock.now())
             return

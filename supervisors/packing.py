@@ -12,6 +12,7 @@ from cormorant.rules.handing import Parcel, ParcelKind
 from cormorant.rules.limits import Lane
 from cormorant.rules.magnets import infohash_of_magnet
 from cormorant.rules.offers import files_of
+from cormorant.rules.outcomes import SearchError
 from cormorant.rules.searches import Result
 from cormorant.rules.wants import Want
 from storage.sources import SourceRecord
@@ -19,6 +20,8 @@ from storage.wants import Candidate
 from supervisors.gated import through_gate
 from supervisors.searches import Searches
 
+FEED: Final = "feed:"
+"""What the names of feeds begin with where sources are named; no source has such a name."""
 MAX_WAIT_S: Final = 20.0
 TIMEOUT_S: Final = 60.0
 _KINDS: Final = {"torrent": ParcelKind.TORRENT, "nzb": ParcelKind.NZB, "magnet": ParcelKind.MAGNET}
@@ -43,8 +46,13 @@ class Packer:
             return Parcel(key=key, title=result.title, kind=ParcelKind.URL, link=link, folder_parts=_parts(want))
         if link.startswith("magnet:"):  # nobody is asked
             return self._parcel(want, result, key, Download(kind="magnet", magnet=link))
-        if candidate.source not in self.searches.desks.by_name:
+        if candidate.source.startswith(FEED):
             return self._parcel(want, result, key, await self.fetch_link(link))
+        await self.searches.desks.have_come.wait()
+        if candidate.source not in self.searches.desks.by_name:
+            raise SearchError(
+                f"there is no source {candidate.source!r} now; its link goes through its gates or not at all"
+            )
         fetched = await through_gate(
             self.searches,
             candidate.source,

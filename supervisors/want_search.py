@@ -81,6 +81,7 @@ class WantSearch:
         return max(SNOOZE_S_MIN, min(opens_s, CHOOSE_AFTER_S - waited_s) if has_fit else opens_s)
 
     async def _gather(self, context: JobContext, want: Want) -> _Gathered:
+        await self.searches.desks.have_come.wait()  # right after a start not all are there
         assert context.job_id is not None
         entries = dict(await context.transaction(ledger.read, context.job_id))
         left = [name for name in self._names(want) if name not in entries]

@@ -44,6 +44,8 @@ from supervisors.want_search import WantSearch
 from supervisors.watch_orders import OrderDesk
 from supervisors.watches import Watches
 
+HANDOVER_S = 3_900.0
+"""Longer than any target may take; each has a time-out of its own, and a download takes its time."""
 SPARE_S = 0.5
 """What a ticker needs after its grace, to give back what it has in hand."""
 
@@ -101,7 +103,7 @@ class WatchAssembly:
         self.watches = Watches(
             database=parts.database,
             make_search=self._search_job,
-            make_handover=self._handover_job,
+            make_handover=self._handover_by_hand,
             target_for=self.chooser.target_for,
             places=parts.places,
             catalogue=parts.catalogue,
@@ -140,7 +142,7 @@ class WatchAssembly:
             chance=parts.chance,
             emit=parts.emit,
         )
-        own = {want_search.KIND: Handler(search), handing_over.KIND: Handler(self.handing)}
+        own = {want_search.KIND: Handler(search), handing_over.KIND: Handler(self.handing, timeout_s=HANDOVER_S)}
         return own | self.pricing.handlers()
 
     def follower(self) -> Runnable:
@@ -250,10 +252,14 @@ class WatchAssembly:
     def _handover_job(self, want: Want) -> NewJob:
         return self._job(handing_over.KIND, want)
 
-    def _job(self, kind: str, want: Want) -> NewJob:
+    def _handover_by_hand(self, want: Want) -> NewJob:
+        """A person has decided, whatever the mode."""
+        return self._job(handing_over.KIND, want, by_hand=True)
+
+    def _job(self, kind: str, want: Want, **more: bool) -> NewJob:
         jobs = self.parts.jobs
         last = max(jobs.priorities, key=lambda label: jobs.priorities[label])
-        return jobs.make(kind, {"want": want.key}, priority=last, dedupe_key=want.key)
+        return jobs.make(kind, {"want": want.key} | more, priority=last, dedupe_key=want.key)
 
 
 def _read_paused(connection: Connection) -> bool:

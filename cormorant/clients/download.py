@@ -23,7 +23,7 @@ from cormorant.rules.target_errors import TargetError, TargetMisconfigured, Targ
 
 T = TypeVar("T")
 
-NAMES: Final = ("feed", "artist", "album", "title", "date", "key")
+NAMES: Final = ("watch", "feed", "artist", "album", "title", "date", "key")
 """What a template may name."""
 _GOOD: Final = range(200, 300)
 _FINAL: Final = range(400, 500)

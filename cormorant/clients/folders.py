@@ -104,8 +104,13 @@ class Folder:
             path = folder / _named(names[-1], ending)
             if os.path.lexists(path):
                 path = folder / _named(names[-1], f" ({key}){ending}")
-            self._note(key, path)
-            self._part(key).replace(path)
+            try:
+                self._note(key, path)
+                self._part(key).replace(path)
+            except OSError:
+                # While the part is still there: a note without it would say that the parcel was placed, and taken.
+                self._note_path(key).unlink(missing_ok=True)
+                raise
         try:
             _sync(folder)
         except OSError as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cormorant.rules.handing import Parcel, ParcelKind
 
-WORDS = ("key", "title", "kind", "infohash", "link", "file", "feed", "artist", "album", "date")
+WORDS = ("key", "title", "kind", "infohash", "link", "file", "watch", "feed", "artist", "album", "date")
 """What an argument may name."""
 
 _WORD = re.compile(r"\{([a-z_]+)\}")

@@ -37,6 +37,7 @@ from cormorant.rules.watch_settings import (
     SavedSettings,
     TargetSettings,
     WatchlistSettings,
+    slskd_conflicts,
     watch_conflicts,
 )
 from cormorant.rules.web_settings import ClientSettings, WebSettings, web_conflicts
@@ -262,6 +263,7 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
         )
     yield from source_conflicts(settings.sources, settings.limits)
     yield from watch_conflicts(settings.watchlist, settings.saved, settings.profiles, settings.targets)
+    yield from slskd_conflicts(settings.targets, settings.sources)
     yield from feed_conflicts(settings.feeds, settings.targets)
     yield from notify_conflicts(settings.notify)
     sources_of_prices = [name for name, source in settings.sources.items() if source.kind == "prices"]

@@ -22,6 +22,7 @@ __all__ = [
     "TargetSettings",
     "WatchlistSettings",
     "profile_of",
+    "slskd_conflicts",
     "watch_conflicts",
 ]
 
@@ -240,3 +241,14 @@ def _target_conflicts(targets: Mapping[str, TargetSettings]) -> Iterator[Conflic
             yield Conflict((f"{above}.command", f"{above}.kind"), "a target of kind command needs the program's name")
         if target.kind == "slskd" and not target.source:
             yield Conflict((f"{above}.source", f"{above}.kind"), "a target of kind slskd needs the name of its source")
+
+
+def slskd_conflicts(targets: Mapping[str, TargetSettings], sources: Iterable[str]) -> Iterator[Conflict]:
+    """A slskd that fetches must be one that is written as a source, too: there its address and key are."""
+    known = set(sources)
+    for name, target in targets.items():
+        if target.kind == "slskd" and target.source and target.source not in known:
+            yield Conflict(
+                (f"targets.{name}.source", f"sources.{target.source}"),
+                f"there is no source {target.source!r}; write [sources.{target.source}] with its address and key",
+            )
