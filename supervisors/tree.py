@@ -9,7 +9,7 @@ from cormorant.rules.restarts import Strategy
 from supervisors.child import ChildSpec, Runnable
 from supervisors.supervisor import Supervisor
 
-SPARE_S = 3.0
+SPARE_S = 2.5
 """What the runner needs after its handlers' grace, to give back what they did not finish."""
 
 WEB_GRACE_S = 3.0

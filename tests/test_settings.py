@@ -149,7 +149,7 @@ def test_everything_wrong_is_told_at_once_each_with_place_value_and_what_is_allo
         "config.toml: level: there is no such setting; did you mean log.level?",
         'config.toml: log.format: "xml" is not one of the choices; allowed: logfmt, json',
         "config.toml: log.ring: true is not a whole number; allowed: 1 to 1000000",
-        "config.toml: service.stop_total: 1h is out of range; allowed: 23.5s to 15m",
+        "config.toml: service.stop_total: 1h is out of range; allowed: 23s to 15m",
         "config.toml: service.worker_id: 5 is not text; put it in quotes",
         "config.toml: storage.connections: 0 is out of range; allowed: 1 to 100",
         "config.toml: storage.statement_timeout: 10 is not a duration; " + UNITS + "; allowed: 100ms to 10m",
@@ -263,8 +263,8 @@ def test_settings_that_do_not_go_together_are_told_with_all_else_that_is_wrong(t
         "config.toml: jobs.concurrency: 0 is out of range; allowed: 1 to 1000",
         "CORMORANT_LOG__RING: 0 is out of range; allowed: 1 to 1000000",
         (
-            "config.toml: service.stop_total: 24s is less than jobs.grace (4.5s), watchlist.shutdown_grace (2s) "
-            "and 23.5s for all else; allowed: at least 30s"
+            "config.toml: service.stop_total: 24s is less than jobs.grace (5s), watchlist.shutdown_grace (2s) "
+            "and 23s for all else; allowed: at least 30s"
         ),
         (
             "config.toml: jobs.lock_timeout: 39.9s is less than 2 times jobs.heartbeat (20s), so that a process that "
@@ -274,19 +274,19 @@ def test_settings_that_do_not_go_together_are_told_with_all_else_that_is_wrong(t
 
 
 def test_settings_that_just_go_together_are_accepted(tmp_path: Path) -> None:
-    text = '[service]\nstop_total = "25.8s"\n[jobs]\ngrace = "0.3s"\nlock_timeout = "40s"'
+    text = '[service]\nstop_total = "25.3s"\n[jobs]\ngrace = "0.3s"\nlock_timeout = "40s"'
 
-    assert load_settings(write(tmp_path, text), NONE).service.stop_total_s == 25.8
+    assert load_settings(write(tmp_path, text), NONE).service.stop_total_s == 25.3
 
 
 def test_the_environment_may_end_a_conflict_in_the_file_or_make_one(tmp_path: Path) -> None:
     file = write(tmp_path, '[service]\nstop_total = "24s"')
 
-    settled = load_settings(file, {"CORMORANT_JOBS__GRACE": "0s", "WATCHLIST_SHUTDOWN_GRACE_MS": "500"})
+    settled = load_settings(file, {"CORMORANT_JOBS__GRACE": "0s", "WATCHLIST_SHUTDOWN_GRACE_MS": "1000"})
     problems = problems_of(write(tmp_path, ""), {"CORMORANT_SERVICE__STOP_TOTAL": "24s"})
 
     assert settled.service.stop_total_s == 24.0
-    assert problems[0].startswith("CORMORANT_SERVICE__STOP_TOTAL: 24s is less than jobs.grace (4.5s)")
+    assert problems[0].startswith("CORMORANT_SERVICE__STOP_TOTAL: 24s is less than jobs.grace (5s)")
 
 
 def test_a_conflict_with_a_setting_that_is_itself_wrong_is_not_told(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ __all__ = [
 
 DATABASE_FILE = "cormorant.db"
 
-FIXED_GRACES_S = 23.5
+FIXED_GRACES_S = 23.0
 """What an orderly stop may need besides `jobs.grace` and `watchlist.shutdown_grace`: the graces in the tree that nobody can
 set."""
 
@@ -129,7 +129,7 @@ class JobSettings:
     timeout_s: float = duration(
         300.0, "Longest time a handler may take, unless its kind says otherwise.", low_s=0.1, high_s=86_400.0
     )
-    grace_s: float = duration(4.5, "Time that handlers get to finish when the service stops.", low_s=0.0, high_s=600.0)
+    grace_s: float = duration(5.0, "Time that handlers get to finish when the service stops.", low_s=0.0, high_s=600.0)
     poll_s: float = duration(
         5.0, "Longest time between two looks for due jobs, should every wake-up be missed.", low_s=0.1, high_s=300.0
     )

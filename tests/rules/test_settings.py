@@ -37,7 +37,9 @@ async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_g
 ) -> None:
     (tmp_path / "config.toml").write_text(
         '[limits.name]\n[sources.name]\nurl = "http://name"\n[clients.name]\n[web]\nlisten = "127.0.0.1:0"\n'
-        '[saved.name]\nquery = "name"\n[profiles.name]\n[feeds.name]\nurl = "http://name"\n[targets.name]\nurl = "http://name"\n'
+        '[saved.name]\nquery = "name"\n[profiles.name]\n[prices.name]\ntitle = "name"\nsearch = ["shop"]\n'
+        '[sources.shop]\nkind = "prices"\nurl = "http://shop"\nquery = "q={title}"\nfields.price = "price"\n'
+        '[feeds.name]\nurl = "http://name"\n[targets.name]\nurl = "http://name"\n'
     )
     (tmp_path / "data").mkdir()
     state, problems = None, list[str]()

@@ -70,6 +70,8 @@ async def test_what_runs_and_what_waits_is_told_with_its_reason(tmp_path: Path) 
                 await trio.sleep(0.01)
             later = {"priority": Priority.COMPLETION, "consumer": "lidarr"}
             waits = [await search(service, query, "red", **later) for query in ("one", "two")]
+            while service.sources.desks.by_name["red"].waiting() < len(waits):
+                await trio.sleep(0.01)
             said = await overview(client)
             for each in (*waits, runs):
                 each.cancel()

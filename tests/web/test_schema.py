@@ -52,16 +52,6 @@ async def _empty_feed(_subscription: Subscription) -> FeedPage:
     return FeedPage()
 
 
-# Artists, profiles, targets and candidates that are named must be there, which no schema can say: a 400 names the one that is not.
-NAMES_WHAT_MUST_EXIST = {
-    "POST /api/v1/watchlist",
-    "DELETE /api/v1/watchlist/{artist}",
-    "POST /api/v1/watchlist/{artist}/check",
-    "POST /api/v1/saved-searches",
-    "POST /api/v1/wants/{want_id}/hand-over",
-}
-
-
 class Background:
     """A service in a thread of its own, for those who ask without trio."""
 

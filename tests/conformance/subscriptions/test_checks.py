@@ -123,6 +123,7 @@ async def test_one_host_is_asked_one_at_a_time_apart_and_a_slow_one_blocks_only_
     with subscription_place() as place:
         place.feeds.takes_s["slow.test"] = 25.0
         async with place.opened() as subscriptions:
+            await trio.sleep(5)  # all are seen by one look
             for number in range(4):
                 await subscribe(subscriptions, f"s{number}", host="slow.test")
                 await subscribe(subscriptions, f"q{number}", host="quick.test")
