@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+from cormorant.cli.gate_clients import client_key
 from cormorant.rules.limits import Lane, SourceLimits
+from cormorant.settings import load_settings
 from storage import clients, source_states, sources
 from storage.clients import digest_of
 from storage.source_states import Wish
@@ -98,3 +100,17 @@ def test_without_any_app_the_list_says_how_to_add_one(source_place: SourcePlace)
     source_place.write(lambda _: None)
 
     assert "no clients yet; add one: cormorant clients add NAME" in source_place.run("clients", "list").out
+
+
+def test_the_key_of_an_app_that_was_removed_does_not_come_back(source_place: SourcePlace) -> None:
+    source_place.add("attic")
+    settings = load_settings(source_place.folder / "config.toml", source_place.environment())
+
+    first, again = client_key(settings, "radarr"), client_key(settings, "radarr")
+    source_place.run("clients", "remove", "radarr")
+    after = client_key(settings, "radarr")
+
+    assert first == again
+    assert after != first
+    [record] = source_place.write(clients.all_clients)
+    assert record.key_digest == digest_of(after.reveal())

@@ -220,3 +220,26 @@ async def test_the_test_writes_and_leaves_nothing(tmp_path: Path) -> None:
     assert await blackhole(tmp_path).test() == f"{tmp_path} can be written to"
 
     assert half_done(tmp_path) == []
+
+
+async def test_a_name_that_cannot_be_given_leaves_no_note_that_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, given = blackhole(tmp_path), parcel()
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", _failing_for_parts(Path.replace))
+        with pytest.raises((TargetUnavailable, TargetMisconfigured, TargetInDoubt, TargetRefused)):
+            await target.give(given)
+
+    assert (await target.look(given, None)).standing is Standing.ABSENT
+    await target.give(given)
+    assert len(files(tmp_path)) == 1
+
+
+def _failing_for_parts(replace: Any) -> Any:
+    def fail(path: Path, target: Path) -> Any:
+        if SIDE in Path(target).parts:
+            return replace(path, target)  # a note
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    return fail

@@ -9,6 +9,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cormorant.playground.place import open_playground
 from cormorant.playground.serving import Asked
 from cormorant.playground.town import KEY, sites_of_the_town
 from supervisors.environment import SystemClock
@@ -99,3 +100,19 @@ def test_every_request_gets_an_answer(name: str, method: str, path: str, params:
     reply = trio.run(SITES[name].answer, asked)
 
     assert 200 <= reply.status < 600
+
+
+@pytest.mark.slow("real sockets")
+async def test_asking_for_the_head_alone_ends_nothing() -> None:
+    async with open_playground(*SITES.values()) as playground:
+        host, port = playground.address.removeprefix("http://").split(":")
+        for _ in range(2):
+            stream = await trio.open_tcp_stream(host, int(port))
+            async with stream:
+                await stream.send_all(b"HEAD /attic/api?t=caps HTTP/1.1\r\nHost: x\r\n\r\n")
+                answer = b""
+                while piece := await stream.receive_some(65_536):
+                    answer += piece
+
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.endswith(b"\r\n\r\n")

@@ -252,3 +252,21 @@ async def test_what_may_have_arrived_and_cannot_be_fetched_again_is_held_and_not
             [download] = await service.watches.downloads()
             assert (download.state.value, download.reason) == ("held", "it cannot be sent again: it is gone")
         assert len(place.targets["hook"].given) == 1
+
+
+async def test_what_waits_to_be_handed_over_is_only_shown_after_a_change_to_observe_mode(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.catalogue.scripts["a1"] = [[album("New", "2026-01-01")]]
+        place.sources["indexer"] = ScriptedSource(["A1 - New"])
+        async with place.service() as service:
+            await service.jobs.pause_kind("handover")
+            await watch(service, "a1")
+            await trio.sleep(65)
+
+        async with place.service(mode="observe") as service:
+            await service.jobs.resume_kind("handover")
+            await trio.sleep(60)
+            [want] = await service.watches.wants()
+
+        assert place.targets["qbittorrent"].given == []
+        assert (want.state.value, want.reason) == ("chosen", "observe mode: would be handed to qbittorrent")

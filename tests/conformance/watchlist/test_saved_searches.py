@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 import trio
+from sqlalchemy import Connection
 from trio.testing import MockClock
 
+from cormorant.rules.saved_searches import SavedSearch
 from cormorant.rules.searches import SearchRequest
 from cormorant.rules.watch_events import SavedSearchChecked
-from cormorant.testing import ScriptedSource, busy
+from cormorant.testing import START, ScriptedSource, busy
+from storage import saved_searches
 from supervisors import Service
 from tests.conformance.watchlist.watching import watch_place
 
@@ -71,3 +74,45 @@ async def test_a_check_that_is_stopped_did_not_happen_and_is_due_after_the_next_
             [saved] = await service.watches.saved()
             assert saved.last_checked is not None
             assert saved.answered == ("indexer",)
+
+
+@pytest.mark.slow("rounds of a whole service")
+async def test_what_one_search_has_known_from_the_start_may_be_new_to_another(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["indexer"] = ScriptedSource(["old"], ["old", "news"])
+        async with place.service() as service:
+            await save(service, "first", every_s=1_800.0)
+            await trio.sleep(70)
+            await save(service, "second", every_s=3_600.0)  # its first check sees the news, and skips it
+            await trio.sleep(2_000)
+
+        assert [parcel.title for _, parcel in place.targets["qbittorrent"].given] == ["news"]
+
+
+async def test_a_source_that_is_not_there_is_told_and_stops_nobody(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["indexer"] = ScriptedSource(["old"])
+        async with place.service() as service:
+            await save(service, "good")
+            await place.gateway.run(_name_a_source_that_is_not_there)
+            await trio.sleep(65)
+
+            found = {event.saved: event.error for event in place.events.of(SavedSearchChecked)}
+            tree = (await service.status()).tree
+        assert found["good"] is None
+        assert "there is no source 'gone'" in (found["bad"] or "")
+        assert sum(child.restarts for child in tree) == 0
+
+
+def _name_a_source_that_is_not_there(connection: Connection) -> None:
+    saved_searches.add(
+        connection,
+        SavedSearch(
+            name="bad",
+            request=SearchRequest(query="x"),
+            every_s=600.0,
+            sources=("gone",),
+            next_attempt_at=START,
+            added_at=START,
+        ),
+    )
