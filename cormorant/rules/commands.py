@@ -19,7 +19,7 @@ def command_problem(arguments: Sequence[str]) -> str | None:
 
     >>> command_problem(["/usr/bin/aria2c", "{link}"])
     >>> command_problem(["fetch", "{lnik}"])
-    'there is no {lnik}; there is {key}, {title}, {kind}, {infohash}, {link}, {file}, {feed}, {artist}, {album}, {date}'
+    'there is no {lnik}; there is {key}, {title}, {kind}, {infohash}, {link}, {file}, {watch}, {feed}, {artist}, {album}, {date}'
     >>> command_problem(["{title}"])
     'the first is the program, and nothing is filled in there'
     """
