@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from actors.handlers import JobContext
+from actors.watchlist_store import take_in
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.priorities import Priority
@@ -18,11 +19,12 @@ from cormorant.rules.searches import Caps, SearchRequest
 from cormorant.rules.source_errors import SourceLimited
 from cormorant.rules.stored_caps import load_caps
 from cormorant.rules.verdicts import Fail, Retry, Snooze
-from cormorant.rules.wants import Want, WantState, next_look
+from cormorant.rules.wants import TRACKS_AFTER, Want, WantState, next_look, tracks_of
 from cormorant.rules.watch_events import WantChanged, WatchlistSearch
 from cormorant.rules.watch_settings import WatchlistSettings
 from cormorant.rules.watchlist import charged
 from storage import ledger, sources, wants, watchlist
+from storage.jobs import NewJob
 from storage.ledger import Entry
 from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
 from supervisors.choosing import Chooser, Judged, why_chosen, why_nothing_fits
@@ -48,6 +50,8 @@ class WantSearch:
 
     searches: Searches
     chooser: Chooser
+    make_search: Callable[[Want], NewJob]
+    """The job that searches for a want."""
     options: WatchlistSettings
     clock: Clock
     chance: Chance
@@ -187,11 +191,26 @@ class WantSearch:
         if chosen is not None:
             return chosen
         ledger.forget(connection, job_id)  # the next look asks everyone anew
+        pieces = tracks_of(want, now=now) if self._may_be_in_pieces(want) else []
+        if pieces:
+            jobs = [(each, self.make_search(each)) for each in pieces]
+            take_in(connection, jobs, now=now)
+            reason = f"no whole album; its {len(pieces)} tracks are wanted one by one"
+            return wants.change(connection, want.id, WantState.GAVE_UP, reason=reason, looks=want.looks + 1, now=now)
         if again_at is None:
             return wants.change(connection, want.id, WantState.GAVE_UP, reason=why, looks=want.looks + 1, now=now)
         return wants.change(
             connection, want.id, WantState.WANTED, reason=why, looks=want.looks + 1, next_at=again_at, now=now
         )
+
+    def _may_be_in_pieces(self, want: Want) -> bool:
+        """Peers share files, sites share albums: only where peers are asked, and not at the first look."""
+        peers = [name for name in want.sources if self._kind_of(name) == "slskd"]
+        return bool(peers) and want.looks + 1 >= TRACKS_AFTER
+
+    def _kind_of(self, name: str) -> str | None:
+        desk = self.searches.desks.by_name.get(name)
+        return None if desk is None else desk.record.kind
 
     async def _charge(self, context: JobContext, want: Want, failed: int) -> None:
         """Searches that fail count against the artist's budget, as looks do."""
@@ -202,11 +221,14 @@ class WantSearch:
 
 def request_for(want: Want, *, kind: str, caps: Caps | None) -> SearchRequest:
     """How a source of this kind is asked for a want."""
+    if kind == "slskd" and want.kind == "track":
+        params = {"artist": want.artist, "title": want.title, "tracks": "1"}
+        return SearchRequest(query=want.words, kind="music", params=params)
     if kind == "slskd":
         params = {"artist": want.artist, "album": want.title, "tracks": str(want.facts.get("tracks_total") or 0)}
         return SearchRequest(query=want.words, kind="music", params=params)
     is_music = want.kind in {"album", "track"} and bool(want.artist)
-    if is_music and caps is not None and caps.can("music", "artist", "album"):
+    if is_music and want.kind == "album" and caps is not None and caps.can("music", "artist", "album"):
         return SearchRequest(kind="music", params={"artist": want.artist, "album": want.title})
     return SearchRequest(query=want.words)
 

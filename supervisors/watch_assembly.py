@@ -137,6 +137,7 @@ class WatchAssembly:
         search = WantSearch(
             searches=parts.searches,
             chooser=self.chooser,
+            make_search=self._search_job,
             options=parts.settings.watchlist,
             clock=parts.clock,
             chance=parts.chance,

@@ -17,10 +17,10 @@ OFFERS_MAX = 50
 def offered(responses: Sequence[Response], request: SearchRequest) -> tuple[Result, ...]:
     """What peers offer for a search, best first: whole albums, and single files when there are none."""
     params = request.params
-    title = params.get("album") or request.query
+    title = params.get("album") or params.get("title") or request.query
     tracks = int(params["tracks"]) if params.get("tracks", "0").isdigit() else 0
     wish = Wish(title=title, artist=params.get("artist", ""), tracks_total=tracks or None)
-    ranked = rank_albums(responses, wish).candidates
+    ranked = () if "title" in params else rank_albums(responses, wish).candidates
     if not ranked and "album" not in params:
         ranked = rank_track(responses, wish, title).candidates
     best = ranked[:OFFERS_MAX]

@@ -15,6 +15,7 @@ from cormorant.rules.errors import CormorantError
 __all__ = [
     "LIVE",
     "SETTLED",
+    "TRACKS_AFTER",
     "CannotHandOver",
     "UnknownWant",
     "Want",
@@ -25,6 +26,7 @@ __all__ = [
     "check_change",
     "next_look",
     "short_ref",
+    "tracks_of",
 ]
 
 LOOKS_S: Final = (3_600.0, 6 * 3_600.0, 86_400.0, 3 * 86_400.0, 7 * 86_400.0)
@@ -32,6 +34,10 @@ LOOKS_S: Final = (3_600.0, 6 * 3_600.0, 86_400.0, 3 * 86_400.0, 7 * 86_400.0)
 LOOKS_MAX: Final = 12
 """After so many it is given up: about two months."""
 KEY_LENGTH_MAX: Final = 500
+TRACKS_MAX: Final = 40
+"""An album with more tracks is not wanted piece by piece."""
+TRACKS_AFTER: Final = 2
+"""After so many looks in vain for a whole album its tracks are wanted one by one."""
 
 
 class WantState(StrEnum):
@@ -132,6 +138,30 @@ class Want:
         'A B'
         """
         return " ".join(f"{self.artist} {self.title}".split())
+
+
+def tracks_of(want: Want, *, now: datetime) -> list[Want]:
+    """The tracks of an album, to be wanted one by one where nobody has all of it. Nothing where they are not known."""
+    titles = [str(title) for title in want.facts.get("tracks", ())]
+    if want.kind != "album" or not 0 < len(titles) <= TRACKS_MAX:
+        return []
+    return [
+        Want(
+            key=f"{want.key[: KEY_LENGTH_MAX - 8]}/{number}",
+            kind="track",
+            title=title,
+            artist=want.artist,
+            watch=want.watch,
+            reason=f"part of {want.title}, which nobody has whole",
+            sources=want.sources,
+            profile=want.profile,
+            targets=want.targets,
+            facts={"album": want.title, "number": number},
+            found_at=now,
+            changed_at=now,
+        )
+        for number, title in enumerate(titles, 1)
+    ]
 
 
 def check_change(want: Want, wanted: WantState) -> None:

@@ -290,3 +290,22 @@ async def test_a_search_that_fails_counts_against_the_artist(clock: MockClock) -
 
             [artist] = await service.watches.artists()
             assert artist.failures == 1
+
+
+@pytest.mark.slow("hours of a whole service")
+async def test_where_no_peer_has_the_whole_album_its_tracks_are_wanted_one_by_one(clock: MockClock) -> None:
+    with watch_place("slskd") as place:
+        place.catalogue.scripts["a1"] = [[album("New", "2026-01-01", tracks=3)]]
+        place.sources["slskd"] = ScriptedSource([], [], ["New 1"], ["New 2"], ["New 3"])
+        async with place.service(search=("slskd",), every_s=86_400.0) as service:
+            await watch(service, "a1")
+            await trio.sleep(300)
+            assert [want.kind for want in await service.watches.wants()] == ["album"]
+            await trio.sleep(12 * 3_600)
+
+            found = {(want.kind, want.title): want for want in await service.watches.wants()}
+        asked = [request.params.get("title") for request in place.sources["slskd"].requests]
+        assert found["album", "New"].reason == "no whole album; its 3 tracks are wanted one by one"
+        assert {title for kind, title in found if kind == "track"} == {"New 1", "New 2", "New 3"}
+        assert sorted(filter(None, asked)) == ["New 1", "New 2", "New 3"]
+        assert len(place.targets["slskd"].has) == 3

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import trio
 from attrs import define, field
 
@@ -67,7 +68,10 @@ class WatchPlace:
         return open_service(
             settings(
                 mode=mode,
-                sources=named_sources(*self.sources, spacing_s=0.0, pace_s=0.0),
+                sources={
+                    name: attrs.evolve(said, kind="slskd" if name.startswith("slskd") else "torznab")
+                    for name, said in named_sources(*self.sources, spacing_s=0.0, pace_s=0.0).items()
+                },
                 jobs=JobSettings(poll_s=300.0, heartbeat_s=60.0, sweep_s=3600.0),
                 watchlist=WatchlistSettings(**{"hand_to": names} | options),
                 profiles=profiles or {},
