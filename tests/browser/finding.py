@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -48,10 +50,15 @@ def _install() -> bool:
     """Install Debian's package; whether that went well."""
     print("installing Debian's chromium for the tests of the page", file=sys.stderr)  # noqa: T201 - it takes a minute
     install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"]
-    try:
-        return _runs(["apt-get", "update", "-q"], UPDATE_S) and _runs(install, INSTALL_S)
-    except subprocess.TimeoutExpired:
-        return False
+    # Tests run in several processes, and only one may install; the others find it there.
+    with (Path(tempfile.gettempdir()) / "cormorant-browser.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if shutil.which("chromium") is not None:
+            return True
+        try:
+            return _runs(["apt-get", "update", "-q"], UPDATE_S) and _runs(install, INSTALL_S)
+        except subprocess.TimeoutExpired:
+            return False
 
 
 def _runs(command: list[str], timeout_s: float) -> bool:
