@@ -15,7 +15,7 @@ from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.saved_searches import FirstCheck, SavedSearch, next_check
 from cormorant.rules.searches import Result
-from cormorant.rules.subscriptions import short_key
+from cormorant.rules.short_keys import short_key
 from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from cormorant.rules.watch_events import SavedSearchChecked
 from storage import saved_searches, wants

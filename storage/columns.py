@@ -42,6 +42,11 @@ def from_micros(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
 
 
+def maybe_from_micros(micros: int | None) -> datetime | None:
+    """The same where there may be none."""
+    return None if micros is None else from_micros(micros)
+
+
 def check_text(text: str) -> str:
     """The same text, if every database can keep it. PostgreSQL has no NUL, and half a surrogate pair is no character."""
     if "\0" in text:

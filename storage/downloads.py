@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.handovers import Handover, HandoverState
 from storage.columns import check_text, from_micros, kept_text, to_micros
+from storage.locking import passing_locked
 
 TEXT_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
@@ -99,9 +100,8 @@ def change(  # noqa: PLR0913 - what may change, all with a default
 
 def due_to_follow(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Handover]:
     """Those of which the target is to be asked how far they are; nobody else asks before `until`."""
-    lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
     words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
-    rows = connection.execute(text(_FOLLOW.format(lock=lock)), words)
+    rows = connection.execute(passing_locked(connection, _FOLLOW), words)
     return sorted((_handover(row) for row in rows), key=lambda each: each.id)
 
 

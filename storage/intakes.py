@@ -14,6 +14,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.prices import Intake
 from cormorant.rules.saved_searches import next_check
 from storage.columns import check_text, from_micros, to_micros
+from storage.locking import passing_locked
 
 CONFIGURED = "configured"
 
@@ -88,8 +89,7 @@ def by_id(connection: Connection, intake_id: int, *, lock: bool = False) -> Inta
 
 def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Intake]:
     """Those that are due, oldest first; they are due again after their time, so that no other process takes them now."""
-    lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
-    rows = connection.execute(text(f"{_DUE} {lock}"), {"now": to_micros(now), "limit": limit})
+    rows = connection.execute(passing_locked(connection, _DUE), {"now": to_micros(now), "limit": limit})
     due = [_intake(row) for row in rows]
     for intake in due:
         put_off(connection, intake, now=now)
@@ -163,5 +163,9 @@ _ALL = text("SELECT * FROM intakes ORDER BY name")
 _FIND = text("SELECT * FROM intakes WHERE name = :name")
 _BY_ID = text("SELECT * FROM intakes WHERE id = :id")
 _LOCKED = text("SELECT * FROM intakes WHERE id = :id FOR UPDATE")
-_DUE = "SELECT * FROM intakes WHERE next_attempt_at <= :now ORDER BY next_attempt_at, id LIMIT :limit"
+# What is due after more than twice its time was put off by a clock that ran ahead.
+_DUE = """
+    SELECT * FROM intakes WHERE next_attempt_at <= :now OR next_attempt_at > :now + 2000000 * every_s
+    ORDER BY next_attempt_at, id LIMIT :limit {lock}
+"""
 _PUT_OFF = text("UPDATE intakes SET next_attempt_at = :next WHERE id = :id")

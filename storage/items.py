@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.subscriptions import Item, short_key
+from cormorant.rules.short_keys import short_key
+from cormorant.rules.subscriptions import Item
 from storage.columns import kept_text, to_micros
 
 KEY_LENGTH_MAX = 500

@@ -10,7 +10,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs import PAUSED_FLAG, JobState
-from storage.columns import from_micros, to_micros
+from storage.columns import from_micros, maybe_from_micros, to_micros
 
 
 @frozen(kw_only=True)
@@ -115,7 +115,7 @@ def running_by_owner(connection: Connection) -> dict[str, int]:
 def pauses(connection: Connection) -> Pauses:
     """What is paused, and since when."""
     return Pauses(
-        everything_since=_moment(connection.execute(_ALL_PAUSED, {"name": PAUSED_FLAG}).scalar()),
+        everything_since=maybe_from_micros(connection.execute(_ALL_PAUSED, {"name": PAUSED_FLAG}).scalar()),
         kinds_since={row.kind: from_micros(row.paused_at) for row in connection.execute(_PAUSED_KINDS)},
     )
 
@@ -133,20 +133,16 @@ def _view(row: Any) -> JobView:
         reclaims=row.reclaims,
         run_at=from_micros(row.run_at),
         enqueued_at=from_micros(row.enqueued_at),
-        claimed_at=_moment(row.claimed_at),
-        finished_at=_moment(row.finished_at),
+        claimed_at=maybe_from_micros(row.claimed_at),
+        finished_at=maybe_from_micros(row.finished_at),
         owner=row.owner,
-        heartbeat_at=_moment(row.beat_at),
+        heartbeat_at=maybe_from_micros(row.beat_at),
         dedupe_key=row.dedupe_key,
         correlation_id=row.correlation_id,
         payload=json.loads(row.payload),
         runs_again=row.rerun_payload is not None,
         last_errors=tuple(json.loads(row.last_errors or "[]")),
     )
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
 
 
 _SELECT = "SELECT j.*, w.beat_at FROM jobs j LEFT JOIN workers w ON w.id = j.owner"

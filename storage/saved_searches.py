@@ -14,6 +14,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.saved_searches import FirstCheck, SavedSearch
 from cormorant.rules.searches import SearchRequest
 from storage.columns import check_text, from_micros, kept_text, to_micros
+from storage.locking import passing_locked
 
 CONFIGURED = "configured"
 ERROR_LENGTH_MAX = 500
@@ -85,9 +86,8 @@ def find(connection: Connection, name: str) -> SavedSearch:
 
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[SavedSearch]:
     """Take due searches in hand, so that no other process does until `until`."""
-    lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
     words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
-    rows = connection.execute(text(_CLAIM.format(lock=lock)), words)
+    rows = connection.execute(passing_locked(connection, _CLAIM), words)
     return sorted((_saved(row) for row in rows), key=lambda saved: (saved.next_attempt_at, saved.id))
 
 

@@ -12,7 +12,7 @@ from cormorant.rules.breaker import Breaker, BreakerState, Probe
 from cormorant.rules.cooldowns import Cooldown
 from cormorant.rules.limits import Lane, LearnedLimits
 from cormorant.rules.source_state import LaneState, Lease, SourceState
-from storage.columns import from_micros, kept_text, to_micros
+from storage.columns import from_micros, kept_text, maybe_from_micros, to_micros
 
 BECAUSE_LENGTH_MAX = 1_000
 
@@ -41,19 +41,19 @@ def from_row(values: tuple[Any, ...]) -> tuple[SourceState, LearnedLimits, int]:
     state = SourceState(
         is_enabled=bool(values[0]),
         is_paused=bool(values[1]),
-        paused_until=_moment(values[2]),
+        paused_until=maybe_from_micros(values[2]),
         stopped_because=values[3],
-        cooldown=Cooldown(until=_moment(values[4]), level=values[5]),
+        cooldown=Cooldown(until=maybe_from_micros(values[4]), level=values[5]),
         breaker=Breaker(
             state=BreakerState(values[6]),
             failures=values[7],
-            open_until=_moment(values[8]),
+            open_until=maybe_from_micros(values[8]),
             probes=tuple(Probe(key=key, expires_at=from_micros(at)) for key, at in json.loads(values[9])),
             generation=values[10],
         ),
         failure_streak=values[11],
-        last_success_at=_moment(values[12]),
-        last_failure_at=_moment(values[13]),
+        last_success_at=maybe_from_micros(values[12]),
+        last_failure_at=maybe_from_micros(values[13]),
         query=_lane(values[14:20]),
         grab=_lane(values[20:26]),
     )
@@ -63,10 +63,10 @@ def from_row(values: tuple[Any, ...]) -> tuple[SourceState, LearnedLimits, int]:
 def _lane(values: tuple[Any, ...]) -> LaneState:
     return LaneState(
         last_seq=values[0],
-        last_at=_moment(values[1]),
-        last_end_at=_moment(values[2]),
+        last_at=maybe_from_micros(values[1]),
+        last_end_at=maybe_from_micros(values[2]),
         tokens=values[3],
-        tokens_at=_moment(values[4]),
+        tokens_at=maybe_from_micros(values[4]),
         in_flight=tuple(Lease(seq=seq, expires_at=from_micros(at)) for seq, at in json.loads(values[5])),
     )
 
@@ -123,10 +123,6 @@ def _leases(lane: LaneState) -> str:
     if not lane.in_flight:
         return "[]"
     return "[" + ", ".join(f"[{lease.seq}, {to_micros(lease.expires_at)}]" for lease in lane.in_flight) + "]"
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
 
 
 def micros(moment: datetime | None) -> int | None:

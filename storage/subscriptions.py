@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from attrs import evolve
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule, overdue_delay_s
 from cormorant.rules.subscriptions import Check, CheckStatus, Next, Subscription, host_of
-from storage.columns import check_text, from_micros, kept_text, to_micros
+from storage.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
+from storage.locking import SKIP_LOCKED, passing_locked
 from storage.plain import Plain
 
 CONFIGURED = "configured"
@@ -140,7 +141,7 @@ def spread_overdue(
 ) -> list[tuple[str, datetime]]:
     """Let some that were due before that wait for their share of a minute; their names, and when they were due."""
     words = {"before": to_micros(before), "now": to_micros(now), "ahead": to_micros(now + AHEAD), "limit": limit}
-    found = connection.execute(_locking(connection, _OVERDUE), words).all()
+    found = connection.execute(passing_locked(connection, _OVERDUE), words).all()
     moved = [{"id": row.id, "at": to_micros(now + timedelta(seconds=overdue_delay_s(row.id)))} for row in found]
     if moved:
         connection.execute(_RESCHEDULE, sorted(moved, key=lambda each: each["id"]))
@@ -154,7 +155,7 @@ def is_any_ahead(connection: Connection, *, now: datetime) -> bool:
 
 def pull_in(connection: Connection, *, now: datetime, limit: int) -> int:
     """Let some of those that a clock that ran ahead put off be due now; how many."""
-    found = connection.execute(_locking(connection, _PUT_OFF), _ahead(now) | {"limit": limit}).scalars()
+    found = connection.execute(passing_locked(connection, _PUT_OFF), _ahead(now) | {"limit": limit}).scalars()
     moved = [{"id": number, "at": to_micros(now)} for number in sorted(found)]
     if moved:
         connection.execute(_RESCHEDULE, moved)
@@ -163,10 +164,6 @@ def pull_in(connection: Connection, *, now: datetime, limit: int) -> int:
 
 def _ahead(now: datetime) -> dict[str, int]:
     return {"now": to_micros(now), "ahead": to_micros(now + AHEAD)}
-
-
-def _locking(connection: Connection, sql: str) -> TextClause:
-    return text(sql.format(lock=SKIP_LOCKED if connection.dialect.name == "postgresql" else ""))
 
 
 def release(connection: Connection, subscriptions: Sequence[Subscription]) -> None:
@@ -277,8 +274,8 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         etag=row[17],
         last_modified=row[18],
         failures=row[19],
-        last_checked=_moment(row[20]),
-        last_success=_moment(row[21]),
+        last_checked=maybe_from_micros(row[20]),
+        last_success=maybe_from_micros(row[21]),
         last_error=row[22],
         added_at=from_micros(row[23]),
         token=row[24],
@@ -296,11 +293,6 @@ def _words(told: str) -> tuple[str, ...]:
     return () if told == "[]" else tuple(json.loads(told))
 
 
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
-
-
-SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 _COLUMNS = """
     id, name, url, every_s, cron, zone, effective_s, is_adaptive, auto_import, takes_first, accept, reject, targets, origin,
     is_paused, paused_because, next_check_at, etag, last_modified, failures, last_checked, last_success, last_error, added_at,

@@ -12,7 +12,8 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.watchlist import Artist, Start
-from storage.columns import check_text, from_micros, kept_text, to_micros
+from storage.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
+from storage.locking import passing_locked
 
 ERROR_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
@@ -70,9 +71,8 @@ def claim(connection: Connection, *, now: datetime, until: datetime, limit: int)
 
     Whoever was last looked at in the future is due, too: the clock has been set back since.
     """
-    lock = "FOR UPDATE SKIP LOCKED" if connection.dialect.name == "postgresql" else ""
     words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
-    rows = connection.execute(text(_CLAIM.format(lock=lock)), words)
+    rows = connection.execute(passing_locked(connection, _CLAIM), words)
     return sorted((_artist(row) for row in rows), key=lambda artist: (artist.next_attempt_at, artist.id))
 
 
@@ -165,19 +165,15 @@ def _artist(row: Any) -> Artist:
         targets=tuple(json.loads(row.targets)),
         origin=row.origin,
         is_paused=bool(row.is_paused),
-        watermark=_moment(row.watermark),
+        watermark=maybe_from_micros(row.watermark),
         next_attempt_at=from_micros(row.next_attempt_at),
-        retry_block_until=_moment(row.retry_block_until),
+        retry_block_until=maybe_from_micros(row.retry_block_until),
         failures=row.failures,
-        last_checked=_moment(row.last_checked),
+        last_checked=maybe_from_micros(row.last_checked),
         last_error=row.last_error,
         added_at=from_micros(row.added_at),
         token=row.token,
     )
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
 
 
 _ADD = text("""

@@ -18,8 +18,9 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.schedules import Schedule, next_due, overdue_delay_s, spread_over
 from cormorant.rules.searches import Result
 from cormorant.rules.settings import Settings
+from cormorant.rules.short_keys import short_key
 from cormorant.rules.subscription_settings import schedule_of
-from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription, host_of, short_key
+from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription, host_of
 from cormorant.rules.upcoming import Planned, Turns, plan_of
 from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from storage import subscription_checks, subscriptions

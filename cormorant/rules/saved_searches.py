@@ -51,6 +51,8 @@ def next_check(*, due: datetime, every_s: float, now: datetime) -> datetime:
     >>> at = datetime(2026, 1, 1, tzinfo=UTC)
     >>> [next_check(due=at, every_s=60, now=at + timedelta(seconds=late)).minute for late in (10, 130)]
     [1, 3]
+    >>> next_check(due=at + timedelta(days=365), every_s=60, now=at).isoformat()  # written by a clock that ran ahead
+    '2026-01-01T00:01:00+00:00'
     """
-    kept = due + timedelta(seconds=every_s)
+    kept = min(due, now) + timedelta(seconds=every_s)
     return kept if kept > now else now + timedelta(seconds=every_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -24,7 +23,6 @@ __all__ = [
     "after_check",
     "host_of",
     "is_wanted",
-    "short_key",
 ]
 
 FAILURES_MAX: Final = 10
@@ -139,20 +137,6 @@ def host_of(url: str) -> str:
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{(parts.hostname or '').lower()}{port}"
-
-
-def short_key(key: str, most: int) -> str:
-    """A key of at most so many characters; long ones that differ at their end alone stay different.
-
-    >>> short_key("short", 60)
-    'short'
-    >>> len(short_key("x" * 99, 60)), short_key("x" * 99 + "a", 60) == short_key("x" * 99 + "b", 60)
-    (60, False)
-    """
-    if len(key) <= most:
-        return key
-    told = hashlib.blake2b(key.encode(errors="surrogatepass"), digest_size=16).hexdigest()
-    return f"{key[: most - len(told) - 1]}#{told}"
 
 
 def is_wanted(item: Item, subscription: Subscription) -> bool:

@@ -211,3 +211,12 @@ def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: J
         value = prices.valuation(connection, intake.id)
         assert value is not None
         assert (value.points, value.cents) == (20, 110)
+
+
+def test_what_a_clock_that_ran_ahead_put_off_is_due_again(connection: Connection) -> None:
+    known = intakes.add(connection, new_intake("cent"))
+    [taken] = intakes.take_due(connection, now=at(400 * 86_400), limit=9)
+
+    assert taken.id == known.id
+    assert [each.id for each in intakes.take_due(connection, now=at(10), limit=9)] == [known.id]
+    assert intakes.take_due(connection, now=at(11), limit=9) == []

@@ -92,3 +92,12 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_checked(connecti
     other = new("b", request=SearchRequest(query="other words"))
     saved_searches.set_configured(connection, [other])
     assert saved_searches.find(connection, "b").answered == ()
+
+
+def test_what_was_checked_by_a_clock_that_ran_ahead_is_due_again(connection: Connection) -> None:
+    year_s = 365 * 86_400.0
+    saved_searches.add(connection, new())
+    [early] = claim(connection, now_s=year_s)
+    saved_searches.end_check(connection, early, next_attempt_at=at(year_s + 600), error=None, now=at(year_s))
+
+    assert [each.name for each in claim(connection, now_s=10.0)] == ["n"]
