@@ -4,60 +4,57 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.actor import Actor
+from actors.bell import Bell
+from actors.claim_watch import Claims, ClaimWatch
+from actors.feed_check import FeedChecker
 from actors.reply import Reply
-from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.schedules import is_misfire
-from cormorant.rules.source_errors import SourceError
-from cormorant.rules.subscription_events import (
-    SubscriptionChecked,
-    SubscriptionFailed,
-    SubscriptionMisfired,
-    SubscriptionPaused,
-    SubscriptionsMaintained,
-)
+from cormorant.rules.subscription_events import SubscriptionMisfired, SubscriptionsMaintained
 from cormorant.rules.subscription_settings import SubscriptionSettings
-from cormorant.rules.subscriptions import (
-    Check,
-    CheckStatus,
-    FeedPage,
-    Next,
-    Subscription,
-    after_check,
-    host_of,
-    is_wanted,
-)
-from storage import items, subscription_checks, subscriptions
+from cormorant.rules.subscriptions import Check, Due, Subscription, host_of
+from storage import items, subscription_checks, subscription_claims, subscriptions
 from storage.database import Database
+from storage.subscription_claims import CheckedElsewhere
 
 LOOK_S = 60.0
 """How often is looked for what is due, whatever happens."""
 CALM_S = 1.0
 """At least so long between two looks."""
+HEARD_S = 2.0
+"""At least so long between two looks because others have written: on SQLite one hears of every write."""
+AWAY_S = 5.0
+"""When a database that was away is looked at again."""
 QUEUED_FOR_EACH = 8
 """So many wait in hand for each that may run."""
 HAND_MAX = 1_000
 """With checks by hand no more than so many wait."""
-CLAIM_SPARE_S = 600.0
+BEAT_S = 15.0
+"""How often what is in hand is renewed, and what others have is watched."""
+SURE_S = 20.0
+"""What was renewed longer ago may be another's: no check begins then."""
 RELEASE_S = 0.4
 ASLEEP_LOOKS = 2
 """Who has missed so many looks has slept: what came due meanwhile is spread out."""
 SPREAD_PAGES = 20
-ADAPTED_BY = 10
-"""So many of the last checks say how busy a feed is."""
 MAINTENANCE_S = 3_600.0
 PAGE = 500
 HOSTS_MAX = 10_000
 """So many hosts are remembered by when they were asked last."""
+
+
+def silence_s(check_timeout_s: float) -> float:
+    """After so long without a renewal nobody checks any more what was in hand: who did began in time, and had this long."""
+    return check_timeout_s + 2 * BEAT_S
 
 
 @frozen(kw_only=True)
@@ -70,10 +67,20 @@ class CheckNow:
 
 @frozen
 class _Held:
-    """One in hand, and until when it is ours."""
+    """One in hand, and when the database last knew of it (trio's time)."""
 
-    subscription: Subscription
-    until: datetime
+    subscription: Due
+    sure_at: float
+
+
+@frozen
+class _Outlook:
+    """What a look at the database shows."""
+
+    is_paused: bool
+    next_due: datetime | None
+    held: Claims | None
+    """None: nobody looked."""
 
 
 @define(eq=False, kw_only=True)
@@ -81,15 +88,12 @@ class SubscriptionTicker(Actor[CheckNow]):
     """Scheduled and manual checks go one way."""
 
     database: Database
+    checker: FeedChecker
     configured: Sequence[Subscription]
-    fetch: Callable[[Subscription], Awaitable[FeedPage]]
-    """Raises `SourceError`."""
-    take: Callable[..., int]
-    """A statement: items of a subscription are wanted; how many of them are new."""
     is_paused: Callable[[Connection], bool]
     options: SubscriptionSettings
-    statistics: CheckStatistics
-    ring: Callable[[], None]
+    bell: Bell
+    """Rung in this process when something may be due."""
     clock: Clock
     emit: Emit
     look_s: float = LOOK_S
@@ -100,8 +104,13 @@ class SubscriptionTicker(Actor[CheckNow]):
     _waiting: dict[int, list[Reply[Check]]] = field(init=False, factory=dict)
     """Whom the end of a check is told, by subscription."""
     _in_hand: dict[int, _Held] = field(init=False, factory=dict)
-    active: set[int] = field(init=False, factory=set)
+    _something_in_hand: trio.Event = field(init=False, factory=trio.Event)
+    _dropped: dict[int, Due] = field(init=False, factory=dict)
+    """What could not be checked while the database was away: to be given back."""
     _slots: trio.CapacityLimiter = field(init=False)
+    _others: ClaimWatch = field(init=False)
+    _watch_at: float = field(init=False, default=-math.inf)
+    _has_rung: bool = field(init=False, default=False)
     _looked_at: datetime | None = field(init=False, default=None)
     _overdue_before: datetime | None = field(init=False, default=None)
     """What was due before this is to be spread out; None: that is done."""
@@ -110,31 +119,51 @@ class SubscriptionTicker(Actor[CheckNow]):
     def __attrs_post_init__(self) -> None:
         together = min(self.options.max_concurrent_checks, self.options.max_concurrent_domains)
         self._slots = trio.CapacityLimiter(together)
+        self._others = ClaimWatch(
+            database=self.database,
+            interval_s=max(self.look_s, BEAT_S),
+            silence_s=silence_s(self.options.check_timeout_s),
+        )
 
     async def begin(self) -> None:
         """Begin at once."""
         self.wake_at = trio.current_time()
+        self.nursery.start_soon(self._beat)
+        self.nursery.start_soon(self._heed, self.bell, 0.0)
+        ear = Bell()
+        self.nursery.start_soon(self._heed, ear, HEARD_S)
+        self.nursery.start_soon(self.database.listen, subscriptions.CHANNEL, ear.ring)
+
+    async def _heed(self, bell: Bell, calm_s: float) -> None:
+        """Look soon whenever it rings, but not twice within the calm."""
+        while True:
+            await bell.wait()
+            self._has_rung = True
+            self.wake_at = trio.current_time()
+            await trio.sleep(calm_s)
 
     async def handle(self, message: CheckNow) -> None:
         """Check one now, or join the check that runs."""
-        number, now = message.number, self.clock.now()
+        number = message.number
         if number in self._in_hand:
             self._join(number, message.reply)
             return
         if len(self._in_hand) >= HAND_MAX:
             message.reply.refuse(MailboxFull("subscription_ticker", HAND_MAX))
             return
-        until = self._until(now)
+        asked_at = trio.current_time()
         try:
-            claimed = await self.database.run(subscriptions.claim_one, number, now=now, until=until)
+            claimed = await self.database.run(subscription_claims.claim_one, number, until=self._until())
         except (StorageUnavailable, CommitUnknown) as away:
             message.reply.refuse(away)
             return
         if claimed is None:
-            message.reply.refuse(subscriptions.CheckedElsewhere(number))
+            self._others.ask_for(number)
+            self.wake_at = min(self.wake_at, trio.current_time() + CALM_S)
+            message.reply.refuse(CheckedElsewhere(number))
             return
         self._waiting[number] = [message.reply]
-        self._take_in(_Held(claimed, until), is_first=True)
+        self._take_in(_Held(claimed, asked_at), is_first=True)
 
     def _join(self, number: int, reply: Reply[Check]) -> None:
         """Someone waits for it: it is next at its host, unless it is being checked."""
@@ -147,11 +176,15 @@ class SubscriptionTicker(Actor[CheckNow]):
 
     async def wake(self) -> None:
         """Take in hand what is due and there is room for."""
+        self._has_rung = False
         self.wake_at = trio.current_time() + self.look_s
         try:
             await self._look()
         except (StorageUnavailable, CommitUnknown):
-            return
+            self._others.forget()
+            self.wake_at = trio.current_time() + min(self.look_s, AWAY_S)
+        if self._has_rung:  # while we looked, perhaps past it
+            self.wake_at = trio.current_time()
 
     async def end(self) -> None:
         """Checks that run are cancelled: they did not happen, and are due as before."""
@@ -163,16 +196,19 @@ class SubscriptionTicker(Actor[CheckNow]):
     async def _release(self) -> None:
         held = [each.subscription for each in self._in_hand.values()]
         try:
-            await self.database.run(subscriptions.release, held)
+            await self.database.run(subscription_claims.release, held)
         except (StorageUnavailable, CommitUnknown):
-            return  # they are free when their claims have run out
+            return  # others see that nobody renews them
 
     async def _look(self) -> None:
         if not self._has_configured:
             await self.database.run(subscriptions.set_configured, self.configured)
             self._has_configured = True
-        is_paused, upcoming = await self.database.read(self._outlook)
-        if is_paused:
+        if self._dropped:
+            await self.database.run(subscription_claims.release, list(self._dropped.values()))
+            self._dropped.clear()
+        outlook = await self._watched()
+        if outlook.is_paused:
             return
         now = self.clock.now()
         asleep_s = ASLEEP_LOOKS * self.look_s
@@ -180,32 +216,52 @@ class SubscriptionTicker(Actor[CheckNow]):
             self._overdue_before = now - timedelta(seconds=asleep_s)
         self._looked_at = now
         if self._overdue_before is not None and not await self._spread(self._overdue_before, now):
-            self.wake_at = trio.current_time() + CALM_S
+            self._look_within(CALM_S)
             return
+        upcoming = outlook.next_due
         if upcoming is not None and upcoming <= now:
             await self._take_due(now)
-            _, upcoming = await self.database.read(self._outlook)
+            upcoming = (await self.database.read(self._outlook, is_watching=False)).next_due
         if upcoming is not None:
-            wait_s = (upcoming - self.clock.now()).total_seconds()
-            self.wake_at = trio.current_time() + min(self.look_s, max(CALM_S, wait_s))
+            self._look_within(max(CALM_S, (upcoming - self.clock.now()).total_seconds()))
         await self._maintain()
 
-    def _outlook(self, connection: Connection) -> tuple[bool, datetime | None]:
-        return self.is_paused(connection), subscriptions.next_due(connection, now=self.clock.now())
+    def _look_within(self, seconds: float) -> None:
+        self.wake_at = min(self.wake_at, trio.current_time() + seconds)
+
+    async def _watched(self) -> _Outlook:
+        """What there is to do, after what dead processes had in hand is free."""
+        is_watching = trio.current_time() >= self._watch_at
+        outlook = await self.database.read(self._outlook, is_watching=is_watching)
+        if outlook.held is not None:
+            own = {(number, each.subscription.token) for number, each in self._in_hand.items()}
+            if await self._others.look(outlook.held, own=own):
+                outlook = await self.database.read(self._outlook, is_watching=False)
+            self._watch_at = trio.current_time() + BEAT_S
+        if self._others.is_watching:
+            self._look_within(self._watch_at - trio.current_time())
+        return outlook
+
+    def _outlook(self, connection: Connection, *, is_watching: bool) -> _Outlook:
+        held = None
+        if is_watching:
+            held = subscription_claims.held(connection, now=self.clock.now(), also=sorted(self._others.asked_for))
+        return _Outlook(self.is_paused(connection), subscriptions.next_due(connection), held)
 
     async def _take_due(self, now: datetime) -> None:
         room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._in_hand)
         if room <= 0:
             return
-        until = self._until(now)
-        for each in await self.database.run(subscriptions.claim, now=now, until=until, limit=room):
+        asked_at = trio.current_time()
+        due = await self.database.run(subscription_claims.claim, now=now, until=self._until(), limit=room)
+        for each in due:
             self._tell_late(each.name, each.next_check_at, now)
-            self._take_in(_Held(each, until))
+            self._take_in(_Held(each, asked_at))
 
     async def _spread(self, before: datetime, now: datetime) -> bool:
         """After a long sleep many are overdue at once: each waits its share of a minute. True: all do now."""
         for _ in range(SPREAD_PAGES):
-            late = await self.database.run(subscriptions.spread_overdue, before=before, now=now, limit=PAGE)
+            late = await self.database.run(subscription_claims.spread_overdue, before=before, now=now, limit=PAGE)
             for name, due in late:
                 self._tell_late(name, due, now)
             if len(late) < PAGE:
@@ -217,14 +273,15 @@ class SubscriptionTicker(Actor[CheckNow]):
         if is_misfire(due=due, now=now, grace_s=self.options.misfire_grace_s):
             self.emit(SubscriptionMisfired(subscription=name, late_s=round((now - due).total_seconds(), 3)))
 
-    def _until(self, now: datetime) -> datetime:
-        return now + timedelta(seconds=self.options.check_timeout_s + CLAIM_SPARE_S)
+    def _until(self) -> datetime:
+        return self.clock.now() + timedelta(seconds=silence_s(self.options.check_timeout_s))
 
     def _take_in(self, held: _Held, *, is_first: bool = False) -> None:
-        """Let one wait for its host. One that is in hand, and was free by a jump of the clock, keeps its place."""
+        """Let one wait for its host. One that is in hand, and was freed by another, keeps its place."""
         number = held.subscription.id
         is_there = number in self._in_hand
         self._in_hand[number] = held
+        self._something_in_hand.set()
         if is_there:
             return
         host = host_of(held.subscription.url)
@@ -250,8 +307,8 @@ class SubscriptionTicker(Actor[CheckNow]):
                     finally:
                         self._note_asked(host)
         except (StorageUnavailable, CommitUnknown) as away:
-            # What is in hand is due again when its claim has run out.
-            for each in (number, *lane):
+            for each in sorted({number, *lane} & self._in_hand.keys()):
+                self._dropped[each] = self._in_hand[each].subscription
                 self._let_go(each, away)
         finally:
             del self._lanes[host]
@@ -273,126 +330,62 @@ class SubscriptionTicker(Actor[CheckNow]):
 
     async def _check_held(self, number: int) -> None:
         try:
-            await self._keep_hold(number)
-            await self._check(self._in_hand[number].subscription)
-        except subscriptions.CheckedElsewhere as lost:
+            await self._make_sure(number)
+            subscription = self._in_hand[number].subscription
+            done = await self.checker.check(subscription, current=lambda: self._in_hand[number].subscription)
+        except CheckedElsewhere as lost:
             self._let_go(number, lost)
-
-    async def _keep_hold(self, number: int) -> None:
-        """Who waited long for its host might be another's in the middle of the check, or is already."""
-        held, now = self._in_hand[number], self.clock.now()
-        if (held.until - now).total_seconds() >= self.options.check_timeout_s + CLAIM_SPARE_S / 2:
-            return
-        until = self._until(now)
-        await self.database.run(subscriptions.renew, held.subscription, until=until)
-        self._in_hand[number] = _Held(self._in_hand[number].subscription, until)
-
-    async def _check(self, subscription: Subscription) -> None:
-        began, started_at = trio.current_time(), self.clock.now()
-        self.active.add(subscription.id)
-        page, error = FeedPage(is_unchanged=True), None
-        try:
-            with trio.fail_after(self.options.check_timeout_s):
-                page = await self.fetch(subscription)
-        except trio.TooSlowError:
-            error = f"no answer in full within {self.options.check_timeout_s:g} s"
-        except SourceError as trouble:
-            error = str(trouble) or type(trouble).__name__
-        finally:
-            self.active.discard(subscription.id)
-        duration_ms = round((trio.current_time() - began) * 1_000)
-        check = Check(
-            subscription_id=subscription.id,
-            started_at=started_at,
-            status=CheckStatus.FAILED if error else CheckStatus.SUCCESS,
-            items_found=len(page.items),
-            duration_ms=duration_ms,
-            error=error,
-        )
-        current = self._in_hand[subscription.id].subscription
-        done, imported, following = await self.database.run(self._write, current, page, check, now=self.clock.now())
-        self._tell(current, done, imported, following)
-        self._let_go(current.id, done)
-
-    def _write(
-        self, connection: Connection, subscription: Subscription, page: FeedPage, check: Check, *, now: datetime
-    ) -> tuple[Check, int, Next]:
-        """What was new and what it is wanted for, together: otherwise a crash in between would lose it.
-
-        Raises `CheckedElsewhere`, which undoes it: who has it in hand now finds the same as new.
-        """
-        is_first = subscription.last_success is None and not subscription.takes_first
-        new = items.take_in(connection, subscription.id, page.items, now=now)
-        done = evolve(check, new_items=0 if is_first else len(new))
-        recent: Sequence[int] = ()
-        if subscription.is_adaptive:
-            recent = [
-                done.new_items,
-                *subscription_checks.recent_new(connection, subscription.id, limit=ADAPTED_BY - 1),
-            ]
-        following = after_check(subscription, error=check.error, recent_new=recent, now=now)
-        is_ours = subscriptions.end_check(
-            connection,
-            subscription,
-            following,
-            check=done,
-            etag=subscription.etag if page.is_unchanged else page.etag,
-            last_modified=subscription.last_modified if page.is_unchanged else page.last_modified,
-            url=page.moved_to,
-        )
-        if not is_ours:
-            raise subscriptions.CheckedElsewhere(subscription.id)
-        if is_first or not subscription.auto_import:
-            return done, 0, following
-        wanted = [item for item in new if is_wanted(item, subscription)]
-        return done, self.take(connection, subscription, wanted, now=now), following
-
-    def _tell(self, subscription: Subscription, check: Check, imported: int, following: Next) -> None:
-        is_ok = check.status is CheckStatus.SUCCESS
-        self.statistics.record(
-            at=check.started_at,
-            success=is_ok,
-            duration_ms=check.duration_ms,
-            items_found=check.items_found,
-            new_items=check.new_items,
-        )
-        if is_ok:
-            self.emit(
-                SubscriptionChecked(
-                    subscription=subscription.name,
-                    items_found=check.items_found,
-                    new_items=check.new_items,
-                    imported=imported,
-                    duration_ms=check.duration_ms,
-                )
-            )
         else:
-            self.emit(
-                SubscriptionFailed(
-                    subscription=subscription.name,
-                    failures=following.failures,
-                    error=check.error or "",
-                    duration_ms=check.duration_ms,
-                )
-            )
-        if following.paused_because is not None:
-            self.emit(SubscriptionPaused(subscription=subscription.name, why=following.paused_because))
-        if imported:
-            self.ring()
+            self._let_go(number, done)
+
+    async def _make_sure(self, number: int) -> None:
+        """Who waited long for its host may have lost it meanwhile: then it is not checked a second time."""
+        if trio.current_time() - self._in_hand[number].sure_at > SURE_S:
+            await self._renew([number])
+        if self._in_hand[number].sure_at == -math.inf:
+            raise CheckedElsewhere(number)
+
+    async def _beat(self) -> None:
+        """Show the others that what is in hand is in living hands."""
+        while True:
+            await self._something_in_hand.wait()
+            await trio.sleep(BEAT_S)
+            try:
+                await self._renew(self._in_hand)
+            except (StorageUnavailable, CommitUnknown):
+                continue
+            if not self._in_hand:
+                self._something_in_hand = trio.Event()
+
+    async def _renew(self, numbers: Iterable[int]) -> None:
+        asked_at = trio.current_time()
+        mine = [self._in_hand[number].subscription for number in numbers]
+        if not mine:
+            return
+        kept = await self.database.run(subscription_claims.renew, mine, until=self._until())
+        for each in mine:
+            held = self._in_hand.get(each.id)
+            if held is not None and held.subscription.token == each.token:
+                self._in_hand[each.id] = _Held(each, asked_at if each.id in kept else -math.inf)
 
     async def _maintain(self) -> None:
-        """Once an hour: forget old records, find those that a clock that ran ahead put off, tell how many there are."""
+        """Once an hour: forget old records and items, find those that a clock that ran ahead put off, tell how many there are."""
         if trio.current_time() < self._maintained_at + MAINTENANCE_S:
             return
         now = self.clock.now()
         before = now - timedelta(seconds=self.options.keep_checks_s)
         pruned = await self.database.run(subscription_checks.prune_checks, before=before, limit=PAGE)
+        gone_before = now - timedelta(seconds=self.options.keep_items_s)
+        forgotten = await self.database.run(items.prune, before=gone_before, limit=PAGE)
         found = 0
         if await self.database.read(subscriptions.is_any_ahead, now=now):
             found = await self.database.run(subscriptions.pull_in, now=now, limit=PAGE)
-        if PAGE in {pruned, found}:
-            self.wake_at = trio.current_time() + CALM_S  # there is more of it
+        if PAGE in {pruned, forgotten, found}:
+            self._look_within(CALM_S)  # there is more of it
             return
         self._maintained_at = trio.current_time()
         total, _ = await self.database.read(subscriptions.count)
-        self.emit(SubscriptionsMaintained(scheduled_jobs=total, active_checks=len(self.active), pruned=pruned))
+        active = len(self.checker.active)
+        self.emit(
+            SubscriptionsMaintained(scheduled_jobs=total, active_checks=active, pruned=pruned, items_pruned=forgotten)
+        )

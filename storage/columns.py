@@ -39,7 +39,7 @@ def from_micros(micros: int) -> datetime:
     >>> from_micros(-1).isoformat()
     '1969-12-31T23:59:59.999999+00:00'
     """
-    return EPOCH + timedelta(microseconds=micros)
+    return EPOCH + timedelta(0, 0, micros)  # by place: by name it takes twice as long
 
 
 def maybe_from_micros(micros: int | None) -> datetime | None:

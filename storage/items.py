@@ -1,4 +1,4 @@
-"""Which entries of a feed were seen before? Each counts as new once."""
+"""Which entries of a feed were seen before? Each counts as new once, for as long as it is in the feed and long after."""
 
 from __future__ import annotations
 
@@ -12,30 +12,54 @@ from sqlalchemy import Connection, bindparam, text
 from cormorant.rules.short_keys import short_key
 from cormorant.rules.subscriptions import Item
 from storage.columns import kept_text, to_micros
+from storage.plain import Plain
 
 KEY_LENGTH_MAX = 500
 TITLE_LENGTH_MAX = 500
 
 
-def take_in(connection: Connection, subscription_id: int, items: Sequence[Item], *, now: datetime) -> list[Item]:
-    """Remember items. Returns those that were not seen before, in their order."""
+def take_in(
+    connection: Connection, subscription_id: int, items: Sequence[Item], *, now: datetime, is_whole: bool = True
+) -> list[Item]:
+    """Remember what is in a feed now. Returns what was not seen before, in its order.
+
+    Invariant: what is in the feed has no time at which it went, however long nobody looked or nothing changed.
+    `is_whole`: what is not among the items is no longer in the feed.
+    """
     unique: dict[str, Item] = {}
     for item in items:
         unique.setdefault(kept_text(short_key(item.key, KEY_LENGTH_MAX), KEY_LENGTH_MAX), item)
-    if not unique:
+    there = {row[0] for row in _THERE.rows(connection, (subscription_id,))}
+    came = sorted(unique.keys() - there)
+    if is_whole and (went := sorted(there - unique.keys())):
+        _GO.change_many(connection, [(to_micros(now), subscription_id, key) for key in went])
+    if not came:
         return []
-    found = connection.execute(_SEEN, {"id": subscription_id, "keys": sorted(unique)})
-    fresh = unique.keys() - found.scalars()
+    new = _new(connection, subscription_id, came, unique, now=now)
+    return [item for key, item in unique.items() if key in new]
+
+
+def prune(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Forget some that went out of their feed before that, the longest gone first."""
+    return _PRUNE.change(connection, (to_micros(before), limit, to_micros(before)))
+
+
+def _new(
+    connection: Connection, subscription_id: int, came: Sequence[str], unique: dict[str, Item], *, now: datetime
+) -> Collection[str]:
+    """Those of the keys that were never seen; the others are back."""
+    found = set(connection.execute(_SEEN, {"id": subscription_id, "keys": came}).scalars())
+    _COME_BACK.change_many(connection, [(subscription_id, key) for key in sorted(found)])
     rows = [
         {
             "key": key,
             "title": kept_text(unique[key].title, TITLE_LENGTH_MAX),
             "published": None if (at := unique[key].published) is None else to_micros(at),
         }
-        for key in sorted(fresh)
+        for key in came
+        if key not in found
     ]
-    new = _put(connection, rows, {"id": subscription_id, "now": to_micros(now)}) if rows else ()
-    return [item for key, item in unique.items() if key in new]
+    return _put(connection, rows, {"id": subscription_id, "now": to_micros(now)}) if rows else ()
 
 
 def _put(connection: Connection, rows: Sequence[dict[str, Any]], words: dict[str, int]) -> Collection[str]:
@@ -46,6 +70,15 @@ def _put(connection: Connection, rows: Sequence[dict[str, Any]], words: dict[str
     return {row["key"] for row in rows}
 
 
+_THERE = Plain("SELECT key FROM subscription_items WHERE gone_at IS NULL AND subscription_id = :id")
+_GO = Plain("UPDATE subscription_items SET gone_at = :now WHERE subscription_id = :id AND key = :key")
+_COME_BACK = Plain("UPDATE subscription_items SET gone_at = NULL WHERE subscription_id = :id AND key = :key")
+# Twice: on PostgreSQL one may come back between the two, and then it is not forgotten.
+_PRUNE = Plain("""
+    DELETE FROM subscription_items WHERE (subscription_id, key) IN (
+        SELECT subscription_id, key FROM subscription_items WHERE gone_at < :before ORDER BY gone_at LIMIT :limit)
+    AND gone_at < :before_still
+""")
 _SEEN = text("SELECT key FROM subscription_items WHERE subscription_id = :id AND key IN :keys").bindparams(
     bindparam("keys", expanding=True)
 )

@@ -30,10 +30,25 @@ class Plain:
 
     def change(self, connection: Connection, values: Sequence[Any]) -> int:
         """Change rows and say how many."""
-        if connection.dialect.name == "sqlite":
-            return self._on_sqlite(connection, values).rowcount
+        driver: object = connection.connection.dbapi_connection  # `driver_connection` is the same, the long way round
+        if isinstance(driver, sqlite3.Connection):
+            try:
+                return driver.execute(self._sql, values).rowcount
+            except sqlite3.Error as error:
+                raise self._told(connection, driver, error) from error
         changed: int = connection.execute(self._statement, self._named(values)).rowcount
         return changed
+
+    def change_many(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
+        """Change rows, once for each of these."""
+        driver: object = connection.connection.dbapi_connection
+        if isinstance(driver, sqlite3.Connection):
+            try:
+                driver.executemany(self._sql, rows)
+            except sqlite3.Error as error:
+                raise self._told(connection, driver, error) from error
+        elif rows:
+            connection.execute(self._statement, [self._named(values) for values in rows])
 
     def first(self, connection: Connection, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """The first row, by position; None: there is none."""
@@ -53,13 +68,16 @@ class Plain:
         return dict(zip(self._names, values, strict=True))
 
     def _on_sqlite(self, connection: Connection, values: Sequence[Any]) -> sqlite3.Cursor:
-        driver = connection.connection.driver_connection
+        driver: object = connection.connection.dbapi_connection
         assert isinstance(driver, sqlite3.Connection)
         try:
             return driver.execute(self._sql, values)
         except sqlite3.Error as error:
-            # As SQLAlchemy would tell it, and noted as `note_destroyers` would.
-            told = DBAPIError.instance(self._sql, None, error, sqlite3.Error, dialect=connection.dialect)
-            if isinstance(driver, GuardedDriver) and driver.is_guarded and not driver.in_transaction:
-                driver.destroyer = driver.destroyer or told
-            raise told from error
+            raise self._told(connection, driver, error) from error
+
+    def _told(self, connection: Connection, driver: sqlite3.Connection, error: sqlite3.Error) -> Exception:
+        """As SQLAlchemy would tell it, and noted as `note_destroyers` would."""
+        told = DBAPIError.instance(self._sql, None, error, sqlite3.Error, dialect=connection.dialect)
+        if isinstance(driver, GuardedDriver) and driver.is_guarded and not driver.in_transaction:
+            driver.destroyer = driver.destroyer or told
+        return told

@@ -10,6 +10,9 @@ from sqlalchemy import Connection, text
 from cormorant.rules.subscriptions import Check, CheckStatus
 from storage.columns import from_micros, to_micros
 
+LOOKED_AT = 10
+"""For each that may go so many are looked at: some that a clock that ran ahead has dated do not keep the others."""
+
 
 def recent_new(connection: Connection, number: int, *, limit: int) -> list[int]:
     """How many new items the last successful checks brought, newest first."""
@@ -22,8 +25,9 @@ def checks(connection: Connection, number: int, *, limit: int = 20) -> list[Chec
 
 
 def prune_checks(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Forget old checks, oldest first."""
-    return connection.execute(_PRUNE, {"before": to_micros(before), "limit": limit}).rowcount
+    """Forget old checks, oldest first: they came in the order of their numbers, but for jumps of the clock."""
+    words = {"before": to_micros(before), "limit": limit, "looked_at": limit * LOOKED_AT}
+    return connection.execute(_PRUNE, words).rowcount
 
 
 def _check(row: Any) -> Check:
@@ -45,5 +49,6 @@ _RECENT_NEW = text("""
 _CHECKS = text("SELECT * FROM subscription_checks WHERE subscription_id = :id ORDER BY id DESC LIMIT :limit")
 _PRUNE = text("""
     DELETE FROM subscription_checks WHERE id IN (
-        SELECT id FROM subscription_checks WHERE started_at < :before ORDER BY started_at LIMIT :limit)
+        SELECT id FROM (SELECT id, started_at FROM subscription_checks ORDER BY id LIMIT :looked_at) AS first
+        WHERE started_at < :before ORDER BY id LIMIT :limit)
 """)

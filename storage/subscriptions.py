@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -12,18 +12,18 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.schedules import Schedule, overdue_delay_s
-from cormorant.rules.subscriptions import Check, CheckStatus, Next, Subscription, host_of
-from storage.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
-from storage.locking import SKIP_LOCKED, passing_locked
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.subscriptions import Due, Subscription
+from storage.columns import check_text, from_micros, maybe_from_micros, to_micros
+from storage.locking import passing_locked
 from storage.plain import Plain
 
+CHANNEL = "cormorant_subscriptions"
 CONFIGURED = "configured"
-TEXT_LENGTH_MAX = 500
 NUMBER_LENGTH_MAX = 18
 NAME_SHOWN_MAX = 120
 AHEAD: Final = timedelta(hours=2)
-"""No claim lasts that long: one that ends later was made by a clock that ran ahead. So was a check later than that."""
+"""A check later than that was made by a clock that ran ahead."""
 SCHEDULES_KEPT: Final = 1_000
 
 
@@ -48,19 +48,27 @@ class SubscriptionConfigured(CormorantError):
         super().__init__(f"the subscription {name!r} is one of the settings file; take [feeds.{name}] out of it")
 
 
-class CheckedElsewhere(CormorantError):
-    """Another process is checking it, or it is no more."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"subscription {number} is being checked by another process, or is no more; look again soon")
+def announce(connection: Connection) -> None:
+    """Let other processes look when this transaction commits. On SQLite they look at the file's version instead."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_NOTIFY)
 
 
 def add(connection: Connection, subscription: Subscription) -> Subscription:
     """Subscribe, or `SubscriptionExists`."""
-    found: int | None = connection.execute(_ADD, _plain(subscription)).scalar_one_or_none()
-    if found is None:
-        raise SubscriptionExists(subscription.name)
-    return evolve(subscription, id=found)
+    return add_all(connection, [subscription])[0]
+
+
+def add_all(connection: Connection, wanted: Sequence[Subscription]) -> list[Subscription]:
+    """Subscribe to all of these, or `SubscriptionExists`."""
+    made = []
+    for each in wanted:
+        found: int | None = connection.execute(_ADD, _plain(each)).scalar_one_or_none()
+        if found is None:
+            raise SubscriptionExists(each.name)
+        made.append(evolve(each, id=found))
+    announce(connection)
+    return made
 
 
 def set_configured(connection: Connection, wanted: Sequence[Subscription]) -> None:
@@ -82,7 +90,7 @@ def remove(connection: Connection, name: str) -> None:
 
 def page(connection: Connection, *, after_id: int = 0, limit: int = 100) -> list[Subscription]:
     """Some of them, in the order they came."""
-    return [_subscription(row) for row in connection.execute(_PAGE, {"after_id": after_id, "limit": limit})]
+    return [subscription_of(row) for row in connection.execute(_PAGE, {"after_id": after_id, "limit": limit})]
 
 
 def find(connection: Connection, wanted: str | int) -> Subscription:
@@ -91,14 +99,14 @@ def find(connection: Connection, wanted: str | int) -> Subscription:
     row = connection.execute(_BY_ID if by_number else _BY_NAME, {"wanted": wanted}).one_or_none()
     if row is None:
         raise UnknownSubscription(wanted)
-    return _subscription(row)
+    return subscription_of(row)
 
 
 def find_any(connection: Connection, wanted: str) -> Subscription:
     """One of them by name or, where none has this name, by number; or `UnknownSubscription`."""
     row = connection.execute(_BY_NAME, {"wanted": check_text(wanted)}).one_or_none()
     if row is not None:
-        return _subscription(row)
+        return subscription_of(row)
     if wanted.isascii() and wanted.isdecimal() and len(wanted) <= NUMBER_LENGTH_MAX:
         return find(connection, int(wanted))
     raise UnknownSubscription(wanted[:NAME_SHOWN_MAX])
@@ -112,40 +120,7 @@ def names(connection: Connection) -> dict[str, str]:
 def due_until(connection: Connection, *, until: datetime, limit: int) -> list[Subscription]:
     """Those that are due by then and not paused, soonest first."""
     rows = connection.execute(_DUE_UNTIL, {"until": to_micros(until), "limit": limit})
-    return [_subscription(row) for row in rows]
-
-
-def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Subscription]:
-    """Take due ones in hand, the longest due first, so that no other process does until `until`."""
-    words = (to_micros(until), to_micros(now), to_micros(now), to_micros(now + AHEAD), limit)
-    found = _CLAIM[connection.dialect.name].rows(connection, words)
-    return sorted((_subscription(row) for row in found), key=lambda each: (each.next_check_at, each.id))
-
-
-def claim_one(connection: Connection, number: int, *, now: datetime, until: datetime) -> Subscription | None:
-    """Take one in hand, due or not; None when another process has it."""
-    words = (to_micros(until), number, to_micros(now), to_micros(now + AHEAD))
-    row = _CLAIM_ONE.first(connection, words)
-    return None if row is None else _subscription(row)
-
-
-def renew(connection: Connection, subscription: Subscription, *, until: datetime) -> None:
-    """Keep one in hand for longer, or `CheckedElsewhere`."""
-    words = {"id": subscription.id, "token": subscription.token, "until": to_micros(until)}
-    if not connection.execute(_RENEW, words).rowcount:
-        raise CheckedElsewhere(subscription.id)
-
-
-def spread_overdue(
-    connection: Connection, *, before: datetime, now: datetime, limit: int
-) -> list[tuple[str, datetime]]:
-    """Let some that were due before that wait for their share of a minute; their names, and when they were due."""
-    words = {"before": to_micros(before), "now": to_micros(now), "ahead": to_micros(now + AHEAD), "limit": limit}
-    found = connection.execute(passing_locked(connection, _OVERDUE), words).all()
-    moved = [{"id": row.id, "at": to_micros(now + timedelta(seconds=overdue_delay_s(row.id)))} for row in found]
-    if moved:
-        connection.execute(_RESCHEDULE, sorted(moved, key=lambda each: each["id"]))
-    return [(row.name, from_micros(row.next_check_at)) for row in found]
+    return [subscription_of(row) for row in rows]
 
 
 def is_any_ahead(connection: Connection, *, now: datetime) -> bool:
@@ -158,7 +133,7 @@ def pull_in(connection: Connection, *, now: datetime, limit: int) -> int:
     found = connection.execute(passing_locked(connection, _PUT_OFF), _ahead(now) | {"limit": limit}).scalars()
     moved = [{"id": number, "at": to_micros(now)} for number in sorted(found)]
     if moved:
-        connection.execute(_RESCHEDULE, moved)
+        connection.execute(RESCHEDULE, moved)
     return len(moved)
 
 
@@ -166,53 +141,17 @@ def _ahead(now: datetime) -> dict[str, int]:
     return {"now": to_micros(now), "ahead": to_micros(now + AHEAD)}
 
 
-def release(connection: Connection, subscriptions: Sequence[Subscription]) -> None:
-    """Give back what was not checked: it is due as before."""
-    for each in sorted(subscriptions, key=lambda subscription: subscription.id):
-        connection.execute(_RELEASE, {"id": each.id, "token": each.token})
-
-
-def end_check(  # noqa: PLR0913 - all that a check leaves behind
-    connection: Connection,
-    subscription: Subscription,
-    following: Next,
-    *,
-    check: Check,
-    etag: str | None,
-    last_modified: str | None,
-    url: str | None = None,
-) -> bool:
-    """A check has ended. False: it is no longer ours, and nothing is written."""
-    is_ok = check.status is CheckStatus.SUCCESS
-    checked = to_micros(check.started_at)
-    error = None if check.error is None else kept_text(check.error, TEXT_LENGTH_MAX)
-    words = (
-        to_micros(following.next_check_at),
-        following.effective_s,
-        following.failures,
-        following.paused_because is not None,
-        following.paused_because,
-        checked,
-        checked if is_ok else None,
-        error,
-        etag if is_ok else subscription.etag,
-        last_modified if is_ok else subscription.last_modified,
-        url,
-        url is not None and host_of(url) != host_of(subscription.url),
-        subscription.id,
-        subscription.token,
-    )
-    if not _END.change(connection, words):
-        return False
-    counts = (check.items_found, check.new_items, check.duration_ms)
-    _RECORD.change(connection, (check.subscription_id, checked, check.status.value, *counts, error))
-    return True
-
-
 def reschedule(connection: Connection, number: int, at: datetime) -> None:
     """Check it at this time."""
-    if not connection.execute(_RESCHEDULE, {"id": number, "at": to_micros(at)}).rowcount:
+    if not connection.execute(RESCHEDULE, {"id": number, "at": to_micros(at)}).rowcount:
         raise UnknownSubscription(number)
+    announce(connection)
+
+
+def reschedule_all(connection: Connection, times: Mapping[int, datetime]) -> None:
+    """Check each at its time. Those that are no more are passed over."""
+    connection.execute(RESCHEDULE, [{"id": number, "at": to_micros(times[number])} for number in sorted(times)])
+    announce(connection)
 
 
 def set_paused(connection: Connection, name: str, *, why: str | None, now: datetime) -> None:
@@ -220,11 +159,12 @@ def set_paused(connection: Connection, name: str, *, why: str | None, now: datet
     statement, words = (_PAUSE, {"why": why}) if why is not None else (_RESUME, {"now": to_micros(now)})
     if not connection.execute(statement, words | {"name": name}).rowcount:
         raise UnknownSubscription(name)
+    announce(connection)
 
 
-def next_due(connection: Connection, *, now: datetime) -> datetime | None:
+def next_due(connection: Connection) -> datetime | None:
     """When the next of those is due that nobody has in hand."""
-    row = _NEXT_DUE.first(connection, (to_micros(now), to_micros(now + AHEAD)))
+    row = _NEXT_DUE.first(connection, ())
     return None if row is None else from_micros(row[0])
 
 
@@ -247,15 +187,16 @@ def _plain(subscription: Subscription) -> dict[str, Any]:
         "accept": json.dumps(subscription.accept),
         "reject": json.dumps(subscription.reject),
         "targets": json.dumps(subscription.targets),
+        "folder": json.dumps(subscription.folder),
         "origin": subscription.origin,
         "next": to_micros(subscription.next_check_at),
         "now": to_micros(subscription.added_at),
     }
 
 
-def _subscription(row: Sequence[Any]) -> Subscription:
-    """One by the order of `_COLUMNS`."""
-    return Subscription(
+def due_of(row: Sequence[Any], *, claims: int = 0) -> Due:
+    """What a check needs by the order of `DUE_COLUMNS`, after so many more claims."""
+    return Due(
         id=row[0],
         name=row[1],
         url=row[2],
@@ -267,19 +208,29 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         accept=_words(row[10]),
         reject=_words(row[11]),
         targets=_words(row[12]),
-        origin=row[13],
-        is_paused=bool(row[14]),
-        paused_because=row[15],
-        next_check_at=from_micros(row[16]),
-        etag=row[17],
-        last_modified=row[18],
-        failures=row[19],
-        last_checked=maybe_from_micros(row[20]),
-        last_success=maybe_from_micros(row[21]),
-        last_error=row[22],
-        added_at=from_micros(row[23]),
-        token=row[24],
-        has_moved=bool(row[25]),
+        next_check_at=from_micros(row[13]),
+        etag=row[14],
+        last_modified=row[15],
+        failures=row[16],
+        has_succeeded=row[17] is not None,
+        token=row[18] + claims,
+        has_moved=bool(row[19]),
+    )
+
+
+def subscription_of(row: Sequence[Any]) -> Subscription:
+    """One by the order of `COLUMNS`."""
+    folder, origin, is_paused, paused_because, last_checked, last_error, added_at = row[_DUE_WIDTH:]
+    return Subscription(
+        **vars(due_of(row)),
+        folder=_words(folder),
+        origin=origin,
+        is_paused=bool(is_paused),
+        paused_because=paused_because,
+        last_checked=maybe_from_micros(last_checked),
+        last_success=maybe_from_micros(row[17]),
+        last_error=last_error,
+        added_at=from_micros(added_at),
     )
 
 
@@ -293,18 +244,19 @@ def _words(told: str) -> tuple[str, ...]:
     return () if told == "[]" else tuple(json.loads(told))
 
 
-_COLUMNS = """
-    id, name, url, every_s, cron, zone, effective_s, is_adaptive, auto_import, takes_first, accept, reject, targets, origin,
-    is_paused, paused_because, next_check_at, etag, last_modified, failures, last_checked, last_success, last_error, added_at,
-    token, has_moved
+DUE_COLUMNS = """
+    id, name, url, every_s, cron, zone, effective_s, is_adaptive, auto_import, takes_first, accept, reject, targets,
+    next_check_at, etag, last_modified, failures, last_success, token, has_moved
 """
-_FREE = "(claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)"
+COLUMNS = f"{DUE_COLUMNS}, folder, origin, is_paused, paused_because, last_checked, last_error, added_at"
+_DUE_WIDTH = len(DUE_COLUMNS.split(","))
 _INSERT = """
     INSERT INTO subscriptions (name, url, every_s, cron, zone, is_adaptive, auto_import, takes_first, accept, reject, targets,
-                               origin, next_check_at, added_at)
+                               folder, origin, next_check_at, added_at)
     VALUES (:name, :url, :every_s, :cron, :zone, :is_adaptive, :auto_import, :takes_first, :accept, :reject, :targets,
-            :origin, :next, :now)
+            :folder, :origin, :next, :now)
 """
+_NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
 _ADD = text(f"{_INSERT} ON CONFLICT (name) DO NOTHING RETURNING id")
 _SAME_TIMES = """
     COALESCE(subscriptions.every_s, 0) = COALESCE(excluded.every_s, 0)
@@ -324,56 +276,24 @@ _CONFIGURED_NAMES = text("SELECT name FROM subscriptions WHERE origin = 'configu
 _REMOVE = text("DELETE FROM subscriptions WHERE id = :id")
 _FORGET_ITEMS = text("DELETE FROM subscription_items WHERE subscription_id = :id")
 _FORGET_CHECKS = text("DELETE FROM subscription_checks WHERE subscription_id = :id")
-_PAGE = text(f"SELECT {_COLUMNS} FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")  # noqa: S608 - columns are ours
-_BY_ID = text(f"SELECT {_COLUMNS} FROM subscriptions WHERE id = :wanted")  # noqa: S608 - columns are ours
-_BY_NAME = text(f"SELECT {_COLUMNS} FROM subscriptions WHERE name = :wanted")  # noqa: S608 - columns are ours
+_PAGE = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")  # noqa: S608 - columns are ours
+_BY_ID = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id = :wanted")  # noqa: S608 - columns are ours
+_BY_NAME = text(f"SELECT {COLUMNS} FROM subscriptions WHERE name = :wanted")  # noqa: S608 - columns are ours
 _NAMES = text("SELECT url, name FROM subscriptions")
 _DUE_UNTIL = text(f"""
-    SELECT {_COLUMNS} FROM subscriptions WHERE NOT is_paused AND next_check_at < :until
+    SELECT {COLUMNS} FROM subscriptions WHERE NOT is_paused AND next_check_at < :until
     ORDER BY next_check_at, id LIMIT :limit
 """)  # noqa: S608 - columns are ours
-_CLAIM = {
-    # An array, because PostgreSQL might think of a plan that reads the whole table for what it joins with.
-    name: Plain(f"""
-        UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id {is_in} (
-            SELECT id FROM subscriptions WHERE NOT is_paused AND next_check_at <= :now AND {_FREE}
-            ORDER BY next_check_at, id LIMIT :limit {lock}){end}
-        RETURNING {_COLUMNS}
-    """)  # noqa: S608 - all parts are ours
-    for name, is_in, lock, end in (("sqlite", "IN", "", ""), ("postgresql", "= ANY(ARRAY", SKIP_LOCKED, ")"))
-}
-_CLAIM_ONE = Plain(f"""
-    UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id = :id AND {_FREE} RETURNING {_COLUMNS}
-""")  # noqa: S608 - all parts are ours
-_RENEW = text("UPDATE subscriptions SET claimed_until = :until WHERE id = :id AND token = :token")
-_OVERDUE = f"""
-    SELECT id, name, next_check_at FROM subscriptions WHERE NOT is_paused AND next_check_at < :before AND {_FREE}
-    ORDER BY next_check_at, id LIMIT :limit {{lock}}
-"""  # noqa: S608 - all parts are ours
 _PUT_OFF = """
     SELECT id FROM subscriptions WHERE NOT is_paused AND last_checked > :ahead AND next_check_at > :now LIMIT :limit {lock}
 """
-_RELEASE = text("UPDATE subscriptions SET claimed_until = NULL WHERE id = :id AND token = :token")
-_END = Plain("""
-    UPDATE subscriptions SET claimed_until = NULL, next_check_at = :next, effective_s = :effective_s, failures = :failures,
-        is_paused = CASE WHEN :is_paused THEN true ELSE is_paused END,
-        paused_because = COALESCE(:paused_because, paused_because), last_checked = :checked,
-        last_success = COALESCE(:succeeded, last_success), last_error = :error, etag = :etag,
-        last_modified = :last_modified, url = COALESCE(:url, url),
-        has_moved = CASE WHEN :has_moved THEN true ELSE has_moved END
-    WHERE id = :id AND token = :token
-""")
-_RECORD = Plain("""
-    INSERT INTO subscription_checks (subscription_id, started_at, status, items_found, new_items, duration_ms, error)
-    VALUES (:id, :started_at, :status, :items_found, :new_items, :duration_ms, :error)
-""")
-_RESCHEDULE = text("UPDATE subscriptions SET next_check_at = :at WHERE id = :id")
+RESCHEDULE = text("UPDATE subscriptions SET next_check_at = :at WHERE id = :id")
 _PAUSE = text("UPDATE subscriptions SET is_paused = true, paused_because = :why WHERE name = :name")
 _RESUME = text("""
     UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now
     WHERE name = :name
 """)
-_NEXT_DUE = Plain(f"""
-    SELECT next_check_at FROM subscriptions WHERE NOT is_paused AND {_FREE} ORDER BY next_check_at, id LIMIT 1
-""")  # noqa: S608 - all parts are ours
+_NEXT_DUE = Plain("""
+    SELECT next_check_at FROM subscriptions WHERE NOT is_paused AND claimed_until IS NULL ORDER BY next_check_at, id LIMIT 1
+""")
 _COUNT = text("SELECT count(*) AS total, sum(CASE WHEN is_paused THEN 0 ELSE 1 END) AS running FROM subscriptions")

@@ -19,7 +19,7 @@ from cormorant.rules.searches import Caps, SearchPage, SearchRequest
 from cormorant.rules.settings import Settings
 from cormorant.rules.source_errors import SourceRefused
 from cormorant.rules.source_settings import SEARCHED
-from cormorant.rules.subscriptions import FeedPage, Subscription
+from cormorant.rules.subscriptions import Due, FeedPage
 from storage.sources import SourceRecord
 from supervisors.environment import SystemRandom
 
@@ -68,7 +68,7 @@ class Asker:
         async with Transport() as transport:
             return await fetch_link(link, transport, offload=self.offload, clock=self.clock)
 
-    async def feed(self, subscription: Subscription) -> FeedPage:
+    async def feed(self, subscription: Due) -> FeedPage:
         """What a feed has now, or that nothing has changed. Its address is the operator's, until it moves to another host."""
         async with Transport(written=[] if subscription.has_moved else [subscription.url]) as transport:
             client = FeedClient(transport, offload=self.offload, clock=self.clock)

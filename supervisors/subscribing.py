@@ -11,6 +11,8 @@ from attrs import define, evolve, field
 from sqlalchemy import Connection
 
 from actors.actor import Address
+from actors.bell import Bell
+from actors.feed_check import FeedChecker
 from actors.subscription_ticker import LOOK_S, CheckNow, SubscriptionTicker
 from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.feed_orders import check_order
@@ -20,7 +22,7 @@ from cormorant.rules.searches import Result
 from cormorant.rules.settings import Settings
 from cormorant.rules.short_keys import short_key
 from cormorant.rules.subscription_settings import schedule_of
-from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription, host_of
+from cormorant.rules.subscriptions import Check, Due, FeedPage, Item, Subscription, host_of
 from cormorant.rules.upcoming import Planned, Turns, plan_of
 from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from storage import subscription_checks, subscriptions
@@ -44,6 +46,8 @@ class Subscriptions:
     statistics: CheckStatistics
     concurrent_limit: int
     active: Callable[[], int]
+    ring: Callable[[], None]
+    """Lets the ticker of this process look."""
     clock: Clock
     delay_s: float = 1.0
     """Between two requests to one host."""
@@ -57,22 +61,28 @@ class Subscriptions:
         now = self.clock.now()
         wanted = Subscription(name=name, url=url, schedule=schedule, next_check_at=now, added_at=now, **how)
         check_order(wanted, targets=self.targets, configured=self.configured)
-        return await self.database.run(subscriptions.add, wanted)
+        made = await self.database.run(subscriptions.add, wanted)
+        self.ring()
+        return made
 
     async def subscribe_all(
-        self, feeds: Sequence[tuple[str, str]], schedule: Schedule, **how: Any
+        self, feeds: Sequence[tuple[str, str, tuple[str, ...]]], schedule: Schedule, **how: Any
     ) -> list[Subscription]:
-        """Subscribe to many by name and address, all or none. Their checks are spread out."""
+        """Subscribe to many by name, address and folder, all or none. Their checks are spread out."""
         now = self.clock.now()
         window_s = min(SPREAD_S * len(feeds), SPREAD_S_MAX, schedule.every_s or SPREAD_S_MAX)
         times = spread_over(range(len(feeds)), start=now, window_s=window_s)
         wanted = [
-            Subscription(name=name, url=url, schedule=schedule, next_check_at=times[place], added_at=now, **how)
-            for place, (name, url) in enumerate(feeds)
+            Subscription(
+                name=name, url=url, folder=folder, schedule=schedule, next_check_at=times[place], added_at=now, **how
+            )
+            for place, (name, url, folder) in enumerate(feeds)
         ]
         for each in wanted:
             check_order(each, targets=self.targets, configured=self.configured)
-        return await self.database.run(_add_all, wanted)
+        made = await self.database.run(subscriptions.add_all, wanted)
+        self.ring()
+        return made
 
     async def unsubscribe(self, wanted: str) -> Subscription:
         """Subscribe no more. One of the settings file stays until it is taken out there."""
@@ -105,14 +115,18 @@ class Subscriptions:
     async def resume(self, name: str) -> None:
         """Go on with one: failures and effective interval begin anew."""
         await self.database.run(subscriptions.set_paused, name, why=None, now=self.clock.now())
+        self.ring()
 
     async def reschedule(self, number: int, at: datetime | None = None) -> None:
         """Check one at this time; without a time now."""
         await self.database.run(subscriptions.reschedule, number, at or self.clock.now())
+        self.ring()
 
     async def reschedule_anew(self, number: int) -> Subscription:
         """Give one its next time anew: from its last check on; one that would be late gets its share of the next minute."""
-        return await self.database.run(_reschedule_anew, number, now=self.clock.now())
+        anew = await self.database.run(_reschedule_anew, number, now=self.clock.now())
+        self.ring()
+        return anew
 
     async def count(self) -> tuple[int, int]:
         """How many there are, and how many of them are not paused."""
@@ -120,7 +134,7 @@ class Subscriptions:
 
     async def next_due(self) -> datetime | None:
         """When the next one is due."""
-        return await self.database.read(subscriptions.next_due, now=self.clock.now())
+        return await self.database.read(subscriptions.next_due)
 
     async def check(self, wanted: str | int) -> Check:
         """Check one now and wait for what comes of it; a check that runs is joined."""
@@ -134,7 +148,9 @@ class Subscriptions:
             numbers += [each.id for each in found]
         times = spread_over(numbers, start=self.clock.now(), window_s=window_s)
         for first in range(0, len(numbers), PAGE):
-            await self.database.run(_reschedule_all, {n: times[n] for n in numbers[first : first + PAGE]})
+            page = {number: times[number] for number in numbers[first : first + PAGE]}
+            await self.database.run(subscriptions.reschedule_all, page)
+        self.ring()
         return len(numbers)
 
     async def planned(self, *, until: datetime, most: int) -> list[Planned]:
@@ -161,7 +177,7 @@ class Subscriptions:
     async def status(self) -> dict[str, Any]:
         """The scheduler's status by the names of old."""
         total, running = await self.database.read(subscriptions.count)
-        next_run = await self.database.read(subscriptions.next_due, now=self.clock.now())
+        next_run = await self.database.read(subscriptions.next_due)
         return {
             "running": True,
             "total_jobs": total,
@@ -182,7 +198,7 @@ class SubscribingAssembly:
 
     settings: Settings
     database: Database
-    fetch: Callable[[Subscription], Awaitable[FeedPage]]
+    fetch: Callable[[Due], Awaitable[FeedPage]]
     take: Callable[..., Want | None]
     """A statement: a find is wanted and chosen; None when it is wanted already."""
     is_paused: Callable[[Connection], bool]
@@ -193,7 +209,8 @@ class SubscribingAssembly:
     look_s: float = LOOK_S
     statistics: CheckStatistics = field(factory=CheckStatistics)
     address: Address[CheckNow] = field(init=False)
-    _ticker: SubscriptionTicker | None = field(init=False, default=None)
+    _bell: Bell = field(init=False, factory=Bell)
+    _checker: FeedChecker | None = field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         self.address = Address("subscription_ticker", emit=self.emit)
@@ -209,7 +226,8 @@ class SubscribingAssembly:
             ticker=self.address,
             statistics=self.statistics,
             concurrent_limit=self.settings.subscriptions.max_concurrent_checks,
-            active=lambda: 0 if self._ticker is None else len(self._ticker.active),
+            active=lambda: 0 if self._checker is None else len(self._checker.active),
+            ring=self._bell.ring,
             clock=self.clock,
             delay_s=self.settings.subscriptions.domain_request_delay_s,
             targets=self.targets,
@@ -217,22 +235,30 @@ class SubscribingAssembly:
         )
 
     def _make(self) -> SubscriptionTicker:
-        self._ticker = SubscriptionTicker(
+        options = self.settings.subscriptions
+        self._checker = FeedChecker(
             database=self.database,
-            configured=self._configured(),
             fetch=self.fetch,
             take=self._take,
-            is_paused=self.is_paused,
-            options=self.settings.subscriptions,
+            timeout_s=options.check_timeout_s,
             statistics=self.statistics,
             ring=self.ring,
             clock=self.clock,
             emit=self.emit,
+        )
+        return SubscriptionTicker(
+            database=self.database,
+            checker=self._checker,
+            configured=self._configured(),
+            is_paused=self.is_paused,
+            options=options,
+            bell=self._bell,
+            clock=self.clock,
+            emit=self.emit,
             look_s=self.look_s,
         )
-        return self._ticker
 
-    def _take(self, connection: Connection, subscription: Subscription, new: Sequence[Item], *, now: datetime) -> int:
+    def _take(self, connection: Connection, subscription: Due, new: Sequence[Item], *, now: datetime) -> int:
         """Each new item is a want with itself as the only candidate."""
         source = f"feed:{subscription.name}"
         found = [
@@ -260,7 +286,7 @@ class SubscribingAssembly:
         ]
 
 
-def want_of(subscription: Subscription, item: Item, now: datetime) -> Want:
+def want_of(subscription: Due, item: Item, now: datetime) -> Want:
     """What an item of a feed is wanted as."""
     return Want(
         key=short_key(f"feed:{subscription.id}:{item.key}", KEY_LENGTH_MAX),
@@ -294,15 +320,6 @@ def result_of(item: Item) -> Result:
 
 def _effective(each: Subscription) -> Schedule:
     return each.schedule if each.effective_s is None else evolve(each.schedule, every_s=each.effective_s)
-
-
-def _reschedule_all(connection: Connection, times: dict[int, datetime]) -> None:
-    for number, at in times.items():
-        subscriptions.reschedule(connection, number, at)
-
-
-def _add_all(connection: Connection, wanted: Sequence[Subscription]) -> list[Subscription]:
-    return [subscriptions.add(connection, each) for each in wanted]
 
 
 def _remove(connection: Connection, wanted: str) -> Subscription:

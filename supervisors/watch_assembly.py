@@ -24,7 +24,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.saved_searches import FirstCheck, SavedSearch
 from cormorant.rules.searches import Result, SearchRequest
 from cormorant.rules.settings import Settings
-from cormorant.rules.subscriptions import FeedPage, Subscription
+from cormorant.rules.subscriptions import Due, FeedPage
 from cormorant.rules.wants import Want
 from cormorant.rules.watch_settings import profile_of
 from storage import flags, wants
@@ -50,7 +50,7 @@ SPARE_S = 0.5
 """What a ticker needs after its grace, to give back what it has in hand."""
 
 Pack = Callable[[Want, Candidate, str], Awaitable[Parcel]]
-Feed = Callable[[Subscription], Awaitable[FeedPage]]
+Feed = Callable[[Due], Awaitable[FeedPage]]
 
 
 @frozen(kw_only=True)

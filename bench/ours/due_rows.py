@@ -20,8 +20,8 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.ports import ignore
-from cormorant.rules.subscriptions import Check, CheckStatus, Subscription, after_check
-from storage import subscriptions
+from cormorant.rules.subscriptions import Check, CheckStatus, Due, after_check
+from storage import subscription_claims, subscriptions
 from storage.columns import to_micros
 from storage.database import Database, Mode, StorageOptions
 
@@ -58,12 +58,16 @@ def insert(connection: Connection, first: int, count: int, later: int) -> None:
     connection.execute(
         text("""
             WITH RECURSIVE numbers(n) AS (SELECT :first UNION ALL SELECT n + 1 FROM numbers WHERE n < :first + :count - 1)
-            INSERT INTO subscriptions (name, url, every_s, zone, origin, next_check_at, added_at, last_checked, last_success)
-            SELECT 'feed ' || n, 'http://feeds.example.org/' || n, 3600, 'UTC', 'bulk', :later + n * 7919 % 86400000000, 0, 1, 1
+            INSERT INTO subscriptions (name, url, every_s, zone, origin, next_check_at, added_at, last_checked, last_success,
+                                       etag, token, claimed_until)
+            SELECT 'feed ' || n, 'http://feeds.example.org/' || n, 3600, 'UTC', 'bulk', :later + n * 7919 % 86400000000,
+                   :later, :later, :later, 'e', 1, :later
             FROM numbers
         """),
         {"first": first, "count": count, "later": later},
     )
+    # Each was in hand once: in pages without any room every first claim would divide one.
+    connection.execute(text("UPDATE subscriptions SET claimed_until = NULL WHERE id >= :first"), {"first": first})
 
 
 async def fill(table: Table) -> None:
@@ -77,15 +81,15 @@ def let_be_due(connection: Connection, numbers: Sequence[int], now: datetime) ->
         subscriptions.reschedule(connection, number, now)
 
 
-def claim(connection: Connection) -> tuple[float, list[Subscription]]:
+def claim(connection: Connection) -> tuple[float, list[Due]]:
     """Seconds, and what was due."""
     now = datetime.now(UTC)
     began = time.thread_time()
-    due = subscriptions.claim(connection, now=now, until=now + CLAIM, limit=DUE)
+    due = subscription_claims.claim(connection, now=now, until=now + CLAIM, limit=DUE)
     return time.thread_time() - began, due
 
 
-def end(connection: Connection, due: Sequence[Subscription]) -> float:
+def end(connection: Connection, due: Sequence[Due]) -> float:
     """Seconds."""
     now = datetime.now(UTC)
     ends = [
@@ -98,7 +102,7 @@ def end(connection: Connection, due: Sequence[Subscription]) -> float:
     ]
     began = time.thread_time()
     for each, following, check in ends:
-        assert subscriptions.end_check(connection, each, following, check=check, etag="e", last_modified=None)
+        assert subscription_claims.end_check(connection, each, following, check=check, etag="e", last_modified=None)
     return time.thread_time() - began
 
 

@@ -104,7 +104,7 @@ class SubscriptionDesk:
             raise NotDone(f"{found.name} is paused; resume it: cormorant subscriptions resume {found.name}")
         await self.subscriptions.reschedule(found.id)
         is_served, hints = await self._is_served(), await self._service_hint()
-        told = f"{found.name} is due" + ("" if hints else "; the running service checks it within a minute")
+        told = f"{found.name} is due" + ("" if hints else "; the running service checks it at once")
         return self._tell({"subscription": found.name, "due": True, "service_runs": is_served}, [told, *hints])
 
     async def upcoming(self, *, limit: int) -> int:
@@ -132,7 +132,8 @@ class SubscriptionDesk:
             raise Refused(f"FILE: {problem}") from None
         fresh = [each for each in listed.feeds if each.url not in known]
         wrong = [each.name for each in fresh if feed_address_problem(each.url)]
-        feeds = [(each.name[:NAME_LENGTH_MAX].strip(), each.url) for each in fresh if each.name not in wrong]
+        right = [each for each in fresh if each.name not in wrong]
+        feeds = [(each.name[:NAME_LENGTH_MAX].strip(), each.url, each.folder) for each in right]
         made = await self.subscriptions.subscribe_all(feeds, schedule, **_how(**how))
         left_out = [*listed.left_out, *wrong]
         known_already = len(listed.feeds) - len(fresh)
@@ -150,10 +151,10 @@ class SubscriptionDesk:
         feeds: list[Outline] = []
         last = 0
         while page := await self.subscriptions.page(after_id=last, limit=PAGE):
-            feeds += [Outline(name=each.name, url=each.url) for each in page]
+            feeds += [Outline(name=each.name, url=each.url, folder=each.folder) for each in page]
             last = page[-1].id
         if file is None:
-            whole = {"feeds": [{"name": each.name, "url": each.url} for each in feeds]}
+            whole = {"feeds": list(map(attrs.asdict, feeds))}
             click.echo(as_text(whole) if self.as_json else write_opml(feeds).decode(), nl=self.as_json)
             return EXIT_OK
         _write_new(file, write_opml(feeds))

@@ -68,6 +68,8 @@ class SubscriptionWords:
         yield "must have", ", ".join(each.accept) or "anything"
         yield "must not have", ", ".join(each.reject) or "nothing is left out"
         yield "handed to", ", ".join(each.hand_to) or "nobody: what is new is only shown"
+        if each.folder:
+            yield "folder", " / ".join(each.folder)
         yield "set", "in the settings file" if each.origin == "configured" else each.origin
         yield "how it went", self._state(each)
 

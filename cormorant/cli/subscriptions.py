@@ -117,11 +117,11 @@ def resume(config: str, *, as_json: bool, name: str) -> None:
     _at_desk(config, lambda desk: desk.resume(name), as_json=as_json)
 
 
-@subscriptions.command(short_help="Check a feed soon.", epilog=EXIT_CODES)
+@subscriptions.command(short_help="Check a feed now.", epilog=EXIT_CODES)
 @options
 @_NAME
 def check(config: str, *, as_json: bool, name: str) -> None:
-    """Let the running service check a feed within a minute."""
+    """Let the running service check a feed at once."""
     _at_desk(config, lambda desk: desk.check(name), as_json=as_json)
 
 
@@ -141,7 +141,7 @@ def import_file(config: str, *, as_json: bool, file: BinaryIO, **order: Any) -> 
     """Subscribe to all feeds of an OPML file, as other readers export it. - is standard input.
 
     All are added or none. Feeds that are subscribed to already are left as they are; a name that is taken gets a number.
-    The first checks are spread out.
+    The first checks are spread out. Folders are kept, and are in what `export` writes.
     """
     _at_desk(config, lambda desk: desk.import_opml(file, **order), as_json=as_json, may_make=True)
 

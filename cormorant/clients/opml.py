@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ from cormorant.rules.source_errors import SourceUnavailable
 FEEDS_MAX: Final = 10_000
 BYTES_MAX: Final = 10_000_000
 _NAME_MAX: Final = 100
+_FOLDERS_MAX: Final = 10
+"""So many folders within each other are kept: programs have two or three."""
 
 
 class NotOpml(CormorantError):
@@ -110,7 +113,7 @@ def _outlines(root: etree._Element) -> Iterator[etree._Element]:
 
 def _folder(element: etree._Element) -> Iterator[str]:
     above = [each for each in element.iterancestors("outline") if each.get("xmlUrl") is None]
-    yield from (name for each in reversed(above) if (name := _name(each)))
+    yield from islice((name for each in reversed(above) if (name := _name(each))), _FOLDERS_MAX)
 
 
 def _name(element: etree._Element) -> str:

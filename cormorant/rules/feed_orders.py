@@ -18,6 +18,7 @@ NAME_LENGTH_MAX: Final = 120
 CRON_LENGTH_MAX: Final = 200
 PATTERNS_MAX: Final = 100
 TARGETS_MAX: Final = 100
+FOLDERS_MAX: Final = 10
 USUAL_S: Final = 6 * 3_600.0
 
 
@@ -63,8 +64,16 @@ def check_order(wanted: Subscription, *, targets: Collection[str] | None, config
         raise BadRequest("url", problem)
     for part, given in (("accept", wanted.accept), ("reject", wanted.reject)):
         _check_patterns(part, given)
+    _check_folder(wanted.folder)
     if targets is not None:
         _check_targets(wanted.targets, targets)
+
+
+def _check_folder(given: Sequence[str]) -> None:
+    if len(given) > FOLDERS_MAX:
+        raise BadRequest("folder", f"{len(given)} are within each other; {FOLDERS_MAX} are allowed")
+    if not all(0 < len(name) <= NAME_LENGTH_MAX and name.isprintable() for name in given):
+        raise BadRequest("folder", f"give single lines of 1 to {NAME_LENGTH_MAX} characters")
 
 
 def _check_patterns(part: str, given: Sequence[str]) -> None:

@@ -58,7 +58,7 @@ class SubscriptionMisfired(Event):
 
 @frozen(kw_only=True)
 class SubscriptionsMaintained(Event):
-    """The hourly look: how many there are, and what is forgotten of old."""
+    """The hourly look: how many there are, and how many records and items of old are forgotten."""
 
     name: ClassVar[str] = "subscription.maintained"
     level: ClassVar[str] = "debug"
@@ -66,3 +66,4 @@ class SubscriptionsMaintained(Event):
     scheduled_jobs: int
     active_checks: int
     pruned: int
+    items_pruned: int

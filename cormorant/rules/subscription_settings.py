@@ -79,6 +79,12 @@ class SubscriptionSettings:
     keep_checks_s: float = duration(
         30 * 86_400.0, "How long records of checks are kept.", low_s=0.0, high_s=3_650 * 86_400.0
     )
+    keep_items_s: float = duration(
+        90 * 86_400.0,
+        "How long an entry is known after it went out of its feed; one that comes back later is new again.",
+        low_s=86_400.0,
+        high_s=36_500 * 86_400.0,
+    )
 
 
 @frozen(kw_only=True)

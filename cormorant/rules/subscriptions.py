@@ -16,6 +16,7 @@ from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next
 __all__ = [
     "Check",
     "CheckStatus",
+    "Due",
     "FeedPage",
     "Item",
     "Next",
@@ -38,9 +39,10 @@ class CheckStatus(StrEnum):
     FAILED = "failed"
 
 
-@frozen(kw_only=True)
-class Subscription:
-    """A feed that is looked at again and again."""
+# Without slots, because many are made at a time: a frozen object with slots takes twice as long.
+@frozen(kw_only=True, slots=False)
+class Due:
+    """A feed in hand: all that a check of it needs."""
 
     id: int = 0
     name: str
@@ -58,18 +60,28 @@ class Subscription:
     accept: tuple[str, ...] = ()
     reject: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
-    origin: str = "by command"
-    is_paused: bool = False
-    paused_because: str | None = None
     next_check_at: datetime
     etag: str | None = None
     last_modified: str | None = None
     failures: int = 0
+    has_succeeded: bool = False
+    """Whether it was ever read."""
+    token: int = field(default=0, repr=False)
+
+
+@frozen(kw_only=True, slots=False)
+class Subscription(Due):
+    """A feed that is looked at again and again."""
+
+    folder: tuple[str, ...] = ()
+    """Where it stands in the list that it came from, from the outside in."""
+    origin: str = "by command"
+    is_paused: bool = False
+    paused_because: str | None = None
     last_checked: datetime | None = None
     last_success: datetime | None = None
     last_error: str | None = None
     added_at: datetime
-    token: int = field(default=0, repr=False)
 
 
 @frozen(kw_only=True)
@@ -108,9 +120,7 @@ class Next:
     paused_because: str | None = None
 
 
-def after_check(
-    subscription: Subscription, *, error: str | None, recent_new: Sequence[int] = (), now: datetime
-) -> Next:
+def after_check(subscription: Due, *, error: str | None, recent_new: Sequence[int] = (), now: datetime) -> Next:
     """What follows. `recent_new` are the numbers of new items of the last checks, this one included."""
     base_s, due = subscription.schedule.every_s, subscription.next_check_at
     failures = 0 if error is None else subscription.failures + 1
@@ -139,7 +149,7 @@ def host_of(url: str) -> str:
     return f"{(parts.hostname or '').lower()}{port}"
 
 
-def is_wanted(item: Item, subscription: Subscription) -> bool:
+def is_wanted(item: Item, subscription: Due) -> bool:
     """Whether the filters let an item through."""
     if subscription.accept and not any(matches(pattern, item.title) for pattern in subscription.accept):
         return False

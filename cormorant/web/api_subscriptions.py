@@ -91,7 +91,7 @@ async def show_subscription(
 async def subscribe(
     request: AnyRequest, data: Annotated[SubscriptionBody, Body(media_type=RequestEncodingType.JSON, examples=_FEEDS)]
 ) -> SubscriptionOut:
-    """It is checked within a minute. A name that is taken is a conflict."""
+    """It is checked at once. A name that is taken is a conflict."""
     refuse_unknown(await request.json(), SubscriptionBody)
     if data.first_check not in _FIRST:
         raise BadRequest("first_check", f"{data.first_check[:40]!r} is not possible; use skip or take")
@@ -105,6 +105,7 @@ async def subscribe(
         accept=tuple(data.accept),
         reject=tuple(data.reject),
         targets=tuple(data.hand_to),
+        folder=tuple(data.folder),
     )
     return subscription_out(made)
 

@@ -38,7 +38,8 @@ from storage.downloads import UnknownDownload
 from storage.intakes import IntakeConfigured, IntakeExists, UnknownIntake
 from storage.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 from storage.sources import UnknownSource
-from storage.subscriptions import CheckedElsewhere, SubscriptionConfigured, SubscriptionExists, UnknownSubscription
+from storage.subscription_claims import CheckedElsewhere
+from storage.subscriptions import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
 from storage.watchlist import ArtistExists, UnknownArtist
 
 __all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]

@@ -27,7 +27,8 @@ _ERROR_MAX = 500
 class SubscriptionBody:
     """A feed to be checked, every so many seconds or by `cron` in a `zone`; every 6 hours if neither is said.
 
-    `first_check` says what becomes of all that is there already: skip, or take.
+    `first_check` says what becomes of all that is there already: skip, or take. `folder`: where an export puts it, from the
+    outside in.
     """
 
     name: str
@@ -41,6 +42,7 @@ class SubscriptionBody:
     accept: list[str] = field(factory=list)
     reject: list[str] = field(factory=list)
     hand_to: list[str] = field(factory=list)
+    folder: list[str] = field(factory=list)
 
 
 @frozen(kw_only=True)
@@ -67,6 +69,7 @@ class SubscriptionOut:
     accept: list[str]
     reject: list[str]
     hand_to: list[str]
+    folder: list[str]
     origin: str
     is_paused: bool
     paused_because: str | None
@@ -123,6 +126,7 @@ def subscription_out(subscription: Subscription) -> SubscriptionOut:
         accept=list(subscription.accept),
         reject=list(subscription.reject),
         hand_to=list(subscription.targets),
+        folder=list(subscription.folder),
         origin=subscription.origin,
         is_paused=subscription.is_paused,
         paused_because=_hidden(subscription, subscription.paused_because),

@@ -10,10 +10,10 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.schedules import Schedule, overdue_delay_s
-from cormorant.rules.subscriptions import Check, CheckStatus, Item, Next, Subscription
-from storage import items, subscription_checks, subscriptions
+from cormorant.rules.subscriptions import Check, CheckStatus, Due, Item, Next, Subscription
+from storage import items, subscription_checks, subscription_claims, subscriptions
 from storage.columns import to_micros
-from storage.subscriptions import CheckedElsewhere, SubscriptionExists, UnknownSubscription
+from storage.subscriptions import SubscriptionExists, UnknownSubscription
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at
 from tests.storage.test_claim_cost import explain, steps_of
@@ -27,18 +27,18 @@ def new(name: str = "n", **words: Any) -> Subscription:
     return evolve(usual, **words)
 
 
-def claim(connection: Connection, *, now_s: float = 0.0, limit: int = 10) -> list[Subscription]:
-    return subscriptions.claim(connection, now=at(now_s), until=at(now_s + 60), limit=limit)
+def claim(connection: Connection, *, now_s: float = 0.0, limit: int = 10) -> list[Due]:
+    return subscription_claims.claim(connection, now=at(now_s), until=at(now_s + 60), limit=limit)
 
 
-def end(connection: Connection, each: Subscription, *, now_s: float = 5.0, **words: Any) -> bool:
+def end(connection: Connection, each: Due, *, now_s: float = 5.0, **words: Any) -> bool:
     """It went well, unless there is an error."""
     error = words.pop("error", None)
     status = CheckStatus.SUCCESS if error is None else CheckStatus.FAILED
     check = Check(subscription_id=each.id, started_at=at(now_s), status=status, error=error, new_items=2)
     following = Next(next_check_at=at(now_s + 3_600), effective_s=None, failures=0)
     told = {"etag": "e", "last_modified": "m"} | {key: words.pop(key) for key in ("etag", "url") if key in words}
-    return subscriptions.end_check(connection, each, evolve(following, **words), check=check, **told)
+    return subscription_claims.end_check(connection, each, evolve(following, **words), check=check, **told)
 
 
 def entries(*keys: str) -> list[Item]:
@@ -48,7 +48,8 @@ def entries(*keys: str) -> list[Item]:
 def test_what_is_added_is_read_as_it_was_and_a_name_is_used_once(connection: Connection) -> None:
     by_cron = Schedule(cron="0 9 * * MON", zone="Europe/Berlin")
     added = subscriptions.add(
-        connection, new(schedule=by_cron, accept=("a", "b"), reject=("c",), targets=("t",), is_adaptive=True)
+        connection,
+        new(schedule=by_cron, accept=("a", "b"), reject=("c",), targets=("t",), folder=("f", "g"), is_adaptive=True),
     )
 
     assert subscriptions.find(connection, "n") == added == subscriptions.find(connection, added.id)
@@ -76,54 +77,66 @@ def test_the_longest_due_comes_first_and_what_is_not_due_waits(connection: Conne
 
     assert [each.name for each in claim(connection, limit=2)] == ["a", "b"]
     assert [each.name for each in claim(connection)] == ["now"]
-    assert subscriptions.next_due(connection, now=at(1)) == at(10)
-    assert subscriptions.next_due(connection, now=at(60)) == at(-9)
+    assert subscriptions.next_due(connection) == at(10)
 
 
-def test_a_claim_ends_by_itself_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
+def test_a_claim_ends_when_it_is_freed_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
     subscriptions.add(connection, new())
     [old] = claim(connection)
-    assert claim(connection, now_s=59) == []
+    assert claim(connection, now_s=9_999_999) == []
+    subscription_claims.free(connection, subscription_claims.held(connection, now=NOW))
     [current] = claim(connection, now_s=60)
 
     assert not end(connection, old)
-    subscriptions.release(connection, [old])
-    with pytest.raises(CheckedElsewhere):
-        subscriptions.renew(connection, old, until=at(900))
+    subscription_claims.release(connection, [old])
+    assert subscription_claims.renew(connection, [old, current], until=at(900)) == {current.id}
     assert subscription_checks.checks(connection, old.id) == []
     assert claim(connection, now_s=61) == []
     assert end(connection, current)
+    assert subscription_claims.renew(connection, [current], until=at(900)) == set()
     assert len(subscription_checks.checks(connection, old.id)) == 1
 
 
-def test_a_claim_that_is_renewed_lasts_and_one_given_back_is_due_as_before(connection: Connection) -> None:
-    subscriptions.add(connection, new())
-    [held] = claim(connection)
-    subscriptions.renew(connection, held, until=at(500))
-    assert claim(connection, now_s=499) == []
+def test_a_claim_that_was_renewed_since_it_was_seen_is_not_freed(connection: Connection) -> None:
+    for name in "ab":
+        subscriptions.add(connection, new(name))
+    one, two = claim(connection)
+    seen = subscription_claims.held(connection, now=NOW)
+    assert seen == {(one.id, one.token): to_micros(at(60)), (two.id, two.token): to_micros(at(60))}
+    subscription_claims.renew(connection, [one], until=at(500))
 
-    subscriptions.release(connection, [held])
+    subscription_claims.free(connection, seen)
+
+    assert [each.name for each in claim(connection, now_s=1)] == ["b"]
+
+
+def test_one_that_is_held_and_not_due_is_seen_when_it_is_asked_for(connection: Connection) -> None:
+    later = subscriptions.add(connection, new(next_check_at=at(9_000)))
+    held = subscription_claims.claim_one(connection, later.id, until=at(60))
+    assert held is not None
+
+    assert subscription_claims.held(connection, now=NOW) == {}
+    found = subscription_claims.held(connection, now=NOW, also=[later.id, 10**9])
+    assert list(found) == [(later.id, held.token)]
+
+
+def test_one_given_back_is_due_as_before(connection: Connection) -> None:
+    subscriptions.add(connection, new())
+    held = claim(connection)
+
+    subscription_claims.release(connection, held)
 
     assert [each.next_check_at for each in claim(connection, now_s=1)] == [NOW]
-
-
-def test_a_claim_by_a_clock_that_ran_ahead_binds_nobody(connection: Connection) -> None:
-    one = subscriptions.add(connection, new())
-    claim(connection, now_s=366 * 86_400)
-    assert [each.name for each in claim(connection)] == ["n"]
-
-    subscriptions.claim_one(connection, one.id, now=at(9 * 86_400), until=at(9 * 86_400 + 60))
-    assert subscriptions.claim_one(connection, one.id, now=at(100), until=at(160)) is not None
 
 
 def test_one_is_taken_in_hand_due_or_not_unless_another_has_it(connection: Connection) -> None:
     one = subscriptions.add(connection, new(next_check_at=at(9_000)))
 
-    taken = subscriptions.claim_one(connection, one.id, now=NOW, until=at(60))
+    taken = subscription_claims.claim_one(connection, one.id, until=at(60))
 
     assert taken is not None
-    assert subscriptions.claim_one(connection, one.id, now=at(59), until=at(120)) is None
-    assert subscriptions.claim_one(connection, 10**9, now=NOW, until=at(60)) is None
+    assert subscription_claims.claim_one(connection, one.id, until=at(120)) is None
+    assert subscription_claims.claim_one(connection, 10**9, until=at(60)) is None
     assert end(connection, taken)
 
 
@@ -167,9 +180,10 @@ def test_a_pause_holds_through_the_end_of_a_check_and_resuming_begins_anew(conne
 
     subscriptions.set_paused(connection, "n", why=None, now=at(100))
 
-    [known] = claim(connection, now_s=100)
-    assert (known.paused_because, known.failures, known.effective_s) == (None, 0, None)
-    end(connection, known, paused_because="ten failures")
+    assert subscriptions.find(connection, "n").paused_because is None
+    [again] = claim(connection, now_s=100)
+    assert (again.failures, again.effective_s) == (0, None)
+    end(connection, again, error="no", paused_because="ten failures")
     assert subscriptions.find(connection, "n").paused_because == "ten failures"
     with pytest.raises(UnknownSubscription):
         subscriptions.set_paused(connection, "none", why=None, now=NOW)
@@ -193,19 +207,35 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_seen(connection:
     assert items.take_in(connection, known["b"].id, entries("k"), now=NOW) == []
 
 
+def test_old_records_go_in_the_order_they_came_and_some_of_a_wrong_clock_do_not_keep_them(
+    connection: Connection,
+) -> None:
+    subscriptions.add(connection, new())
+    for now_s in (9_000_000, 0, 10, 20, 30):
+        for each in claim(connection, now_s=99_000_000):
+            end(connection, each, now_s=now_s)
+
+    assert subscription_checks.prune_checks(connection, before=at(30), limit=2) == 2
+    assert subscription_checks.prune_checks(connection, before=at(30), limit=2) == 1
+    assert subscription_checks.prune_checks(connection, before=at(30), limit=2) == 0
+
+    number = subscriptions.find(connection, "n").id
+    assert [each.started_at for each in subscription_checks.checks(connection, number)] == [at(30), at(9_000_000)]
+
+
 def test_overdue_ones_wait_for_their_share_of_a_minute_except_those_in_hand(connection: Connection) -> None:
     for name in "abc":
         subscriptions.add(connection, new(name, next_check_at=at(-900)))
     subscriptions.add(connection, new("soon", next_check_at=at(-5)))
     [held] = claim(connection, limit=1)
 
-    moved = subscriptions.spread_overdue(connection, before=at(-120), now=NOW, limit=500)
+    moved = subscription_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500)
 
     assert moved == [("b", at(-900)), ("c", at(-900))]
     due = {each.name: each.next_check_at for each in subscriptions.page(connection)}
     assert (held.name, due["a"], due["soon"]) == ("a", at(-900), at(-5))
     assert due["b"] == at(overdue_delay_s(subscriptions.find(connection, "b").id))
-    assert subscriptions.spread_overdue(connection, before=at(-120), now=NOW, limit=500) == []
+    assert subscription_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500) == []
 
 
 def test_those_that_a_clock_that_ran_ahead_put_off_are_pulled_in(connection: Connection) -> None:
@@ -226,6 +256,33 @@ def test_an_item_is_new_once_in_its_order_and_for_each_subscription(connection: 
     assert [each.key for each in items.take_in(connection, 1, entries("c", "b", "a"), now=NOW)] == ["c"]
     assert [each.key for each in items.take_in(connection, 2, entries("a"), now=NOW)] == ["a"]
     assert items.take_in(connection, 1, [], now=NOW) == []
+
+
+def known(connection: Connection) -> dict[str, bool]:
+    """Each entry of the first feed that is remembered, and whether it is there."""
+    rows = connection.execute(
+        text("SELECT key, gone_at IS NULL AS is_there FROM subscription_items WHERE subscription_id = 1")
+    )
+    return {row.key: bool(row.is_there) for row in rows}
+
+
+def test_what_went_out_of_a_feed_is_forgotten_in_time_and_what_is_in_it_or_came_back_never(
+    connection: Connection,
+) -> None:
+    items.take_in(connection, 1, entries("a", "b", "c", "d"), now=at(0))
+    items.take_in(connection, 2, entries("d"), now=at(0))
+    items.take_in(connection, 1, entries("a"), now=at(100))
+    assert known(connection) == {"a": True, "b": False, "c": False, "d": False}
+    assert items.take_in(connection, 1, entries("a", "b"), now=at(200)) == []
+    items.take_in(connection, 1, entries("a"), now=at(300), is_whole=False)
+
+    assert items.prune(connection, before=at(100), limit=9) == 0
+    assert items.prune(connection, before=at(101), limit=1) == 1
+    assert items.prune(connection, before=at(9_000_000), limit=9) == 1
+
+    assert known(connection) == {"a": True, "b": True}
+    assert items.take_in(connection, 2, entries("d"), now=at(400)) == []
+    assert [each.key for each in items.take_in(connection, 1, entries("a", "b", "c"), now=at(400))] == ["c"]
 
 
 def test_of_two_that_take_in_at_once_only_one_calls_an_item_new(job_store: JobStore) -> None:
@@ -264,8 +321,8 @@ def check_some(connection: Connection) -> None:
     assert len(due) == 10
     for each in due:
         assert end(connection, each)
-    subscriptions.next_due(connection, now=NOW)
-    subscriptions.spread_overdue(connection, before=at(-1), now=NOW, limit=5)
+    subscriptions.next_due(connection)
+    subscription_claims.spread_overdue(connection, before=at(-1), now=NOW, limit=5)
 
 
 @pytest.mark.slow("fills a table of two thousand subscriptions")

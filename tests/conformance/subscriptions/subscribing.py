@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.searches import Result
 from cormorant.rules.subscription_settings import SubscriptionSettings
-from cormorant.rules.subscriptions import FeedPage, Item, Subscription
+from cormorant.rules.subscriptions import Due, FeedPage, Item, Subscription
 from cormorant.rules.wants import Want
 from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
 from storage import wants
@@ -42,7 +42,7 @@ class Feeds:
     together: dict[str, int] = field(factory=dict)
     most: int = 0
 
-    async def __call__(self, subscription: Subscription) -> FeedPage:
+    async def __call__(self, subscription: Due) -> FeedPage:
         """Be asked."""
         host = subscription.url.split("/")[2]
         assert not self.together.get(host), f"two at once at {host}"
@@ -73,6 +73,14 @@ class SubscriptionPlace:
     clock: SimulatedClock = field(factory=SimulatedClock)
     events: Recorder = field(factory=Recorder)
     taken: list[str] = field(factory=list)
+    crashes: int = 0
+    """So many of the next looks crash the ticker."""
+
+    def _is_paused(self, _connection: Connection) -> bool:
+        if self.crashes:
+            self.crashes -= 1
+            raise ZeroDivisionError("a mistake")
+        return False
 
     def _emit(self, event: Any) -> None:
         from cormorant.rules.events import Stamped  # noqa: PLC0415 - only here
@@ -93,7 +101,7 @@ class SubscriptionPlace:
             database=self.gateway,
             fetch=self.feeds,
             take=self._take,
-            is_paused=lambda _connection: False,
+            is_paused=self._is_paused,
             ring=lambda: None,
             clock=self.clock,
             emit=self._emit,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
 import trio
+from sqlalchemy import Connection
 from trio.testing import MockClock
 
 from actors.subscription_ticker import HAND_MAX
@@ -14,8 +15,8 @@ from cormorant.rules.errors import ActorCrashed, ActorGone, CormorantError, Stor
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.subscriptions import Check
 from cormorant.testing import START
-from storage import subscriptions as table
-from storage.subscriptions import CheckedElsewhere
+from storage import subscription_claims as table
+from storage.subscription_claims import CheckedElsewhere
 from supervisors.subscribing import Subscriptions
 from tests.conformance.subscriptions.subscribing import HOUR, page, subscribe, subscription_place
 
@@ -25,6 +26,12 @@ async def gather(subscriptions: Subscriptions, name: str, got: list[Check | Corm
         got.append(await subscriptions.check(name))
     except CormorantError as error:
         got.append(error)
+
+
+def take_over(connection: Connection, number: int, *, now: datetime) -> None:
+    """Do as another process would that takes it for dead, and then die."""
+    table.free(connection, table.held(connection, now=now, also=[number]))
+    assert table.claim_one(connection, number, until=now) is not None
 
 
 async def test_in_a_long_lane_of_one_host_nobody_is_taken_by_another_process(clock: MockClock) -> None:
@@ -55,8 +62,7 @@ async def test_what_another_process_has_taken_over_is_undone_and_new_for_that_on
             await subscribe(subscriptions, "one", takes_first=True)
             nursery.start_soon(gather, subscriptions, "one", got)
             await trio.sleep(5)
-            later = place.clock.now() + timedelta(hours=1)
-            await place.gateway.run(table.claim_one, 1, now=later, until=later + timedelta(minutes=1))
+            await place.gateway.run(take_over, 1, now=place.clock.now())
             await trio.sleep(20)
 
             [lost] = got
@@ -116,11 +122,14 @@ async def test_who_waits_for_a_check_is_told_when_the_ticker_stops_or_crashes(cl
             await trio.sleep(5)
         assert [type(each) for each in got] == [ActorGone]
 
-        place.feeds.scripts["http://x.test/one"] = [ZeroDivisionError("a mistake"), page("a")]
-        async with place.opened() as subscriptions:
-            await gather(subscriptions, "one", got)
+        async with trio.open_nursery() as nursery, place.opened() as subscriptions:
+            nursery.start_soon(gather, subscriptions, "one", got)
+            await trio.sleep(5)
+            place.crashes = 1
+            await subscribe(subscriptions, "two")
+            await trio.sleep(1)
             assert type(got[-1]) is ActorCrashed
-            await trio.sleep(1_000)
+            await trio.sleep(100)
             assert len(await subscriptions.checks(1)) == 1
 
 
@@ -131,10 +140,11 @@ async def test_no_more_wait_by_hand_than_there_is_room_for(clock: MockClock, mon
         place.feeds.takes_s["x.test"] = 20.0
         got: list[Check | CormorantError] = []
         async with place.opened(look_s=HOUR) as subscriptions:
-            await trio.sleep(1)
+            for name in ("one", "two", "three"):
+                await subscribe(subscriptions, name)
+            await trio.sleep(100)  # none is due
             async with trio.open_nursery() as nursery:
                 for name in ("one", "two", "three"):
-                    await subscribe(subscriptions, name)
                     nursery.start_soon(partial(gather, subscriptions, name, got))
                     await trio.sleep(1)
 

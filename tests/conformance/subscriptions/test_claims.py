@@ -1,0 +1,205 @@
+"""Who checks what when processes die, fall silent or lose the database: soon somebody else, and never two at once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from cormorant.rules.events import ChildCrashed
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.subscriptions import CheckStatus, Due, FeedPage
+from storage import subscription_claims
+from storage.subscription_claims import CheckedElsewhere
+from supervisors.subscribing import Subscriptions
+from tests.conformance.subscriptions.subscribing import (
+    HOUR,
+    SubscriptionPlace,
+    page,
+    subscribe,
+    subscription_place,
+)
+
+DAY = 24 * HOUR
+SILENT_S = 60.0
+"""The time-out of a check and two beats."""
+
+
+async def taken_by_another(place: SubscriptionPlace) -> list[Due]:
+    """Another process takes in hand all that is due."""
+    now = place.clock.now()
+    taken = await place.gateway.run(subscription_claims.claim, now=now, until=now, limit=9)
+    assert taken
+    return taken
+
+
+async def left_behind(place: SubscriptionPlace, name: str) -> list[Due]:
+    """One that is due and in the hands of another process."""
+    taken: list[Due] = []
+    async with place.opened() as subscriptions:
+        await subscribe(subscriptions, name)
+        await trio.sleep(100)
+        place.feeds.asked.clear()
+        place.clock.jump(HOUR)
+        taken += await taken_by_another(place)
+    return taken
+
+
+async def asked_again(place: SubscriptionPlace, subscriptions: Subscriptions) -> list[str]:
+    """Who is asked within a probe of the database and the turns of three, in order, and is then checked."""
+    place.feeds.asked.clear()
+    place.gateway.come_back()
+    await trio.sleep(30 + 3 * 6)
+    assert [len(await subscriptions.checks(number)) for number in (1, 2, 3)] == [1, 1, 1]
+    return [name for _, name in place.feeds.asked]
+
+
+@pytest.mark.slow("the first in the file pays for the imports")
+async def test_what_a_killed_process_had_in_hand_is_checked_a_minute_after_the_next_one_has_seen_it(
+    clock: MockClock,
+) -> None:
+    with subscription_place() as place:
+        await left_behind(place, "one")
+        async with place.opened():
+            began = trio.current_time()
+            await trio.sleep(100)
+
+        [asked] = place.feeds.times("one")
+        assert asked - began == SILENT_S
+
+
+@pytest.mark.parametrize("skew_s", [-600.0, 600.0])
+async def test_what_a_living_process_holds_is_left_to_it_however_wrong_its_clock_is(
+    clock: MockClock, skew_s: float
+) -> None:
+    with subscription_place() as place:
+        taken = await left_behind(place, "one")
+        async with place.opened() as subscriptions:
+            for _ in range(20):
+                until = place.clock.now() + timedelta(seconds=skew_s)
+                assert await place.gateway.run(subscription_claims.renew, taken, until=until) == {1}
+                await trio.sleep(45)
+            with pytest.raises(CheckedElsewhere):
+                await subscriptions.check("one")
+
+        assert place.feeds.asked == []
+
+
+async def test_one_that_a_killed_process_checked_by_hand_long_before_its_time_can_be_checked_again(
+    clock: MockClock,
+) -> None:
+    with subscription_place() as place:
+        async with place.opened() as subscriptions:
+            await subscribe(subscriptions, "one")
+            await trio.sleep(100)
+            await place.gateway.run(subscription_claims.claim_one, 1, until=place.clock.now())
+            with pytest.raises(CheckedElsewhere, match="look again soon"):
+                await subscriptions.check("one")
+            await trio.sleep(SILENT_S + 16)
+
+            assert (await subscriptions.check("one")).status is CheckStatus.SUCCESS
+
+
+async def test_after_an_outage_what_was_in_hand_is_checked_at_once(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 5.0
+        async with place.opened() as subscriptions:
+            for name in ("one", "two", "three"):
+                await subscribe(subscriptions, name)
+            await trio.sleep(2)
+            place.gateway.go_away()
+            await trio.sleep(90)
+            assert await asked_again(place, subscriptions) == ["one", "two", "three"]
+
+
+async def test_a_mistake_in_one_feed_is_a_failed_check_of_that_feed_and_nothing_else(clock: MockClock) -> None:
+    with subscription_place() as place:
+        key = "hunter2hunter2"
+        wrong = ZeroDivisionError(f"a mistake with {key}")
+        place.feeds.scripts[f"http://x.test/one?passkey={key}"] = [ExceptionGroup("some", [wrong, KeyError("k")])]
+        place.feeds.takes_s["y.test"] = 20.0
+        async with place.opened() as subscriptions:
+            await subscribe(subscriptions, f"one?passkey={key}")
+            await subscribe(subscriptions, "two", host="y.test")
+            await trio.sleep(100)
+            [failed], [fine] = await subscriptions.checks(1), await subscriptions.checks(2)
+            one = await subscriptions.find(1)
+
+        said = "a mistake in the program, please report it: ZeroDivisionError: a mistake with ***; KeyError: 'k'"
+        assert (failed.status, failed.error) == (CheckStatus.FAILED, said)
+        assert (one.failures, one.last_error) == (1, said)
+        assert fine.status is CheckStatus.SUCCESS
+        assert len(place.feeds.asked) == 2
+        assert place.events.of(ChildCrashed) == []
+
+
+async def test_what_a_feed_brings_that_cannot_be_kept_fails_that_check_alone(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise ValueError("too odd")
+
+    with subscription_place() as place:
+        place.feeds.scripts["http://x.test/one"] = [page("a")]
+        async with place.opened() as subscriptions:
+            with monkeypatch.context() as wrong:
+                wrong.setattr("supervisors.subscribing.want_of", refuse)
+                await subscribe(subscriptions, "one", takes_first=True)
+                await trio.sleep(100)
+            [failed] = await subscriptions.checks(1)
+            good = await subscriptions.check("one")
+
+        assert (failed.status, failed.new_items) == (CheckStatus.FAILED, 0)
+        assert failed.error == "a mistake in the program, please report it: ValueError: too odd"
+        assert (good.status, place.taken) == (CheckStatus.SUCCESS, ["a"])
+
+
+async def test_who_asks_while_the_ticker_looks_is_not_overlooked(clock: MockClock) -> None:
+    with subscription_place() as place:
+        async with place.opened() as subscriptions:
+            async with trio.open_nursery() as nursery:
+                for number in range(5):
+                    nursery.start_soon(subscribe, subscriptions, f"f{number}")
+                nursery.start_soon(trio.lowlevel.checkpoint)
+            await trio.sleep(5)
+
+        assert [time for time, _ in place.feeds.asked] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+async def test_a_new_time_or_the_end_of_a_pause_is_heeded_at_once(clock: MockClock) -> None:
+    with subscription_place() as place:
+        async with place.opened() as subscriptions:
+            await subscribe(subscriptions, "one")
+            await trio.sleep(100)
+            await subscriptions.reschedule(1, place.clock.now() + timedelta(seconds=7))
+            await trio.sleep(10)
+            await subscriptions.pause("one")
+            await trio.sleep(10)
+            await subscriptions.resume("one")
+            await trio.sleep(10)
+            await subscriptions.spread(window_s=60)
+            await trio.sleep(10)
+
+        assert place.feeds.times("one") == [0.0, 107.0, 120.0, 130.0]
+
+
+@pytest.mark.slow("more than a year of looks")
+async def test_what_stands_in_an_unchanged_feed_for_a_year_is_never_new_again(clock: MockClock) -> None:
+    with subscription_place() as place:
+        still = FeedPage(is_unchanged=True)
+        place.feeds.scripts["http://x.test/one"] = [
+            page("a", "b"),
+            page("b", "c"),
+            *[still] * 10,
+            page(),
+            page("b", "c", "d"),
+            page("a", "c", "d"),
+        ]
+        async with place.opened(look_s=5 * DAY, keep_items_s=90 * DAY) as subscriptions:
+            await subscribe(subscriptions, "one", schedule=Schedule(every_s=30 * DAY))
+            await trio.sleep(425 * DAY)
+
+        assert len(place.feeds.asked) == 15
+        assert place.taken == ["c", "d", "a"]  # the last was gone for a year
