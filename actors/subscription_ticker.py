@@ -30,7 +30,7 @@ LOOK_S = 60.0
 """How often is looked for what is due, whatever happens."""
 CALM_S = 1.0
 """At least so long between two looks."""
-HEARD_S = 2.0
+HEARD_S = 1.0
 """At least so long between two looks because others have written: on SQLite one hears of every write."""
 AWAY_S = 5.0
 """When a database that was away is looked at again."""

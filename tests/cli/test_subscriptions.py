@@ -107,7 +107,9 @@ def test_feeds_come_from_opml_each_once_and_go_back_into_a_file_for_its_owner_al
     assert (wrong.code, "FILE: this is no OPML" in wrong.err) == (2, True)
     assert (written.code, stat.S_IMODE(out.stat().st_mode), KEY in out.read_text()) == (0, 0o600, True)
     assert (twice.code, "is there already; name another" in twice.err) == (2, True)
-    assert [each["name"] for each in listed["feeds"]] == ["one", "one (2)"]
+    assert [(each["name"], each["folder"]) for each in listed["feeds"]] == [("one", ["music"]), ("one (2)", ["music"])]
+    assert re.search(r'<outline text="music">\s*<outline type="rss" text="one" ', out.read_text())
+    assert re.search(r"^  folder +music$", place.run("subscriptions", "show", "one").out, re.MULTILINE)
 
 
 def test_the_schedule_tells_what_runs_when_each_in_its_turn(place: SourcePlace) -> None:

@@ -42,6 +42,15 @@ def test_what_is_written_is_read_again() -> None:
     assert read_opml(write_opml(feeds)).feeds == feeds
 
 
+def test_of_folders_within_folders_the_outer_ones_are_kept_each_not_too_long() -> None:
+    deep = "".join(f'<outline text="{number}{"x" * 300}">' for number in range(60))
+    found = read_opml(opml(f'{deep}<outline text="f" xmlUrl="https://a.org/"/>{"</outline>" * 60}'))
+
+    [feed] = found.feeds
+    assert [name[0] for name in feed.folder] == list("0123456789")
+    assert max(map(len, feed.folder)) == 101  # with the sign that there is more
+
+
 NAMES = st.text(min_size=1, max_size=20).map(lambda text: f"n{text}")
 
 

@@ -141,10 +141,11 @@ async def live(known: list[Feed], told: list[tuple[str, float]], seed: int) -> N
                 )
         left = list(told)
         while left:
+            world.hosts.clear()  # a new ticker does not know when the old one asked
             async with place.opened(look_s=HOUR) as subscriptions, trio.open_nursery() as nursery:
                 await play(world, subscriptions, nursery, left)
                 nursery.cancel_scope.cancel()
-            world.hosts.clear()  # a new ticker does not know when the old one asked
+        world.hosts.clear()
         async with place.opened(look_s=HOUR) as subscriptions:
             await end_well(world, subscriptions)
         assert world.wrongs == []

@@ -1,0 +1,80 @@
+"""What another process does to subscriptions is seen soon, not at the next look a minute later: on real databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import define, field
+
+from cormorant.rules.ports import ignore
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.subscription_settings import SubscriptionSettings
+from cormorant.rules.subscriptions import Due, FeedPage, Subscription
+from cormorant.testing import settings
+from storage import subscriptions
+from storage.database import Database, Mode, StorageOptions
+from supervisors import open_service
+from supervisors.environment import SystemClock, SystemRandom
+
+SOON_S = 10.0
+"""Less than a sixth of what the next look would take, however busy the machine is."""
+HOURLY = Schedule(every_s=3_600)
+
+pytestmark = pytest.mark.slow("real threads and files")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'shared.db'}"
+    else:
+        yield request.getfixturevalue("postgres_url")
+
+
+@define
+class Feeds:
+    """Notes who asks."""
+
+    asked: list[str] = field(factory=list)
+
+    async def __call__(self, subscription: Due) -> FeedPage:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(subscription.name)
+        return FeedPage()
+
+    async def until(self, *names: str) -> None:
+        with trio.fail_after(SOON_S):
+            while self.asked != list(names):
+                await trio.sleep(0.005)
+
+
+def database(url: str) -> Database:
+    return Database(StorageOptions(url=url), mode=Mode.THREADS, emit=ignore, chance=SystemRandom())
+
+
+async def test_what_another_process_subscribes_to_reschedules_or_resumes_is_checked_soon(url: str) -> None:
+    feeds, other, now = Feeds(), database(url), SystemClock().now
+    chosen = settings(subscriptions=SubscriptionSettings(domain_request_delay_s=0.0))
+    new = Subscription(name="new", url="http://x.test/", schedule=HOURLY, next_check_at=now(), added_at=now())
+    async with open_service(chosen, gateway=database(url), feed=feeds), trio.open_nursery() as nursery:
+        await nursery.start(other)
+        made = await other.run(subscriptions.add, new)
+        await feeds.until("new")
+        await other.run(subscriptions.reschedule, made.id, now())
+        await feeds.until("new", "new")
+        await other.run(subscriptions.set_paused, "new", why="by hand", now=now())
+        await other.run(subscriptions.set_paused, "new", why=None, now=now())
+        await feeds.until("new", "new", "new")
+        other.stop()
+
+
+async def test_what_is_subscribed_to_in_the_same_process_is_checked_at_once(tmp_path: Path) -> None:
+    feeds = Feeds()
+    async with open_service(settings(), gateway=database(f"sqlite:///{tmp_path / 'own.db'}"), feed=feeds) as service:
+        await trio.sleep(0.2)  # past the first look
+        with trio.fail_after(SOON_S):
+            await service.subscriptions.subscribe("own", "http://x.test/", HOURLY)
+            await feeds.until("own")
