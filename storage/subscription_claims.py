@@ -6,7 +6,6 @@ watch, and free what has not changed for long. `claimed_until` says to people wh
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -52,7 +51,8 @@ def claim(connection: Connection, *, now: datetime, until: datetime, limit: int)
         return sorted(map(due_of, found), key=lambda each: (each.next_check_at, each.id))
     # SQLite has one writer at a time, and two plain statements take half as long as one that returns what it has changed.
     due = [due_of(row, claims=1) for row in _DUE.rows(connection, (to_micros(now), limit))]
-    _TAKE.change(connection, (to_micros(until), json.dumps([each.id for each in due])))
+    ends = to_micros(until)
+    _TAKE.change_many(connection, [(ends, each.token, each.id) for each in due])
     return due
 
 
@@ -144,9 +144,7 @@ _CLAIM = Plain(f"""
     RETURNING {DUE_COLUMNS}
 """)  # noqa: S608 - all parts are ours
 _DUE = Plain(f"SELECT {DUE_COLUMNS} FROM subscriptions WHERE {_IS_DUE}")  # noqa: S608 - all parts are ours
-_TAKE = Plain("""
-    UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id IN (SELECT value FROM json_each(:numbers))
-""")
+_TAKE = Plain("UPDATE subscriptions SET claimed_until = :until, token = :token WHERE id = :id")
 _CLAIM_ONE = Plain(f"""
     UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id = :id AND claimed_until IS NULL
     RETURNING {DUE_COLUMNS}

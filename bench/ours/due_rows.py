@@ -1,7 +1,8 @@
 """What does a due subscription cost? `-m bench.ours.due_rows measure SETTINGS`: files, how many rows in each, rounds.
 
 Timed are `claim` of all that are due and `end_check` of each: by the processor inside their transactions, the least of some
-samples, because others on the machine only add to it; then on the clock with COMMIT. What is due lies anywhere in the table.
+samples, because others on the machine only add to it; of that what passes in statements, which is the database's; then on the
+clock with COMMIT, a hundred ends at once and one by one. What is due lies anywhere in the table.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import trio
 from attrs import frozen
@@ -24,11 +25,16 @@ from cormorant.rules.subscriptions import Check, CheckStatus, Due, after_check
 from storage import subscription_claims, subscriptions
 from storage.columns import to_micros
 from storage.database import Database, Mode, StorageOptions
+from storage.plain import Plain
 
 PAGE = 50_000
 DUE = 100
 WARM_UP = 3
+READINGS = 1_000
 CLAIM = timedelta(minutes=10)
+
+Told = tuple[float, float, float, float]
+"""Microseconds a row: in statements, in the functions, with COMMIT together, with COMMIT one by one."""
 
 
 @frozen
@@ -106,10 +112,63 @@ def end(connection: Connection, due: Sequence[Due]) -> float:
     return time.thread_time() - began
 
 
-async def once(table: Table, chance: random.Random) -> tuple[float, float]:
-    """Microseconds a row, without and with COMMIT."""
+class Watch:
+    """Adds up what passes in statements, less what it takes to read the clock."""
+
+    def __init__(self) -> None:
+        self.seconds, self._reading_s = 0.0, 0.0
+        nothing = self._timed(lambda: None)
+        for _ in range(READINGS):
+            nothing()
+        self._reading_s, self.seconds = self.seconds / READINGS, 0.0
+
+    def __enter__(self) -> Self:
+        self._methods = {name: getattr(Plain, name) for name in ("change", "change_many", "rows")}
+        for name, method in self._methods.items():
+            setattr(Plain, name, self._timed(method))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, method in self._methods.items():
+            setattr(Plain, name, method)
+
+    def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*words: Any) -> Any:
+            began = time.thread_time()
+            found = method(*words)
+            self.seconds += time.thread_time() - began - self._reading_s
+            return found
+
+        return run
+
+
+async def make_due(table: Table, chance: random.Random) -> None:
     past = datetime.now(UTC) - timedelta(minutes=1)
     await table.database.run(let_be_due, chance.sample(range(1, table.rows + 1), DUE), past)
+
+
+async def in_statements(table: Table, chance: random.Random) -> float:
+    """Microseconds a row that are the database's."""
+    await make_due(table, chance)
+    with Watch() as watch:
+        _, due = await table.database.run(claim)
+        await table.database.run(end, due)
+    return watch.seconds / DUE * 1e6
+
+
+async def one_by_one(table: Table, chance: random.Random) -> float:
+    """Microseconds a row when each end has its own COMMIT."""
+    await make_due(table, chance)
+    began = time.perf_counter()
+    _, due = await table.database.run(claim)
+    for each in due:
+        await table.database.run(end, [each])
+    return (time.perf_counter() - began) / DUE * 1e6
+
+
+async def once(table: Table, chance: random.Random) -> tuple[float, float]:
+    """Microseconds a row, without and with COMMIT."""
+    await make_due(table, chance)
     began = time.perf_counter()
     claim_s, due = await table.database.run(claim)
     end_s = await table.database.run(end, due)
@@ -118,19 +177,27 @@ async def once(table: Table, chance: random.Random) -> tuple[float, float]:
     return (claim_s + end_s) / DUE * 1e6, whole_s / DUE * 1e6
 
 
-async def compare(tables: Sequence[Table], rounds: int, samples: int) -> list[list[tuple[float, float]]]:
+async def compare(tables: Sequence[Table], rounds: int, samples: int) -> list[list[Told]]:
     """What each table took in each round; the tables take turns."""
     chance, medians = random.Random(5), []
     for _ in range(rounds):
-        told = [[await once(table, chance) for table in tables] for _ in range(samples)]
-        columns = zip(*told, strict=True)
+        told = [
+            [(await in_statements(table, chance), *await once(table, chance)) for table in tables]
+            for _ in range(samples)
+        ]
+        apart = [await one_by_one(table, chance) for table in tables]
         medians.append(
-            [(min(inner for inner, _ in each), statistics.median(all_ for _, all_ in each)) for each in columns]
+            [
+                (min(own), min(inner), statistics.median(whole), alone)
+                for (own, inner, whole), alone in zip(
+                    (zip(*each, strict=True) for each in zip(*told, strict=True)), apart, strict=True
+                )
+            ]
         )
     return medians
 
 
-async def measure(chosen: dict[str, Any]) -> list[list[tuple[float, float]]]:
+async def measure(chosen: dict[str, Any]) -> list[list[Told]]:
     tables = open_tables(chosen)
     async with trio.open_nursery() as nursery:
         for table in tables:
