@@ -274,6 +274,16 @@ class DiskLow(Event):
     wanted_bytes: int
 
 
+@frozen(kw_only=True)
+class NoticeTold(Event):
+    """A person was told: one address took a notification with this title, and as many lines."""
+
+    name: ClassVar[str] = "notify.told"
+
+    title: str
+    lines: int
+
+
 # The stream itself
 
 
