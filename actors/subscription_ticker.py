@@ -364,11 +364,11 @@ class SubscriptionTicker(Actor[CheckNow]):
             "subscription": subscription.name,
             "duration_ms": check.duration_ms,
             "next_check_at": following.next_check_at,
-            "because": cadence_of(subscription, following),
+            "because": cadence_of(subscription, following, now=check.started_at),
         }
         if is_ok:
-            counts = {"items_found": check.items_found, "new_items": check.new_items, "imported": imported}
-            self.emit(SubscriptionChecked(unchanged=is_unchanged, **counts, **facts))
+            facts |= {"items_found": check.items_found, "new_items": check.new_items, "imported": imported}
+            self.emit(SubscriptionChecked(unchanged=is_unchanged, **facts))
         else:
             self.emit(SubscriptionFailed(failures=following.failures, error=check.error or "", **facts))
         if following.paused_because is not None:

@@ -43,7 +43,7 @@ def _plain(value: object) -> object:
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
     if isinstance(value, datetime):
-        return value.isoformat()
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value
 
 
