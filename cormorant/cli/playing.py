@@ -82,10 +82,11 @@ class Playing:
                 await self._check_all()
 
     async def _check_all(self) -> None:
-        for price in PRICES:
-            await self._service.prices.check(price)
+        service = self._service
+        for price in PRICES.keys() & service.settings.prices.keys():
+            await service.prices.check(price)
         for feed in feeds_of_the_town(self._playground.address):
-            await self._service.subscriptions.check(feed)
+            await service.subscriptions.check(feed)
 
     def _sites(self) -> list[str]:
         return [name for name, source in self._service.settings.sources.items() if source.kind in SEARCHED]
