@@ -90,6 +90,8 @@ def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives() -> None
     ]
     reasons = [event.reason for event in recorder.of(WantChanged) if event.state == "chosen"]
     assert any(reason.startswith("3 of 5 fit, first ") and "for 24.?bit" in reason for reason in reasons)
+    names = {(event.want, event.title) for event in recorder.of(WantChanged) if event.want in ended}
+    assert len(names) == len(ended)  # each by one name to the end
     assert recorder.of(SavedSearchChecked)[0].wanted == 1
     looked_at = Counter(event.subscription for event in recorder.of(SubscriptionChecked))
     assert looked_at == {"open-films": 2, "field-recordings": 2, "slow-news": 1}  # by itself, and by hand
