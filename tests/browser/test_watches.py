@@ -79,6 +79,7 @@ def test_a_feed_says_what_was_new_and_when_it_is_checked_next_and_a_price_what_i
     tab = new_tab(color_scheme="dark")
     page = tab.page
     sign_in(page, serving.address)
+    expect(page.locator("#where option")).to_have_text(["everywhere"])  # a shop is not where people search
     page.keyboard.press("2")
     radio, bad, coin = (row(page, name) for name in ("radio", "bad", "coin"))
 
@@ -104,6 +105,8 @@ def test_a_feed_says_what_was_new_and_when_it_is_checked_next_and_a_price_what_i
     expect(coin.locator(".value")).to_have_text("US$90.00")
     expect(coin).to_contain_text("told above US$100.00")
     tab.shot("watches-dark", full_page=True)
+    page.keyboard.press("3")
+    expect(row(page, "two")).to_contain_text("of the feed radio")
 
 
 def test_feeds_are_paused_and_removed_on_a_phone_but_not_those_of_the_settings_file(
