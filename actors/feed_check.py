@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 from attrs import define, evolve, field
@@ -18,7 +18,7 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.redaction import keys_in, told
 from cormorant.rules.source_errors import SourceError
 from cormorant.rules.subscription_events import SubscriptionChecked, SubscriptionFailed, SubscriptionPaused
-from cormorant.rules.subscriptions import Check, CheckStatus, Due, FeedPage, Next, after_check, is_wanted
+from cormorant.rules.subscriptions import Check, CheckStatus, Due, FeedPage, Next, after_check, cadence_of, is_wanted
 from storage import items, subscription_checks, subscription_claims
 from storage.database import Database
 from storage.subscription_claims import CheckedElsewhere
@@ -73,7 +73,7 @@ class FeedChecker:
         )
         mine = current()
         done, imported, following = await self._keep(mine, page, check)
-        self._tell(mine, done, imported, following)
+        self._tell(mine, done, imported, following, is_unchanged=page.is_unchanged)
         return done
 
     async def _ask(self, subscription: Due) -> tuple[FeedPage, str | None]:
@@ -132,7 +132,7 @@ class FeedChecker:
         wanted = [item for item in new if is_wanted(item, subscription)]
         return done, self.take(connection, subscription, wanted, now=now), following
 
-    def _tell(self, subscription: Due, check: Check, imported: int, following: Next) -> None:
+    def _tell(self, subscription: Due, check: Check, imported: int, following: Next, *, is_unchanged: bool) -> None:
         is_ok = check.status is CheckStatus.SUCCESS
         self.statistics.record(
             at=check.started_at,
@@ -141,25 +141,17 @@ class FeedChecker:
             items_found=check.items_found,
             new_items=check.new_items,
         )
+        facts: dict[str, Any] = {
+            "subscription": subscription.name,
+            "duration_ms": check.duration_ms,
+            "next_check_at": following.next_check_at,
+            "because": cadence_of(subscription, following, now=check.started_at),
+        }
         if is_ok:
-            self.emit(
-                SubscriptionChecked(
-                    subscription=subscription.name,
-                    items_found=check.items_found,
-                    new_items=check.new_items,
-                    imported=imported,
-                    duration_ms=check.duration_ms,
-                )
-            )
+            facts |= {"items_found": check.items_found, "new_items": check.new_items, "imported": imported}
+            self.emit(SubscriptionChecked(unchanged=is_unchanged, **facts))
         else:
-            self.emit(
-                SubscriptionFailed(
-                    subscription=subscription.name,
-                    failures=following.failures,
-                    error=check.error or "",
-                    duration_ms=check.duration_ms,
-                )
-            )
+            self.emit(SubscriptionFailed(failures=following.failures, error=check.error or "", **facts))
         if following.paused_because is not None:
             self.emit(SubscriptionPaused(subscription=subscription.name, why=following.paused_because))
         if imported:
