@@ -324,6 +324,7 @@ def check_some(connection: Connection) -> None:
     for each in due:
         assert end(connection, each)
     subscriptions.next_due(connection)
+    subscription_claims.held(connection, now=NOW)
     subscription_claims.spread_overdue(connection, before=at(-1), now=NOW, limit=5)
 
 
