@@ -33,10 +33,12 @@ class Collector:
 
     async def __call__(self, context: JobContext) -> None:
         """Ask the source, unless it was asked lately, write down what it states, and value the intake anew."""
-        intake_id, source = _read(context.payload)
+        intake_id, source, by_hand = _read(context.payload)
         intake = await context.transaction(intakes.by_id, intake_id)
         if intake is None:
             raise Cancel("it is no longer watched")
+        if intake.idle_because and not by_hand:
+            raise Cancel(intake.idle_because)
         outcome = await self._ask(intake, source)
         _decide(outcome)
         now = self.clock.now()
@@ -102,9 +104,9 @@ def _decide(outcome: Outcome) -> None:
     raise Snooze(max(SNOOZE_S_MIN, wait_of(outcome)))
 
 
-def _read(payload: Any) -> tuple[int, str]:
+def _read(payload: Any) -> tuple[int, str, bool]:
     intake_id = payload.get("intake") if isinstance(payload, dict) else None
     source = payload.get("source") if isinstance(payload, dict) else None
     if isinstance(intake_id, bool) or not isinstance(intake_id, int) or not isinstance(source, str):
         raise Fail('the payload names no price and source; it is { "intake": NUMBER, "source": NAME }')
-    return intake_id, source
+    return intake_id, source, payload.get("by_hand") is True

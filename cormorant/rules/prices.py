@@ -19,6 +19,7 @@ from cormorant.rules.web_addresses import normalised
 __all__ = [
     "COLLECT",
     "STAGGER_S",
+    "TAKEN_OUT",
     "Intake",
     "Match",
     "PointType",
@@ -42,6 +43,8 @@ STAGGER_S: Final = 2.0
 
 CENTS, CURRENCY, TYPE, EXTERNAL_ID = "price_cents", "price_currency", "price_type", "price_id"
 """The attributes of a find that is a price."""
+TAKEN_OUT: Final = "taken out of the settings"
+"""The origin of what the settings file no longer has: nobody is asked about it, and what was collected stays."""
 _HASH_LENGTH: Final = 16
 _ID_LENGTH_MAX: Final = 200
 
@@ -91,6 +94,7 @@ class Intake:
     below_cents: int | None = None
     above_cents: int | None = None
     origin: str = "by command"
+    is_paused: bool = False
     next_attempt_at: datetime
     added_at: datetime
 
@@ -107,6 +111,13 @@ class Intake:
                 raise BadRequest(part, f"give 0 to {CENTS_MAX}")
         if self.below_cents is not None and self.above_cents is not None and self.below_cents >= self.above_cents:
             raise BadRequest("below_cents", "it is not less than above_cents, so that every value would be outside")
+
+    @property
+    def idle_because(self) -> str | None:
+        """Why nobody is asked about it by itself; None: its sources are."""
+        if self.origin == TAKEN_OUT:
+            return f"[prices.{self.name}] is no longer in the settings file"
+        return "it is paused" if self.is_paused else None
 
 
 @frozen(kw_only=True)

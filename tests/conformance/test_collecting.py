@@ -19,7 +19,7 @@ from cormorant.rules.searches import Result, SearchPage, SearchRequest
 from cormorant.rules.source_errors import CredentialsRefused, SourceRefused
 from cormorant.testing import BROKEN, ScriptedSource, named_sources
 from storage import source_states
-from storage.intakes import IntakeConfigured, UnknownIntake
+from storage.intakes import IntakeConfigured, IntakeTakenOut, UnknownIntake
 from storage.job_reports import JobView
 from storage.sources import SourceRecord
 from supervisors import Service
@@ -168,13 +168,39 @@ async def test_those_of_the_settings_file_are_asked_at_their_time(clock: MockClo
             with pytest.raises(IntakeConfigured, match=r"prices\.coin"):
                 await service.prices.unwatch("coin")
         async with service_of(place) as service:
-            await trio.sleep(60)
+            await trio.sleep(700)
+            idle = await service.prices.show("coin")
+            with pytest.raises(IntakeTakenOut, match=r"prices\.coin"):
+                await service.prices.check("coin")
+            await service.prices.unwatch("coin")
             with pytest.raises(UnknownIntake):
                 await service.prices.show("coin")
 
+    assert idle.valuation is not None, "what was collected stays until it is removed by hand"
     assert (early, len(place.events.of(PriceCollected))) == (1, 2)
     assert len(place.sources["a"].asked_at) == 1, "what was answered within the hour is in the cache"
     assert [(each.side, each.limit_cents) for each in place.events.of(PriceAlert)] == [("below", 15_000)]
+
+
+@pytest.mark.slow("half an hour of a service")
+async def test_one_that_is_paused_is_asked_by_hand_only_until_it_is_resumed(clock: MockClock) -> None:
+    with search_place(a=Shop(BROKEN, [])) as place:
+        async with service_of(place) as service:
+            await service.prices.watch("one", "Morgan Dollar", every_s=300.0)
+            await trio.sleep(10)
+            await service.prices.pause("one")
+            await trio.sleep(1000)
+            retried = await job_of(service)
+            asked = [len(place.sources["a"].asked_at)]
+            await service.prices.check("one")
+            await trio.sleep(10)
+            asked.append(len(place.sources["a"].asked_at))
+            await service.prices.resume("one")
+            await trio.sleep(60)
+
+    assert retried.state is JobState.CANCELLED, "what waited for its next attempt is not asked either"
+    assert asked == [1, 2]
+    assert len(place.events.of(PriceCollected)) == 2
 
 
 @pytest.mark.slow("a whole service")
