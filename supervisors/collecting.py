@@ -9,8 +9,8 @@ from attrs import frozen
 from actors.handlers import JobContext
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceValued
-from cormorant.rules.prices import Intake, point_of, request_for
+from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
+from cormorant.rules.prices import Intake, point_of, problems_of, request_for
 from cormorant.rules.priorities import Priority
 from cormorant.rules.source_errors import CredentialsRefused, SourceLimited
 from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
@@ -21,6 +21,8 @@ from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, wait_of
 from supervisors.searches import Searches
 
 SOURCE_KIND = "prices"
+REASONS_MAX = 5
+"""So many different reasons are told why items of an answer are no prices."""
 
 
 @frozen(kw_only=True)
@@ -46,6 +48,7 @@ class Collector:
         points = [point for point in found if point is not None]
         done = await context.transaction(prices.collect, intake_id, points, now=now)
         if done is not None:
+            self._tell_left_out(intake, source, problems_of(outcome.results))
             self._tell(done, source, len(points))
 
     async def _ask(self, intake: Intake, source: str) -> Outcome:
@@ -66,6 +69,11 @@ class Collector:
         async with search:
             [outcome] = [outcome async for outcome in search]
         return outcome
+
+    def _tell_left_out(self, intake: Intake, source: str, problems: list[str]) -> None:
+        if problems:
+            why = "; ".join(list(dict.fromkeys(problems))[:REASONS_MAX])
+            self.emit(PriceLeftOut(price=intake.name, source=source, items=len(problems), why=why))
 
     def _tell(self, done: Collected, source: str, points: int) -> None:
         name, value, alert = done.intake.name, done.valuation, done.alert

@@ -31,6 +31,7 @@ __all__ = [
     "has_crossed",
     "match_of",
     "point_of",
+    "problems_of",
     "request_for",
     "side_of",
     "value_of",
@@ -43,6 +44,8 @@ STAGGER_S: Final = 2.0
 
 CENTS, CURRENCY, TYPE, EXTERNAL_ID = "price_cents", "price_currency", "price_type", "price_id"
 """The attributes of a find that is a price."""
+PROBLEM: Final = "price_problem"
+"""The attribute of a find that should be a price and is none: why."""
 TAKEN_OUT: Final = "taken out of the settings"
 """The origin of what the settings file no longer has: nobody is asked about it, and what was collected stays."""
 _HASH_LENGTH: Final = 16
@@ -231,6 +234,11 @@ def point_of(intake: Intake, source: str, result: Result, *, now: datetime) -> P
         ),
         seen_at=now,
     )
+
+
+def problems_of(results: Iterable[Result]) -> list[str]:
+    """Why finds are no prices, one for each."""
+    return [why for result in results for why in result.attributes.get(PROBLEM, ())[:1]]
 
 
 def value_of(points: Iterable[tuple[int, str, Match]], intake: Intake, *, now: datetime) -> Valuation | None:
