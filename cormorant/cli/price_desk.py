@@ -77,7 +77,7 @@ class PriceDesk:
     async def check(self, name: str) -> int:
         """Ask its sources now."""
         asked = await self.prices.check(name)
-        told = f"{asked} of its sources are asked by a running service as soon as they may be"
+        told = f"{_of(asked, 'source')} {'is' if asked == 1 else 'are'} asked by a running service as soon as allowed"
         return self._tell({"price": name, "sources": asked}, [f"{name}: {told}"])
 
     async def remove(self, name: str) -> int:

@@ -18,7 +18,8 @@ from storage.migrations import (
     v0006_watches,
     v0007_subscriptions,
     v0008_prices,
-    v0009_price_pauses,
+    v0009_job_uids,
+    v0010_price_pauses,
 )
 from storage.migrations.runner import Migration
 
@@ -31,6 +32,7 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0006_watches,
     v0007_subscriptions,
     v0008_prices,
-    v0009_price_pauses,
+    v0009_job_uids,
+    v0010_price_pauses,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     # Loading Alembic takes longer than opening the database, and most starts have nothing to migrate.
     from alembic.operations import Operations
 
-VERSION = 9
+VERSION = 10
 NAME = "price pauses"
 MIN_CODE_VERSION = 1
 
