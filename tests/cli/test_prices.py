@@ -62,6 +62,7 @@ def test_a_price_is_watched_shown_checked_paused_and_removed(place: SourcePlace)
     listed, shown = place.run("prices", "list"), place.run("prices", "show", "coin")
     history = place.run("prices", "history", "coin", "--json")
     checked = place.run("prices", "check", "coin")
+    planned = place.facts("schedule", "--hours", "30")["runs"]
     paused, idle = place.run("prices", "pause", "coin"), place.run("prices", "list")
     resumed = place.run("prices", "resume", "coin")
     removed, gone = place.run("prices", "remove", "coin"), place.run("prices", "show", "coin")
@@ -81,6 +82,7 @@ def test_a_price_is_watched_shown_checked_paused_and_removed(place: SourcePlace)
     assert [each.code for each in (checked, paused, resumed, removed)] == [0, 0, 0, 0]
     assert ("paused" in idle.out, "written is in the settings file" in idle.out) == (True, True)
     assert "its sources are asked" in resumed.out
+    assert [(each["kind"], each["name"]) for each in planned] == [("price", "coin")]
 
 
 @pytest.mark.slow("opens databases")
