@@ -17,6 +17,7 @@ from cormorant.clients.notifying import tell
 from cormorant.rules.events import DiskLow, Stamped
 from cormorant.rules.notices import Message, NoticeKind
 from cormorant.rules.notify_settings import NotifySettings
+from cormorant.rules.price_events import PriceAlert
 from cormorant.rules.quiet_hours import QuietHours
 from cormorant.rules.search_events import SourceStopped
 from cormorant.rules.secrets import Secret
@@ -97,6 +98,7 @@ def test_quiet_hours_are_kept_and_then_all_is_told_together(phone: Phone, tmp_pa
         service.emit(handed(1))
         await trio.sleep(MINUTE)
         service.emit(SourceStopped(source="red", because="401"))
+        service.emit(PriceAlert(price="cent", side="below", limit_cents=500, cents=400, currency="EUR"))
         await trio.sleep(MINUTE)
 
     async def later(service: Service) -> None:
@@ -115,6 +117,7 @@ def test_quiet_hours_are_kept_and_then_all_is_told_together(phone: Phone, tmp_pa
         "An account is in danger:",
         "Handed over:",
         "Given up:",
+        "Price alert:",
     ]
 
 
