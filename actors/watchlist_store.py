@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from attrs import define
+from attrs import define, frozen
 from sqlalchemy import Connection
 
+from cormorant.rules.catalogue_walks import Walk
 from cormorant.rules.wants import Want, WantState
 from cormorant.rules.watchlist import Artist, Charged
-from storage import jobs, wants, watchlist
+from storage import catalogue_walks, jobs, wants, watchlist
+from storage.catalogue_walks import Key
 from storage.database import Database
 from storage.jobs import NewJob
 
@@ -81,6 +83,40 @@ class DatabaseStore:
             error=error,
             now=now,
         )
+
+
+class Walks(Protocol):
+    """Where the ticker keeps what it has read of lists that are too long for one tick."""
+
+    async def find(self, artists: Sequence[Artist]) -> dict[Key, Walk]:
+        """What was kept for these artists."""
+        ...
+
+    async def keep(self, walks: Mapping[Key, Walk], *, ended: Collection[Key]) -> None:
+        """Keep these, and forget those that have ended."""
+        ...
+
+
+@frozen
+class DatabaseWalks:
+    """In the database of the service, whoever keeps the watchlist."""
+
+    database: Database
+
+    async def find(self, artists: Sequence[Artist]) -> dict[Key, Walk]:
+        """What was kept for these artists."""
+        return await self.database.read(catalogue_walks.find, artists)
+
+    async def keep(self, walks: Mapping[Key, Walk], *, ended: Collection[Key]) -> None:
+        """Keep these, and forget those that have ended."""
+        await self.database.run(_keep, dict(walks), sorted(ended))
+
+
+def _keep(connection: Connection, walks: Mapping[Key, Walk], ended: Sequence[Key]) -> None:
+    for key, walk in sorted(walks.items(), key=lambda each: each[0]):
+        catalogue_walks.put(connection, key, walk)
+    for key in ended:
+        catalogue_walks.drop(connection, key)
 
 
 def _claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:

@@ -13,7 +13,7 @@ from actors.flying import Ask
 from actors.handlers import Handler
 from actors.handover import HandoverFollower, Place
 from actors.saved_search_ticker import SavedSearchTicker
-from actors.watchlist_store import DatabaseStore, WatchlistStore
+from actors.watchlist_store import DatabaseStore, DatabaseWalks, WatchlistStore
 from actors.watchlist_ticker import Catalogue, WatchlistTicker
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.handing import Parcel
@@ -186,6 +186,7 @@ class WatchAssembly:
         own = DatabaseStore(database=parts.database, make_job=self._search_job, ring=parts.jobs.bell.ring)
         return WatchlistTicker(
             store=parts.store or own,
+            walks=DatabaseWalks(parts.database),
             catalogue=parts.catalogue,
             options=parts.settings.watchlist,
             is_paused=self._is_paused,

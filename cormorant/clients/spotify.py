@@ -26,7 +26,7 @@ from cormorant.clients.spotify_token import Token, TokenKeeper, basic
 from cormorant.clients.transport import Answer, FetchLimits, Transport, is_same_party
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import spellings
-from cormorant.rules.releases import OWN_GROUPS, Album, Artist, Group, Track, is_by
+from cormorant.rules.releases import OWN_GROUPS, Album, AlbumPage, Artist, Group, Track, is_by
 from cormorant.rules.retry_after import retry_after_s
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
@@ -60,14 +60,6 @@ class SpotifyOptions:
     body_max_bytes: int = 2_000_000
     pages_max: int = 1_000
     items_max: int = 10_000
-
-
-@frozen(kw_only=True)
-class AlbumPage:
-    """Part of the albums, and the address of the next part; None at the end."""
-
-    albums: tuple[Album, ...]
-    next: str | None = None
 
 
 class SpotifyClient:
