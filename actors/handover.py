@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from actors.rounds import Rounds
 from cormorant.clients.target import Target
 from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
-from cormorant.rules.handovers import FOLLOW_S, Handover, HandoverState, InDoubt, follow_again_s
+from cormorant.rules.handovers import FOLLOW_S, Handover, HandoverState, InDoubt, follow_again_s, is_gone, told_gone
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.target_errors import TargetError
 from cormorant.rules.wants import Want, WantState
@@ -73,6 +73,8 @@ class HandoverFollower(Rounds):
     places: Mapping[str, Place]
     fail: Callable[..., Want]
     """A statement: a handover failed, and the next candidate is chosen."""
+    leave: Callable[..., Want]
+    """A statement: its target is in no settings any more."""
     revive: Callable[[Sequence[Want]], Callable[[Connection], None]]
     """Enqueues anew the jobs of wants that have none."""
     ring: Callable[[], None]
@@ -101,9 +103,11 @@ class HandoverFollower(Rounds):
             due = await self.database.run(downloads.due_to_follow, now=now, until=until, limit=BATCH)
             for handover in due:
                 place = self.places.get(handover.target)
-                if place is not None:
-                    with suppress(HandoverChanged):  # another process has seen the same
+                with suppress(HandoverChanged):  # another process has seen the same
+                    if place is not None:
                         await self._look(handover, place)
+                    elif is_gone(handover, now=self.clock.now()):
+                        await self._leave(handover)
             is_more = len(due) == BATCH
 
     async def _look(self, handover: Handover, place: Place) -> None:
@@ -153,6 +157,11 @@ class HandoverFollower(Rounds):
         decided: Want = await self.database.run(self.fail, handover, reason, now=self.clock.now())
         self.ring()
         self._tell(handover, HandoverState.FAILED, reason)
+        self.emit(WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason))
+
+    async def _leave(self, handover: Handover) -> None:
+        decided: Want = await self.database.run(self.leave, handover, now=self.clock.now())
+        self._tell(handover, HandoverState.FAILED, told_gone(handover.target))
         self.emit(WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason))
 
     def _tell(self, handover: Handover, state: HandoverState, reason: str) -> None:

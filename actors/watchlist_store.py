@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.catalogue_walks import Walk
 from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watchlist import Artist, Charged
+from cormorant.rules.watchlist import Artist, Charge, Charged
 from storage import catalogue_walks, jobs, wants, watchlist
 from storage.catalogue_walks import Key
 from storage.database import Database
@@ -36,9 +36,9 @@ class WatchlistStore(Protocol):
         ...
 
     async def fail(
-        self, artist: Artist, charged: Charged, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> None:
-        """A look failed."""
+        self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
+    ) -> Charged:
+        """A look failed. Returns what it cost, reckoned from what the artist has failed until now."""
         ...
 
 
@@ -71,18 +71,13 @@ class DatabaseStore:
         return new
 
     async def fail(
-        self, artist: Artist, charged: Charged, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> None:
-        """A look failed."""
-        await self.database.run(
-            watchlist.fail,
-            artist,
-            failures=charged.failures,
-            block_until=charged.block_until,
-            next_attempt_at=next_attempt_at,
-            error=error,
-            now=now,
+        self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
+    ) -> Charged:
+        """A look failed. Returns what it cost."""
+        cost = await self.database.run(
+            watchlist.fail, artist, charge, next_attempt_at=next_attempt_at, error=error, now=now
         )
+        return cost or Charged(failures=artist.failures)  # another process has it in hand
 
 
 class Walks(Protocol):

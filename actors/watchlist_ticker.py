@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -32,7 +33,7 @@ from cormorant.rules.watch_events import (
     WatchlistTick,
 )
 from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import Artist, Charged, charged, clamped_s, delay_before_retry, looked_at_before, news_of
+from cormorant.rules.watchlist import Artist, charged, clamped_s, delay_before_retry, looked_at_before, news_of
 from storage.catalogue_walks import Key
 
 CLAIM_SPARE_S = 30.0
@@ -291,13 +292,9 @@ class WatchlistTicker(Rounds):
 
     async def _fail(self, artist: Artist, error: Exception, attempt: int, *, failed: int, again_s: float) -> _Looked:
         now, options = self.clock.now(), self.options
-        cost = (
-            charged(artist, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
-            if failed
-            else Charged(failures=artist.failures)
-        )
+        charge = partial(charged, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
         next_at = now + timedelta(seconds=again_s)
-        await self.store.fail(artist, cost, next_attempt_at=next_at, error=str(error), now=now)
+        cost = await self.store.fail(artist, charge, next_attempt_at=next_at, error=str(error), now=now)
         if cost.block_until is not None:
             minutes = options.cooldown_s / 60
             self.emit(CooldownSet(artist=artist.name, minutes=minutes, retry_block_until=cost.block_until))

@@ -38,6 +38,9 @@ class Watches:
     database: Database
     make_search: Callable[[Want], NewJob]
     make_handover: Callable[[Want], NewJob]
+    """By hand."""
+    make_lost_handover: Callable[[Want], NewJob]
+    """As the mode says: nobody has asked for it now."""
     target_for: Callable[[Want, Result], str | None]
     """The first target of a want that takes such a find."""
     places: Mapping[str, Place]
@@ -249,7 +252,7 @@ class Watches:
     def revive(self, orphans: Sequence[Want]) -> Callable[..., None]:
         """A statement that gives wants a job again that have none."""
         made = [
-            self.make_handover(want)
+            self.make_lost_handover(want)
             if want.state in {WantState.CHOSEN, WantState.SENDING, WantState.IN_DOUBT}
             else self.make_search(want)
             for want in orphans
@@ -263,7 +266,9 @@ class Watches:
         return enqueue_all
 
     def _retry(self, connection: Connection, want_id: int, *, now: datetime) -> Want:
-        check_by_hand(wants.find(connection, want_id, lock=True))
+        there = wants.find(connection, want_id, lock=True)
+        check_by_hand(there)
+        self._renew_targets(connection, there)
         want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
         wants.forgive(connection, want_id)
         _run_now(connection, self.make_search(want), now=now)
@@ -272,6 +277,7 @@ class Watches:
     def _hand_over(self, connection: Connection, want_id: int, ref: str | None, *, now: datetime) -> Want:
         want = wants.find(connection, want_id, lock=True)
         check_by_hand(want)
+        want = self._renew_targets(connection, want)
         if not want.targets:
             raise CannotHandOver(f"want {want_id} has no target; set hand_to for its watch")
         chosen = _chosen(connection, want, ref)
@@ -289,6 +295,12 @@ class Watches:
         )
         _run_now(connection, self.make_handover(want), now=now)
         return changed
+
+    def _renew_targets(self, connection: Connection, want: Want) -> Want:
+        """If none of its targets is configured any more, those that its watch has now."""
+        if any(name in self.places for name in want.targets):
+            return want
+        return wants.set_targets(connection, want, self.orders.targets_of(connection, want.watch) or want.targets)
 
     def _settle(self, connection: Connection, number: int, *, has_arrived: bool, now: datetime) -> Want:
         handover = downloads.find(connection, number)
