@@ -129,6 +129,11 @@ def charge(connection: Connection, artist_id: int, charge: Charge) -> None:
     connection.execute(_CHARGE, {"id": artist_id, "failures": cost.failures, "until": until})
 
 
+def set_paused(connection: Connection, artist_id: int, *, is_paused: bool) -> None:
+    """Leave an artist alone, or go on. It stays as due as it is."""
+    connection.execute(_PAUSE, {"id": artist_id, "is_paused": is_paused})
+
+
 def check_now(connection: Connection, artist_id: int, *, now: datetime) -> None:
     """Look at an artist at the next tick, whatever failed before."""
     connection.execute(_CHECK_NOW, {"id": artist_id, "now": to_micros(now)})
@@ -228,6 +233,7 @@ _CHARGE = text("""
     UPDATE watchlist_artists SET failures = :failures, retry_block_until = COALESCE(:until, retry_block_until)
     WHERE id = :id
 """)
+_PAUSE = text("UPDATE watchlist_artists SET is_paused = :is_paused WHERE id = :id")
 _CHECK_NOW = text("""
     UPDATE watchlist_artists SET next_attempt_at = :now, retry_block_until = NULL, failures = 0 WHERE id = :id
 """)

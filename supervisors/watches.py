@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 
-from attrs import define
+from attrs import define, evolve
 from sqlalchemy import Connection
 
 from actors.handover import Place
@@ -129,6 +129,10 @@ class Watches:
     async def check_artist(self, wanted: str) -> Artist:
         """Look at an artist at the next tick."""
         return await self.database.run(_check_artist, wanted, now=self.clock.now())
+
+    async def pause_artist(self, wanted: str, *, is_paused: bool = True) -> Artist:
+        """Leave an artist alone, or go on. What was found already goes its way."""
+        return await self.database.run(_pause_artist, wanted, is_paused=is_paused)
 
     async def save_search(  # noqa: PLR0913 - what can be said of a search, all but three with a default
         self,
@@ -348,6 +352,12 @@ def _unwatch(connection: Connection, wanted: str) -> Artist:
     artist = watchlist.find(connection, wanted)
     watchlist.remove(connection, artist.id)
     return artist
+
+
+def _pause_artist(connection: Connection, wanted: str, *, is_paused: bool) -> Artist:
+    artist = watchlist.find(connection, wanted)
+    watchlist.set_paused(connection, artist.id, is_paused=is_paused)
+    return evolve(artist, is_paused=is_paused)
 
 
 def _check_artist(connection: Connection, wanted: str, *, now: datetime) -> Artist:

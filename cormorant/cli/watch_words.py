@@ -45,10 +45,17 @@ class WatchWords:
             yield "nobody is watched yet; watch somebody: cormorant watchlist add ARTIST"
             return
         rows = [
-            (str(each.number), each.name, each.id, _start(each), self._due(each.next_look_at), self._state(each))
+            (str(each.number), each.name, each.id, _start(each), self._next_look(each), self._state(each))
             for each in found
         ]
-        yield from table(("NO", "ARTIST", "ID", "START", "NEXT LOOK", "HOW IT WENT"), rows, right=("NO",))
+        head = ("NO", "ARTIST", "ID", "START", "NEXT LOOK", "HOW IT WENT")
+        yield from table(head, rows, right=("NO",), paint=_PAINT)
+        paused = [each.number for each in found if each.is_paused]
+        if paused:
+            yield f"paused: nobody looks at them; cormorant watchlist resume {paused[0]}"
+
+    def _next_look(self, artist: ArtistOut) -> str:
+        return "paused" if artist.is_paused else self._due(artist.next_look_at)
 
     def _state(self, artist: ArtistOut) -> str:
         until = artist.left_alone_until
