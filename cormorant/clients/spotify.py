@@ -10,7 +10,7 @@ import httpx2
 import trio
 from attrs import frozen
 
-from cormorant.clients.asking import Call, ask, read_json, reason_of, said_by, segment
+from cormorant.clients.json_replies import read_json, reason_of, said_by, segment
 from cormorant.clients.spotify_json import (
     Json,
     number_of,
@@ -199,8 +199,9 @@ class SpotifyClient:
     ) -> Answer:
         limits = FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes)
         known = (*self._secrets, *secrets)
-        call = Call(method=method, url=url, headers=headers, content=content, secrets=known, limits=limits)
-        return await ask(self._transport, call)
+        return await self._transport.ask(
+            method, url, body=content, headers={"Accept": "application/json"} | headers, secrets=known, limits=limits
+        )
 
     def _reply(self, answer: Answer, *, asked: str, token: Secret | None = None) -> SpotifyReply:
         known = spellings(self._secrets if token is None else (*self._secrets, token))
