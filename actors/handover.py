@@ -142,27 +142,23 @@ class HandoverFollower(Rounds):
         )
 
     async def _done(self, handover: Handover, reason: str) -> None:
-        await self.database.run(_set_done, handover, reason, now=self.clock.now())
+        done: Want = await self.database.run(_set_done, handover, reason, now=self.clock.now())
         self._tell(handover, HandoverState.DONE, reason)
-        self.emit(
-            WantChanged(
-                want=handover.want_id,
-                title=handover.title,
-                state=WantState.DONE.value,
-                reason=reason or f"by {handover.target}",
-            )
-        )
+        self._tell_want(done)
 
     async def _failed(self, handover: Handover, reason: str) -> None:
         decided: Want = await self.database.run(self.fail, handover, reason, now=self.clock.now())
         self.ring()
         self._tell(handover, HandoverState.FAILED, reason)
-        self.emit(WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason))
+        self._tell_want(decided)
 
     async def _leave(self, handover: Handover) -> None:
         decided: Want = await self.database.run(self.leave, handover, now=self.clock.now())
         self._tell(handover, HandoverState.FAILED, told_gone(handover.target))
-        self.emit(WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason))
+        self._tell_want(decided)
+
+    def _tell_want(self, want: Want) -> None:
+        self.emit(WantChanged(want=want.id, title=want.words, state=want.state.value, reason=want.reason))
 
     def _tell(self, handover: Handover, state: HandoverState, reason: str) -> None:
         self.emit(
@@ -183,6 +179,7 @@ class HandoverFollower(Rounds):
             self.ring()
 
 
-def _set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> None:
+def _set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> Want:
     downloads.change(connection, handover, HandoverState.DONE, reason=reason, now=now)
-    wants.change(connection, handover.want_id, WantState.DONE, reason=reason or f"by {handover.target}", now=now)
+    why = reason or f"by {handover.target}"
+    return wants.change(connection, handover.want_id, WantState.DONE, reason=why, now=now)

@@ -242,10 +242,9 @@ class HandingOver:
         place, now = self.places[handover.target], self.clock.now()
         is_done = receipt.standing is Standing.DONE or not place.target.can_be_asked
         next_at = None if is_done else now + timedelta(seconds=place.follow_s)
-        await context.transaction(_set_arrived, handover, receipt, next_at=next_at, now=now)
+        changed = await context.transaction(_set_arrived, handover, receipt, next_at=next_at, now=now)
         self.emit(HandoverSent(want=want.id, title=handover.title, target=handover.target, times=max(1, handover.sent)))
-        state = WantState.DONE if is_done else WantState.HANDED_OVER
-        self.emit(WantChanged(want=want.id, title=want.words, state=state.value, reason=f"by {handover.target}"))
+        self.emit(WantChanged(want=want.id, title=want.words, state=changed.state.value, reason=changed.reason))
 
     async def _failed(self, context: JobContext, handover: Handover, why: str) -> None:
         decided = await context.transaction(self.fail_and_choose, handover, why, now=self.clock.now())
@@ -349,7 +348,7 @@ def _sending_again(connection: Connection, handover: Handover, *, now: datetime)
 
 def _set_arrived(
     connection: Connection, handover: Handover, receipt: Receipt, *, next_at: datetime | None, now: datetime
-) -> None:
+) -> Want:
     is_done = next_at is None  # who is done is not asked again
     to = HandoverState.DONE if is_done else HandoverState.HANDED_OVER
     downloads.change(
@@ -362,4 +361,5 @@ def _set_arrived(
         now=now,
     )
     state = WantState.DONE if is_done else WantState.HANDED_OVER
-    wants.change(connection, handover.want_id, state, reason=f"by {handover.target}", now=now)
+    reason = f"{'by' if is_done else 'to'} {handover.target}"
+    return wants.change(connection, handover.want_id, state, reason=reason, now=now)

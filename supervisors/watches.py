@@ -12,7 +12,7 @@ from actors.handover import Place
 from actors.watchlist_ticker import Catalogue
 from cormorant.rules.artist_links import LINE_LENGTH_MAX, artist_id_in
 from cormorant.rules.handing import TargetView
-from cormorant.rules.handovers import Handover, HandoverState
+from cormorant.rules.handovers import Handover, HandoverState, told_gone
 from cormorant.rules.ports import Clock
 from cormorant.rules.releases import Artist as FoundArtist
 from cormorant.rules.saved_searches import FirstCheck, SavedSearch
@@ -286,8 +286,9 @@ class Watches:
             raise CannotHandOver(f"want {want_id} has no target; set hand_to for its watch")
         chosen = _chosen(connection, want, ref)
         if self.target_for(want, chosen.result) is None:
+            gone = [told_gone(name) for name in want.targets if name not in self.places]
             told = f"none of its targets ({', '.join(want.targets)}) takes a find of {chosen.result.protocol}"
-            raise CannotHandOver(f"want {want_id}: {told}; `cormorant targets list` shows what each takes")
+            raise CannotHandOver(f"want {want_id}: {'; '.join([*gone, told])}; `cormorant targets list` shows all")
         changed = wants.change(
             connection,
             want_id,

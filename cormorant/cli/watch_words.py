@@ -159,22 +159,21 @@ class WatchWords:
             ("DOWNLOAD", "STATE", "TARGET", "WANT", "SINCE", "WHAT"), rows, right=("DOWNLOAD", "WANT"), paint=_PAINT
         )
         yield from _more(before)
-        held = [each.id for each in found if each.state == HandoverState.HELD.value]
-        if held:
-            yield f"held: look at the target, then cormorant downloads arrived {held[0]}, or send-again {held[0]}"
+        yield from _held(found)
 
     def download(self, shown: DownloadOut) -> Iterator[str]:
         """One download."""
         yield f"download {shown.id}  {printable(shown.title)}  {_PAINT(shown.state, shown.state)}"
         facts = [
-            ("why", shown.reason),
+            *([("why", shown.reason)] if shown.reason else []),
             ("target", shown.target),
             ("want", f"{shown.want}, candidate {shown.candidate}"),
-            ("sent", f"{shown.times_sent} times"),
+            ("sent", "once" if shown.times_sent == 1 else f"{shown.times_sent} times"),
             ("began", self._when(shown.created_at)),
             ("changed", self._when(shown.changed_at)),
         ]
         yield from pairs([*facts, *self._asked_next(shown)], indent="  ")
+        yield from _held([shown])
 
     def _asked_next(self, shown: DownloadOut) -> list[tuple[str, str]]:
         return [("next asked", self._when(shown.next_look_at))] if shown.next_look_at else []
@@ -208,6 +207,13 @@ def _asked(saved: SavedOut) -> str:
 
 def _name(want: WantOut) -> str:
     return f"{want.artist} - {want.title}" if want.artist else want.title
+
+
+def _held(found: Sequence[DownloadOut]) -> Iterator[str]:
+    """What a person can do about the first that is held."""
+    held = [each.id for each in found if each.state == HandoverState.HELD.value]
+    if held:
+        yield f"held: look at the target, then cormorant downloads arrived {held[0]}, or send-again {held[0]}"
 
 
 def _told(download: DownloadOut) -> str:
