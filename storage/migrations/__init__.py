@@ -18,6 +18,7 @@ from storage.migrations import (
     v0006_watches,
     v0007_subscriptions,
     v0008_prices,
+    v0009_job_uids,
     v0010_catalogue_walks,
 )
 from storage.migrations.runner import Migration
@@ -31,6 +32,7 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0006_watches,
     v0007_subscriptions,
     v0008_prices,
+    v0009_job_uids,
     v0010_catalogue_walks,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

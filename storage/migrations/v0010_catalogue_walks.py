@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
 
 VERSION = 10
-NAME = "catalogue walks"
+NAME = "catalogue_walks"
 MIN_CODE_VERSION = 1
 
 
