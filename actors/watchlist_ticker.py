@@ -127,9 +127,10 @@ class WatchlistTicker(Rounds):
             return
         pending = deque(batch)
         self._in_hand.clear()
-        await self._take_up(batch)
+        self._read, self._kept = {}, set()
         self._deadline = began + options.tick_budget_s
         try:
+            await self._take_up(batch)
             await self._work_through(pending)
         finally:
             await self._close(batch, pending, began)

@@ -85,7 +85,8 @@ class OrderDesk:
             elif kind == "feed":
                 named = subscriptions.find(connection, name).targets
         there = tuple(each for each in named if each in self.targets)
-        return there or tuple(each for each in self.settings.watchlist.hand_to if each in self.targets)
+        usual = self.settings.watchlist.hand_to if kind == "artist" else ()
+        return there or tuple(each for each in usual if each in self.targets)
 
     def _kinds(self, connection: Connection) -> Mapping[str, str]:
         stored = {each.name: each.kind for each in sources.all_sources(connection)}

@@ -18,8 +18,13 @@ from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place
 
 AWAY = TargetUnavailable("it is away", retry_after_s=30.0)
 DOUBT = TargetInDoubt("the connection broke")
-GONE_S = 3_600.0 + 700.0
-"""By then a target that is in no settings counts as gone."""
+pytestmark = pytest.mark.slow("many minutes of whole services")
+
+
+async def an_hour_later(place: WatchPlace) -> None:
+    """By then a target that is in no settings counts as gone."""
+    place.clock.jump(3_600.0)
+    await trio.sleep(700)
 
 
 async def give_in_vain(place: WatchPlace, **settings: Any) -> None:
@@ -109,7 +114,7 @@ async def test_what_a_target_may_have_that_is_no_longer_configured_is_given_up_a
         async with place.service() as service:
             await trio.sleep(600)
             assert (await the_want(service)).state.value == state  # another process may know it
-            await trio.sleep(GONE_S)
+            await an_hour_later(place)
 
             want = await the_want(service)
             assert want.state.value == "gave up"
@@ -132,7 +137,7 @@ async def test_what_waited_for_a_target_that_is_no_longer_configured_goes_to_the
         del place.targets["old"]
 
         async with place.service() as service:
-            await trio.sleep(GONE_S)
+            await an_hour_later(place)
 
             assert len(place.targets["new"].given) == 1
             assert (await the_want(service)).state.value == "done"
@@ -145,7 +150,7 @@ async def test_what_waited_for_the_only_target_says_that_it_is_no_longer_configu
         place.targets = {"new": ScriptedTarget()}
 
         async with place.service() as service:
-            await trio.sleep(GONE_S)
+            await an_hour_later(place)
             want = await the_want(service)
             assert want.state.value == "chosen"
             assert want.reason == (
