@@ -20,6 +20,7 @@ from storage.migrations import (
     v0008_prices,
     v0009_job_uids,
     v0010_price_pauses,
+    v0011_catalogue_walks,
 )
 from storage.migrations.runner import Migration
 
@@ -34,5 +35,6 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0008_prices,
     v0009_job_uids,
     v0010_price_pauses,
+    v0011_catalogue_walks,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

@@ -63,16 +63,20 @@ function none(words, command) {
 function artistRow(artist) {
   const path = `watchlist/${artist.number}`;
   const isLeft = artist.left_alone_until && Date.parse(artist.left_alone_until) > now();
+  const way = artist.is_paused ? "resume" : "pause";
+  const Way = artist.is_paused ? "Resume" : "Pause";
   const state = artist.is_paused ? "paused" : isLeft ? "waits" : artist.failures ? "failing" : "fine";
   return h("article", { class: `row is-${state}`, "aria-label": artist.name },
     h("h3", {}, h("i", { class: "dot", "aria-hidden": "true" }), artist.name),
-    h("p", { class: "facts" }, looks(artist.last_looked_at, isLeft ? null : artist.next_look_at),
-      isLeft && [" · left alone, looked at again ", ticking("until", artist.left_alone_until)],
+    h("p", { class: "facts" }, looks(artist.last_looked_at, isLeft || artist.is_paused ? null : artist.next_look_at),
+      artist.is_paused && " · paused",
+      isLeft && !artist.is_paused && [" · left alone, looked at again ", ticking("until", artist.left_alone_until)],
       artist.failures > 0 && ` · ${plural(artist.failures, "failure")}`,
       artist.hand_to.length > 0 && ` · to ${artist.hand_to.join(", ")}`),
     artist.last_error && h("p", { class: "error" }, artist.last_error),
     h("div", { class: "acts" },
-      button("Look", `look-${artist.number}`, `Look at ${artist.name} now`, () => act("POST", `${path}/check`, `${artist.name} is looked at.`)),
+      !artist.is_paused && button("Look", `look-${artist.number}`, `Look at ${artist.name} now`, () => act("POST", `${path}/check`, `${artist.name} is looked at.`)),
+      button(Way, `way-${artist.number}`, `${Way} ${artist.name}`, () => act("POST", `${path}/${way}`, `${artist.name}: ${artist.is_paused ? "goes on" : "paused"}`)),
       remover(artist.number, artist.name, path)));
 }
 
