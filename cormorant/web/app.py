@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from litestar import Litestar, Router
 from litestar.connection import ASGIConnection
-from litestar.datastructures import MutableScopeHeaders, State
+from litestar.datastructures import State
 from litestar.exceptions import NotAuthorizedException
 from litestar.handlers import BaseRouteHandler
 from litestar.plugins.attrs import AttrsSchemaPlugin
@@ -24,6 +24,7 @@ from cormorant.web.api_subscriptions import subscription_routes
 from cormorant.web.api_wants import want_routes
 from cormorant.web.api_watches import watch_routes
 from cormorant.web.closing import Closing
+from cormorant.web.counts import Counts
 from cormorant.web.described import openapi_config
 from cormorant.web.event_feed import EventFeeds
 from cormorant.web.gate import Gate
@@ -43,13 +44,14 @@ __all__ = ["OPEN", "make_app"]
 OPEN: Final = "open"
 """In the `opt` of a handler: it needs no key of the API, because it is harmless or has keys of its own."""
 
-_HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
+_HEADERS: Final = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"cache-control", b"no-store"),
+)
 
 
 def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk) -> Litestar:
@@ -97,6 +99,8 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
                 "sessions": sessions,
                 "feeds": feeds,
                 "porter": porter,
+                "job_counts": Counts(),
+                "subscription_counts": Counts(),
             }
         ),
         plugins=[AttrsSchemaPlugin()],
@@ -135,7 +139,5 @@ def _given_key(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
 
 async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 - Litestar's signature
     if message["type"] == "http.response.start":
-        headers = MutableScopeHeaders(message)
-        for name, value in _HEADERS.items():
-            headers.setdefault(name, value)  # the page brings a policy of its own
-        headers.setdefault("Cache-Control", "no-store")
+        given = {name.lower() for name, _ in message["headers"]}  # the page brings a policy of its own
+        message["headers"] = [*message["headers"], *[each for each in _HEADERS if each[0] not in given]]

@@ -61,7 +61,8 @@ class GateItems:
             for each in found
         ]
         seen = await self.links.first_seen(links)
-        screens = {each.record.name: screen_of(each.record) for each in found}
+        records = {each.record.name: each.record for each in found}
+        screens = {name: screen_of(record) for name, record in records.items()}
         return [
             self._item(
                 each,
