@@ -13,6 +13,7 @@ from cormorant.web.overview import JobCounts, overview_of
 from cormorant.web.overview_models import EXAMPLE, OverviewOut
 from cormorant.web.port import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
+from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["overview_routes"]
 
@@ -45,7 +46,8 @@ async def events(request: AnyRequest) -> ASGIApp:
     feeds: EventFeeds = request.app.state["feeds"]
     if feeds.is_full:
         raise TooManyRequestsException("so many listen already that no more may", headers={"Retry-After": "5"})
-    return feeds.feed()
+    sign_outs: SignOuts = request.app.state["sign_outs"]
+    return feeds.feed(sign_outs.permit(request))
 
 
 @post("/everything/pause", summary="Ask no source and start no job", status_code=200)

@@ -34,10 +34,11 @@ from cormorant.web.keys import Keys
 from cormorant.web.metric_looks import metrics_route
 from cormorant.web.page_files import page_routes
 from cormorant.web.port import WebParts
-from cormorant.web.porter import Porter, client_of
+from cormorant.web.porter import Porter, client_of, given_key
 from cormorant.web.problems import problem_handlers
 from cormorant.web.search_desk import SearchDesk
-from cormorant.web.sessions import Sessions, is_signed_in
+from cormorant.web.sessions import Sessions, check_change
+from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["OPEN", "make_app"]
 
@@ -96,7 +97,7 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
                 "closing": closing,
                 "gate": gate,
                 "searches": searches,
-                "sessions": sessions,
+                "sign_outs": SignOuts(sessions=sessions, database=parts.database, clock=parts.clock),
                 "feeds": feeds,
                 "porter": porter,
                 "job_counts": Counts(),
@@ -112,12 +113,11 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
 
 
 async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    # Async, though it waits for nothing: Litestar takes others to a thread.
     if handler.opt.get(OPEN):
         return
     keys: Keys = connection.app.state["keys"]
-    given = _given_key(connection)
-    if not given and is_signed_in(connection, connection.app.state["sessions"]):
+    given = given_key(connection)
+    if not given and await _is_signed_in(connection):
         return
     porter: Porter = connection.app.state["porter"]
     client = client_of(connection)
@@ -131,10 +131,12 @@ async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
     raise NotAuthorizedException("the key is missing or wrong; send it as the header X-Api-Key")
 
 
-def _given_key(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
-    kind, _, token = connection.headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if kind.lower() == "bearer" else ""
-    return connection.headers.get("x-api-key") or connection.query_params.get("apikey") or bearer
+async def _is_signed_in(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+    sign_outs: SignOuts = connection.app.state["sign_outs"]
+    session = await sign_outs.session_of(connection.cookies.get(sign_outs.sessions.cookie_name, ""))
+    if session is not None:
+        check_change(connection, session)
+    return session is not None
 
 
 async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 - Litestar's signature
