@@ -191,6 +191,7 @@ async def two_processes() -> AsyncIterator[tuple[Database, SignOuts, SignOuts]]:
             nursery.cancel_scope.cancel()
 
 
+@pytest.mark.slow("makes the tables of a database")
 async def test_signing_out_while_the_database_is_away_holds_at_once_and_is_written_down_later(
     autojump_clock: MockClock,
 ) -> None:
@@ -211,6 +212,7 @@ async def test_signing_out_while_the_database_is_away_holds_at_once_and_is_writt
         assert await theirs.session_of(stranger.cookie) == stranger
 
 
+@pytest.mark.slow("makes the tables of a database")
 async def test_who_listens_hears_no_more_when_signed_out_in_another_process(autojump_clock: MockClock) -> None:
     async with two_processes() as (_, ours, theirs):
         session = ours.sessions.begin()
