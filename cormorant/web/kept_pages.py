@@ -16,7 +16,7 @@ __all__ = ["KeptPages", "Version"]
 
 LIFE_S: Final = 60.0
 """Finds that are forgotten because they are too old are shown so much longer."""
-BYTES_MAX: Final = 16_000_000
+BYTES_MAX: Final = 8_000_000
 
 Version = Sequence[tuple[SourceRecord, Times]]
 """The sources as they are asked, and when each category was: what a page is made of changes with nothing else."""

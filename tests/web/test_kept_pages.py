@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.testing import START, ScriptedSource
+from cormorant.rules.redaction import HIDDEN
+from cormorant.rules.secrets import Secret
+from cormorant.testing import START, ScriptedSource, simulated
 from cormorant.web.counts import KEPT_S_MAX, TIMES, Counts
 from cormorant.web.feeds import LOOK_S
+from cormorant.web.gate_items import Find
 from cormorant.web.kept_pages import LIFE_S, KeptPages, Version
 from storage.sources import SourceRecord
+from tests.web.gate_alone import app, ask, gate_alone
 from tests.web.web_place import web_place
 
 RED = SourceRecord(id=1, name="red", identity="red", kind="torznab", url="http://red")
@@ -91,3 +96,25 @@ async def test_an_app_that_asks_again_is_answered_without_the_database_and_sees_
     assert first.content == written.content == again.content
     assert other.status_code == shown.status_code == 200
     assert len(place.sources["red"].asked_at) == 2
+
+
+@pytest.mark.slow("makes the tables of a database and a tree of searches")
+def test_what_was_made_of_a_find_is_for_all_apps_until_it_or_its_source_changes() -> None:
+    async def live() -> None:
+        async with gate_alone(simulation, {"red": ScriptedSource(["some show"])}) as (gate, _):
+            [one] = (await ask(gate, app("sonarr"), "red", "some")).items
+            [two] = (await ask(gate, app("radarr"), "red", "some")).items
+            desk = gate.parts.searches.desks.by_name["red"]
+            seeded = Find(record=desk.record, result=attrs.evolve(one.result, seeders=7))
+            secret = Find(record=attrs.evolve(desk.record, key=Secret("some show")), result=one.result)
+            [changed] = await gate.items.of("sonarr", [seeded], base="http://gate")
+            [hidden] = await gate.items.of("sonarr", [secret], base="http://gate")
+
+        assert one.shown is two.shown
+        assert [item.link.rpartition("/")[2].partition(".")[0] for item in (one, two)] == ["sonarr", "radarr"]
+        assert (one.result.seeders, changed.result.seeders) == (None, 7)
+        assert changed.link == one.link
+        assert hidden.result.title == HIDDEN
+
+    simulation = simulated(1)
+    simulation.run(live)
