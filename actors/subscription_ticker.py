@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -33,6 +34,7 @@ from cormorant.rules.subscriptions import (
     Next,
     Subscription,
     after_check,
+    cadence_of,
     host_of,
     is_wanted,
 )
@@ -311,7 +313,7 @@ class SubscriptionTicker(Actor[CheckNow]):
         )
         current = self._in_hand[subscription.id].subscription
         done, imported, following = await self.database.run(self._write, current, page, check, now=self.clock.now())
-        self._tell(current, done, imported, following)
+        self._tell(current, done, imported, following, is_unchanged=page.is_unchanged)
         self._let_go(current.id, done)
 
     def _write(
@@ -347,7 +349,9 @@ class SubscriptionTicker(Actor[CheckNow]):
         wanted = [item for item in new if is_wanted(item, subscription)]
         return done, self.take(connection, subscription, wanted, now=now), following
 
-    def _tell(self, subscription: Subscription, check: Check, imported: int, following: Next) -> None:
+    def _tell(
+        self, subscription: Subscription, check: Check, imported: int, following: Next, *, is_unchanged: bool
+    ) -> None:
         is_ok = check.status is CheckStatus.SUCCESS
         self.statistics.record(
             at=check.started_at,
@@ -356,25 +360,17 @@ class SubscriptionTicker(Actor[CheckNow]):
             items_found=check.items_found,
             new_items=check.new_items,
         )
+        facts: dict[str, Any] = {
+            "subscription": subscription.name,
+            "duration_ms": check.duration_ms,
+            "next_check_at": following.next_check_at,
+            "because": cadence_of(subscription, following, now=check.started_at),
+        }
         if is_ok:
-            self.emit(
-                SubscriptionChecked(
-                    subscription=subscription.name,
-                    items_found=check.items_found,
-                    new_items=check.new_items,
-                    imported=imported,
-                    duration_ms=check.duration_ms,
-                )
-            )
+            facts |= {"items_found": check.items_found, "new_items": check.new_items, "imported": imported}
+            self.emit(SubscriptionChecked(unchanged=is_unchanged, **facts))
         else:
-            self.emit(
-                SubscriptionFailed(
-                    subscription=subscription.name,
-                    failures=following.failures,
-                    error=check.error or "",
-                    duration_ms=check.duration_ms,
-                )
-            )
+            self.emit(SubscriptionFailed(failures=following.failures, error=check.error or "", **facts))
         if following.paused_because is not None:
             self.emit(SubscriptionPaused(subscription=subscription.name, why=following.paused_because))
         if imported:

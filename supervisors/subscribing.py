@@ -98,6 +98,10 @@ class Subscriptions:
         """How the last checks went, newest first."""
         return await self.database.read(subscription_checks.checks, number, limit=limit)
 
+    async def last_checks(self, numbers: Sequence[int]) -> dict[int, Check]:
+        """How the last check of each of these went."""
+        return await self.database.read(subscription_checks.last_checks, numbers)
+
     async def pause(self, name: str, *, why: str = "paused by hand") -> None:
         """Leave one alone."""
         await self.database.run(subscriptions.set_paused, name, why=why, now=self.clock.now())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from attrs import frozen
@@ -11,15 +12,21 @@ from cormorant.rules.events import Event
 
 @frozen(kw_only=True)
 class SubscriptionChecked(Event):
-    """A feed was checked. `imported` of the new items are wanted."""
+    """A feed was checked. `unchanged`: it said that nothing is new; `imported` of the new items are wanted.
+
+    The next check is at `next_check_at`, `because` of its schedule or what became of it.
+    """
 
     name: ClassVar[str] = "subscription.checked"
 
     subscription: str
+    unchanged: bool
     items_found: int
     new_items: int
     imported: int
     duration_ms: int
+    next_check_at: datetime
+    because: str
 
 
 @frozen(kw_only=True)
@@ -33,6 +40,8 @@ class SubscriptionFailed(Event):
     failures: int
     error: str
     duration_ms: int
+    next_check_at: datetime
+    because: str
 
 
 @frozen(kw_only=True)
