@@ -19,7 +19,9 @@ from storage.migrations import (
     v0007_subscriptions,
     v0008_prices,
     v0009_job_uids,
-    v0010_feed_memory,
+    v0010_price_pauses,
+    v0011_catalogue_walks,
+    v0012_feed_memory,
 )
 from storage.migrations.runner import Migration
 
@@ -33,6 +35,8 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0007_subscriptions,
     v0008_prices,
     v0009_job_uids,
-    v0010_feed_memory,
+    v0010_price_pauses,
+    v0011_catalogue_walks,
+    v0012_feed_memory,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

@@ -22,7 +22,7 @@ from cormorant.rules.subscriptions import CheckStatus, Item
 from storage import items, subscription_checks
 from storage.columns import EPOCH
 from storage.database import SCHEMA_VERSION, Database, Mode
-from storage.migrations import MIGRATIONS, v0010_feed_memory
+from storage.migrations import MIGRATIONS, v0012_feed_memory
 from storage.migrations.runner import Migration
 from tests.storage.support import gateway, serving
 
@@ -142,7 +142,7 @@ def what_is_known_of_seven(connection: Connection) -> tuple[list[CheckStatus], l
 
 @pytest.mark.slow("makes our own tables twice")
 async def test_what_was_known_of_feeds_is_known_after_their_tables_were_changed(url: str) -> None:
-    before = [step for step in MIGRATIONS if step.VERSION < v0010_feed_memory.VERSION]
+    before = [step for step in MIGRATIONS if step.VERSION < v0012_feed_memory.VERSION]
     await ask(url, remember_a_check, *before)
 
     told, new = await ask(url, what_is_known_of_seven, *MIGRATIONS)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     # Loading Alembic takes longer than opening the database, and most starts have nothing to migrate.
     from alembic.operations import Operations
 
-VERSION = 10
+VERSION = 12
 NAME = "feed_memory"
 MIN_CODE_VERSION = 1
 
