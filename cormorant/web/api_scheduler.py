@@ -103,7 +103,7 @@ class _Look:
             total=total,
             running=running,
             is_paused=job_reports.pauses(connection).everything_since is not None,
-            upcoming=subscriptions.next_due(connection, now=self.now),
+            upcoming=subscriptions.next_due(connection),
         )
 
 
