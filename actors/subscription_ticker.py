@@ -16,15 +16,10 @@ from actors.reply import Reply
 from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.redaction import keys_in, told
 from cormorant.rules.schedules import is_misfire
 from cormorant.rules.source_errors import SourceError
-from cormorant.rules.subscription_events import (
-    SubscriptionChecked,
-    SubscriptionFailed,
-    SubscriptionMisfired,
-    SubscriptionPaused,
-    SubscriptionsMaintained,
-)
+from cormorant.rules.subscription_events import SubscriptionMisfired, SubscriptionsMaintained, events_of
 from cormorant.rules.subscription_settings import SubscriptionSettings
 from cormorant.rules.subscriptions import (
     Check,
@@ -48,6 +43,9 @@ QUEUED_FOR_EACH = 8
 HAND_MAX = 1_000
 """With checks by hand no more than so many wait."""
 CLAIM_SPARE_S = 600.0
+STALE_S = 10.0
+"""Who has waited so long for its host may have been paused, changed or removed meanwhile."""
+ERROR_MAX = 500
 RELEASE_S = 0.4
 ASLEEP_LOOKS = 2
 """Who has missed so many looks has slept: what came due meanwhile is spread out."""
@@ -100,7 +98,8 @@ class SubscriptionTicker(Actor[CheckNow]):
     _waiting: dict[int, list[Reply[Check]]] = field(init=False, factory=dict)
     """Whom the end of a check is told, by subscription."""
     _in_hand: dict[int, _Held] = field(init=False, factory=dict)
-    active: set[int] = field(init=False, factory=set)
+    active: dict[int, datetime] = field(init=False, factory=dict)
+    """Those that are being checked, and since when."""
     _slots: trio.CapacityLimiter = field(init=False)
     _looked_at: datetime | None = field(init=False, default=None)
     _overdue_before: datetime | None = field(init=False, default=None)
@@ -175,6 +174,8 @@ class SubscriptionTicker(Actor[CheckNow]):
         if is_paused:
             return
         now = self.clock.now()
+        if self._looked_at is not None and now < self._looked_at:
+            self._maintained_at = -math.inf  # the clock was set back: what it put off is not to wait for an hour
         asleep_s = ASLEEP_LOOKS * self.look_s
         if self._looked_at is None or (now - self._looked_at).total_seconds() > asleep_s:
             self._overdue_before = now - timedelta(seconds=asleep_s)
@@ -279,17 +280,27 @@ class SubscriptionTicker(Actor[CheckNow]):
             self._let_go(number, lost)
 
     async def _keep_hold(self, number: int) -> None:
-        """Who waited long for its host might be another's in the middle of the check, or is already."""
+        """Who waited long for its host might be another's in the middle of the check, or is so already, or unwanted."""
         held, now = self._in_hand[number], self.clock.now()
-        if (held.until - now).total_seconds() >= self.options.check_timeout_s + CLAIM_SPARE_S / 2:
-            return
         until = self._until(now)
-        await self.database.run(subscriptions.renew, held.subscription, until=until)
+        if 0 <= (until - held.until).total_seconds() < STALE_S:
+            return
+        if not await self.database.run(self._renew, held.subscription, until=until):
+            raise subscriptions.CheckedElsewhere(number)
         self._in_hand[number] = _Held(self._in_hand[number].subscription, until)
+
+    def _renew(self, connection: Connection, subscription: Subscription, *, until: datetime) -> bool:
+        """False: all is paused meanwhile, and it is given back."""
+        is_by_hand = subscription.id in self._waiting
+        if not is_by_hand and self.is_paused(connection):
+            subscriptions.release(connection, [subscription])
+            return False
+        subscriptions.renew(connection, subscription, until=until, even_paused=is_by_hand)
+        return True
 
     async def _check(self, subscription: Subscription) -> None:
         began, started_at = trio.current_time(), self.clock.now()
-        self.active.add(subscription.id)
+        self.active[subscription.id] = started_at
         page, error = FeedPage(is_unchanged=True), None
         try:
             with trio.fail_after(self.options.check_timeout_s):
@@ -297,9 +308,9 @@ class SubscriptionTicker(Actor[CheckNow]):
         except trio.TooSlowError:
             error = f"no answer in full within {self.options.check_timeout_s:g} s"
         except SourceError as trouble:
-            error = str(trouble) or type(trouble).__name__
+            error = told(str(trouble) or type(trouble).__name__, keys_in(subscription.url), length_max=ERROR_MAX)
         finally:
-            self.active.discard(subscription.id)
+            self.active.pop(subscription.id, None)
         duration_ms = round((trio.current_time() - began) * 1_000)
         check = Check(
             subscription_id=subscription.id,
@@ -348,35 +359,15 @@ class SubscriptionTicker(Actor[CheckNow]):
         return done, self.take(connection, subscription, wanted, now=now), following
 
     def _tell(self, subscription: Subscription, check: Check, imported: int, following: Next) -> None:
-        is_ok = check.status is CheckStatus.SUCCESS
         self.statistics.record(
             at=check.started_at,
-            success=is_ok,
+            success=check.status is CheckStatus.SUCCESS,
             duration_ms=check.duration_ms,
             items_found=check.items_found,
             new_items=check.new_items,
         )
-        if is_ok:
-            self.emit(
-                SubscriptionChecked(
-                    subscription=subscription.name,
-                    items_found=check.items_found,
-                    new_items=check.new_items,
-                    imported=imported,
-                    duration_ms=check.duration_ms,
-                )
-            )
-        else:
-            self.emit(
-                SubscriptionFailed(
-                    subscription=subscription.name,
-                    failures=following.failures,
-                    error=check.error or "",
-                    duration_ms=check.duration_ms,
-                )
-            )
-        if following.paused_because is not None:
-            self.emit(SubscriptionPaused(subscription=subscription.name, why=following.paused_because))
+        for event in events_of(subscription, check, imported, following):
+            self.emit(event)
         if imported:
             self.ring()
 

@@ -129,9 +129,9 @@ def claim_one(connection: Connection, number: int, *, now: datetime, until: date
     return None if row is None else _subscription(row)
 
 
-def renew(connection: Connection, subscription: Subscription, *, until: datetime) -> None:
-    """Keep one in hand for longer, or `CheckedElsewhere`."""
-    words = {"id": subscription.id, "token": subscription.token, "until": to_micros(until)}
+def renew(connection: Connection, subscription: Subscription, *, until: datetime, even_paused: bool = True) -> None:
+    """Keep one in hand for longer, or `CheckedElsewhere`: also when it was removed, changed or, unless allowed, paused."""
+    words = {"id": subscription.id, "token": subscription.token, "until": to_micros(until), "any": even_paused}
     if not connection.execute(_RENEW, words).rowcount:
         raise CheckedElsewhere(subscription.id)
 
@@ -182,14 +182,16 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
     last_modified: str | None,
     url: str | None = None,
 ) -> bool:
-    """A check has ended. False: it is no longer ours, and nothing is written."""
+    """A check has ended. False: it is no longer ours, and nothing is written. A time that it got meanwhile is kept."""
     is_ok = check.status is CheckStatus.SUCCESS
     checked = to_micros(check.started_at)
     error = None if check.error is None else kept_text(check.error, TEXT_LENGTH_MAX)
     words = (
-        to_micros(following.next_check_at),
         following.effective_s,
         following.failures,
+        to_micros(subscription.next_check_at),
+        to_micros(check.started_at + timedelta(milliseconds=check.duration_ms)),
+        to_micros(following.next_check_at),
         following.paused_because is not None,
         following.paused_because,
         checked,
@@ -310,11 +312,15 @@ _SAME_TIMES = """
     COALESCE(subscriptions.every_s, 0) = COALESCE(excluded.every_s, 0)
     AND COALESCE(subscriptions.cron, '') = COALESCE(excluded.cron, '') AND subscriptions.zone = excluded.zone
 """
+# A check that runs is of what it was: what it brings is not written, and it is made anew.
+_SAME = f"(subscriptions.url = excluded.url AND {_SAME_TIMES})"
 _CONFIGURE = text(f"""
     {_INSERT} ON CONFLICT (name) DO UPDATE SET every_s = excluded.every_s, cron = excluded.cron, zone = excluded.zone,
         is_adaptive = excluded.is_adaptive, auto_import = excluded.auto_import, accept = excluded.accept,
         reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url,
         has_moved = false,
+        token = subscriptions.token + CASE WHEN {_SAME} THEN 0 ELSE 1 END,
+        claimed_until = CASE WHEN {_SAME} THEN subscriptions.claimed_until END,
         etag = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.etag END,
         last_modified = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.last_modified END,
         effective_s = CASE WHEN {_SAME_TIMES} THEN subscriptions.effective_s END,
@@ -345,7 +351,9 @@ _CLAIM = {
 _CLAIM_ONE = Plain(f"""
     UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id = :id AND {_FREE} RETURNING {_COLUMNS}
 """)  # noqa: S608 - all parts are ours
-_RENEW = text("UPDATE subscriptions SET claimed_until = :until WHERE id = :id AND token = :token")
+_RENEW = text("""
+    UPDATE subscriptions SET claimed_until = :until WHERE id = :id AND token = :token AND (:any OR NOT is_paused)
+""")
 _OVERDUE = f"""
     SELECT id, name, next_check_at FROM subscriptions WHERE NOT is_paused AND next_check_at < :before AND {_FREE}
     ORDER BY next_check_at, id LIMIT :limit {{lock}}
@@ -355,7 +363,8 @@ _PUT_OFF = """
 """
 _RELEASE = text("UPDATE subscriptions SET claimed_until = NULL WHERE id = :id AND token = :token")
 _END = Plain("""
-    UPDATE subscriptions SET claimed_until = NULL, next_check_at = :next, effective_s = :effective_s, failures = :failures,
+    UPDATE subscriptions SET claimed_until = NULL, effective_s = :effective_s, failures = :failures,
+        next_check_at = CASE WHEN next_check_at <> :due AND next_check_at > :ended THEN next_check_at ELSE :next END,
         is_paused = CASE WHEN :is_paused THEN true ELSE is_paused END,
         paused_because = COALESCE(:paused_because, paused_because), last_checked = :checked,
         last_success = COALESCE(:succeeded, last_success), last_error = :error, etag = :etag,
@@ -370,7 +379,8 @@ _RECORD = Plain("""
 _RESCHEDULE = text("UPDATE subscriptions SET next_check_at = :at WHERE id = :id")
 _PAUSE = text("UPDATE subscriptions SET is_paused = true, paused_because = :why WHERE name = :name")
 _RESUME = text("""
-    UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now
+    UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now,
+        token = token + 1, claimed_until = NULL
     WHERE name = :name
 """)
 _NEXT_DUE = Plain(f"""

@@ -20,7 +20,7 @@ from cormorant.rules.searches import Result
 from cormorant.rules.settings import Settings
 from cormorant.rules.short_keys import short_key
 from cormorant.rules.subscription_settings import schedule_of
-from cormorant.rules.subscriptions import Check, FeedPage, Item, Subscription, host_of
+from cormorant.rules.subscriptions import Check, CheckStatus, FeedPage, Item, Subscription, host_of
 from cormorant.rules.upcoming import Planned, Turns, plan_of
 from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from storage import subscription_checks, subscriptions
@@ -45,6 +45,9 @@ class Subscriptions:
     concurrent_limit: int
     active: Callable[[], int]
     clock: Clock
+    started: Callable[[int], datetime | None] = lambda _: None
+    """Since when one is being checked here; None: it is not."""
+    is_paused: Callable[[Connection], bool] = lambda _: False
     delay_s: float = 1.0
     """Between two requests to one host."""
     targets: Collection[str] | None = None
@@ -95,8 +98,11 @@ class Subscriptions:
         return await self.database.read(subscriptions.names)
 
     async def checks(self, number: int, *, limit: int = 20) -> list[Check]:
-        """How the last checks went, newest first."""
-        return await self.database.read(subscription_checks.checks, number, limit=limit)
+        """How the last checks went, newest first; one that runs here has only started."""
+        kept = await self.database.read(subscription_checks.checks, number, limit=limit)
+        since = self.started(number)
+        now = [] if since is None else [Check(subscription_id=number, started_at=since, status=CheckStatus.STARTED)]
+        return [*now, *kept][:limit]
 
     async def pause(self, name: str, *, why: str = "paused by hand") -> None:
         """Leave one alone."""
@@ -159,14 +165,15 @@ class Subscriptions:
         return [(run.at, run.name) for run in plan.runs]
 
     async def status(self) -> dict[str, Any]:
-        """The scheduler's status by the names of old."""
+        """The scheduler's status by the names of old. One that is paused is pending: it has no next time."""
+        is_paused = await self.database.read(self.is_paused)
         total, running = await self.database.read(subscriptions.count)
         next_run = await self.database.read(subscriptions.next_due, now=self.clock.now())
         return {
-            "running": True,
+            "running": not is_paused,
             "total_jobs": total,
             "active_checks": self.active(),
-            "pending_jobs": running,
+            "pending_jobs": total - running,
             "next_run": None if next_run is None else next_run.isoformat(),
             "concurrent_limit": self.concurrent_limit,
         }
@@ -210,6 +217,8 @@ class SubscribingAssembly:
             statistics=self.statistics,
             concurrent_limit=self.settings.subscriptions.max_concurrent_checks,
             active=lambda: 0 if self._ticker is None else len(self._ticker.active),
+            started=lambda number: None if self._ticker is None else self._ticker.active.get(number),
+            is_paused=self.is_paused,
             clock=self.clock,
             delay_s=self.settings.subscriptions.domain_request_delay_s,
             targets=self.targets,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from attrs import frozen
 
 from cormorant.rules.events import Event
+from cormorant.rules.subscriptions import Check, CheckStatus, Next, Subscription
 
 
 @frozen(kw_only=True)
@@ -66,3 +68,21 @@ class SubscriptionsMaintained(Event):
     scheduled_jobs: int
     active_checks: int
     pruned: int
+
+
+def events_of(subscription: Subscription, check: Check, imported: int, following: Next) -> Iterator[Event]:
+    """What the end of a check is told as."""
+    name = subscription.name
+    if check.status is CheckStatus.SUCCESS:
+        yield SubscriptionChecked(
+            subscription=name,
+            items_found=check.items_found,
+            new_items=check.new_items,
+            imported=imported,
+            duration_ms=check.duration_ms,
+        )
+    else:
+        error, failures = check.error or "", following.failures
+        yield SubscriptionFailed(subscription=name, failures=failures, error=error, duration_ms=check.duration_ms)
+    if following.paused_because is not None:
+        yield SubscriptionPaused(subscription=name, why=following.paused_because)
