@@ -26,6 +26,7 @@ from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from storage import subscription_checks, subscriptions
 from storage.database import Database
 from supervisors.child import Runnable
+from supervisors.timetable import Timetable
 
 CHECK_S = 120.0
 """How long a check by hand is waited for."""
@@ -197,6 +198,7 @@ class SubscribingAssembly:
     clock: Clock
     emit: Emit
     targets: Collection[str] | None = None
+    timetable: Timetable = field(factory=Timetable)
     look_s: float = LOOK_S
     statistics: CheckStatistics = field(factory=CheckStatistics)
     address: Address[CheckNow] = field(init=False)
@@ -239,7 +241,7 @@ class SubscribingAssembly:
             emit=self.emit,
             look_s=self.look_s,
         )
-        return self._ticker
+        return self.timetable.noted("subscription_ticker", self._ticker)
 
     def _take(self, connection: Connection, subscription: Subscription, new: Sequence[Item], *, now: datetime) -> int:
         """Each new item is a want with itself as the only candidate."""
