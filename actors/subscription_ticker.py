@@ -290,13 +290,16 @@ class SubscriptionTicker(Actor[CheckNow]):
         self._in_hand[number] = _Held(self._in_hand[number].subscription, until)
 
     def _renew(self, connection: Connection, subscription: Subscription, *, until: datetime) -> bool:
-        """False: all is paused meanwhile, and it is given back."""
+        """False: it is another's, or it or all is paused meanwhile, and it is given back."""
         is_by_hand = subscription.id in self._waiting
-        if not is_by_hand and self.is_paused(connection):
-            subscriptions.release(connection, [subscription])
-            return False
-        subscriptions.renew(connection, subscription, until=until, even_paused=is_by_hand)
-        return True
+        try:
+            if is_by_hand or not self.is_paused(connection):
+                subscriptions.renew(connection, subscription, until=until, even_paused=is_by_hand)
+                return True
+        except subscriptions.CheckedElsewhere:
+            pass
+        subscriptions.release(connection, [subscription])
+        return False
 
     async def _check(self, subscription: Subscription) -> None:
         began, started_at = trio.current_time(), self.clock.now()
@@ -336,7 +339,7 @@ class SubscriptionTicker(Actor[CheckNow]):
         new = items.take_in(connection, subscription.id, page.items, now=now)
         done = evolve(check, new_items=0 if is_first else len(new))
         recent: Sequence[int] = ()
-        if subscription.is_adaptive:
+        if subscription.is_adaptive and not is_first:  # what was there before says nothing of how busy it is
             recent = [
                 done.new_items,
                 *subscription_checks.recent_new(connection, subscription.id, limit=ADAPTED_BY - 1),
@@ -381,8 +384,9 @@ class SubscriptionTicker(Actor[CheckNow]):
         found = 0
         if await self.database.read(subscriptions.is_any_ahead, now=now):
             found = await self.database.run(subscriptions.pull_in, now=now, limit=PAGE)
+        if found or pruned == PAGE:
+            self.wake_at = trio.current_time() + CALM_S  # they are due, and there may be more
         if PAGE in {pruned, found}:
-            self.wake_at = trio.current_time() + CALM_S  # there is more of it
             return
         self._maintained_at = trio.current_time()
         total, _ = await self.database.read(subscriptions.count)

@@ -49,10 +49,12 @@ class SubscriptionConfigured(CormorantError):
 
 
 class CheckedElsewhere(CormorantError):
-    """Another process is checking it, or it is no more."""
+    """Another process is checking it, or it was changed meanwhile, or is no more."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"subscription {number} is being checked by another process, or is no more; look again soon")
+        super().__init__(
+            f"subscription {number} is being checked by another process, or was changed or removed meanwhile; look again soon"
+        )
 
 
 def add(connection: Connection, subscription: Subscription) -> Subscription:
@@ -186,13 +188,19 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
     is_ok = check.status is CheckStatus.SUCCESS
     checked = to_micros(check.started_at)
     error = None if check.error is None else kept_text(check.error, TEXT_LENGTH_MAX)
+    known = subscription.failures  # who resumed it meanwhile has said zero, and that stands
     words = (
-        following.effective_s,
-        following.failures,
         to_micros(subscription.next_check_at),
         to_micros(check.started_at + timedelta(milliseconds=check.duration_ms)),
+        known,
         to_micros(following.next_check_at),
+        known,
+        following.effective_s,
+        known,
+        following.failures,
         following.paused_because is not None,
+        known,
+        known,
         following.paused_because,
         checked,
         checked if is_ok else None,
@@ -363,10 +371,14 @@ _PUT_OFF = """
 """
 _RELEASE = text("UPDATE subscriptions SET claimed_until = NULL WHERE id = :id AND token = :token")
 _END = Plain("""
-    UPDATE subscriptions SET claimed_until = NULL, effective_s = :effective_s, failures = :failures,
-        next_check_at = CASE WHEN next_check_at <> :due AND next_check_at > :ended THEN next_check_at ELSE :next END,
-        is_paused = CASE WHEN :is_paused THEN true ELSE is_paused END,
-        paused_because = COALESCE(:paused_because, paused_because), last_checked = :checked,
+    UPDATE subscriptions SET claimed_until = NULL,
+        next_check_at = CASE WHEN next_check_at <> :due AND (next_check_at > :ended OR failures <> :known)
+            THEN next_check_at ELSE :next END,
+        effective_s = CASE WHEN failures = :known THEN :effective_s ELSE effective_s END,
+        failures = CASE WHEN failures = :known THEN :failures ELSE failures END,
+        is_paused = CASE WHEN :is_paused AND failures = :known THEN true ELSE is_paused END,
+        paused_because = CASE WHEN failures = :known THEN COALESCE(:paused_because, paused_because) ELSE paused_because END,
+        last_checked = :checked,
         last_success = COALESCE(:succeeded, last_success), last_error = :error, etag = :etag,
         last_modified = :last_modified, url = COALESCE(:url, url),
         has_moved = CASE WHEN :has_moved THEN true ELSE has_moved END
@@ -379,8 +391,7 @@ _RECORD = Plain("""
 _RESCHEDULE = text("UPDATE subscriptions SET next_check_at = :at WHERE id = :id")
 _PAUSE = text("UPDATE subscriptions SET is_paused = true, paused_because = :why WHERE name = :name")
 _RESUME = text("""
-    UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now,
-        token = token + 1, claimed_until = NULL
+    UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now
     WHERE name = :name
 """)
 _NEXT_DUE = Plain(f"""

@@ -73,6 +73,7 @@ class SubscriptionPlace:
     clock: SimulatedClock = field(factory=SimulatedClock)
     events: Recorder = field(factory=Recorder)
     taken: list[str] = field(factory=list)
+    is_paused: bool = False
 
     def _emit(self, event: Any) -> None:
         from cormorant.rules.events import Stamped  # noqa: PLC0415 - only here
@@ -93,7 +94,7 @@ class SubscriptionPlace:
             database=self.gateway,
             fetch=self.feeds,
             take=self._take,
-            is_paused=lambda _connection: False,
+            is_paused=lambda _connection: self.is_paused,
             ring=lambda: None,
             clock=self.clock,
             emit=self._emit,
@@ -126,6 +127,18 @@ class _Opened:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         return await self.root.__aexit__(kind, error, trace)
+
+
+async def prepared(place: SubscriptionPlace, *names: str, host: str = "x.test", **how: Any) -> None:
+    """Subscribe to feeds before a ticker looks: the first look of the next one finds them due, at its very beginning.
+
+    `{}` in the host stands for the name.
+    """
+    place.is_paused = True
+    async with place.opened() as subscriptions:
+        for name in names:
+            await subscribe(subscriptions, name, host=host.format(name), **how)
+    place.is_paused = False
 
 
 @contextmanager
