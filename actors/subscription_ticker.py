@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.actor import Actor
+from actors.check_ending import CheckEnding
 from actors.reply import Reply
 from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
@@ -21,17 +22,8 @@ from cormorant.rules.schedules import is_misfire
 from cormorant.rules.source_errors import SourceError
 from cormorant.rules.subscription_events import SubscriptionMisfired, SubscriptionsMaintained, events_of
 from cormorant.rules.subscription_settings import SubscriptionSettings
-from cormorant.rules.subscriptions import (
-    Check,
-    CheckStatus,
-    FeedPage,
-    Next,
-    Subscription,
-    after_check,
-    host_of,
-    is_wanted,
-)
-from storage import items, subscription_checks, subscriptions
+from cormorant.rules.subscriptions import Check, CheckStatus, FeedPage, Next, Subscription, host_of
+from storage import subscription_checks, subscriptions
 from storage.database import Database
 
 LOOK_S = 60.0
@@ -50,8 +42,6 @@ RELEASE_S = 0.4
 ASLEEP_LOOKS = 2
 """Who has missed so many looks has slept: what came due meanwhile is spread out."""
 SPREAD_PAGES = 20
-ADAPTED_BY = 10
-"""So many of the last checks say how busy a feed is."""
 MAINTENANCE_S = 3_600.0
 PAGE = 500
 HOSTS_MAX = 10_000
@@ -101,6 +91,7 @@ class SubscriptionTicker(Actor[CheckNow]):
     active: dict[int, datetime] = field(init=False, factory=dict)
     """Those that are being checked, and since when."""
     _slots: trio.CapacityLimiter = field(init=False)
+    _ending: CheckEnding = field(init=False)
     _looked_at: datetime | None = field(init=False, default=None)
     _overdue_before: datetime | None = field(init=False, default=None)
     """What was due before this is to be spread out; None: that is done."""
@@ -109,6 +100,7 @@ class SubscriptionTicker(Actor[CheckNow]):
     def __attrs_post_init__(self) -> None:
         together = min(self.options.max_concurrent_checks, self.options.max_concurrent_domains)
         self._slots = trio.CapacityLimiter(together)
+        self._ending = CheckEnding(take=self.take)
 
     async def begin(self) -> None:
         """Begin at once."""
@@ -312,6 +304,7 @@ class SubscriptionTicker(Actor[CheckNow]):
             error = f"no answer in full within {self.options.check_timeout_s:g} s"
         except SourceError as trouble:
             error = told(str(trouble) or type(trouble).__name__, keys_in(subscription.url), length_max=ERROR_MAX)
+            page = FeedPage(is_unchanged=True, wait_s=trouble.retry_after_s or 0.0)
         finally:
             self.active.pop(subscription.id, None)
         duration_ms = round((trio.current_time() - began) * 1_000)
@@ -323,45 +316,21 @@ class SubscriptionTicker(Actor[CheckNow]):
             duration_ms=duration_ms,
             error=error,
         )
-        current = self._in_hand[subscription.id].subscription
-        done, imported, following = await self.database.run(self._write, current, page, check, now=self.clock.now())
-        self._tell(current, done, imported, following)
-        self._let_go(current.id, done)
+        await self._end(subscription.id, page, check)
 
-    def _write(
-        self, connection: Connection, subscription: Subscription, page: FeedPage, check: Check, *, now: datetime
-    ) -> tuple[Check, int, Next]:
-        """What was new and what it is wanted for, together: otherwise a crash in between would lose it.
+    async def _end(self, number: int, page: FeedPage, check: Check) -> None:
+        """Write what it brought; many new items bit by bit, so that nobody else waits long for the database."""
+        following, imported = None, 0
+        while following is None:
+            held, now = self._in_hand[number].subscription, self.clock.now()
+            check, more, following = await self.database.run(
+                self._ending, held, page, check, until=self._until(now), now=now
+            )
+            imported += more
+        self._tell(self._in_hand[number].subscription, page, check, imported, following)
+        self._let_go(number, check)
 
-        Raises `CheckedElsewhere`, which undoes it: who has it in hand now finds the same as new.
-        """
-        is_first = subscription.last_success is None and not subscription.takes_first
-        new = items.take_in(connection, subscription.id, page.items, now=now)
-        done = evolve(check, new_items=0 if is_first else len(new))
-        recent: Sequence[int] = ()
-        if subscription.is_adaptive and not is_first:  # what was there before says nothing of how busy it is
-            recent = [
-                done.new_items,
-                *subscription_checks.recent_new(connection, subscription.id, limit=ADAPTED_BY - 1),
-            ]
-        following = after_check(subscription, error=check.error, recent_new=recent, now=now)
-        is_ours = subscriptions.end_check(
-            connection,
-            subscription,
-            following,
-            check=done,
-            etag=subscription.etag if page.is_unchanged else page.etag,
-            last_modified=subscription.last_modified if page.is_unchanged else page.last_modified,
-            url=page.moved_to,
-        )
-        if not is_ours:
-            raise subscriptions.CheckedElsewhere(subscription.id)
-        if is_first or not subscription.auto_import:
-            return done, 0, following
-        wanted = [item for item in new if is_wanted(item, subscription)]
-        return done, self.take(connection, subscription, wanted, now=now), following
-
-    def _tell(self, subscription: Subscription, check: Check, imported: int, following: Next) -> None:
+    def _tell(self, subscription: Subscription, page: FeedPage, check: Check, imported: int, following: Next) -> None:
         self.statistics.record(
             at=check.started_at,
             success=check.status is CheckStatus.SUCCESS,
@@ -369,7 +338,7 @@ class SubscriptionTicker(Actor[CheckNow]):
             items_found=check.items_found,
             new_items=check.new_items,
         )
-        for event in events_of(subscription, check, imported, following):
+        for event in events_of(subscription, page, check, imported, following):
             self.emit(event)
         if imported:
             self.ring()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, text
@@ -17,15 +18,18 @@ KEY_LENGTH_MAX = 500
 TITLE_LENGTH_MAX = 500
 
 
-def take_in(connection: Connection, subscription_id: int, items: Sequence[Item], *, now: datetime) -> list[Item]:
-    """Remember items. Returns those that were not seen before, in their order."""
+def take_in(
+    connection: Connection, subscription_id: int, items: Sequence[Item], *, now: datetime, limit: int | None = None
+) -> list[Item]:
+    """Remember items, no more than `limit` new ones. Returns those that were not seen before, in their order."""
     unique: dict[str, Item] = {}
     for item in items:
         unique.setdefault(kept_text(short_key(item.key, KEY_LENGTH_MAX), KEY_LENGTH_MAX), item)
     if not unique:
         return []
     found = connection.execute(_SEEN, {"id": subscription_id, "keys": sorted(unique)})
-    fresh = unique.keys() - found.scalars()
+    seen = set(found.scalars())
+    fresh = list(islice((key for key in unique if key not in seen), limit))
     rows = [
         {
             "key": key,

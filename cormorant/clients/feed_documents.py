@@ -74,7 +74,7 @@ def read_feed(body: bytes, *, charset: str = "", address: str = "") -> FeedDocum
     """Read a document. Raises `SourceRefused` for what is no feed or declares entities; `address` makes links whole."""
     text = decode_feed(body, charset=charset)
     if not text.strip():
-        raise SourceUnavailable("the feed is empty")
+        raise SourceUnavailable("the feed is empty; if it stays so, check its address")
     if text.lstrip()[:1] in {"{", "["}:
         return _json_feed(text, address)
     try:

@@ -8,12 +8,12 @@ from typing import ClassVar
 from attrs import frozen
 
 from cormorant.rules.events import Event
-from cormorant.rules.subscriptions import Check, CheckStatus, Next, Subscription
+from cormorant.rules.subscriptions import Check, CheckStatus, FeedPage, Next, Subscription
 
 
 @frozen(kw_only=True)
 class SubscriptionChecked(Event):
-    """A feed was checked. `imported` of the new items are wanted."""
+    """A feed was checked. `imported` of the new items are wanted; `left_out` more stand in it than are taken."""
 
     name: ClassVar[str] = "subscription.checked"
 
@@ -22,6 +22,7 @@ class SubscriptionChecked(Event):
     new_items: int
     imported: int
     duration_ms: int
+    left_out: int = 0
 
 
 @frozen(kw_only=True)
@@ -70,7 +71,9 @@ class SubscriptionsMaintained(Event):
     pruned: int
 
 
-def events_of(subscription: Subscription, check: Check, imported: int, following: Next) -> Iterator[Event]:
+def events_of(
+    subscription: Subscription, page: FeedPage, check: Check, imported: int, following: Next
+) -> Iterator[Event]:
     """What the end of a check is told as."""
     name = subscription.name
     if check.status is CheckStatus.SUCCESS:
@@ -80,6 +83,7 @@ def events_of(subscription: Subscription, check: Check, imported: int, following
             new_items=check.new_items,
             imported=imported,
             duration_ms=check.duration_ms,
+            left_out=page.left_out,
         )
     else:
         error, failures = check.error or "", following.failures

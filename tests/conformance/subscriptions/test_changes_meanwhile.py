@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import trio
@@ -11,9 +12,10 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
+from actors.check_ending import CheckEnding
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.source_errors import SourceUnavailable
-from cormorant.rules.subscription_events import SubscriptionFailed, SubscriptionMisfired
+from cormorant.rules.source_errors import SourceLimited, SourceUnavailable
+from cormorant.rules.subscription_events import SubscriptionChecked, SubscriptionFailed, SubscriptionMisfired
 from cormorant.rules.subscriptions import Check, CheckStatus
 from cormorant.testing import START
 from storage import subscriptions as table
@@ -264,3 +266,44 @@ async def test_a_check_by_hand_counts_as_the_next_one(clock: MockClock, place: S
         twice = (await subscriptions.find("one")).next_check_at
 
     assert once == twice == START + timedelta(hours=2)
+
+
+async def test_who_is_told_to_come_back_later_does(clock: MockClock, place: SubscriptionPlace) -> None:
+    place.feeds.takes_s["x.test"] = 0.0
+    place.feeds.scripts["http://x.test/one"] = [SourceLimited("too often", retry_after_s=5 * HOUR), page("a")]
+    place.feeds.scripts["http://x.test/two"] = [SourceLimited("too often", retry_after_s=60), page("a")]
+    await prepared(place, "one", "two")
+    began = trio.current_time()
+    async with place.opened() as subscriptions:
+        await trio.sleep(6.5 * HOUR)
+        one = await subscriptions.find("one")
+
+    assert [time - began for time in place.feeds.times("one")] == [0.0, 5 * HOUR, 6 * HOUR]
+    assert place.feeds.times("two")[1] - began == HOUR
+    assert (one.failures, one.effective_s) == (0, None)
+
+
+async def test_many_new_items_are_wanted_ten_by_ten_and_what_is_left_out_is_told(
+    clock: MockClock, place: SubscriptionPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles = [f"item {number}" for number in range(25)]
+    place.feeds.scripts["http://x.test/one"] = [page(*titles, left_out=7)]
+    after_each, run = list[int](), place.gateway.run
+
+    async def counting(function: Any, *args: Any, **words: Any) -> Any:
+        done = await run(function, *args, **words)
+        if isinstance(function, CheckEnding):
+            after_each.append(len(place.taken))
+        return done
+
+    monkeypatch.setattr(place.gateway, "run", counting)
+    await prepared(place, "one", takes_first=True)
+    async with place.opened() as subscriptions:
+        await trio.sleep(30)
+        [check] = await subscriptions.checks(1)
+
+    assert after_each == [10, 20, 25]
+    assert place.taken == titles
+    assert (check.items_found, check.new_items) == (25, 25)
+    [told] = place.events.of(SubscriptionChecked)
+    assert (told.new_items, told.imported, told.left_out) == (25, 25, 7)

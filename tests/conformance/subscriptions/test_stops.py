@@ -32,6 +32,8 @@ from tests.conformance.subscriptions.subscribing import (
 )
 
 Fetch = Callable[[Subscription], Awaitable[FeedPage]]
+ITEMS = "abcdefghijklmnopqrstuv"
+"""Two whole batches, and a bit."""
 pytestmark = pytest.mark.slow("many short lives")
 
 
@@ -75,7 +77,7 @@ async def test_a_stop_after_any_step_of_a_check_loses_nothing_and_wants_nothing_
         while not is_over:
             steps += 1
             name = f"stop-{steps}"
-            place.feeds.scripts[f"http://x.test/{name}"] = [page(f"{name}: a", f"{name}: b")]
+            place.feeds.scripts[f"http://x.test/{name}"] = [page(*(f"{name}: {each}" for each in ITEMS))]
             await prepared(place, name, takes_first=True, schedule=Schedule(every_s=365 * 24 * HOUR))
             is_over = await stopped_after(place, steps)
             async with place.opened():
@@ -83,8 +85,10 @@ async def test_a_stop_after_any_step_of_a_check_loses_nothing_and_wants_nothing_
                 await trio.sleep(1_000)
                 ended = await place.gateway.read(kept)
 
-            assert ended == ([f"stop-{n}: {each}" for n in range(1, steps + 1) for each in "ab"], 2 * steps, steps)
-            assert begun in (ended, (ended[0][:-2], 2 * steps - 2, steps - 1)), name
+            every, before = len(ITEMS) * steps, len(ITEMS) * (steps - 1)
+            assert ended == ([f"stop-{n}: {each}" for n in range(1, steps + 1) for each in ITEMS], every, steps), name
+            parts = [(ended[0][: before + some], before + some, steps - 1) for some in (0, 10, 20)]
+            assert begun in (*parts, ended), name
 
     assert steps > 20
 
