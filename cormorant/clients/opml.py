@@ -97,7 +97,7 @@ def _clean(text: str) -> str:
 
 def _root(body: bytes) -> etree._Element:
     if len(body) > BYTES_MAX:
-        raise NotOpml(f"the list has more than {BYTES_MAX:,} bytes")
+        raise NotOpml(f"the list has more than {BYTES_MAX:,} bytes; divide it")
     text = decode_feed(body)
     try:
         refuse_entities(text.encode("utf-8", "replace"))
