@@ -138,16 +138,9 @@ class HandoverFollower(Rounds):
         )
 
     async def _done(self, handover: Handover, reason: str) -> None:
-        await self.database.run(_set_done, handover, reason, now=self.clock.now())
+        done: Want = await self.database.run(_set_done, handover, reason, now=self.clock.now())
         self._tell(handover, HandoverState.DONE, reason)
-        self.emit(
-            WantChanged(
-                want=handover.want_id,
-                title=handover.title,
-                state=WantState.DONE.value,
-                reason=reason or f"by {handover.target}",
-            )
-        )
+        self.emit(WantChanged(want=done.id, title=done.words, state=done.state.value, reason=done.reason))
 
     async def _failed(self, handover: Handover, reason: str) -> None:
         decided: Want = await self.database.run(self.fail, handover, reason, now=self.clock.now())
@@ -174,6 +167,6 @@ class HandoverFollower(Rounds):
             self.ring()
 
 
-def _set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> None:
+def _set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> Want:
     downloads.change(connection, handover, HandoverState.DONE, reason=reason, now=now)
-    wants.change(connection, handover.want_id, WantState.DONE, reason=reason or f"by {handover.target}", now=now)
+    return wants.change(connection, handover.want_id, WantState.DONE, reason=reason or f"by {handover.target}", now=now)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from cormorant.rules import events, job_events, price_events, search_events
+from cormorant.rules import events, job_events, price_events, search_events, subscription_events, watch_events
 from cormorant.rules.catalogue import Known, known_settings, variable_of
 from cormorant.rules.events import Event
 from cormorant.rules.job_events import JobEvent
@@ -94,7 +94,7 @@ def events_reference() -> str:
 def all_events() -> list[type[Event]]:
     """Every kind of event that Cormorant itself tells about, by name."""
     # Not __subclasses__: it also holds what attrs replaced and the collector has not taken away yet.
-    rooms = (events, job_events, price_events, search_events)
+    rooms = (events, job_events, price_events, search_events, subscription_events, watch_events)
     known = [each for room in rooms for each in vars(room).values()]
     classes = {each for each in known if isinstance(each, type) and issubclass(each, Event)}
     return sorted(classes - {Event, JobEvent}, key=lambda event: event.name)

@@ -134,9 +134,29 @@ def announce(connection: Connection) -> None:
         connection.execute(sql.NOTIFY)
 
 
-def find(connection: Connection, uid: str) -> Enqueued | None:
+def enqueue_again(connection: Connection, job: NewJob, *, now: datetime) -> Enqueued:
+    """Take a job in, unless an earlier try, whose COMMIT was in doubt, has done it, or does it in this moment."""
+    before = find(connection, job.uid)
+    if before is not None:
+        return before
+    try:
+        with connection.begin_nested() as attempt:
+            done = enqueue(connection, job, now=now)
+            # The earlier try may have been waited for, and what it took in may run by now, where no index stops us.
+            before = find(connection, job.uid, but=done.id)
+            if before is None:
+                return done
+            attempt.rollback()
+    except IntegrityError:
+        before = find(connection, job.uid)
+        if before is None:
+            raise
+    return before
+
+
+def find(connection: Connection, uid: str, *, but: int = 0) -> Enqueued | None:
     """The job that was enqueued as `uid`: after a lost COMMIT, look before repeating."""
-    row = connection.execute(sql.FIND, {"uid": uid}).one_or_none()
+    row = connection.execute(sql.FIND, {"uid": uid, "but": but}).one_or_none()
     return None if row is None else Enqueued(id=row.id, state=JobState(row.state), joined=False)
 
 

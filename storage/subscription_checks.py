@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.subscriptions import Check, CheckStatus
 from storage.columns import from_micros, to_micros
@@ -19,6 +20,12 @@ def recent_new(connection: Connection, number: int, *, limit: int) -> list[int]:
 def checks(connection: Connection, number: int, *, limit: int = 20) -> list[Check]:
     """The last checks, newest first."""
     return [_check(row) for row in connection.execute(_CHECKS, {"id": number, "limit": limit})]
+
+
+def last_checks(connection: Connection, numbers: Sequence[int]) -> dict[int, Check]:
+    """The last check of each of these subscriptions, as far as there is one."""
+    rows = connection.execute(_LAST, {"ids": list(numbers)})
+    return {row.subscription_id: _check(row) for row in rows}
 
 
 def prune_checks(connection: Connection, *, before: datetime, limit: int) -> int:
@@ -43,6 +50,10 @@ _RECENT_NEW = text("""
     ORDER BY id DESC LIMIT :limit
 """)
 _CHECKS = text("SELECT * FROM subscription_checks WHERE subscription_id = :id ORDER BY id DESC LIMIT :limit")
+_LAST = text("""
+    SELECT * FROM subscription_checks WHERE id IN (
+        SELECT MAX(id) FROM subscription_checks WHERE subscription_id IN :ids GROUP BY subscription_id)
+""").bindparams(bindparam("ids", expanding=True))
 _PRUNE = text("""
     DELETE FROM subscription_checks WHERE id IN (
         SELECT id FROM subscription_checks WHERE started_at < :before ORDER BY started_at LIMIT :limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -93,12 +93,12 @@ class Jobs:
 
     async def take_in(self, job: NewJob) -> Enqueued:
         """Take a job in, once: if COMMIT did not say whether it happened, it is looked up before it is repeated."""
-        asked_before = False
+        enqueue = jobs.enqueue
         while True:
             try:
-                done = await self.database.run(enqueue_once, job, now=self.clock.now(), asked_before=asked_before)
+                done = await self.database.run(enqueue, job, now=self.clock.now())
             except CommitUnknown:
-                asked_before = True
+                enqueue = jobs.enqueue_again
             else:
                 self.bell.ring()
                 return done
@@ -166,10 +166,3 @@ class Jobs:
         await self.database.run(job_pauses.set_all, is_paused=not is_on, now=self.clock.now())
         with suppress(MailboxFull):  # the next heartbeat finds out
             self.runner.tell_nowait(SetClaiming(is_on=is_on))
-
-
-def enqueue_once(connection: Connection, job: NewJob, *, now: datetime, asked_before: bool) -> Enqueued:
-    """Enqueue, unless an earlier try, whose COMMIT was in doubt, has done it."""
-    if asked_before and (found := jobs.find(connection, job.uid)) is not None:
-        return found
-    return jobs.enqueue(connection, job, now=now)

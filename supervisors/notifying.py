@@ -14,6 +14,7 @@ from actors.actor import Address
 from actors.handlers import Handler, JobContext
 from actors.notifier import KIND, NoticeBoard, Notifier
 from cormorant.clients.notifying import tell
+from cormorant.rules.events import NoticeTold
 from cormorant.rules.notices import Message, message_of, read_batch
 from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.quiet_hours import quiet_until
@@ -89,6 +90,7 @@ class NotifyAssembly:
         message = message_of(read_batch(context.payload["batch"]))
         async with self._free:
             await self.offload(self.tell, address, message)
+        self.emit(NoticeTold(title=message.title, lines=len(message.body.splitlines())))
 
 
 def _free_bytes(folder: str) -> int:

@@ -105,6 +105,10 @@ class Subscriptions:
         now = [] if since is None else [Check(subscription_id=number, started_at=since, status=CheckStatus.STARTED)]
         return [*now, *kept][:limit]
 
+    async def last_checks(self, numbers: Sequence[int]) -> dict[int, Check]:
+        """How the last check of each of these went."""
+        return await self.database.read(subscription_checks.last_checks, numbers)
+
     async def pause(self, name: str, *, why: str = "paused by hand") -> None:
         """Leave one alone."""
         await self.database.run(subscriptions.set_paused, name, why=why, now=self.clock.now())

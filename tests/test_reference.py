@@ -51,6 +51,12 @@ def test_every_setting_and_every_event_says_what_it_means() -> None:
     assert [text for text in meanings + sentences if not text.rstrip().endswith(".")] == []
 
 
+def test_no_room_of_events_is_left_out() -> None:
+    rooms = {path.stem for path in (ROOT / "cormorant" / "rules").glob("*events.py")}
+
+    assert rooms == {event.__module__.rpartition(".")[2] for event in all_events()}
+
+
 def test_no_two_events_have_the_same_name() -> None:
     names = [event.name for event in all_events()]
 

@@ -1,7 +1,8 @@
-"""What is different when `cormorant run` runs on the playground? Invented sites, a banner, artists that are watched, and a person."""
+"""What is different when `cormorant run` runs on the playground? Invented sites, a banner, things that are watched, and a person."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
@@ -10,6 +11,8 @@ import trio
 
 from cormorant.cli.streams import say
 from cormorant.playground import open_playground
+from cormorant.playground.feeds import LOOKS_AFTER_S, feeds_of_the_town
+from cormorant.playground.market import PRICES
 from cormorant.playground.news import SOON, WATCHED
 from cormorant.playground.person import Person
 from cormorant.playground.town import KEY, sites_of_the_town
@@ -29,8 +32,9 @@ class Playing:
     LOOK_S: Final = 10.0
     """The longest time for putting the artists on the watchlist."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, *, looks_after_s: Sequence[float] = LOOKS_AFTER_S) -> None:
         self._service = service
+        self._looks_after_s = looks_after_s
         self._playground = open_playground(*sites_of_the_town(service.clock), listen=service.settings.playground.listen)
 
     async def __aenter__(self) -> Self:
@@ -51,6 +55,7 @@ class Playing:
         await trio.to_thread.run_sync(say, self._banner())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
+            nursery.start_soon(self._check)
             nursery.start_soon(Person(service=service, chance=service.chance).live)
             await told.wait()
             nursery.cancel_scope.cancel()
@@ -68,6 +73,21 @@ class Playing:
                 if await watches.watch_artist(artist_id, name=name) is None:
                     await watches.check_artist(artist_id)
 
+    async def _check(self) -> None:
+        """Check feeds and prices by hand when something is new, as somebody would who does not want to wait."""
+        began = trio.current_time()
+        for after_s in self._looks_after_s:
+            await trio.sleep_until(began + after_s)
+            with trio.move_on_after(self.LOOK_S), suppress(CormorantError):  # as above
+                await self._check_all()
+
+    async def _check_all(self) -> None:
+        service = self._service
+        for price in PRICES.keys() & service.settings.prices.keys():
+            await service.prices.check(price)
+        for feed in feeds_of_the_town(self._playground.address):
+            await service.subscriptions.check(feed)
+
     def _sites(self) -> list[str]:
         return [name for name, source in self._service.settings.sources.items() if source.kind in SEARCHED]
 
@@ -78,6 +98,8 @@ class Playing:
             f"  they are     {', '.join(names)}; an invented person searches now and then, watch the log",
             '  search       cormorant search "cold ferry"      (in another terminal)',
             f"  watched      {', '.join(WATCHED.values())}; what they release is found and handed over",
+            f"  feeds        {', '.join(self._service.settings.feeds)}; what is new is wanted: cormorant subscriptions list",
+            f"  prices       {', '.join(self._service.settings.prices)}; told when it is cheap: cormorant prices list",
             "  finds        cormorant wants list               cormorant downloads list",
             "  look         cormorant sources list             cormorant explain cellar",
             f"  adopt        cormorant import prowlarr {self._playground.url_of('prowlarr')}   (its key: {KEY})",

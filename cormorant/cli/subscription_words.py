@@ -98,7 +98,8 @@ class SubscriptionWords:
         if each.last_checked_at is None:
             return "not checked yet"
         checked = f"checked {from_now(each.last_checked_at, self.now)}"
-        return f"{checked}, failed {each.failures} times: {each.last_error}" if each.last_error else checked
+        often = "once" if each.failures == 1 else f"{each.failures} times"
+        return f"{checked}, failed {often}: {each.last_error}" if each.last_error else checked
 
     def _due(self, moment: datetime) -> str:
         return "now" if moment <= self.now else from_now(moment, self.now)

@@ -81,14 +81,21 @@ class _Enclosure(NamedTuple):
         return _PROTOCOLS.get(self.type) or _PROTOCOLS.get(self.type.replace(" ", "").lower())
 
 
+class _Values(dict[str, tuple[str, ...]]):
+    """Each value alone, once for all: most stand in many items."""
+
+    def __missing__(self, value: str) -> tuple[str, ...]:
+        alone = self[value] = (value.strip(),)
+        return alone
+
+
 class _Page:
     """The items of one reply, and what is the same for all of them."""
 
     __slots__ = ("known", "pairs")
 
     def __init__(self, items: Sequence[etree._Element]) -> None:
-        # Most values stand in many items.
-        self.known: dict[str, tuple[str, ...]] = {}
+        self.known = _Values()
         root = items[0].getroottree().getroot() if items else None
         names = [] if root is None else [name for name in _ATTR_NAMES if next(root.iter(name), None) is not None]
         # Where all are of one kind they are read in one go: a proxy for each costs half as much again.
@@ -121,18 +128,15 @@ class _Raw:
                 text = child.text
                 texts[tag] = text.strip() if text and not len(child) else _text(child)
 
-    def _take(self, pairs: list[str], known: dict[str, tuple[str, ...]]) -> None:
+    def _take(self, pairs: list[str], known: _Values) -> None:
         attributes = self.attributes
-        parts = iter(pairs)
-        for name, value in zip(parts, parts, strict=True):
-            one = known.get(value)
-            if one is None:
-                one = known[value] = (value.strip(),)
-            if name not in attributes:
-                attributes[_NAMES.get(name, name)] = one
+        put = attributes.setdefault
+        names = pairs[::_PAIR]
+        for name, one in zip(map(_NAMES.get, names, names), map(known.__getitem__, pairs[1::_PAIR]), strict=True):
+            others = put(name, one)
             # A reply may state each twice, once in each namespace.
-            elif one[0] not in attributes[name]:
-                attributes[name] += one
+            if others is not one and one[0] not in others:
+                attributes[name] = others + one
 
     def first(self, name: str) -> str | None:
         """The first value of an attribute."""

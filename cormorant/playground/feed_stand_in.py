@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from hashlib import sha256
@@ -14,7 +14,8 @@ from attrs import define, field, frozen
 
 _Reply = tuple[int, Mapping[str, str], bytes]
 Form = Literal["rss", "atom", "json"]
-_BEGAN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+BEGAN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time 0 of `now`."""
 _BOMB: Final = (
     b'<!DOCTYPE rss [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
     b"<rss><channel><title>&b;</title></channel></rss>"
@@ -22,8 +23,19 @@ _BOMB: Final = (
 
 
 @frozen(kw_only=True)
+class Entry:
+    """One entry of a feed. Without an enclosure of its own it has a file of its host."""
+
+    slug: str
+    title: str
+    at: datetime
+    enclosure: str = ""
+    size_bytes: int = 1_000
+
+
+@frozen(kw_only=True)
 class PlayedFeed:
-    """A feed with an entry every so many seconds; the newest `shown` are in it."""
+    """A feed with an entry every so many seconds, or with these `entries`, each from its time on; the newest `shown` are in it."""
 
     title: str
     form: Form = "rss"
@@ -32,6 +44,20 @@ class PlayedFeed:
     shown: int = 10
     kind: str = "audio/mpeg"
     ending: str = "mp3"
+    entries: tuple[Entry, ...] = ()
+
+    def newest(self, now_s: float) -> list[Entry]:
+        """What is in it now, the newest first."""
+        if self.entries:
+            out = [each for each in self.entries if (each.at - BEGAN).total_seconds() <= now_s]
+            return sorted(out, key=lambda each: each.at, reverse=True)[: self.shown]
+        count = self.begins_with + int(now_s // self.every_s)
+        return [self._numbered(number) for number in range(count - 1, max(-1, count - 1 - self.shown), -1)]
+
+    def _numbered(self, number: int) -> Entry:
+        slug = f"{self.title.lower().replace(' ', '-')}-{number}"
+        at = BEGAN + timedelta(seconds=self.every_s * number)
+        return Entry(slug=slug, title=f"{self.title} {number}", at=at, size_bytes=1_000 + number)
 
 
 FEEDS: Final = {
@@ -50,15 +76,19 @@ class FeedStandIn:
 
     now: Callable[[], float] = field(default=lambda: 0.0)
     url: str = "http://127.0.0.1"
+    """What its links begin with; empty: where it was asked."""
     feeds: dict[str, PlayedFeed] = field(factory=lambda: dict(FEEDS))
     moved: dict[str, tuple[int, str]] = field(factory=lambda: {"/old-harbour.xml": (301, "/harbour-lights.xml")})
     """By path: the status of the redirect, and where it leads."""
     failing: dict[str, int] = field(factory=lambda: {"/gone.xml": 410, "/members.xml": 401, "/ill.xml": 503})
+    fails_every: dict[str, int] = field(factory=dict)
+    """By path: each so many-th request fails with 503."""
     limited: dict[str, int] = field(factory=lambda: {"/busy.xml": 120})
     """By path: asked too often, and so many seconds to wait."""
     endless: set[str] = field(factory=lambda: {"/endless.xml"})
     """Given a body that is too large to be read."""
     asked: list[str] = field(factory=list)
+    _counts: dict[str, int] = field(factory=dict)
 
     def handle(
         self, method: str, path: str, _query: Mapping[str, str], headers: Mapping[str, str], _body: bytes
@@ -72,9 +102,15 @@ class FeedStandIn:
             return 429, {"Retry-After": str(self.limited[path])}, b"slow down"
         if path in self.failing:
             return self.failing[path], {"Content-Type": "text/html"}, b"<html><body>not now</body></html>"
+        if path in self.fails_every and self._is_turn(path):
+            return 503, {"Content-Type": "text/html"}, b"<html><body>too busy</body></html>"
         if path in self.feeds:
             return self._feed(path, headers)
         return self._odd(path)
+
+    def _is_turn(self, path: str) -> bool:
+        self._counts[path] = self._counts.get(path, 0) + 1
+        return self._counts[path] % self.fails_every[path] == 0
 
     def _odd(self, path: str) -> _Reply:
         odd = {
@@ -88,57 +124,53 @@ class FeedStandIn:
 
     def _feed(self, path: str, headers: Mapping[str, str]) -> _Reply:
         feed = self.feeds[path]
-        count = feed.begins_with + int(self.now() // feed.every_s)
-        etag = f'"{sha256(f"{path} {count}".encode()).hexdigest()[:16]}"'
-        changed = format_datetime(_date(feed, count - 1), usegmt=True)
+        entries = feed.newest(self.now())
+        etag = f'"{sha256(f"{path} {entries[:1]}".encode()).hexdigest()[:16]}"'
+        changed = format_datetime(entries[0].at if entries else BEGAN, usegmt=True)
         given = {"ETag": etag, "Last-Modified": changed}
         wanted = headers.get("if-none-match")
         is_same = etag == wanted if wanted is not None else headers.get("if-modified-since") == changed
         if is_same:
             return 304, given, b""
-        numbers = range(count - 1, max(-1, count - 1 - feed.shown), -1)
         write = {"rss": _rss, "atom": _atom, "json": _json}[feed.form]
         kind = "application/feed+json" if feed.form == "json" else f"application/{feed.form}+xml"
-        return 200, {**given, "Content-Type": kind}, write(feed, self.url, numbers).encode()
+        url = self.url or f"http://{headers.get('host', '')}"
+        return 200, {**given, "Content-Type": kind}, write(feed, url, entries).encode()
 
 
-def _date(feed: PlayedFeed, number: int) -> datetime:
-    return _BEGAN + timedelta(seconds=feed.every_s * number)
-
-
-def _slug(feed: PlayedFeed, number: int) -> str:
-    return f"{feed.title.lower().replace(' ', '-')}-{number}"
-
-
-def _rss(feed: PlayedFeed, url: str, numbers: range) -> str:
+def _rss(feed: PlayedFeed, url: str, entries: Sequence[Entry]) -> str:
     items = "".join(
-        f"<item><guid isPermaLink='false'>{_slug(feed, n)}</guid><title>{escape(feed.title)} {n}</title>"
-        f"<link>{url}/{_slug(feed, n)}</link><pubDate>{format_datetime(_date(feed, n))}</pubDate>"
-        f"<enclosure url='{url}/files/{_slug(feed, n)}.{feed.ending}' type='{feed.kind}' length='{1_000 + n}'/></item>"
-        for n in numbers
+        f"<item><guid isPermaLink='false'>{each.slug}</guid><title>{escape(each.title)}</title>"
+        f"<link>{url}/{each.slug}</link><pubDate>{format_datetime(each.at)}</pubDate>"
+        f"<enclosure url='{escape(each.enclosure or f'{url}/files/{each.slug}.{feed.ending}')}' "
+        f"type='{feed.kind}' length='{each.size_bytes}'/></item>"
+        for each in entries
     )
     return f"<rss version='2.0'><channel><title>{escape(feed.title)}</title>{items}</channel></rss>"
 
 
-def _atom(feed: PlayedFeed, url: str, numbers: range) -> str:
-    entries = "".join(
-        f"<entry><id>urn:{_slug(feed, n)}</id><title>{escape(feed.title)} {n}</title>"
-        f"<link href='{url}/{_slug(feed, n)}'/><updated>{_date(feed, n).isoformat()}</updated>"
-        f"<link rel='enclosure' href='/files/{_slug(feed, n)}.{feed.ending}' type='{feed.kind}'/></entry>"
-        for n in numbers
+def _atom(feed: PlayedFeed, url: str, entries: Sequence[Entry]) -> str:
+    inner = "".join(
+        f"<entry><id>urn:{each.slug}</id><title>{escape(each.title)}</title>"
+        f"<link href='{url}/{each.slug}'/><updated>{each.at.isoformat()}</updated>"
+        f"<link rel='enclosure' href='{escape(each.enclosure or f'files/{each.slug}.{feed.ending}')}' "
+        f"type='{feed.kind}'/></entry>"
+        for each in entries
     )
-    return f"<feed xmlns='http://www.w3.org/2005/Atom'><title>{escape(feed.title)}</title>{entries}</feed>"
+    return f"<feed xmlns='http://www.w3.org/2005/Atom'><title>{escape(feed.title)}</title>{inner}</feed>"
 
 
-def _json(feed: PlayedFeed, url: str, numbers: range) -> str:
+def _json(feed: PlayedFeed, url: str, entries: Sequence[Entry]) -> str:
     items = [
         {
-            "id": _slug(feed, n),
-            "url": f"{url}/{_slug(feed, n)}",
-            "title": f"{feed.title} {n}",
-            "date_published": _date(feed, n).isoformat(),
-            "attachments": [{"url": f"{url}/files/{_slug(feed, n)}.{feed.ending}", "mime_type": feed.kind}],
+            "id": each.slug,
+            "url": f"{url}/{each.slug}",
+            "title": each.title,
+            "date_published": each.at.isoformat(),
+            "attachments": [
+                {"url": each.enclosure or f"{url}/files/{each.slug}.{feed.ending}", "mime_type": feed.kind}
+            ],
         }
-        for n in numbers
+        for each in entries
     ]
     return json.dumps({"version": "https://jsonfeed.org/version/1.1", "title": feed.title, "items": items})

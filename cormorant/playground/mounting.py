@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
@@ -19,7 +19,7 @@ _KIND: Final = "content-type"
 class StandIn(Protocol):
     """Answers requests, and remembers what it was asked."""
 
-    asked: list[str]
+    asked: list[Any]
 
     def handle(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes

@@ -10,16 +10,20 @@ from attrs import evolve
 
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import Catalogue
+from cormorant.playground.feeds import feed_site, feeds_of_the_town
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.jackett import Jackett
+from cormorant.playground.market import MARKET, PRICES, MarketStandIn, market_source, sales_since
 from cormorant.playground.mounting import Mounted
 from cormorant.playground.news import GrowingArtists, News, news_since, peers_with
+from cormorant.playground.phone import PhoneStandIn
 from cormorant.playground.prowlarr import Entry, Prowlarr
 from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
 from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
 from cormorant.playground.serving import Site
 from cormorant.playground.slskd_stand_in import SlskdStandIn
 from cormorant.playground.spotify_stand_in import SpotifyStandIn
+from cormorant.playground.webhook_stand_in import WebhookStandIn
 from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings, StorageSettings
@@ -64,6 +68,8 @@ _PER_HOUR: Final = {"cellar": 40, "vault": 40}
 
 _TAKES_S: Final = 1.5
 _FOLLOW_S: Final = 1.0
+_CACHE_S: Final = 5.0
+"""Prices change while one looks."""
 
 WATCHLIST: Final = WatchlistSettings(
     every_s=60.0, interval_s=1.0, search=("attic", "slskd"), choose="flac", hand_to=("qbittorrent", "slskd")
@@ -110,7 +116,7 @@ def sites_of_the_town(clock: Clock) -> list[Site]:
 
 
 def _around_watching(news: Sequence[News], catalogue: Catalogue, clock: Clock) -> Iterator[Site]:
-    """Who knows artists, who shares, and who takes finds; all of them quick."""
+    """Who knows artists and prices, who shares, who has feeds, and who takes finds and is told; all of them quick."""
     now_s = trio.current_time
     artists = GrowingArtists(news, catalogue, clock)
     yield Mounted("spotify", SpotifyStandIn(artists=artists, now_s=now_s, client_id=SPOTIFY_ID, secret=KEY))
@@ -120,12 +126,17 @@ def _around_watching(news: Sequence[News], catalogue: Catalogue, clock: Clock) -
     yield Mounted("slskd", slskd)
     yield Mounted("qbittorrent", QbittorrentStandIn(now=now_s, user="playground", password=KEY, takes_s=_TAKES_S))
     yield Mounted("sabnzbd", SabnzbdStandIn(now=now_s, key=KEY, takes_s=_TAKES_S))
+    yield Mounted("webhook", WebhookStandIn())
+    yield Mounted("feeds", feed_site(clock))
+    yield Mounted(MARKET, MarketStandIn(clock=clock, sales=sales_since(clock.now()), key=KEY))
+    yield Mounted("phone", PhoneStandIn())
 
 
-def _music_sources(address: str) -> dict[str, SourceSettings]:
+def _other_sources(address: str) -> dict[str, SourceSettings]:
     return {
         "spotify": SourceSettings(kind="spotify", url=f"{address}/spotify/v1", id=SPOTIFY_ID, key=Secret(KEY)),
         "slskd": SourceSettings(kind="slskd", url=f"{address}/slskd", key=Secret(KEY), spacing_s=0.5),
+        MARKET: market_source(address, KEY),
     }
 
 
@@ -137,7 +148,12 @@ def _targets(address: str) -> dict[str, TargetSettings]:
         ),
         "slskd": TargetSettings(kind="slskd", source="slskd", follow_s=_FOLLOW_S),
         "sabnzbd": TargetSettings(kind="sabnzbd", url=f"{address}/sabnzbd", key=key, follow_s=_FOLLOW_S),
+        "webhook": TargetSettings(kind="webhook", url=f"{address}/webhook"),
     }
+
+
+def _phone(settings: Settings) -> Secret:
+    return Secret(f"json://{settings.playground.listen}/phone")
 
 
 def with_playground(settings: Settings) -> Settings:
@@ -158,7 +174,7 @@ def with_playground(settings: Settings) -> Settings:
         for name, habits in _SITES.items()
     }
     written = {normalised(source.url) for source in settings.sources.values() if source.url}
-    sites |= _music_sources(address)
+    sites |= _other_sources(address)
     sites = {name: site for name, site in sites.items() if normalised(site.url) not in written}
     sources = {**sites, **settings.sources}
     targets = {name: each for name, each in _targets(address).items() if not each.source or each.source in sources}
@@ -172,5 +188,9 @@ def with_playground(settings: Settings) -> Settings:
         saved={**SAVED, **settings.saved},
         profiles={**PROFILES, **settings.profiles},
         targets={**targets, **settings.targets},
+        feeds={**feeds_of_the_town(address), **settings.feeds},
+        prices={**(PRICES if sources.get(MARKET) == sites.get(MARKET) else {}), **settings.prices},
+        notify=settings.notify if settings.notify.apprise else evolve(settings.notify, apprise=_phone(settings)),
+        search=evolve(settings.search, cache_ttl_s=min(settings.search.cache_ttl_s, _CACHE_S)),
         clients={**{name: ClientSettings() for name in APPS}, **settings.clients},
     )

@@ -43,7 +43,7 @@ def _plain(value: object) -> object:
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
     if isinstance(value, datetime):
-        return value.isoformat()
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value
 
 
@@ -272,6 +272,16 @@ class DiskLow(Event):
     folder: str
     free_bytes: int
     wanted_bytes: int
+
+
+@frozen(kw_only=True)
+class NoticeTold(Event):
+    """A person was told: one address took a notification with this title, and as many lines."""
+
+    name: ClassVar[str] = "notify.told"
+
+    title: str
+    lines: int
 
 
 # The stream itself

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from datetime import datetime
+from typing import Any, ClassVar
 
 from attrs import frozen
 
 from cormorant.rules.events import Event
-from cormorant.rules.subscriptions import Check, CheckStatus, FeedPage, Next, Subscription
+from cormorant.rules.subscriptions import Check, CheckStatus, FeedPage, Next, Subscription, cadence_of
 
 
 @frozen(kw_only=True)
 class SubscriptionChecked(Event):
-    """A feed was checked. `imported` of the new items are wanted; `left_out` more stand in it than are taken."""
+    """A feed was checked. `unchanged`: it said that nothing is new; `imported` of the new items are wanted.
+
+    `left_out` more stand in it than are taken. The next check is at `next_check_at`, `because` of its schedule or what became of it.
+    """
 
     name: ClassVar[str] = "subscription.checked"
 
     subscription: str
+    unchanged: bool
     items_found: int
     new_items: int
     imported: int
     duration_ms: int
+    next_check_at: datetime
+    because: str
     left_out: int = 0
 
 
@@ -36,6 +43,8 @@ class SubscriptionFailed(Event):
     failures: int
     error: str
     duration_ms: int
+    next_check_at: datetime
+    because: str
 
 
 @frozen(kw_only=True)
@@ -75,18 +84,16 @@ def events_of(
     subscription: Subscription, page: FeedPage, check: Check, imported: int, following: Next
 ) -> Iterator[Event]:
     """What the end of a check is told as."""
-    name = subscription.name
+    facts: dict[str, Any] = {
+        "subscription": subscription.name,
+        "duration_ms": check.duration_ms,
+        "next_check_at": following.next_check_at,
+        "because": cadence_of(subscription, following, now=check.started_at),
+    }
     if check.status is CheckStatus.SUCCESS:
-        yield SubscriptionChecked(
-            subscription=name,
-            items_found=check.items_found,
-            new_items=check.new_items,
-            imported=imported,
-            duration_ms=check.duration_ms,
-            left_out=page.left_out,
-        )
+        facts |= {"items_found": check.items_found, "new_items": check.new_items, "imported": imported}
+        yield SubscriptionChecked(unchanged=page.is_unchanged, left_out=page.left_out, **facts)
     else:
-        error, failures = check.error or "", following.failures
-        yield SubscriptionFailed(subscription=name, failures=failures, error=error, duration_ms=check.duration_ms)
+        yield SubscriptionFailed(failures=following.failures, error=check.error or "", **facts)
     if following.paused_because is not None:
-        yield SubscriptionPaused(subscription=name, why=following.paused_because)
+        yield SubscriptionPaused(subscription=subscription.name, why=following.paused_because)

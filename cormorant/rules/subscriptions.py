@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 
 from cormorant.rules.profiles import matches
+from cormorant.rules.quantities import format_duration
 from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next_due
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Next",
     "Subscription",
     "after_check",
+    "cadence_of",
     "host_of",
     "is_wanted",
 ]
@@ -137,6 +139,29 @@ def after_check(
         at = max(at, now + timedelta(seconds=after_failure_s(base_s=60.0, failures=failures)))
     at = max(at, now + timedelta(seconds=wait_s)) if wait_s else at
     return Next(next_check_at=at, effective_s=effective_s, failures=failures, paused_because=why)
+
+
+def cadence_of(subscription: Subscription, following: Next, *, now: datetime) -> str:
+    """Why the next check is when it is, in words.
+
+    >>> at = datetime(2026, 1, 1)
+    >>> feed = Subscription(name="a", url="", schedule=Schedule(every_s=3600), next_check_at=at, added_at=at)
+    >>> cadence_of(feed, Next(next_check_at=at, effective_s=None, failures=0), now=at)
+    'every 1h'
+    >>> cadence_of(feed, Next(next_check_at=at, effective_s=7200.0, failures=3), now=at - timedelta(minutes=1))
+    'every 2h instead of 1h after 3 failures; this check was early'
+    """
+    said = subscription.schedule
+    if following.paused_because is not None:
+        return "paused: not before it is resumed"
+    early = "; this check was early" if now < subscription.next_check_at else ""
+    if said.every_s is None:
+        return f"cron {said.cron} {said.zone}{early}"
+    if following.effective_s is None:
+        return f"every {format_duration(said.every_s)}{early}"
+    why = f"after {following.failures} failures" if following.failures else "by its activity"
+    usual = format_duration(said.every_s)
+    return f"every {format_duration(following.effective_s)} instead of {usual} {why}{early}"
 
 
 def host_of(url: str) -> str:

@@ -65,9 +65,12 @@ async def list_subscriptions(
     limit: Annotated[int, QueryParameter(ge=1, le=500)] = 50,
 ) -> SubscriptionsOut:
     """In the order they came, a page at a time; those of the settings file too. Keys in addresses are hidden."""
-    found = await parts_of(request).subscriptions.page(after_id=after, limit=limit)
+    port = parts_of(request).subscriptions
+    found = await port.page(after_id=after, limit=limit)
+    last = await port.last_checks([each.id for each in found])
     return SubscriptionsOut(
         subscriptions=[subscription_out(each) for each in found],
+        last_checks={str(each.id): check_out(each, last[each.id]) for each in found if each.id in last},
         next_after=found[-1].id if len(found) == limit else None,
     )
 

@@ -79,14 +79,6 @@ class SubscriptionOut:
 
 
 @frozen(kw_only=True)
-class SubscriptionsOut:
-    """A page of subscriptions in the order they came. `next_after` gets the next page; null: there is none."""
-
-    subscriptions: list[SubscriptionOut]
-    next_after: int | None
-
-
-@frozen(kw_only=True)
 class CheckOut:
     """How a check went. `new_items`: those that were not there before."""
 
@@ -96,6 +88,18 @@ class CheckOut:
     new_items: int
     duration_ms: int
     error: str | None
+
+
+@frozen(kw_only=True)
+class SubscriptionsOut:
+    """A page of subscriptions in the order they came, and the last check of each by its id.
+
+    `next_after` gets the next page; null: there is none.
+    """
+
+    subscriptions: list[SubscriptionOut]
+    last_checks: dict[str, CheckOut]
+    next_after: int | None
 
 
 @frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -37,6 +37,10 @@ class SubscriptionsPort(Protocol):
 
     async def checks(self, number: int, *, limit: int = 20) -> list[Check]:
         """How the last checks went."""
+        ...
+
+    async def last_checks(self, numbers: Sequence[int]) -> dict[int, Check]:
+        """How the last check of each of these went."""
         ...
 
     async def pause(self, name: str) -> None:

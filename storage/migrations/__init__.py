@@ -18,6 +18,7 @@ from storage.migrations import (
     v0006_watches,
     v0007_subscriptions,
     v0008_prices,
+    v0009_job_uids,
 )
 from storage.migrations.runner import Migration
 
@@ -30,5 +31,6 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0006_watches,
     v0007_subscriptions,
     v0008_prices,
+    v0009_job_uids,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

@@ -28,12 +28,21 @@ def free_address() -> str:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
+def line_after(program: Program, first: str, *others: str) -> str:
+    """The line with the first of these words, when all of them have come, in whatever order."""
+    found: dict[str, str] = {}
+    while len(found) < 1 + len(others):
+        line = program.line_with("event=")
+        found |= {words: line for words in (first, *others) if words in line}
+    return found[first]
+
+
 @pytest.mark.slow("starts the program, which loads everything")
 def test_the_shipped_settings_show_searches_and_their_reasons_by_themselves(folder: Path) -> None:
     listen = free_address()
     with Program("-m", "cormorant", "run", cwd=folder, CORMORANT_PLAYGROUND__LISTEN=listen) as program:
         ready = program.line_with(" ready in ")
-        finished = program.line_with("event=search.finished")
+        finished = line_after(program, "event=search.finished", "event=subscription.checked", "event=price.valued")
         program.send(signal.SIGTERM)
         ended = program.end()
 
@@ -42,6 +51,8 @@ def test_the_shipped_settings_show_searches_and_their_reasons_by_themselves(fold
     assert ended.code == 0, ended.err
     assert "This is the playground: 7 invented sites on your machine, no account, no network." in ended.out
     assert re.search(r"  leave it +cormorant init ", ended.out)
+    assert "  feeds        open-films, field-recordings, slow-news; " in ended.out
+    assert "price.valued price=lantern cents=11850 currency=EUR points=11 match=exact" in ended.err
     assert f"level=warning event=playground.opened address=http://{listen} sites=7" in ended.err
     assert not (folder / "data" / "cormorant.db").exists()
 

@@ -8,8 +8,12 @@ import trio
 from cormorant.playground.person import Person
 from cormorant.playground.town import with_playground
 from cormorant.rules.events import PlaygroundSearched
+from cormorant.rules.notify_settings import NotifySettings
 from cormorant.rules.playground_settings import PlaygroundSettings
+from cormorant.rules.price_settings import price_conflicts
+from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.subscription_settings import feed_conflicts
 from cormorant.scripted import BROKEN, ScriptedSource
 from cormorant.testing import Recorder, memory_gateway, named_sources, scripted, settings, simulated
 
@@ -44,10 +48,24 @@ def test_a_playground_has_its_sites_and_a_folder_of_its_own_and_keeps_what_the_f
     assert chosen.database_url.reveal() == "sqlite:////x/data/playground/cormorant.db"
     assert set(chosen.sources) == {
         *("barn", "cellar", "loft", "mill", "mine", "shed", "top", "vault"),
-        *("slskd", "spotify"),
+        *("market", "slskd", "spotify"),
     }
-    assert (chosen.mode, set(chosen.targets)) == ("live", {"qbittorrent", "sabnzbd", "slskd"})
+    assert (chosen.mode, set(chosen.targets)) == ("live", {"qbittorrent", "sabnzbd", "slskd", "webhook"})
     assert all(
         source.url.startswith("http://127.0.0.1:7980/") for name, source in chosen.sources.items() if name != "mine"
     )
     assert set(chosen.clients) == {"sonarr", "radarr", "lidarr"}
+    assert (set(chosen.feeds), set(chosen.prices)) == ({"open-films", "field-recordings", "slow-news"}, {"lantern"})
+    assert list(feed_conflicts(chosen.feeds, chosen.targets)) == []
+    assert list(price_conflicts(chosen.prices, chosen.sources, ["market"])) == []
+
+
+def test_who_is_told_and_what_is_called_market_in_the_file_stay_as_they_are() -> None:
+    told = NotifySettings(apprise=Secret("json://phone.test"))
+    own = settings(sources=named_sources("market"), notify=told, playground=PlaygroundSettings(enabled=True))
+
+    chosen = with_playground(own)
+
+    assert chosen.notify == told
+    assert chosen.sources["market"] == own.sources["market"]
+    assert not chosen.prices

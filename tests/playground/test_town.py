@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from typing import Any
 
+import httpx2
 import pytest
 import trio
+from attrs import define, field
 
 from cormorant.cli.playing import Playing
-from cormorant.playground.town import with_playground
+from cormorant.playground import open_playground
+from cormorant.playground.feeds import SOON
+from cormorant.playground.market import EVERY as MARKET_EVERY
+from cormorant.playground.market import SOON as MARKET_SOON
+from cormorant.playground.market import sales_since
+from cormorant.playground.town import sites_of_the_town, with_playground
+from cormorant.rules.events import NoticeTold
+from cormorant.rules.notify_settings import NotifySettings
 from cormorant.rules.playground_settings import PlaygroundSettings
+from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceValued
+from cormorant.rules.settings import SearchSettings, Settings
+from cormorant.rules.subscription_events import SubscriptionChecked, SubscriptionFailed
+from cormorant.rules.subscription_settings import SubscriptionSettings
 from cormorant.rules.wants import Want, WantState
 from cormorant.rules.watch_events import SavedSearchChecked, WantChanged
-from cormorant.testing import Recorder, in_line, memory_gateway, settings
+from cormorant.testing import Recorder, memory_gateway, settings
 from supervisors import Service, open_service
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WAIT_S = 40.0
 
 
@@ -24,26 +43,38 @@ def free_address() -> str:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
-async def done(service: Service, count: int) -> list[Want]:
-    while len(found := await service.watches.wants(state=WantState.DONE)) < count:
+def settings_of_the_town(**chosen: Any) -> Settings:
+    played = PlaygroundSettings(enabled=True, listen=free_address())
+    gentle = SubscriptionSettings(domain_request_delay_s=0.0)  # it is our own machine
+    return with_playground(settings(playground=played, subscriptions=gentle, **chosen))
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    while not is_so():
+        await trio.sleep(0.05)
+
+
+async def done(service: Service, count: int, *, of: str = "") -> list[Want]:
+    found: list[Want] = []
+    while len(found) < count:
         await trio.sleep(0.1)
+        found = [want for want in await service.watches.wants(state=WantState.DONE) if want.watch.startswith(of)]
     return found
 
 
 @pytest.mark.slow("a want takes its time: searches, a grab, a download")
 def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives() -> None:
     recorder = Recorder()
-    chosen = with_playground(settings(playground=PlaygroundSettings(enabled=True, listen=free_address())))
+    chosen = settings_of_the_town(notify=NotifySettings(on=()))
 
     async def until_done() -> dict[int, tuple[set[str], str]]:
         with memory_gateway() as gateway, trio.fail_after(WAIT_S):
-            service = open_service(
-                chosen, chance=random.Random(1), offload=in_line, gateway=gateway, listeners=[recorder]
-            )
+            service = open_service(chosen, chance=random.Random(1), gateway=gateway, listeners=[recorder])
             told = trio.Event()
-            async with Playing(service) as playing, service, trio.open_nursery() as nursery:
+            async with Playing(service, looks_after_s=[1.0]) as playing, service, trio.open_nursery() as nursery:
                 nursery.start_soon(playing.serve_until, told)
                 found = await done(service, 3)
+                await until(lambda: len(recorder.of(SubscriptionChecked)) >= 2 * len(chosen.feeds) - 1)
                 views = [await service.watches.want(each.id) for each in found]
                 told.set()
             return {
@@ -59,4 +90,78 @@ def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives() -> None
     ]
     reasons = [event.reason for event in recorder.of(WantChanged) if event.state == "chosen"]
     assert any(reason.startswith("3 of 5 fit, first ") and "for 24.?bit" in reason for reason in reasons)
+    names = {(event.want, event.title) for event in recorder.of(WantChanged) if event.want in ended}
+    assert len(names) == len(ended)  # each by one name to the end
     assert recorder.of(SavedSearchChecked)[0].wanted == 1
+    looked_at = Counter(event.subscription for event in recorder.of(SubscriptionChecked))
+    assert looked_at == {"open-films": 2, "field-recordings": 2, "slow-news": 1}  # by itself, and by hand
+    assert [event.subscription for event in recorder.of(SubscriptionFailed)] == ["slow-news"]
+
+
+@define
+class Clock:
+    """What the stand-ins believe. The service has the real time."""
+
+    at: datetime = field(factory=lambda: datetime.now(UTC))
+
+    def now(self) -> datetime:
+        return self.at
+
+    def stopwatch(self) -> float:
+        return 0.0
+
+
+@pytest.mark.slow("loads Apprise, and follows a find to its end")
+def test_what_is_new_in_feeds_is_handed_over_and_a_price_that_falls_is_told() -> None:
+    recorder, clock = Recorder(), Clock()
+    chosen = settings_of_the_town(search=SearchSettings(cache_enabled=False))
+
+    async def until_told() -> tuple[list[tuple[str, str]], list[dict[str, str]]]:
+        with memory_gateway() as gateway, trio.fail_after(WAIT_S):
+            sites = sites_of_the_town(clock)
+            service = open_service(chosen, chance=random.Random(1), gateway=gateway, listeners=[recorder])
+            async with open_playground(*sites, listen=chosen.playground.listen) as playground, service:
+                await until(lambda: len(recorder.of(SubscriptionChecked)) == 3 and recorder.of(PriceValued))
+                clock.at += SOON
+                for feed in chosen.feeds:
+                    await service.subscriptions.check(feed)
+                await service.prices.check("lantern")
+                await until(lambda: "Cormorant: Price alert" in titles_of(recorder))
+                items = await done(service, 2, of="feed:")
+                async with httpx2.AsyncClient() as client:
+                    heard = (await client.get(playground.url_of("phone"))).json()
+                views = [await service.watches.want(each.id) for each in items]
+            return sorted((view.want.watch, view.handovers[0].target) for view in views), heard
+
+    handed, heard = trio.run(until_told)
+
+    first, second = events_of(recorder, "open-films")
+    assert (first.items_found, first.new_items, first.imported) == (6, 0, 0)
+    assert (second.new_items, second.imported) == (2, 1)  # the other form does not fit
+    assert first.because == "every 1m"
+    assert (second.next_check_at - first.next_check_at).total_seconds() == 60  # this check was that one
+    assert handed == [("feed:field-recordings", "webhook"), ("feed:open-films", "qbittorrent")]
+    assert "HTTP 503" in recorder.of(SubscriptionFailed)[0].error
+    assert [event.written for event in recorder.of(PriceCollected)] == [13, 4]
+    assert [event.cents for event in recorder.of(PriceValued)] == [118_50, 88_75]
+    assert [event.side for event in recorder.of(PriceAlert)] == ["below"]
+    assert {"title": "Cormorant: Price alert", "message": "lantern is below 100.00 EUR: 88.75 EUR"} in heard
+
+
+def titles_of(recorder: Recorder) -> list[str]:
+    return [event.title for event in recorder.of(NoticeTold)]
+
+
+def events_of(recorder: Recorder, name: str) -> list[SubscriptionChecked]:
+    return [event for event in recorder.of(SubscriptionChecked) if event.subscription == name]
+
+
+def test_the_lantern_is_dear_at_each_opening_and_cheap_soon_after() -> None:
+    sides: list[str] = []
+    listed: dict[str, float] = {}
+    for opened in (NOON, NOON + timedelta(hours=1), NOON + timedelta(hours=3)):
+        for at in (opened, opened + MARKET_SOON, opened + MARKET_EVERY, opened + 2 * MARKET_EVERY):
+            listed |= {number: price for sold_at, number, price in sales_since(opened) if sold_at <= at}
+            sides.append("dear" if median(listed.values()) > 100 else "cheap")
+
+    assert sides == ["dear", "cheap"] * 6

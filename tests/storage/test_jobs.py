@@ -108,6 +108,23 @@ def test_a_job_is_found_by_its_uid_and_the_same_uid_is_no_second_job(connection:
     assert jobs.find(connection, "another") is None
 
 
+@pytest.mark.parametrize("state", STATES)
+def test_what_an_earlier_try_has_enqueued_is_not_enqueued_again_whatever_became_of_it(
+    connection: Connection, state: JobState
+) -> None:
+    job = new_job()
+    job_id = put_in_state(connection, state, uid=job.uid)
+
+    again = jobs.enqueue_again(connection, job, now=NOW)
+
+    assert (again.id, again.state, again.joined) == (job_id, state, False)
+    assert len(job_reports.recent(connection, limit=9)) == 1
+
+
+def test_what_no_earlier_try_has_enqueued_is_enqueued(connection: Connection) -> None:
+    assert jobs.enqueue_again(connection, job := new_job(), now=NOW) == jobs.find(connection, job.uid)
+
+
 def test_jobs_are_claimed_by_priority_then_by_when_they_were_due_then_by_age(connection: Connection) -> None:
     low = put(connection, priority=10, run_at=at(-100))
     young, old = put(connection, run_at=at(-5)), put(connection, run_at=at(-9))

@@ -141,6 +141,8 @@ def test_the_end_of_a_check_is_kept_and_a_failure_keeps_what_the_last_success_kn
     assert (known.last_checked, known.last_success, known.effective_s) == (at(4_000), at(5), 7_200.0)
     newest, oldest = subscription_checks.checks(connection, known.id)
     assert (newest.status, newest.error, oldest.status) == (CheckStatus.FAILED, "nope", CheckStatus.SUCCESS)
+    assert subscription_checks.last_checks(connection, [known.id, known.id + 1]) == {known.id: newest}
+    assert subscription_checks.last_checks(connection, []) == {}
     assert subscription_checks.recent_new(connection, known.id, limit=9) == [2]
     assert subscription_checks.prune_checks(connection, before=at(100), limit=9) == 1
 

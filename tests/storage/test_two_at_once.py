@@ -7,12 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+import pytest
 from sqlalchemy import Connection, text
 
 from actors.errands import Errand, leave, run_errand
 from cormorant.rules.jobs import JobState
-from storage import job_pauses, jobs, workers
-from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, put, put_in_state, show, take
+from storage import job_pauses, job_reports, jobs, workers
+from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, new_job, put, put_in_state, show, take
 
 T = TypeVar("T")
 
@@ -54,6 +55,25 @@ def test_two_sweepers_that_reclaim_from_one_owner_count_one_attempt(postgres_job
 
     with postgres_jobs.begin() as connection:
         assert (show(connection, job_id).attempts, show(connection, job_id).reclaims) == (1, 1)
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_a_job_whose_first_try_commits_while_it_is_enqueued_again_is_there_once(
+    postgres_jobs: JobStore, *, is_claimed: bool
+) -> None:
+    job = new_job()
+
+    def enqueue(connection: Connection) -> None:
+        jobs.enqueue(connection, job, now=NOW)
+        if is_claimed:  # where the index of those that wait has it no more
+            hire(connection)
+            take(connection)
+
+    again = after(postgres_jobs, enqueue, lambda connection: jobs.enqueue_again(connection, job, now=NOW))
+
+    assert again.state is (JobState.RUNNING if is_claimed else JobState.PENDING)
+    with postgres_jobs.begin() as connection:
+        assert [each.id for each in job_reports.recent(connection, limit=9)] == [again.id]
 
 
 def test_a_job_that_is_revived_while_it_is_pruned_is_kept(postgres_jobs: JobStore) -> None:

@@ -84,6 +84,7 @@ async def test_pages_have_a_cursor_and_a_failed_check_is_told_without_its_key_an
             await client.post(f"{HERE}/a/check")
             failed = (await client.post(f"{HERE}/2/check")).json()
             shown = await client.get(f"{HERE}/bad")
+            listed = await client.get(HERE)
             metrics = (await client.get("/metrics")).text.splitlines()
             unknown = await client.post(f"{HERE}/nobody/check")
 
@@ -91,6 +92,9 @@ async def test_pages_have_a_cursor_and_a_failed_check_is_told_without_its_key_an
     assert ([each["name"] for each in second["subscriptions"]], second["next_after"]) == (["c"], None)
     assert (failed["status"], failed["error"]) == ("failed", "no answer from http://bad.test/rss?passkey=***")
     assert (shown.json()["subscription"]["failures"] >= 1, KEY in shown.text) == (True, False)
+    last = {name: listed.json()["last_checks"][name] for name in ("1", "2")}
+    assert [(each["status"], each["items_found"]) for each in last.values()] == [("success", 2), ("failed", 0)]
+    assert KEY not in listed.text
     assert "active_subscription_checks 0.0" in metrics
     assert "scheduled_jobs_total 9.0" in metrics
     counted = dict(line.rsplit(" ", 1) for line in metrics if line.startswith("subscription_check"))

@@ -16,6 +16,7 @@ const WAITS = {
   reset: "the daily limit",
   month: "the monthly limit",
 };
+const SENTENCES = { breaker: true, cooldown: true };
 const GATES = {
   enabled: "enabled", stopped: "credentials", paused: "pause", breaker: "breaker", cooldown: "cooldown", in_flight: "in flight",
   spacing: "spacing", pace: "pace", minute: "minute", hour: "hour", day: "day", reset: "day", month: "month",
@@ -27,6 +28,8 @@ const ENDINGS = {
 };
 const SHADES = 6;
 
+// Who is asked when a person searches everywhere; others know artists, peers or prices.
+export const isSearched = (account) => ["torznab", "newznab"].includes(account.kind);
 export const clientName = (name) => name || "here";
 export const queryWords = (query) => query || "what is new";
 const open = new Set();
@@ -38,7 +41,7 @@ export function waitWords(about) {
   if (!about.gate) return ["now"];
   if (about.gate === "in_flight") return ["after the one under way"];
   if (!about.opens_at) return ["nobody knows when: ", because];
-  return [ticking("until", about.opens_at), h("span", { class: "because" }, ` because of ${because}`)];
+  return [ticking("until", about.opens_at), h("span", { class: "because" }, ` ${about.gate in SENTENCES ? "because" : "because of"} ${because}`)];
 }
 
 export function drawAccounts(overview, change) {
@@ -50,7 +53,7 @@ export function drawAccounts(overview, change) {
   drawNow(overview);
   draw($("spent"), overview.clients, spentBy);
   draw($("lately"), overview.history, lately);
-  draw($("where"), overview.accounts.map((account) => account.name), whereOptions);
+  draw($("where"), overview.accounts.filter(isSearched).map((account) => account.name), whereOptions);
 }
 
 function nobody() {

@@ -119,7 +119,7 @@ function connect() {
     event.id = message.lastEventId;
     system.hear(event);
     if (event.name.startsWith("job.")) jobs.showSoon();
-    if (/^(watchlist|saved_search)\./.test(event.name)) watches.showSoon();
+    if (/^(watchlist|saved_search|subscription|price)\./.test(event.name)) watches.showSoon();
     if (/^(want|handover|job)\./.test(event.name)) finds.showSoon();
     lookAgain(SOON_MS);
   };

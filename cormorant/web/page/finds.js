@@ -75,8 +75,9 @@ function find(want) {
 }
 
 function origin(want) {
-  const [kind, name] = want.watch.split(":");
-  return kind === "saved" && ` · of the saved search ${name}`;
+  const [kind, name] = want.watch.split(/:(.*)/s);
+  const words = { saved: "saved search", feed: "feed" }[kind];
+  return words && ` · of the ${words} ${name}`;
 }
 
 function acts(want, name) {

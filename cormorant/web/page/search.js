@@ -1,7 +1,7 @@
 // How does a person search? Every account has a line of its own: why it waits, that it is asked, what it found.
 
 import { ask, listen } from "./api.js";
-import { waitWords } from "./accounts.js";
+import { isSearched, waitWords } from "./accounts.js";
 import { $, does, h, plural, say } from "./dom.js";
 import { clock, span, ticking } from "./times.js";
 
@@ -16,7 +16,7 @@ export const isShown = () => current !== null;
 
 export async function begin(query, where) {
   await end();
-  const sources = where ? [where] : overview.accounts.map((account) => account.name);
+  const sources = where ? [where] : overview.accounts.filter(isSearched).map((account) => account.name);
   const began = await ask("POST", "searches", where ? { query, sources } : { query });
   current = { id: began.id, query, beganAt: performance.now(), isDone: false, lines: new Map(), results: 0 };
   for (const name of sources) current.lines.set(name, { outcome: null, isAll: false });
