@@ -37,7 +37,7 @@ def place() -> Iterator[SubscriptionPlace]:
 def rows(connection: Connection) -> list[int]:
     """How many rows each table of subscriptions has, and how many are wanted."""
     tables = ("subscriptions", "subscription_items", "subscription_checks", "wants")
-    return [connection.execute(text(f"SELECT count(*) FROM {name}")).scalar_one() for name in tables]  # noqa: S608 - ours
+    return [connection.execute(text(f"SELECT count(*) FROM {name}")).scalar_one() for name in tables]  # noqa: S608 - the names are ours
 
 
 async def test_a_check_that_runs_has_started_and_then_tells_what_it_brought(
