@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from actors.rounds import Rounds
 from cormorant.clients.target import Target
 from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
-from cormorant.rules.handovers import FOLLOW_S, Handover, HandoverState, InDoubt, follow_again_s
+from cormorant.rules.handovers import FOLLOW_S, Handover, HandoverState, InDoubt, follow_again_s, is_gone, told_gone
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.target_errors import TargetError
 from cormorant.rules.wants import Want, WantState
@@ -73,6 +73,8 @@ class HandoverFollower(Rounds):
     places: Mapping[str, Place]
     fail: Callable[..., Want]
     """A statement: a handover failed, and the next candidate is chosen."""
+    leave: Callable[..., Want]
+    """A statement: its target is in no settings any more."""
     revive: Callable[[Sequence[Want]], Callable[[Connection], None]]
     """Enqueues anew the jobs of wants that have none."""
     ring: Callable[[], None]
@@ -101,9 +103,11 @@ class HandoverFollower(Rounds):
             due = await self.database.run(downloads.due_to_follow, now=now, until=until, limit=BATCH)
             for handover in due:
                 place = self.places.get(handover.target)
-                if place is not None:
-                    with suppress(HandoverChanged):  # another process has seen the same
+                with suppress(HandoverChanged):  # another process has seen the same
+                    if place is not None:
                         await self._look(handover, place)
+                    elif is_gone(handover, now=self.clock.now()):
+                        await self._leave(handover)
             is_more = len(due) == BATCH
 
     async def _look(self, handover: Handover, place: Place) -> None:
@@ -140,13 +144,21 @@ class HandoverFollower(Rounds):
     async def _done(self, handover: Handover, reason: str) -> None:
         done: Want = await self.database.run(_set_done, handover, reason, now=self.clock.now())
         self._tell(handover, HandoverState.DONE, reason)
-        self.emit(WantChanged(want=done.id, title=done.words, state=done.state.value, reason=done.reason))
+        self._tell_want(done)
 
     async def _failed(self, handover: Handover, reason: str) -> None:
         decided: Want = await self.database.run(self.fail, handover, reason, now=self.clock.now())
         self.ring()
         self._tell(handover, HandoverState.FAILED, reason)
-        self.emit(WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason))
+        self._tell_want(decided)
+
+    async def _leave(self, handover: Handover) -> None:
+        decided: Want = await self.database.run(self.leave, handover, now=self.clock.now())
+        self._tell(handover, HandoverState.FAILED, told_gone(handover.target))
+        self._tell_want(decided)
+
+    def _tell_want(self, want: Want) -> None:
+        self.emit(WantChanged(want=want.id, title=want.words, state=want.state.value, reason=want.reason))
 
     def _tell(self, handover: Handover, state: HandoverState, reason: str) -> None:
         self.emit(
@@ -169,4 +181,5 @@ class HandoverFollower(Rounds):
 
 def _set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> Want:
     downloads.change(connection, handover, HandoverState.DONE, reason=reason, now=now)
-    return wants.change(connection, handover.want_id, WantState.DONE, reason=reason or f"by {handover.target}", now=now)
+    why = reason or f"by {handover.target}"
+    return wants.change(connection, handover.want_id, WantState.DONE, reason=why, now=now)

@@ -11,12 +11,25 @@ from attrs import define
 
 from actors.actor import Actor
 from actors.pages import PAGE, in_pages
+from cormorant.rules.catalogue_walks import KEPT as WALKS_KEPT
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.job_events import JobsPruned, KindUnknown
 from cormorant.rules.jobs import JobState
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search_events import SearchesPruned
-from storage import cache, feeds, gate_links, history, job_pauses, job_reports, jobs, ledger, source_states, workers
+from storage import (
+    cache,
+    catalogue_walks,
+    feeds,
+    gate_links,
+    history,
+    job_pauses,
+    job_reports,
+    jobs,
+    ledger,
+    source_states,
+    workers,
+)
 from storage.database import Database
 
 REQUESTS_KEPT = timedelta(days=32)
@@ -76,7 +89,8 @@ class Maintenance(Actor[None]):
             answers=await self._in_pages(cache.prune, now=now)
             + await self._in_pages(ledger.prune)
             + await self._in_pages(gate_links.prune, before=now - LINKS_KEPT)
-            + await self._in_pages(feeds.prune, before=now - NEWS_KEPT),
+            + await self._in_pages(feeds.prune, before=now - NEWS_KEPT)
+            + await self._in_pages(catalogue_walks.prune, before=now - WALKS_KEPT),
             requests=await self._in_pages(source_states.prune_requests, before=now - REQUESTS_KEPT),
         )
         if pruned.history or pruned.answers or pruned.requests:

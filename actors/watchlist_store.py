@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from attrs import define
+from attrs import define, frozen
 from sqlalchemy import Connection
 
+from cormorant.rules.catalogue_walks import Walk
 from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watchlist import Artist, Charged
-from storage import jobs, wants, watchlist
+from cormorant.rules.watchlist import Artist, Charge, Charged
+from storage import catalogue_walks, jobs, wants, watchlist
+from storage.catalogue_walks import Key
 from storage.database import Database
 from storage.jobs import NewJob
 
@@ -34,9 +36,9 @@ class WatchlistStore(Protocol):
         ...
 
     async def fail(
-        self, artist: Artist, charged: Charged, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> None:
-        """A look failed."""
+        self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
+    ) -> Charged:
+        """A look failed. Returns what it cost, reckoned from what the artist has failed until now."""
         ...
 
 
@@ -69,18 +71,47 @@ class DatabaseStore:
         return new
 
     async def fail(
-        self, artist: Artist, charged: Charged, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> None:
-        """A look failed."""
-        await self.database.run(
-            watchlist.fail,
-            artist,
-            failures=charged.failures,
-            block_until=charged.block_until,
-            next_attempt_at=next_attempt_at,
-            error=error,
-            now=now,
+        self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
+    ) -> Charged:
+        """A look failed. Returns what it cost."""
+        cost = await self.database.run(
+            watchlist.fail, artist, charge, next_attempt_at=next_attempt_at, error=error, now=now
         )
+        return cost or Charged(failures=artist.failures)  # another process has it in hand
+
+
+class Walks(Protocol):
+    """Where the ticker keeps what it has read of lists that are too long for one tick."""
+
+    async def find(self, artists: Sequence[Artist]) -> dict[Key, Walk]:
+        """What was kept for these artists."""
+        ...
+
+    async def keep(self, walks: Mapping[Key, Walk], *, ended: Collection[Key]) -> None:
+        """Keep these, and forget those that have ended."""
+        ...
+
+
+@frozen
+class DatabaseWalks:
+    """In the database of the service, whoever keeps the watchlist."""
+
+    database: Database
+
+    async def find(self, artists: Sequence[Artist]) -> dict[Key, Walk]:
+        """What was kept for these artists."""
+        return await self.database.read(catalogue_walks.find, artists)
+
+    async def keep(self, walks: Mapping[Key, Walk], *, ended: Collection[Key]) -> None:
+        """Keep these, and forget those that have ended."""
+        await self.database.run(_keep, dict(walks), sorted(ended))
+
+
+def _keep(connection: Connection, walks: Mapping[Key, Walk], ended: Sequence[Key]) -> None:
+    for key, walk in sorted(walks.items(), key=lambda each: each[0]):
+        catalogue_walks.put(connection, key, walk)
+    for key in ended:
+        catalogue_walks.drop(connection, key)
 
 
 def _claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:

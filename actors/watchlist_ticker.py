@@ -6,16 +6,18 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 import trio
 from attrs import define, field, frozen
 
 from actors.rounds import Rounds
-from actors.watchlist_store import WatchlistStore
+from actors.watchlist_store import Walks, WatchlistStore
+from cormorant.rules.catalogue_walks import Walk, can_go_on, lengthened
 from cormorant.rules.outcomes import RateLimitWaitError, SearchError
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.releases import Album, Release, Track, distinct_releases, is_by, want_key
+from cormorant.rules.releases import Album, AlbumPage, Release, Track, distinct_releases, is_by, want_key
 from cormorant.rules.releases import Artist as FoundArtist
 from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
 from cormorant.rules.wants import Want, WantState
@@ -31,7 +33,8 @@ from cormorant.rules.watch_events import (
     WatchlistTick,
 )
 from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import Artist, Charged, charged, clamped_s, delay_before_retry, looked_at_before, news_of
+from cormorant.rules.watchlist import Artist, charged, clamped_s, delay_before_retry, looked_at_before, news_of
+from storage.catalogue_walks import Key
 
 CLAIM_SPARE_S = 30.0
 """So much longer than its budget a tick has its artists to itself: for writing down what it learned."""
@@ -49,8 +52,8 @@ SHARE_WITHOUT_TRACKS = 0.25
 class Catalogue(Protocol):
     """Who knows artists. Every request passes the gates of its source."""
 
-    async def albums_of(self, artist: Artist, *, timeout_s: float) -> Sequence[Album]:
-        """Everything the artist has released. Raises `SourceError` or `SearchError`."""
+    async def albums_page(self, artist: Artist, *, after: str | None, timeout_s: float) -> AlbumPage:
+        """Part of what the artist has released: the first, or the one at an address. Raises `SourceError` or `SearchError`."""
         ...
 
     async def tracks_of(self, artist: Artist, album: Album, *, timeout_s: float) -> Sequence[Track]:
@@ -79,6 +82,7 @@ class WatchlistTicker(Rounds):
     """One tick at a time; none begins while the service stops."""
 
     store: WatchlistStore
+    walks: Walks
     catalogue: Catalogue
     options: WatchlistSettings
     is_paused: Callable[[], Awaitable[bool]]
@@ -89,6 +93,10 @@ class WatchlistTicker(Rounds):
     grace_s: float = field(init=False)
     _deadline: float = field(init=False, default=math.inf)
     _in_hand: dict[int, Artist] = field(init=False, factory=dict)
+    _read: dict[Key, Walk] = field(init=False, factory=dict)
+    """What was read of lists that have not been looked through to their end."""
+    _kept: set[Key] = field(init=False, factory=set)
+    """Of which lists something is kept from earlier ticks."""
 
     def __attrs_post_init__(self) -> None:
         self.interval_s = self.options.interval_s
@@ -119,11 +127,23 @@ class WatchlistTicker(Rounds):
             return
         pending = deque(batch)
         self._in_hand.clear()
+        self._read, self._kept = {}, set()
         self._deadline = began + options.tick_budget_s
         try:
+            await self._take_up(batch)
             await self._work_through(pending)
         finally:
             await self._close(batch, pending, began)
+
+    async def _take_up(self, batch: Sequence[Artist]) -> None:
+        """Go on where earlier ticks had to end."""
+        now, kept = self.clock.now(), await self.walks.find(batch)
+        self._kept = set(kept)
+        self._read = {
+            _key(artist): kept[_key(artist)]
+            for artist in batch
+            if _key(artist) in kept and can_go_on(kept[_key(artist)], artist, now=now)
+        }
 
     async def _work_through(self, pending: deque[Artist]) -> None:
         with trio.CancelScope(deadline=self._deadline):
@@ -133,14 +153,16 @@ class WatchlistTicker(Rounds):
 
     async def _close(self, batch: Sequence[Artist], pending: Sequence[Artist], began: float) -> None:
         """Give back what was not looked at, charged nothing, also when the tick is cancelled."""
-        if self._in_hand or pending:
-            # Otherwise nobody looks at them before the claim has run out.
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
+            if self._in_hand or pending:
+                # Otherwise nobody looks at them before the claim has run out.
                 await self.store.release(pending)
                 # To the end of the line: a few that always take too long must not keep all others from their turn.
                 await self.store.release([*self._in_hand.values()], next_attempt_at=self.clock.now())
+            if self._read or self._kept:
+                await self.walks.keep(self._read, ended=self._kept - self._read.keys())
         for artist in self._in_hand.values():
-            self.emit(WatchlistProcess(artist=artist.name, status="out of time", queued=0, attempts=1, retries=0))
+            self._tell_out_of_time(artist)
         self.emit(
             WatchlistTick(
                 count=len(batch),
@@ -149,6 +171,13 @@ class WatchlistTicker(Rounds):
                 budget_s=self.options.tick_budget_s,
                 concurrency=self.options.max_concurrency,
             )
+        )
+
+    def _tell_out_of_time(self, artist: Artist) -> None:
+        walk = self._read.get(_key(artist))
+        so_far = None if walk is None else f"{len(walk.albums)} releases so far; the next tick goes on from there"
+        self.emit(
+            WatchlistProcess(artist=artist.name, status="out of time", queued=0, attempts=1, retries=0, error=so_far)
         )
 
     async def _work(self, pending: deque[Artist]) -> None:
@@ -174,10 +203,12 @@ class WatchlistTicker(Rounds):
             attempt += 1
             looked_at = self.clock.now()
             try:
-                wanted = await self._wanted(artist)
+                walk = await self._walk(artist)
+                wanted = await self._wanted(artist, walk.albums)
             except (SourceLimited, RateLimitWaitError, CredentialsRefused) as closed:
                 return await self._wait(artist, closed, attempt)
             except SourceRefused as refused:
+                self._read.pop(_key(artist), None)  # its next page may be what is refused
                 return await self._fail(artist, refused, attempt, failed=0, again_s=self._every_s(artist))
             except (SourceError, SearchError, trio.TooSlowError) as trouble:
                 delay_s = self._delay_s(attempt)
@@ -186,7 +217,9 @@ class WatchlistTicker(Rounds):
                 await trio.sleep(delay_s)
             else:
                 next_at = looked_at + timedelta(seconds=self._every_s(artist))
-                new = await self.store.succeed(artist, wanted, looked_at=looked_at, next_attempt_at=next_at)
+                # As of the first page: what came out while the others were read is found by the next look.
+                new = await self.store.succeed(artist, wanted, looked_at=walk.began_at, next_attempt_at=next_at)
+                self._read.pop(_key(artist), None)
                 return self._succeeded(artist, new, attempt)
 
     def _succeeded(self, artist: Artist, new: Sequence[Want], attempt: int) -> _Looked:
@@ -196,8 +229,16 @@ class WatchlistTicker(Rounds):
             self.emit(WatchlistDownload(artist=artist.name, titles=tuple(want.title for want in new)))
         return _Looked(status="ok", queued=len(new), attempts=attempt)
 
-    async def _wanted(self, artist: Artist) -> list[Want]:
-        albums = await self.catalogue.albums_of(artist, timeout_s=self._timeout_s())
+    async def _walk(self, artist: Artist) -> Walk:
+        """Read the list to its end. Each page that was read stays read, whatever happens to the next."""
+        walk = self._read.get(_key(artist)) or Walk(began_at=self.clock.now())
+        while not walk.is_done:
+            page = await self.catalogue.albums_page(artist, after=walk.following, timeout_s=self._timeout_s())
+            walk = lengthened(walk, page, name=artist.name)
+            self._read[_key(artist)] = walk
+        return walk
+
+    async def _wanted(self, artist: Artist, albums: Sequence[Album]) -> list[Want]:
         own = [album for album in albums if is_by(artist.artist_id, album)]
         news = news_of(looked_at_before(artist, now=self.clock.now()), distinct_releases(own))
         wanted = []
@@ -252,13 +293,9 @@ class WatchlistTicker(Rounds):
 
     async def _fail(self, artist: Artist, error: Exception, attempt: int, *, failed: int, again_s: float) -> _Looked:
         now, options = self.clock.now(), self.options
-        cost = (
-            charged(artist, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
-            if failed
-            else Charged(failures=artist.failures)
-        )
+        charge = partial(charged, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
         next_at = now + timedelta(seconds=again_s)
-        await self.store.fail(artist, cost, next_attempt_at=next_at, error=str(error), now=now)
+        cost = await self.store.fail(artist, charge, next_attempt_at=next_at, error=str(error), now=now)
         if cost.block_until is not None:
             minutes = options.cooldown_s / 60
             self.emit(CooldownSet(artist=artist.name, minutes=minutes, retry_block_until=cost.block_until))
@@ -278,3 +315,7 @@ class WatchlistTicker(Rounds):
 
     def _timeout_s(self) -> float:
         return clamped_s(self.options.spotify_timeout_s, left_s=self._left_s())
+
+
+def _key(artist: Artist) -> Key:
+    return artist.source, artist.artist_id

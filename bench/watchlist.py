@@ -29,13 +29,13 @@ if __name__ == "__main__":
     # Run as a file, Python looks beside it for modules and not where the project is.
     sys.path[0] = str(Path(__file__).parent.parent)
 
-from actors.watchlist_store import DatabaseStore
+from actors.watchlist_store import DatabaseStore, DatabaseWalks
 from actors.watchlist_ticker import WatchlistTicker
 from bench._report import Goal, Options, Row, finish, read_options
 from cormorant.rules.handing import ParcelKind
 from cormorant.rules.ports import ignore
 from cormorant.rules.profiles import Profile, best_first, judge
-from cormorant.rules.releases import Album
+from cormorant.rules.releases import Album, AlbumPage
 from cormorant.rules.searches import Result
 from cormorant.rules.wants import Want, WantState
 from cormorant.rules.watch_settings import WatchlistSettings
@@ -75,10 +75,11 @@ class InstantCatalogue(ScriptedCatalogue):
     news: list[str] = field(factory=list)
     old: dict[str, list[Album]] = field(factory=lambda: {f"a{n}": _albums(f"a{n}") for n in range(ARTISTS)})
 
-    async def albums_of(self, artist: Artist, *, timeout_s: float) -> Sequence[Album]:
+    async def albums_page(self, artist: Artist, *, after: str | None, timeout_s: float) -> AlbumPage:
         """Everything the artist has released."""
         await trio.lowlevel.checkpoint()
-        return [*self.old[artist.artist_id], *(album(new, "2100-01-01", by=artist.artist_id) for new in self.news)]
+        new = (album(each, "2100-01-01", by=artist.artist_id) for each in self.news)
+        return AlbumPage(albums=(*self.old[artist.artist_id], *new))
 
 
 def job_for(kind: str, want: Want, clock: SystemClock) -> NewJob:
@@ -131,6 +132,7 @@ async def _ticks(database: Database, rounds: int) -> Ticks:
 
     ticker = WatchlistTicker(
         store=DatabaseStore(database=database, make_job=lambda want: job_for("want", want, clock), ring=lambda: None),
+        walks=DatabaseWalks(database),
         catalogue=catalogue,
         options=WatchlistSettings(max_per_tick=ARTISTS, tick_budget_s=BUDGET_S),
         is_paused=is_paused,

@@ -9,7 +9,7 @@ from attrs import define, field
 
 from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
 from cormorant.rules.release_dates import read_release_date
-from cormorant.rules.releases import Album, Artist, Track
+from cormorant.rules.releases import Album, AlbumPage, Artist, Track
 from cormorant.rules.source_errors import SourceRefused
 from cormorant.rules.target_errors import TargetError
 from cormorant.rules.watchlist import Artist as Watched
@@ -43,9 +43,14 @@ class ScriptedCatalogue:
     together: int = 0
     together_most: int = 0
     artists: list[Artist] = field(factory=list)
+    page_size: int | None = None
+    """How many albums are on a page; None: all."""
+    between: list[Exception] = field(factory=list)
+    """Raised, one after the other, when a page after the first is asked for."""
+    _out: dict[str, Sequence[Album]] = field(init=False, factory=dict)
 
-    async def albums_of(self, artist: Watched, *, timeout_s: float) -> Sequence[Album]:
-        """Be asked for albums."""
+    async def albums_page(self, artist: Watched, *, after: str | None, timeout_s: float) -> AlbumPage:
+        """Be asked for albums; the address of a page is the number of its first album."""
         self.asked.append((round(trio.current_time(), 6), artist.artist_id))
         self.together += 1
         self.together_most = max(self.together_most, self.together)
@@ -54,7 +59,16 @@ class ScriptedCatalogue:
                 await trio.sleep(self.takes_s)
         finally:
             self.together -= 1
-        steps = self.scripts.get(artist.artist_id, [()])
+        if after is None:
+            self._out[artist.artist_id] = self._step(artist.artist_id)
+        elif self.between:
+            raise self.between.pop(0)
+        out, begin = self._out[artist.artist_id], int(after or 0)
+        end = len(out) if self.page_size is None else begin + self.page_size
+        return AlbumPage(albums=tuple(out[begin:end]), next=str(end) if end < len(out) else None)
+
+    def _step(self, artist_id: str) -> Sequence[Album]:
+        steps = self.scripts.get(artist_id, [()])
         step = steps.pop(0) if len(steps) > 1 else steps[0]
         if isinstance(step, Exception):
             raise step

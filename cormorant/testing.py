@@ -16,7 +16,9 @@ from trio.testing import MockClock
 
 from actors.flying import Ask
 from actors.handlers import Handler, Run
+from cormorant.clients.telling import Tell
 from cormorant.rules.events import Event, Stamped, fields_of
+from cormorant.rules.notices import Message
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings import Settings
 from cormorant.rules.web_settings import WebSettings
@@ -131,8 +133,9 @@ class Simulation:
         handlers: Mapping[str, Run | Handler] | None = None,
         listeners: Iterable[Listener] = (),
         ask: Ask | None = None,
+        tell: Tell | None = None,
     ) -> Service:
-        """The whole service on this simulation's clock and chance, without threads."""
+        """The whole service on this simulation's clock and chance, without threads. Nobody is told, unless `tell` does."""
         return open_service(
             _named(settings),
             clock=self.clock,
@@ -142,12 +145,17 @@ class Simulation:
             gateway=gateway,
             listeners=listeners,
             ask=ask,
+            tell=tell or _tell_nobody,
         )
 
     def run(self, main: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run `main(*args)` to its end. Hours of waiting pass at once."""
         with _seeded_scheduler(self.seed):
             return trio.run(main, *args, clock=MockClock(autojump_threshold=0))
+
+
+async def _tell_nobody(address: str, message: Message) -> None:
+    """A person who is told of what never happened would not like it."""
 
 
 def _named(settings: Settings) -> Settings:

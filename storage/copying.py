@@ -15,10 +15,10 @@ from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import CormorantError
 from storage.columns import EPOCH
-from storage.dialect import dialect_for
+from storage.dialect import Dialect, dialect_for
 from storage.migrations import MIGRATIONS
 from storage.options import StorageOptions
-from storage.schema import MIGRATIONS_TABLE
+from storage.schema import MIGRATIONS_TABLE, mark_finished, mark_unfinished
 
 __all__ = ["PAGE", "Copied", "CopiesDiffer", "CopyFailed", "TargetNotEmpty", "copy_all", "own_tables"]
 
@@ -66,18 +66,33 @@ def own_tables() -> tuple[Table, ...]:
 def copy_all(source: str, target: str, *, now: Callable[[], datetime], tell: Tell) -> list[Copied]:
     """Copy every table of ours into an empty database. Blocks. The source is only read, in one view of everything.
 
+    From the first step to the last the target is marked, so that nobody takes what a kill left for a database.
+
     Raises `TargetNotEmpty`, `CopiesDiffer`, and what opening either raises.
     """
     tables = own_tables()
     old, new = dialect_for(StorageOptions(url=source)), dialect_for(StorageOptions(url=target))
     try:
-        new.prepare(MIGRATIONS, now)
+        _begin(new, tables, now)
         with old.looking() as reading, new.filling() as writing:
             _refuse_filled(writing, tables)
-            return [_copied(reading, writing, table, tell) for table in tables]
+            copied = [_copied(reading, writing, table, tell) for table in tables]
+            mark_finished(writing)
+            return copied
     finally:
         old.dispose()
         new.dispose()
+
+
+def _begin(new: Dialect, tables: Sequence[Table], now: Callable[[], datetime]) -> None:
+    """Make the tables and mark the target. One that is marked already is one where we did not come to the end."""
+    if new.inspect(MIGRATIONS).is_unfinished:
+        with new.filling() as writing:
+            mark_finished(writing)
+    new.prepare(MIGRATIONS, now)
+    with new.filling() as writing:
+        _refuse_filled(writing, tables)
+        mark_unfinished(writing, now=now())
 
 
 def _refuse_filled(connection: Connection, tables: Sequence[Table]) -> None:

@@ -11,7 +11,7 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.prices import Intake
+from cormorant.rules.prices import TAKEN_OUT, Intake
 from cormorant.rules.saved_searches import next_check
 from storage.columns import check_text, from_micros, to_micros
 from storage.locking import passing_locked
@@ -40,6 +40,16 @@ class IntakeConfigured(CormorantError):
         super().__init__(f"{name!r} is one of the settings file; take [prices.{name}] out of it")
 
 
+class IntakeTakenOut(CormorantError):
+    """It was one of the settings file, which has it no more: it can be looked at and removed, nothing else."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!r} was taken out of the settings file; write [prices.{name}] into it again and start anew, "
+            f"or forget what was collected: cormorant prices remove {name}"
+        )
+
+
 def add(connection: Connection, intake: Intake) -> Intake:
     """Watch a price, or `IntakeExists`."""
     found: int | None = connection.execute(_ADD, _plain(intake)).scalar_one_or_none()
@@ -49,11 +59,11 @@ def add(connection: Connection, intake: Intake) -> Intake:
 
 
 def set_configured(connection: Connection, wanted: Sequence[Intake]) -> None:
-    """Make those of the settings file what it says now. What was collected stays; others are left alone."""
+    """Make those of the settings file what it says now. One that it has no more stays with all that was collected, idle."""
     names = {each.name for each in wanted}
     for there in all_intakes(connection):
         if there.origin == CONFIGURED and there.name not in names:
-            remove(connection, there.name)
+            connection.execute(_TAKE_OUT, {"id": there.id, "origin": TAKEN_OUT})
     for intake in sorted(wanted, key=lambda each: each.name):
         connection.execute(_CONFIGURE, _plain(evolve(intake, origin=CONFIGURED)))
 
@@ -65,6 +75,15 @@ def remove(connection: Connection, name: str) -> None:
         raise UnknownIntake(name)
     for forget in _FORGET:
         connection.execute(forget, {"id": intake_id})
+
+
+def set_paused(connection: Connection, name: str, *, is_paused: bool) -> Intake:
+    """Ask nobody about it, or go on: at its time, and at once if that has passed."""
+    intake = find(connection, name)
+    if intake.origin == TAKEN_OUT:
+        raise IntakeTakenOut(name)
+    connection.execute(_PAUSE, {"id": intake.id, "is_paused": is_paused})
+    return evolve(intake, is_paused=is_paused)
 
 
 def all_intakes(connection: Connection) -> list[Intake]:
@@ -89,7 +108,8 @@ def by_id(connection: Connection, intake_id: int, *, lock: bool = False) -> Inta
 
 def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Intake]:
     """Those that are due, oldest first; they are due again after their time, so that no other process takes them now."""
-    rows = connection.execute(passing_locked(connection, _DUE), {"now": to_micros(now), "limit": limit})
+    words = {"now": to_micros(now), "limit": limit, "taken_out": TAKEN_OUT}
+    rows = connection.execute(passing_locked(connection, _DUE), words)
     due = [_intake(row) for row in rows]
     for intake in due:
         put_off(connection, intake, now=now)
@@ -136,6 +156,7 @@ def _intake(row: Any) -> Intake:
         below_cents=row.below_cents,
         above_cents=row.above_cents,
         origin=row.origin,
+        is_paused=bool(row.is_paused),
         next_attempt_at=from_micros(row.next_attempt_at),
         added_at=from_micros(row.added_at),
     )
@@ -154,6 +175,8 @@ _CONFIGURE = text(f"""
         every_s = excluded.every_s, currency = excluded.currency, below_cents = excluded.below_cents,
         above_cents = excluded.above_cents, origin = excluded.origin
 """)
+_TAKE_OUT = text("UPDATE intakes SET origin = :origin WHERE id = :id")
+_PAUSE = text("UPDATE intakes SET is_paused = :is_paused WHERE id = :id")
 _REMOVE = text("DELETE FROM intakes WHERE name = :name RETURNING id")
 _FORGET = tuple(
     text(f"DELETE FROM {table} WHERE intake_id = :id")  # noqa: S608 - names of our own
@@ -165,7 +188,9 @@ _BY_ID = text("SELECT * FROM intakes WHERE id = :id")
 _LOCKED = text("SELECT * FROM intakes WHERE id = :id FOR UPDATE")
 # What is due after more than twice its time was put off by a clock that ran ahead.
 _DUE = """
-    SELECT * FROM intakes WHERE next_attempt_at <= :now OR next_attempt_at > :now + 2000000 * every_s
+    SELECT * FROM intakes
+    WHERE NOT is_paused AND origin <> :taken_out
+        AND (next_attempt_at <= :now OR next_attempt_at > :now + 2000000 * every_s)
     ORDER BY next_attempt_at, id LIMIT :limit {lock}
 """
 _PUT_OFF = text("UPDATE intakes SET next_attempt_at = :next WHERE id = :id")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from attrs import frozen
@@ -11,6 +13,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs import PAUSED_FLAG, JobState
 from storage.columns import from_micros, maybe_from_micros, to_micros
+from storage.plain import Plain
 
 
 @frozen(kw_only=True)
@@ -69,23 +72,18 @@ def recent(
     """The newest jobs first, a page at a time: `before` is the last id of the page before."""
     words = {"state": state and state.value, "kind": kind, "before": before}
     given = {name: value for name, value in words.items() if value is not None}
-    where = " AND ".join(_FILTERS[name] for name in given) or "true"
-    rows = connection.execute(
-        text(f"{_SELECT} WHERE {where} ORDER BY j.id DESC LIMIT :limit"), given | {"limit": limit}
-    )
-    return [_view(row) for row in rows]
+    return [_view(row) for row in _recent(tuple(given)).rows(connection, [*given.values(), limit])]
 
 
 def show(connection: Connection, job_id: int) -> JobView | None:
     """One job, or None."""
-    row = connection.execute(text(f"{_SELECT} WHERE j.id = :id"), {"id": job_id}).one_or_none()
+    row = _SHOW.first(connection, (job_id,))
     return None if row is None else _view(row)
 
 
 def owned_by_the_silent(connection: Connection, *, beat_before: datetime, limit: int) -> list[JobView]:
     """Running jobs whose owner has not been heard of since a time: the ones that a sweeper will look at."""
-    words = {"before": to_micros(beat_before), "limit": limit}
-    return [_view(row) for row in connection.execute(_STUCK, words)]
+    return [_view(row) for row in _STUCK.rows(connection, (to_micros(beat_before), limit))]
 
 
 def counts(connection: Connection) -> list[KindCount]:
@@ -114,40 +112,46 @@ def running_by_owner(connection: Connection) -> dict[str, int]:
 
 def pauses(connection: Connection) -> Pauses:
     """What is paused, and since when."""
+    paused = _ALL_PAUSED.first(connection, (PAUSED_FLAG,))
     return Pauses(
-        everything_since=maybe_from_micros(connection.execute(_ALL_PAUSED, {"name": PAUSED_FLAG}).scalar()),
-        kinds_since={row.kind: from_micros(row.paused_at) for row in connection.execute(_PAUSED_KINDS)},
+        everything_since=None if paused is None else from_micros(paused[0]),
+        kinds_since={kind: from_micros(at) for kind, at in _PAUSED_KINDS.rows(connection, ())},
     )
 
 
-def _view(row: Any) -> JobView:
+def _view(row: Sequence[Any]) -> JobView:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    errors, rerun_payload = values["last_errors"], values.pop("rerun_payload")
     return JobView(
-        id=row.id,
-        uid=row.uid,
-        kind=row.kind,
-        state=JobState(row.state),
-        priority=row.priority,
-        held=bool(row.held),
-        attempts=row.attempts,
-        max_attempts=row.max_attempts,
-        reclaims=row.reclaims,
-        run_at=from_micros(row.run_at),
-        enqueued_at=from_micros(row.enqueued_at),
-        claimed_at=maybe_from_micros(row.claimed_at),
-        finished_at=maybe_from_micros(row.finished_at),
-        owner=row.owner,
-        heartbeat_at=maybe_from_micros(row.beat_at),
-        dedupe_key=row.dedupe_key,
-        correlation_id=row.correlation_id,
-        payload=json.loads(row.payload),
-        runs_again=row.rerun_payload is not None,
-        last_errors=tuple(json.loads(row.last_errors or "[]")),
+        **values
+        | {name: maybe_from_micros(values[name]) for name in _TIMES}
+        | {
+            "state": JobState(values["state"]),
+            "held": bool(values["held"]),
+            "payload": json.loads(values["payload"]),
+            "runs_again": rerun_payload is not None,
+            "last_errors": tuple(json.loads(errors)) if errors else (),
+        }
     )
 
 
-_SELECT = "SELECT j.*, w.beat_at FROM jobs j LEFT JOIN workers w ON w.id = j.owner"
+@lru_cache(maxsize=16)
+def _recent(filters: tuple[str, ...]) -> Plain:
+    where = " AND ".join(_FILTERS[name] for name in filters) or "true"
+    return Plain(f"{_SELECT} WHERE {where} ORDER BY j.id DESC LIMIT :limit")
+
+
+_COLUMNS = (
+    "id", "uid", "kind", "state", "priority", "held", "attempts", "max_attempts", "reclaims", "run_at", "enqueued_at",
+    "claimed_at", "finished_at", "owner", "heartbeat_at", "dedupe_key", "correlation_id", "payload", "rerun_payload",
+    "last_errors",
+)  # fmt: skip
+_TIMES = ("run_at", "enqueued_at", "claimed_at", "finished_at", "heartbeat_at")
+_SHOWN = ", ".join("w.beat_at" if name == "heartbeat_at" else f"j.{name}" for name in _COLUMNS)
+_SELECT = f"SELECT {_SHOWN} FROM jobs j LEFT JOIN workers w ON w.id = j.owner"
 _FILTERS = {"state": "j.state = :state", "kind": "j.kind = :kind", "before": "j.id < :before"}
-_STUCK = text(f"""
+_SHOW = Plain(f"{_SELECT} WHERE j.id = :id")
+_STUCK = Plain(f"""
     {_SELECT} WHERE j.state = 'running' AND (w.beat_at IS NULL OR w.beat_at < :before OR w.dead_at IS NOT NULL)
     ORDER BY j.id LIMIT :limit
 """)
@@ -159,5 +163,5 @@ _WAITING = text("""
     SELECT kind, count(*) AS number FROM jobs WHERE state IN ('pending', 'retryable') AND NOT held GROUP BY kind ORDER BY kind
 """)
 _RUNNING = text("SELECT owner, count(*) AS number FROM jobs WHERE state = 'running' GROUP BY owner ORDER BY owner")
-_ALL_PAUSED = text("SELECT changed_at FROM flags WHERE name = :name AND value = 'on'")
-_PAUSED_KINDS = text("SELECT kind, paused_at FROM paused_kinds ORDER BY kind")
+_ALL_PAUSED = Plain("SELECT changed_at FROM flags WHERE name = :name AND value = 'on'")
+_PAUSED_KINDS = Plain("SELECT kind, paused_at FROM paused_kinds ORDER BY kind")

@@ -19,8 +19,10 @@ def take_in(connection: Connection, job: NewJob, *, now: datetime) -> bool:
 
     False while that one is being told: joined to it, a batch would be lost if the telling fails.
     """
-    # Locked where others could claim it meanwhile; SQLite has one writer.
+    # SQLite has one writer. Elsewhere another could claim the one that waits, or enqueue the first at the same moment.
     is_shared = connection.dialect.name == "postgresql"
+    if is_shared:
+        connection.execute(_TURN, {"turn": f"{job.kind} {job.dedupe_key}"})
     there = connection.execute(_LOCKED if is_shared else _LIVE, {"kind": job.kind, "key": job.dedupe_key}).one_or_none()
     if there is not None and there.state == "running":
         return False
@@ -43,6 +45,7 @@ _SELECT = """
 """
 _LIVE = text(_SELECT)
 _LOCKED = text(f"{_SELECT} FOR UPDATE")
+_TURN = text("SELECT pg_advisory_xact_lock(hashtextextended(:turn, 0))")
 _LAST = text("""
     SELECT dedupe_key, max(run_at) AS due FROM jobs WHERE kind = :kind AND dedupe_key IS NOT NULL GROUP BY dedupe_key
 """)

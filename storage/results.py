@@ -11,6 +11,7 @@ import attrs
 
 from cormorant.rules.searches import Result
 
+_NAMES = frozenset(each.name for each in attrs.fields(Result))
 _USUAL = {each.name: each.default for each in attrs.fields(Result) if each.default is not attrs.NOTHING}
 
 
@@ -43,8 +44,7 @@ def _value(value: Any) -> Any:
 
 
 def _result(plain: dict[str, Any]) -> Result:
-    known = {each.name for each in attrs.fields(Result)}
-    values = {name: value for name, value in plain.items() if name in known}
+    values = {name: value for name, value in plain.items() if name in _NAMES}
     if values.get("published") is not None:
         values["published"] = datetime.fromisoformat(values["published"])
     values["categories"] = tuple(values.get("categories", ()))

@@ -171,6 +171,12 @@ def forgive(connection: Connection, want_id: int) -> None:
     connection.execute(_FORGIVE, {"want_id": want_id})
 
 
+def set_targets(connection: Connection, want: Want, targets: Sequence[str]) -> Want:
+    """Whom it is handed to from now on."""
+    connection.execute(_SET_TARGETS, {"id": want.id, "targets": json.dumps(targets)})
+    return evolve(want, targets=tuple(targets))
+
+
 def orphans(connection: Connection, *, before: datetime, limit: int) -> list[Want]:
     """Wants that something is to be done for and that no live job cares for, unchanged since a time."""
     return [_want(row) for row in connection.execute(_ORPHANS, {"before": to_micros(before), "limit": limit})]
@@ -282,4 +288,5 @@ _ORPHANS = text("""
         AND NOT EXISTS (SELECT 1 FROM downloads WHERE downloads.want_id = wants.id AND downloads.state = 'held')
     ORDER BY id LIMIT :limit
 """)
+_SET_TARGETS = text("UPDATE wants SET targets = :targets WHERE id = :id")
 _FORGIVE = text("UPDATE candidates SET failed_because = NULL WHERE want_id = :want_id")

@@ -11,7 +11,7 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.watchlist import Artist, Start
+from cormorant.rules.watchlist import Artist, Charge, Charged, Start
 from storage.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
 from storage.locking import passing_locked
 
@@ -60,9 +60,10 @@ def find(connection: Connection, wanted: str) -> Artist:
     return _artist(row)
 
 
-def by_id(connection: Connection, number: int) -> Artist | None:
-    """The artist of a number."""
-    row = connection.execute(_BY_ID, {"id": number}).one_or_none()
+def by_id(connection: Connection, number: int, *, lock: bool = False) -> Artist | None:
+    """The artist of a number. With `lock` nobody else changes it before this transaction ends."""
+    is_locked = lock and connection.dialect.name == "postgresql"
+    row = connection.execute(_BY_ID_LOCKED if is_locked else _BY_ID, {"id": number}).one_or_none()
     return None if row is None else _artist(row)
 
 
@@ -96,31 +97,41 @@ def succeed(connection: Connection, artist: Artist, *, looked_at: datetime, next
     return done.rowcount > 0
 
 
-def fail(  # noqa: PLR0913 - what a failure leaves behind
-    connection: Connection,
-    artist: Artist,
-    *,
-    failures: int,
-    block_until: datetime | None,
-    next_attempt_at: datetime,
-    error: str,
-    now: datetime,
-) -> bool:
-    """A look failed. The watermark stays: what came out meanwhile is found by the next. False: it is no longer ours."""
+def fail(
+    connection: Connection, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
+) -> Charged | None:
+    """A look failed. The watermark stays: what came out meanwhile is found by the next. None: it is no longer ours.
+
+    It is charged as it is now: searches may have charged it since it was claimed.
+    """
+    there = by_id(connection, artist.id, lock=True)
+    if there is None or there.token != artist.token:
+        return None
+    cost = charge(there)
     words = {
-        "failures": failures,
-        "block_until": None if block_until is None else to_micros(block_until),
+        "failures": cost.failures,
+        "block_until": None if cost.block_until is None else to_micros(cost.block_until),
         "next": to_micros(next_attempt_at),
         "error": kept_text(error, ERROR_LENGTH_MAX),
         "now": to_micros(now),
     }
-    return connection.execute(_FAIL, words | {"id": artist.id, "token": artist.token}).rowcount > 0
+    connection.execute(_FAIL, words | {"id": artist.id, "token": artist.token})
+    return cost
 
 
-def charge(connection: Connection, artist_id: int, *, failures: int, block_until: datetime | None) -> None:
+def charge(connection: Connection, artist_id: int, charge: Charge) -> None:
     """Count what failed outside a look: searches for what the artist released."""
-    words = {"id": artist_id, "failures": failures, "until": None if block_until is None else to_micros(block_until)}
-    connection.execute(_CHARGE, words)
+    artist = by_id(connection, artist_id, lock=True)
+    if artist is None:
+        return
+    cost = charge(artist)
+    until = None if cost.block_until is None else to_micros(cost.block_until)
+    connection.execute(_CHARGE, {"id": artist_id, "failures": cost.failures, "until": until})
+
+
+def set_paused(connection: Connection, artist_id: int, *, is_paused: bool) -> None:
+    """Leave an artist alone, or go on. It stays as due as it is."""
+    connection.execute(_PAUSE, {"id": artist_id, "is_paused": is_paused})
 
 
 def check_now(connection: Connection, artist_id: int, *, now: datetime) -> None:
@@ -189,6 +200,7 @@ _FIND = text("""
     ORDER BY id <> :number, artist_id <> :wanted, id LIMIT 1
 """)
 _BY_ID = text("SELECT * FROM watchlist_artists WHERE id = :id")
+_BY_ID_LOCKED = text("SELECT * FROM watchlist_artists WHERE id = :id FOR UPDATE")
 _CLAIM = """
     UPDATE watchlist_artists SET claimed_until = :until, token = token + 1 WHERE id IN (
         SELECT id FROM watchlist_artists
@@ -221,6 +233,7 @@ _CHARGE = text("""
     UPDATE watchlist_artists SET failures = :failures, retry_block_until = COALESCE(:until, retry_block_until)
     WHERE id = :id
 """)
+_PAUSE = text("UPDATE watchlist_artists SET is_paused = :is_paused WHERE id = :id")
 _CHECK_NOW = text("""
     UPDATE watchlist_artists SET next_attempt_at = :now, retry_block_until = NULL, failures = 0 WHERE id = :id
 """)

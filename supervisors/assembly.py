@@ -22,6 +22,7 @@ from actors.watchlist_ticker import Catalogue
 from cormorant import __version__
 from cormorant.clients.downloads import Download
 from cormorant.clients.target import Target
+from cormorant.clients.telling import Tell, tell_apart
 from cormorant.rules.handovers import InDoubt
 from cormorant.rules.jobs import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit, Offload
@@ -69,6 +70,8 @@ class Assembly:
     targets: Mapping[str, Target] | None
     """Whoever takes finds, by name, instead of those of the settings."""
     watchlist: WatchlistStore | None
+    tell: Tell | None = None
+    """Whoever tells people, instead of Apprise."""
     offload: Offload
     is_ready: Callable[[], bool]
     children: Callable[[], Sequence[ChildView]]
@@ -168,6 +171,7 @@ class Assembly:
             offload=self.offload,
             clock=self.clock,
             emit=self.emit,
+            tell=self.tell or tell_apart,
         )
         self.listen(made.board)
         return made

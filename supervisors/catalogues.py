@@ -8,12 +8,12 @@ from typing import TypeVar
 from attrs import define, field
 
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
-from cormorant.clients.spotify_json import Json, read_albums, read_tracks
+from cormorant.clients.spotify_json import Json, read_tracks
 from cormorant.clients.spotify_token import TokenKeeper
 from cormorant.clients.transport import Transport
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.priorities import Priority
-from cormorant.rules.releases import Album, Artist, Track
+from cormorant.rules.releases import Album, AlbumPage, Artist, Track
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
 from cormorant.rules.source_settings import SPOTIFY_URL
@@ -37,14 +37,13 @@ class SpotifyCatalogue:
     clock: Clock
     keepers: dict[str, TokenKeeper] = field(factory=dict)
 
-    async def albums_of(self, artist: Watched, *, timeout_s: float) -> Sequence[Album]:
-        """Everything the artist has released."""
+    async def albums_page(self, artist: Watched, *, after: str | None, timeout_s: float) -> AlbumPage:
+        """Part of what the artist has released, in one request."""
 
-        def first(client: SpotifyClient) -> str:
-            return client.albums_url(artist.artist_id)
+        async def ask(client: SpotifyClient) -> AlbumPage:
+            return await client.albums_page(artist.artist_id, after=after)
 
-        items = await self._all(artist.source, first, about=f"albums of {artist.name}", timeout_s=timeout_s)
-        return read_albums(items)
+        return await self._ask(artist.source, ask, about=f"albums of {artist.name}", timeout_s=timeout_s)
 
     async def tracks_of(self, artist: Watched, album: Album, *, timeout_s: float) -> Sequence[Track]:
         """What is on an album."""

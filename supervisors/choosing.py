@@ -10,6 +10,7 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from cormorant.rules.handing import ParcelKind
+from cormorant.rules.handovers import told_gone
 from cormorant.rules.outcomes import Outcome
 from cormorant.rules.profiles import Judgement, Profile, best_first, judge
 from cormorant.rules.searches import Result
@@ -79,6 +80,10 @@ class Chooser:
         target = self.target_for(want, result)
         if not want.targets:
             return "fits; no target is set to hand it to"
+        gone = [name for name in want.targets if name not in self.takes]
+        if target is None and gone:
+            remedy = f"write [targets.{gone[0]}] again, or let another have it: cormorant wants hand-over {want.id}"
+            return f"fits; {told_gone(gone[0])}: {remedy}"
         if target is None:
             return f"fits; none of {', '.join(want.targets)} takes a find of {result.protocol}"
         return f"is handed to {target}" if self.is_live else f"observe mode: would be handed to {target}"

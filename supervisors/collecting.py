@@ -9,8 +9,8 @@ from attrs import frozen
 from actors.handlers import JobContext
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceValued
-from cormorant.rules.prices import Intake, point_of, request_for
+from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
+from cormorant.rules.prices import Intake, point_of, problems_of, request_for
 from cormorant.rules.priorities import Priority
 from cormorant.rules.source_errors import CredentialsRefused, SourceLimited
 from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
@@ -21,6 +21,8 @@ from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, wait_of
 from supervisors.searches import Searches
 
 SOURCE_KIND = "prices"
+REASONS_MAX = 5
+"""So many different reasons are told why items of an answer are no prices."""
 
 
 @frozen(kw_only=True)
@@ -33,10 +35,12 @@ class Collector:
 
     async def __call__(self, context: JobContext) -> None:
         """Ask the source, unless it was asked lately, write down what it states, and value the intake anew."""
-        intake_id, source = _read(context.payload)
+        intake_id, source, by_hand = _read(context.payload)
         intake = await context.transaction(intakes.by_id, intake_id)
         if intake is None:
             raise Cancel("it is no longer watched")
+        if intake.idle_because and not by_hand:
+            raise Cancel(intake.idle_because)
         outcome = await self._ask(intake, source)
         _decide(outcome)
         now = self.clock.now()
@@ -44,6 +48,7 @@ class Collector:
         points = [point for point in found if point is not None]
         done = await context.transaction(prices.collect, intake_id, points, now=now)
         if done is not None:
+            self._tell_left_out(intake, source, problems_of(outcome.results))
             self._tell(done, source, len(points))
 
     async def _ask(self, intake: Intake, source: str) -> Outcome:
@@ -64,6 +69,11 @@ class Collector:
         async with search:
             [outcome] = [outcome async for outcome in search]
         return outcome
+
+    def _tell_left_out(self, intake: Intake, source: str, problems: list[str]) -> None:
+        if problems:
+            why = "; ".join(list(dict.fromkeys(problems))[:REASONS_MAX])
+            self.emit(PriceLeftOut(price=intake.name, source=source, items=len(problems), why=why))
 
     def _tell(self, done: Collected, source: str, points: int) -> None:
         name, value, alert = done.intake.name, done.valuation, done.alert
@@ -102,9 +112,9 @@ def _decide(outcome: Outcome) -> None:
     raise Snooze(max(SNOOZE_S_MIN, wait_of(outcome)))
 
 
-def _read(payload: Any) -> tuple[int, str]:
+def _read(payload: Any) -> tuple[int, str, bool]:
     intake_id = payload.get("intake") if isinstance(payload, dict) else None
     source = payload.get("source") if isinstance(payload, dict) else None
     if isinstance(intake_id, bool) or not isinstance(intake_id, int) or not isinstance(source, str):
         raise Fail('the payload names no price and source; it is { "intake": NUMBER, "source": NAME }')
-    return intake_id, source
+    return intake_id, source, payload.get("by_hand") is True

@@ -1,4 +1,4 @@
-"""What runs when in the hours to come? Subscriptions, saved searches and artists, each as its ticker will take it."""
+"""What runs when in the hours to come? Subscriptions, saved searches, artists and prices, each as its ticker will take it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 
 from attrs import frozen
 
+from cormorant.rules.prices import Intake
 from cormorant.rules.saved_searches import SavedSearch
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings import Settings
 from cormorant.rules.upcoming import Plan, Planned, Turns, plan_of
 from cormorant.rules.watchlist import Artist
+from supervisors.pricing import Prices
 from supervisors.subscribing import Subscriptions
 from supervisors.watches import Watches
 
@@ -24,6 +26,7 @@ class DayPlan:
     settings: Settings
     subscriptions: Subscriptions
     watches: Watches
+    prices: Prices
 
     async def look(self, *, hours: float, most: int, now: datetime) -> Plan:
         """What runs from now on, soonest first."""
@@ -32,6 +35,7 @@ class DayPlan:
             *await self.subscriptions.planned(until=until, most=most + 1),
             *(self._saved(each, now) for each in await self.watches.saved() if not each.is_paused),
             *(self._artist(each, now) for each in await self.watches.artists() if not each.is_paused),
+            *(self._price(each.intake, now) for each in await self.prices.all() if not each.intake.idle_because),
         ]
         return plan_of([each for each in planned if each.first < until], until=until, most=most)
 
@@ -41,6 +45,14 @@ class DayPlan:
             name=saved.name,
             first=max(now, saved.next_attempt_at),
             schedule=Schedule(every_s=saved.every_s),
+        )
+
+    def _price(self, intake: Intake, now: datetime) -> Planned:
+        return Planned(
+            kind="price",
+            name=intake.name,
+            first=max(now, intake.next_attempt_at),
+            schedule=Schedule(every_s=intake.every_s),
         )
 
     def _artist(self, artist: Artist, now: datetime) -> Planned:

@@ -21,7 +21,9 @@ from cormorant.rules.handovers import (
     InDoubt,
     NextStep,
     doubt_s,
+    is_gone,
     step_in_doubt,
+    told_gone,
 )
 from cormorant.rules.outcomes import RateLimitWaitError, SearchError
 from cormorant.rules.ports import Clock, Emit
@@ -66,21 +68,25 @@ class HandingOver:
             raise Fail('the payload names no want; it is { "want": KEY }')
         under_way = await context.transaction(downloads.live_of, want.id)
         if under_way is None:
-            await self._begin(context, want, by_hand=bool(payload.get("by_hand")))
+            await self._begin(context, want)
         elif under_way.state in {HandoverState.SENDING, HandoverState.IN_DOUBT}:
             await self._find_out(context, want, under_way)
         elif under_way.state is HandoverState.WAITING:
             await self._send_again(context, want, under_way)
 
-    async def _begin(self, context: JobContext, want: Want, *, by_hand: bool) -> None:
+    def _is_only_shown(self, context: JobContext) -> bool:
+        """Whether nothing may be sent: also what was begun before the mode was changed."""
+        by_hand = isinstance(context.payload, dict) and bool(context.payload.get("by_hand"))
+        return not self.chooser.is_live and not by_hand
+
+    async def _begin(self, context: JobContext, want: Want) -> None:
         if want.state is not WantState.CHOSEN or want.chosen_ref is None:
             return  # ignored, given up, or chosen anew by somebody else
         candidate = await context.transaction(wants.candidate, want.id, want.chosen_ref)
         if candidate is None:
             raise Fail(f"want {want.id} has no candidate {want.chosen_ref!r}")
         name = self.chooser.target_for(want, candidate.result)
-        is_only_shown = not self.chooser.is_live and not by_hand  # it was chosen before the mode was changed
-        if name is None or is_only_shown:
+        if name is None or self._is_only_shown(context):
             why = self.chooser.reason_for(want, candidate.result)
             await context.transaction(wants.change, want.id, WantState.CHOSEN, reason=why, now=self.clock.now())
             return
@@ -155,7 +161,8 @@ class HandingOver:
         """It was being sent when the process died, or nobody knows: look before anything is sent again."""
         place = self.places.get(handover.target)
         if place is None:
-            raise Snooze(MISCONFIGURED_S)
+            await self._miss_target(context, handover)
+            return
         step = step_in_doubt(can_be_asked=place.target.can_be_asked, asked=handover.asked, otherwise=place.in_doubt)
         if handover.state is HandoverState.SENDING and step is NextStep.ASK:
             # Some targets show an item only after a while.
@@ -190,18 +197,43 @@ class HandingOver:
         await self._arrived(context, want, handover, receipt)
 
     async def _send_again(self, context: JobContext, want: Want, handover: Handover) -> None:
+        place = self.places.get(handover.target)
+        if place is None:
+            await self._miss_target(context, handover)
+            return
         candidate = await context.transaction(wants.candidate, want.id, handover.ref)
-        if candidate is None or handover.target not in self.places:
-            raise Snooze(MISCONFIGURED_S)
+        if candidate is None:
+            raise Fail(f"want {want.id} has no candidate {handover.ref!r}")
+        surely_not_there = handover.state is HandoverState.WAITING or place.target.can_be_asked
+        if self._is_only_shown(context):
+            if surely_not_there:
+                await self._take_back(context, want, handover, candidate)
+            else:
+                await self._hold(context, want, handover, "observe mode: it is not sent again")
+            return
         parcel = await self._packed(context, want, candidate, handover.key)
         if isinstance(parcel, str):
-            if handover.state is HandoverState.WAITING or self.places[handover.target].target.can_be_asked:
+            if surely_not_there:
                 await self._failed(context, handover, parcel)
             else:  # with another candidate it might have two of them
                 await self._hold(context, want, handover, f"it cannot be sent again: {parcel}")
             return
         sending = await context.transaction(_sending_again, handover, now=self.clock.now())
         await self._send(context, want, sending, parcel)
+
+    async def _take_back(self, context: JobContext, want: Want, handover: Handover, candidate: Candidate) -> None:
+        """It has not arrived and is not to be sent: as if it had only been chosen."""
+        why = "observe mode: it was not sent again"
+        reason = self.chooser.reason_for(want, candidate.result)
+        decided = await context.transaction(_choose_again, handover, why, reason, now=self.clock.now())
+        self._tell_failed(handover, why, decided)
+
+    async def _miss_target(self, context: JobContext, handover: Handover) -> None:
+        """Its target is not in the settings."""
+        if not is_gone(handover, now=self.clock.now()):
+            raise Snooze(MISCONFIGURED_S)
+        decided = await context.transaction(self.leave_target, handover, now=self.clock.now())
+        self._tell_failed(handover, told_gone(handover.target), decided)
 
     async def _arrived(self, context: JobContext, want: Want, handover: Handover, receipt: Receipt) -> None:
         if receipt.standing is Standing.FAILED:
@@ -210,10 +242,9 @@ class HandingOver:
         place, now = self.places[handover.target], self.clock.now()
         is_done = receipt.standing is Standing.DONE or not place.target.can_be_asked
         next_at = None if is_done else now + timedelta(seconds=place.follow_s)
-        await context.transaction(_set_arrived, handover, receipt, next_at=next_at, now=now)
+        changed = await context.transaction(_set_arrived, handover, receipt, next_at=next_at, now=now)
         self.emit(HandoverSent(want=want.id, title=handover.title, target=handover.target, times=max(1, handover.sent)))
-        state = WantState.DONE if is_done else WantState.HANDED_OVER
-        self.emit(WantChanged(want=want.id, title=want.words, state=state.value, reason=f"by {handover.target}"))
+        self.emit(WantChanged(want=want.id, title=want.words, state=changed.state.value, reason=changed.reason))
 
     async def _failed(self, context: JobContext, handover: Handover, why: str) -> None:
         decided = await context.transaction(self.fail_and_choose, handover, why, now=self.clock.now())
@@ -227,6 +258,21 @@ class HandingOver:
         """A handover failed: its candidate is not tried again, and the next one is chosen. May raise `HandoverChanged`."""
         downloads.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
         return self._deny_and_choose(connection, handover.want_id, handover.ref, why, now=now)
+
+    def leave_target(self, connection: Connection, handover: Handover, *, now: datetime) -> Want:
+        """The target of a handover is gone. What surely is not there is chosen anew; else a person has to look there."""
+        why = told_gone(handover.target)
+        downloads.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
+        want = wants.find(connection, handover.want_id)
+        if handover.state is HandoverState.WAITING:
+            chosen = self.chooser.take_best(connection, want, now=now)
+            if chosen is not None:
+                return chosen
+        reason = (
+            f"{why}, and whether it has it is not known; write [targets.{handover.target}] again, "
+            f"or look there and hand it to another: cormorant wants retry {want.id}"
+        )
+        return wants.change(connection, want.id, WantState.GAVE_UP, reason=reason, now=now)
 
     def _deny_chosen(self, connection: Connection, want_id: int, ref: str, why: str, *, now: datetime) -> Want:
         """A candidate cannot be had; unless a person has decided meanwhile, the next one is chosen."""
@@ -288,6 +334,11 @@ def _begin_sending(connection: Connection, handover: Handover, *, now: datetime)
     return written
 
 
+def _choose_again(connection: Connection, handover: Handover, why: str, reason: str, *, now: datetime) -> Want:
+    downloads.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
+    return wants.change(connection, handover.want_id, WantState.CHOSEN, reason=reason, chosen_ref=handover.ref, now=now)
+
+
 def _sending_again(connection: Connection, handover: Handover, *, now: datetime) -> Handover:
     wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}, again", now=now)
     return downloads.change(
@@ -297,7 +348,7 @@ def _sending_again(connection: Connection, handover: Handover, *, now: datetime)
 
 def _set_arrived(
     connection: Connection, handover: Handover, receipt: Receipt, *, next_at: datetime | None, now: datetime
-) -> None:
+) -> Want:
     is_done = next_at is None  # who is done is not asked again
     to = HandoverState.DONE if is_done else HandoverState.HANDED_OVER
     downloads.change(
@@ -310,4 +361,5 @@ def _set_arrived(
         now=now,
     )
     state = WantState.DONE if is_done else WantState.HANDED_OVER
-    wants.change(connection, handover.want_id, state, reason=f"by {handover.target}", now=now)
+    reason = f"{'by' if is_done else 'to'} {handover.target}"
+    return wants.change(connection, handover.want_id, state, reason=reason, now=now)

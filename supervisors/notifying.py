@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -13,9 +12,9 @@ from attrs import define, field
 from actors.actor import Address
 from actors.handlers import Handler, JobContext
 from actors.notifier import KIND, NoticeBoard, Notifier
-from cormorant.clients.notifying import tell
+from cormorant.clients.telling import Tell, tell_apart
 from cormorant.rules.events import NoticeTold
-from cormorant.rules.notices import Message, message_of, read_batch
+from cormorant.rules.notices import message_of, read_batch
 from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.quiet_hours import quiet_until
 from cormorant.rules.settings import Settings
@@ -27,9 +26,7 @@ from supervisors.jobs import Jobs
 __all__ = ["NotifyAssembly", "receivers"]
 
 TELLING_MAX: Final = 2
-"""Notifications that are sent at the same time: each takes a thread while it lasts."""
-
-Tell = Callable[[str, Message], None]
+"""Notifications that are sent at the same time: each takes a process while it lasts."""
 
 
 def receivers(settings: Settings) -> dict[str, str]:
@@ -47,7 +44,7 @@ class NotifyAssembly:
     offload: Offload
     clock: Clock
     emit: Emit
-    tell: Tell = tell
+    tell: Tell = tell_apart
     board: NoticeBoard = field(init=False)
     _free: trio.Semaphore = field(init=False, factory=lambda: trio.Semaphore(TELLING_MAX))
 
@@ -89,7 +86,7 @@ class NotifyAssembly:
             raise Cancel("its address is no longer in notify.apprise")
         message = message_of(read_batch(context.payload["batch"]))
         async with self._free:
-            await self.offload(self.tell, address, message)
+            await self.tell(address, message)
         self.emit(NoticeTold(title=message.title, lines=len(message.body.splitlines())))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import trio
 from attrs import define, field, frozen
@@ -15,14 +16,14 @@ from actors.price_ticker import PriceTicker
 from cormorant.rules.fields import name_problem
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.price_settings import cents_of
-from cormorant.rules.prices import COLLECT, STAGGER_S, Intake, Valuation, collect_key
+from cormorant.rules.prices import COLLECT, STAGGER_S, TAKEN_OUT, Intake, PricePoint, Valuation, collect_key
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.searches import BadRequest
 from cormorant.rules.settings import Settings
 from storage import intakes, jobs, prices
 from storage.database import Database
-from storage.intakes import CONFIGURED, IntakeConfigured
-from storage.prices import PriceView
+from storage.intakes import IntakeConfigured, IntakeTakenOut
+from storage.prices import Collected, PriceView
 from storage.sources import UnknownSource
 from supervisors.child import Runnable
 from supervisors.collecting import SOURCE_KIND, Collector
@@ -70,31 +71,68 @@ class Prices:
         above_cents: int | None = None,
     ) -> Intake:
         """Watch a price from now on. Raises `BadRequest`, `NoPriceSource` or `IntakeExists`."""
+        wanted = self.wanted(
+            name=name,
+            title=title,
+            year=year,
+            mintmark=mintmark,
+            denomination=denomination,
+            series=series,
+            sources=sources,
+            every_s=every_s,
+            currency=currency,
+            below_cents=below_cents,
+            above_cents=above_cents,
+        )
+        if name in self.settings.prices:
+            raise BadRequest("name", f"the settings file has [prices.{name}] already; choose another")
+        [intake] = await self.database.run(self._add, [wanted], now=self.clock.now())
+        self.jobs.bell.ring()
+        return intake
+
+    async def watch_all(self, wanted: Sequence[Intake]) -> tuple[list[Intake], list[str]]:
+        """Watch all of them, or none if that raises. Returns those that are new, and the names that were there already."""
+        added, known = await self.database.run(self._add_new, wanted, now=self.clock.now())
+        self.jobs.bell.ring()
+        return added, known
+
+    async def write_down(self, points: Mapping[str, Sequence[PricePoint]]) -> list[Collected]:
+        """Keep prices that a person knows, by the names of the things. All of them, or none if that raises."""
+        return await self.database.run(_write_down, points, now=self.clock.now())
+
+    def wanted(self, *, name: str, title: str, sources: Sequence[str] = (), **words: Any) -> Intake:
+        """A thing to watch, checked, that is not watched yet. Raises `BadRequest` or `NoPriceSource`."""
         self._check_sources(sources)
         now = self.clock.now()
         wanted = Intake(
             name=name,
             title=" ".join(title.split()),
-            year=year,
-            mintmark=mintmark,
-            denomination=denomination,
-            series=series,
             sources=tuple(dict.fromkeys(sources)),
-            every_s=every_s,
-            currency=currency,
-            below_cents=below_cents,
-            above_cents=above_cents,
             next_attempt_at=now,
             added_at=now,
+            **words,
         )
-        self._check(wanted)
-        intake = await self.database.run(self._add, wanted, now=now)
-        self.jobs.bell.ring()
-        return intake
+        problem = name_problem(name)
+        if problem:
+            raise BadRequest("name", problem)
+        if not EVERY_S_MIN <= wanted.every_s <= EVERY_S_MAX:
+            allowed = f"{format_duration(EVERY_S_MIN)} to {format_duration(EVERY_S_MAX)}"
+            raise BadRequest("every", f"it is out of range; allowed: {allowed}")
+        return wanted
 
     async def unwatch(self, name: str) -> None:
-        """Watch a price no more, and forget what was collected. One of the settings file is taken out there."""
-        await self.database.run(_remove, name)
+        """Watch a price no more, and forget what was collected. One of the settings file is first taken out there."""
+        if name in self.settings.prices:
+            raise IntakeConfigured(name)
+        await self.database.run(intakes.remove, name)
+
+    async def pause(self, name: str) -> Intake:
+        """Ask nobody about a price until it is resumed, also after a restart. Raises `UnknownIntake` or `IntakeTakenOut`."""
+        return await self.database.run(intakes.set_paused, name, is_paused=True)
+
+    async def resume(self, name: str) -> Intake:
+        """Go on with a price: at its time, and soon if that has passed."""
+        return await self.database.run(intakes.set_paused, name, is_paused=False)
 
     async def all(self) -> list[PriceView]:
         """All of them, by name."""
@@ -109,7 +147,7 @@ class Prices:
         return await self.database.read(_history, name, limit=min(limit, SHOWN_MAX))
 
     async def check(self, name: str) -> int:
-        """Ask its sources now. Returns how many. What one has answered lately is taken from the cache."""
+        """Ask its sources now, also while it is paused. Returns how many. What was answered lately is taken from the cache."""
         asked = await self.database.run(self._check_now, name, now=self.clock.now())
         self.jobs.bell.ring()
         return asked
@@ -120,13 +158,15 @@ class Prices:
         own = tuple(sorted(name for name, each in said.items() if each.kind == SOURCE_KIND and each.enabled))
         return intake.sources or own
 
-    def enqueue(self, connection: Connection, intake: Intake, *, place: int, now: datetime) -> int:
+    def enqueue(
+        self, connection: Connection, intake: Intake, *, place: int, now: datetime, by_hand: bool = False
+    ) -> int:
         """A statement: a job for each source, 2 s apart; one that waits or runs already is joined."""
         names = self.sources_of(intake)
         for number, source in enumerate(names, start=place):
             job = self.jobs.make(
                 COLLECT,
-                {"intake": intake.id, "source": source},
+                {"intake": intake.id, "source": source} | ({"by_hand": True} if by_hand else {}),
                 delay_s=STAGGER_S * number,
                 dedupe_key=collect_key(intake.id, source),
             )
@@ -155,40 +195,45 @@ class Prices:
             for name, said in sorted(self.settings.prices.items())
         ]
 
-    def _check(self, wanted: Intake) -> None:
-        problem = name_problem(wanted.name)
-        if problem:
-            raise BadRequest("name", problem)
-        if wanted.name in self.settings.prices:
-            raise BadRequest("name", f"the settings file has [prices.{wanted.name}] already; choose another")
-        if not EVERY_S_MIN <= wanted.every_s <= EVERY_S_MAX:
-            allowed = f"{format_duration(EVERY_S_MIN)} to {format_duration(EVERY_S_MAX)}"
-            raise BadRequest("every", f"it is out of range; allowed: {allowed}")
-
     def _check_sources(self, wanted: Sequence[str]) -> None:
         known = [name for name, each in self.settings.sources.items() if each.kind == SOURCE_KIND]
         strange = next((source for source in wanted if source not in known), None)
         if strange is not None or not known:
             raise NoPriceSource(strange or "", known)
 
-    def _add(self, connection: Connection, wanted: Intake, *, now: datetime) -> Intake:
-        added = intakes.add(connection, wanted)
-        self.enqueue(connection, added, place=0, now=now)
-        intakes.put_off(connection, added, now=now)
+    def _add(self, connection: Connection, wanted: Sequence[Intake], *, now: datetime) -> list[Intake]:
+        added, place = [], 0
+        for each in wanted:
+            intake = intakes.add(connection, each)
+            place += self.enqueue(connection, intake, place=place, now=now)
+            intakes.put_off(connection, intake, now=now)
+            added.append(intake)
         return added
+
+    def _add_new(
+        self, connection: Connection, wanted: Sequence[Intake], *, now: datetime
+    ) -> tuple[list[Intake], list[str]]:
+        there = {each.name for each in intakes.all_intakes(connection)} | set(self.settings.prices)
+        fresh = [each for each in wanted if each.name not in there]
+        return self._add(connection, fresh, now=now), [each.name for each in wanted if each.name in there]
 
     def _check_now(self, connection: Connection, name: str, *, now: datetime) -> int:
         intake = intakes.find(connection, name)
-        asked = self.enqueue(connection, intake, place=0, now=now)
+        if intake.origin == TAKEN_OUT:
+            raise IntakeTakenOut(name)
+        asked = self.enqueue(connection, intake, place=0, now=now, by_hand=True)
         for source in self.sources_of(intake):
             jobs.hurry(connection, COLLECT, collect_key(intake.id, source), now=now)
         return asked
 
 
-def _remove(connection: Connection, name: str) -> None:
-    if intakes.find(connection, name).origin == CONFIGURED:
-        raise IntakeConfigured(name)
-    intakes.remove(connection, name)
+def _write_down(
+    connection: Connection, points: Mapping[str, Sequence[PricePoint]], *, now: datetime
+) -> list[Collected]:
+    # In one order, so that two who write do not wait for each other.
+    found = sorted((intakes.find(connection, name).id, own) for name, own in points.items())
+    done = [prices.collect(connection, intake_id, own, now=now) for intake_id, own in found]
+    return [each for each in done if each is not None]
 
 
 def _history(connection: Connection, name: str, *, limit: int) -> list[Valuation]:

@@ -20,6 +20,7 @@ from actors.watchlist_ticker import Catalogue
 from cormorant import __version__
 from cormorant.clients.downloads import Download
 from cormorant.clients.target import Target
+from cormorant.clients.telling import Tell
 from cormorant.rules.errors import ServiceFailed, ServiceStopped
 from cormorant.rules.events import ServiceReady, ServiceStopping
 from cormorant.rules.gates import Explanation
@@ -89,6 +90,7 @@ class Service:
         targets: Mapping[str, Target] | None = None,
         watchlist: WatchlistStore | None = None,
         feed: Feed | None = None,
+        tell: Tell | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -109,6 +111,7 @@ class Service:
             catalogue=catalogue,
             targets=targets,
             watchlist=watchlist,
+            tell=tell,
             offload=offload,
             is_ready=lambda: self._state_now() is ServiceState.READY,
             children=self._children,
@@ -347,6 +350,7 @@ def open_service(  # noqa: PLR0913 - as `Service`
     targets: Mapping[str, Target] | None = None,
     watchlist: WatchlistStore | None = None,
     feed: Feed | None = None,
+    tell: Tell | None = None,
 ) -> Service:
     """The service, to be entered: it is ready when every child has acknowledged its start, and stops in reverse order.
 
@@ -366,4 +370,5 @@ def open_service(  # noqa: PLR0913 - as `Service`
         targets=targets,
         watchlist=watchlist,
         feed=feed,
+        tell=tell,
     )

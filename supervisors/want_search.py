@@ -216,7 +216,9 @@ class WantSearch:
         """Searches that fail count against the artist's budget, as looks do."""
         kind, _, number = want.watch.partition(":")
         if kind == "artist" and number.isdigit():
-            await context.transaction(_charge, int(number), failed, self.options, now=self.clock.now())
+            budget, cooldown_s = self.options.retry_budget, self.options.cooldown_s
+            cost = partial(charged, failed=failed, budget=budget, cooldown_s=cooldown_s, now=self.clock.now())
+            await context.transaction(watchlist.charge, int(number), cost)
 
 
 def request_for(want: Want, *, kind: str, caps: Caps | None) -> SearchRequest:
@@ -247,14 +249,6 @@ def _begin(connection: Connection, key: str, *, now: datetime) -> Want | None:
     if want.next_at is not None and want.next_at > now:
         return want  # its job was lost after the last look; that is no reason to look sooner
     return wants.change(connection, want.id, WantState.SEARCHING, reason="is searched", now=now)
-
-
-def _charge(connection: Connection, artist_id: int, failed: int, options: WatchlistSettings, *, now: datetime) -> None:
-    artist = watchlist.by_id(connection, artist_id)
-    if artist is None:
-        return
-    cost = charged(artist, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
-    watchlist.charge(connection, artist_id, failures=cost.failures, block_until=cost.block_until)
 
 
 def _key_in(payload: Any) -> str:

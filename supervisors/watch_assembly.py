@@ -13,7 +13,7 @@ from actors.flying import Ask
 from actors.handlers import Handler
 from actors.handover import HandoverFollower, Place
 from actors.saved_search_ticker import SavedSearchTicker
-from actors.watchlist_store import DatabaseStore, WatchlistStore
+from actors.watchlist_store import DatabaseStore, DatabaseWalks, WatchlistStore
 from actors.watchlist_ticker import Catalogue, WatchlistTicker
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.handing import Parcel
@@ -106,6 +106,7 @@ class WatchAssembly:
             database=parts.database,
             make_search=self._search_job,
             make_handover=self._handover_by_hand,
+            make_lost_handover=self._handover_job,
             target_for=self.chooser.target_for,
             places=parts.places,
             catalogue=parts.catalogue,
@@ -179,6 +180,7 @@ class WatchAssembly:
             database=parts.database,
             places=parts.places,
             fail=self.handing.fail_and_choose,
+            leave=self.handing.leave_target,
             revive=self.watches.revive,
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
@@ -190,6 +192,7 @@ class WatchAssembly:
         own = DatabaseStore(database=parts.database, make_job=self._search_job, ring=parts.jobs.bell.ring)
         made = WatchlistTicker(
             store=parts.store or own,
+            walks=DatabaseWalks(parts.database),
             catalogue=parts.catalogue,
             options=parts.settings.watchlist,
             is_paused=self._is_paused,

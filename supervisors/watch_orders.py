@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from attrs import frozen
@@ -14,7 +15,9 @@ from cormorant.rules.quantities import format_duration
 from cormorant.rules.searches import BadRequest, SearchRequest
 from cormorant.rules.settings import Settings
 from cormorant.rules.watch_settings import DEFAULT_PROFILE
-from storage import sources
+from storage import saved_searches, sources, subscriptions, watchlist
+from storage.saved_searches import UnknownSavedSearch
+from storage.subscriptions import UnknownSubscription
 
 EVERY_S_MIN: Final = 60.0
 ARTIST_EVERY_S_MAX: Final = 30 * 86_400.0
@@ -68,6 +71,22 @@ class OrderDesk:
             )
         if request.is_rss and not request.categories:
             raise BadRequest("query", "it asks for nothing; give words or categories")
+
+    def targets_of(self, connection: Connection, watch: str) -> tuple[str, ...]:
+        """Those that a watch, such as artist:12, hands to now, as far as they are configured."""
+        kind, _, name = watch.partition(":")
+        named: Sequence[str] = ()
+        with suppress(UnknownSavedSearch, UnknownSubscription):
+            if kind == "artist" and name.isdigit():
+                artist = watchlist.by_id(connection, int(name))
+                named = artist.targets if artist is not None else ()
+            elif kind == "saved":
+                named = saved_searches.find(connection, name).targets
+            elif kind == "feed":
+                named = subscriptions.find(connection, name).targets
+        there = tuple(each for each in named if each in self.targets)
+        usual = self.settings.watchlist.hand_to if kind == "artist" else ()
+        return there or tuple(each for each in usual if each in self.targets)
 
     def _kinds(self, connection: Connection) -> Mapping[str, str]:
         stored = {each.name: each.kind for each in sources.all_sources(connection)}

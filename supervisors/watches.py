@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 
-from attrs import define
+from attrs import define, evolve
 from sqlalchemy import Connection
 
 from actors.handover import Place
 from actors.watchlist_ticker import Catalogue
 from cormorant.rules.artist_links import LINE_LENGTH_MAX, artist_id_in
 from cormorant.rules.handing import TargetView
-from cormorant.rules.handovers import Handover, HandoverState
+from cormorant.rules.handovers import Handover, HandoverState, told_gone
 from cormorant.rules.ports import Clock
 from cormorant.rules.releases import Artist as FoundArtist
 from cormorant.rules.saved_searches import FirstCheck, SavedSearch
@@ -38,6 +38,9 @@ class Watches:
     database: Database
     make_search: Callable[[Want], NewJob]
     make_handover: Callable[[Want], NewJob]
+    """By hand."""
+    make_lost_handover: Callable[[Want], NewJob]
+    """As the mode says: nobody has asked for it now."""
     target_for: Callable[[Want, Result], str | None]
     """The first target of a want that takes such a find."""
     places: Mapping[str, Place]
@@ -126,6 +129,10 @@ class Watches:
     async def check_artist(self, wanted: str) -> Artist:
         """Look at an artist at the next tick."""
         return await self.database.run(_check_artist, wanted, now=self.clock.now())
+
+    async def pause_artist(self, wanted: str, *, is_paused: bool = True) -> Artist:
+        """Leave an artist alone, or go on. What was found already goes its way."""
+        return await self.database.run(_pause_artist, wanted, is_paused=is_paused)
 
     async def save_search(  # noqa: PLR0913 - what can be said of a search, all but three with a default
         self,
@@ -249,7 +256,7 @@ class Watches:
     def revive(self, orphans: Sequence[Want]) -> Callable[..., None]:
         """A statement that gives wants a job again that have none."""
         made = [
-            self.make_handover(want)
+            self.make_lost_handover(want)
             if want.state in {WantState.CHOSEN, WantState.SENDING, WantState.IN_DOUBT}
             else self.make_search(want)
             for want in orphans
@@ -263,7 +270,9 @@ class Watches:
         return enqueue_all
 
     def _retry(self, connection: Connection, want_id: int, *, now: datetime) -> Want:
-        check_by_hand(wants.find(connection, want_id, lock=True))
+        there = wants.find(connection, want_id, lock=True)
+        check_by_hand(there)
+        self._renew_targets(connection, there)
         want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
         wants.forgive(connection, want_id)
         _run_now(connection, self.make_search(want), now=now)
@@ -272,12 +281,14 @@ class Watches:
     def _hand_over(self, connection: Connection, want_id: int, ref: str | None, *, now: datetime) -> Want:
         want = wants.find(connection, want_id, lock=True)
         check_by_hand(want)
+        want = self._renew_targets(connection, want)
         if not want.targets:
             raise CannotHandOver(f"want {want_id} has no target; set hand_to for its watch")
         chosen = _chosen(connection, want, ref)
         if self.target_for(want, chosen.result) is None:
+            gone = [told_gone(name) for name in want.targets if name not in self.places]
             told = f"none of its targets ({', '.join(want.targets)}) takes a find of {chosen.result.protocol}"
-            raise CannotHandOver(f"want {want_id}: {told}; `cormorant targets list` shows what each takes")
+            raise CannotHandOver(f"want {want_id}: {'; '.join([*gone, told])}; `cormorant targets list` shows all")
         changed = wants.change(
             connection,
             want_id,
@@ -289,6 +300,12 @@ class Watches:
         )
         _run_now(connection, self.make_handover(want), now=now)
         return changed
+
+    def _renew_targets(self, connection: Connection, want: Want) -> Want:
+        """If none of its targets is configured any more, those that its watch has now."""
+        if any(name in self.places for name in want.targets):
+            return want
+        return wants.set_targets(connection, want, self.orders.targets_of(connection, want.watch) or want.targets)
 
     def _settle(self, connection: Connection, number: int, *, has_arrived: bool, now: datetime) -> Want:
         handover = downloads.find(connection, number)
@@ -336,6 +353,12 @@ def _unwatch(connection: Connection, wanted: str) -> Artist:
     artist = watchlist.find(connection, wanted)
     watchlist.remove(connection, artist.id)
     return artist
+
+
+def _pause_artist(connection: Connection, wanted: str, *, is_paused: bool) -> Artist:
+    artist = watchlist.find(connection, wanted)
+    watchlist.set_paused(connection, artist.id, is_paused=is_paused)
+    return evolve(artist, is_paused=is_paused)
 
 
 def _check_artist(connection: Connection, wanted: str, *, now: datetime) -> Artist:

@@ -55,6 +55,7 @@ async def main(chosen: dict[str, Any]) -> None:
     """Serve, search and work until told to end."""
     late_ms: list[float] = []
     rss_mb: list[float] = []
+    used_s: list[tuple[float, float]] = []
     steps = Steps()
 
     def tell(stamped: Stamped) -> None:
@@ -69,12 +70,13 @@ async def main(chosen: dict[str, Any]) -> None:
         gc.freeze()  # as `cormorant run` does
         trio.lowlevel.add_instrument(steps)
         nursery.start_soon(watch, late_ms)
-        nursery.start_soon(weigh, rss_mb)
+        nursery.start_soon(weigh, rss_mb, used_s)
         nursery.start_soon(search, service)
         nursery.start_soon(enqueue, service)
         await trio.to_thread.run_sync(sys.stdin.read)
         nursery.cancel_scope.cancel()
-    print(json.dumps({"late_ms": late_ms, "rss_mb": rss_mb, "steps_ms": steps.took_ms}), flush=True)
+    told = {"late_ms": late_ms, "rss_mb": rss_mb, "steps_ms": steps.took_ms, "used_s": used_s}
+    print(json.dumps(told), flush=True)
 
 
 def settings_for(chosen: dict[str, Any]) -> Settings:
@@ -101,10 +103,11 @@ async def watch(late_ms: list[float]) -> None:
         late_ms.append((trio.current_time() - due) * 1000)
 
 
-async def weigh(rss_mb: list[float]) -> None:
-    """How much memory is in use?"""
+async def weigh(rss_mb: list[float], used_s: list[tuple[float, float]]) -> None:
+    """How much memory is in use, and how much of the processor was by which time?"""
     while True:
         rss_mb.append(rss_bytes() / 1e6)
+        used_s.append((time.time(), time.process_time()))
         await trio.sleep(SAMPLE_S)
 
 

@@ -6,11 +6,14 @@ import json
 import sys
 
 import click
+import trio
 
 from cormorant.cli.watch_options import EXIT_CODES, options
-from cormorant.cli.words import EXIT_FAILED, EXIT_OK, HintingGroup, Refused
+from cormorant.cli.words import EXIT_FAILED, EXIT_OK, HintingGroup, Interrupted, Refused
 
 __all__ = ["notify"]
+
+AT_ONCE = 2
 
 
 @click.group(cls=HintingGroup, short_help="Try notifications out.", epilog=EXIT_CODES)
@@ -23,24 +26,42 @@ def notify() -> None:
 def test(config: str, *, as_json: bool) -> None:
     """Send one notification to each address of notify.apprise, now, also in quiet hours. Addresses are not shown."""
     from cormorant.cli.preflight import load_or_refuse  # noqa: PLC0415  # `--help` need not wait for it
-    from cormorant.clients.notifying import NotTold, tell  # noqa: PLC0415  # as above
+    from cormorant.clients.notifying import NotTold  # noqa: PLC0415  # as above
+    from cormorant.clients.telling import tell_apart  # noqa: PLC0415  # as above
     from cormorant.rules.notices import Message  # noqa: PLC0415  # as above
 
     addresses = load_or_refuse(config).notify.apprise.reveal().split()
     if not addresses:
         raise Refused("there is nobody to tell; set notify.apprise to an Apprise address, such as ntfy://my-topic")
     message = Message(title="Cormorant: a test", body="If you read this, notifications arrive here.")
-    rows = []
-    for number, address in enumerate(addresses, 1):
-        service = address.partition("://")[0]
-        try:
-            tell(address, message)
-            problem = None
-        except NotTold as error:
-            problem = str(error)
-        rows.append({"address": number, "service": service, "told": problem is None, "problem": problem})
-        if not as_json:
-            click.echo(f"{number}  {service}://  {'told' if problem is None else f'not told: {problem}'}")
+    problems: list[str | None] = [None] * len(addresses)
+    free = trio.CapacityLimiter(AT_ONCE)
+
+    async def try_one(number: int, address: str) -> None:
+        async with free:
+            try:
+                await tell_apart(address, message)
+            except NotTold as error:
+                problems[number] = str(error)
+
+    async def try_all() -> None:
+        async with trio.open_nursery() as nursery:
+            for number, address in enumerate(addresses):
+                nursery.start_soon(try_one, number, address)
+
+    try:
+        trio.run(try_all)
+    except (KeyboardInterrupt, BaseExceptionGroup) as ended:
+        if isinstance(ended, BaseExceptionGroup) and ended.split(KeyboardInterrupt)[1] is not None:
+            raise
+        raise Interrupted("interrupted; some may have been told") from None
+    rows = [
+        {"address": number, "service": address.partition("://")[0], "told": problem is None, "problem": problem}
+        for number, (address, problem) in enumerate(zip(addresses, problems, strict=True), 1)
+    ]
+    for row in [] if as_json else rows:
+        told = "told" if row["told"] else f"not told: {row['problem']}"
+        click.echo(f"{row['address']}  {row['service']}://  {told}")
     if as_json:
         click.echo(json.dumps({"addresses": rows}, indent=2, ensure_ascii=False))
     sys.exit(EXIT_OK if all(row["told"] for row in rows) else EXIT_FAILED)

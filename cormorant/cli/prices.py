@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 from typing_extensions import override
@@ -35,12 +35,16 @@ class Amount(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-@click.group(cls=HintingGroup, short_help="Watch prices: add, list, show, history, check, remove.", epilog=EXIT_CODES)
+@click.group(
+    cls=HintingGroup,
+    short_help="Watch prices: add, import, list, show, history, check, pause, remove.",
+    epilog=EXIT_CODES,
+)
 def prices() -> None:
     """Watch prices: sources of kind prices are asked again and again, and the median of what was sold is the value.
 
-    Works beside a running service, which does the asking, and without one. Those of the settings file are shown here too; to
-    change or remove one, edit the file.
+    Works beside a running service, which does the asking, and without one. Those of the settings file are shown and paused
+    here too; to change one, edit the file. One that was taken out of it stays, with all that was collected, until it is removed.
     """
 
 
@@ -65,6 +69,23 @@ def add(config: str, *, as_json: bool, name: str, title: str, every_s: float | N
         as_json=as_json,
         may_make=True,
     )
+
+
+@prices.command("import", short_help="Take in a table: things to watch, or prices.", epilog=EXIT_CODES)
+@options
+@click.argument("file", metavar="FILE.csv", type=click.File("rb"))
+def import_file(config: str, *, as_json: bool, file: BinaryIO) -> None:
+    """Take in a table in CSV: things to watch, or prices of things that are watched. - is standard input.
+
+    \b
+    The first line names the columns.
+    Things:  name, title  and, if you like,  year, mintmark, denomination, series, search, every, currency, below, above
+    Prices:  name, price  and, if you like,  date, type, currency, title, url, id
+
+    All lines are taken in or none, and every wrong one is told. What is there already is left as it is, so that the same file can
+    be imported again.
+    """  # noqa: D301  # click reads the backspace: do not wrap
+    _at_desk(config, lambda desk: desk.import_table(file), as_json=as_json, may_make=True)
 
 
 @prices.command("list", short_help="All prices.", epilog=EXIT_CODES)
@@ -98,6 +119,22 @@ def history(config: str, *, as_json: bool, name: str, limit: int) -> None:
 def check(config: str, *, as_json: bool, name: str) -> None:
     """Ask its sources as soon as they may be asked; what one has answered lately is not asked again."""
     _at_desk(config, lambda desk: desk.check(name), as_json=as_json)
+
+
+@prices.command(short_help="Leave a price alone for now.", epilog=EXIT_CODES)
+@options
+@_NAME
+def pause(config: str, *, as_json: bool, name: str) -> None:
+    """Ask nobody about a price until it is resumed, also after a restart. `check` asks all the same."""
+    _at_desk(config, lambda desk: desk.pause(name), as_json=as_json)
+
+
+@prices.command(short_help="End a pause.", epilog=EXIT_CODES)
+@options
+@_NAME
+def resume(config: str, *, as_json: bool, name: str) -> None:
+    """Go on with a price: at its time, and soon if that has passed."""
+    _at_desk(config, lambda desk: desk.resume(name), as_json=as_json)
 
 
 @prices.command(short_help="Watch a price no more.", epilog=EXIT_CODES)

@@ -22,7 +22,7 @@ __all__ = ["schedule"]
 )
 @click.option("--limit", type=LIMIT, default=200, show_default=True, help="So many times at most.")
 def schedule(config: str, *, as_json: bool, hours: float, limit: int) -> None:
-    """What runs when: subscriptions, saved searches and artists, soonest first, each in its turn at its host.
+    """What runs when: subscriptions, saved searches, artists and prices, soonest first, each in its turn at its host.
 
     As far as it is known now: what fails, or waits for the limits of a source, comes later.
     """

@@ -32,6 +32,7 @@ from storage import flags, workers
 from storage.database import Database
 from storage.subscriptions import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
 from supervisors.day_plan import DayPlan
+from supervisors.pricing import Prices
 from supervisors.subscribing import Subscriptions
 from supervisors.watches import Watches
 
@@ -51,6 +52,7 @@ class SubscriptionDesk:
     database: Database
     subscriptions: Subscriptions
     watches: Watches
+    prices: Prices
     as_json: bool
 
     async def add(self, name: str, url: str, *, every_s: float | None, cron: str, zone: str, **how: Any) -> int:
@@ -117,7 +119,9 @@ class SubscriptionDesk:
 
     async def schedule(self, *, hours: float, limit: int) -> int:
         """What runs when, of everything."""
-        ahead = DayPlan(settings=self.settings, subscriptions=self.subscriptions, watches=self.watches)
+        ahead = DayPlan(
+            settings=self.settings, subscriptions=self.subscriptions, watches=self.watches, prices=self.prices
+        )
         plan = await ahead.look(hours=hours, most=limit, now=self._now())
         return await self._tell_plan(plan, empty=f"nothing runs in the next {hours:g} hours")
 
@@ -243,10 +247,16 @@ def at_subscription_desk(
     settings = load_or_refuse(config)
 
     async def run(database: Database) -> int:
-        _, watches, subscriptions = assembly_of(settings, database).by_hand()
+        assembly = assembly_of(settings, database)
+        _, watches, subscriptions = assembly.by_hand()
         return await errand(
             SubscriptionDesk(
-                settings=settings, database=database, subscriptions=subscriptions, watches=watches, as_json=as_json
+                settings=settings,
+                database=database,
+                subscriptions=subscriptions,
+                watches=watches,
+                prices=assembly.prices_by_hand(),
+                as_json=as_json,
             )
         )
 

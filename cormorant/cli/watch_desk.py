@@ -178,6 +178,16 @@ class WatchDesk:
         """Look at an artist soon."""
         artist = await self.watches.check_artist(wanted)
         told = f"{artist.name} is due; a running service looks {self._soon()}"
+        if artist.is_paused:
+            told = f"{artist.name} is paused, and is looked at after cormorant watchlist resume {artist.id}"
+        return self._tell({"artist": attrs.asdict(artist_out(artist))}, [told])
+
+    async def pause_artist(self, wanted: str, *, is_paused: bool) -> int:
+        """Leave an artist alone, or go on."""
+        artist = await self.watches.pause_artist(wanted, is_paused=is_paused)
+        told = f"{artist.name} goes on, and is looked at when it is due"
+        if is_paused:
+            told = f"{artist.name} is left alone until cormorant watchlist resume {artist.id}"
         return self._tell({"artist": attrs.asdict(artist_out(artist))}, [told])
 
     async def add_search(  # noqa: PLR0913 - as the command
@@ -227,7 +237,10 @@ class WatchDesk:
     async def check_search(self, name: str) -> int:
         """Repeat a search soon."""
         await self.watches.check_search(name)
-        return self._tell({"saved": name, "due": True}, [f"{name} is due; a running service repeats it soon"])
+        told = f"{name} is due; a running service repeats it soon"
+        if any(each.name == name and each.is_paused for each in await self.watches.saved()):
+            told = f"{name} is paused, and is repeated after cormorant saved resume {name}"
+        return self._tell({"saved": name, "due": True}, [told])
 
     async def list_wants(self, state: WantState | None, before: int | None, limit: int) -> int:
         """The newest wants."""

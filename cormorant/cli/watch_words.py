@@ -45,10 +45,17 @@ class WatchWords:
             yield "nobody is watched yet; watch somebody: cormorant watchlist add ARTIST"
             return
         rows = [
-            (str(each.number), each.name, each.id, _start(each), self._due(each.next_look_at), self._state(each))
+            (str(each.number), each.name, each.id, _start(each), self._next_look(each), self._state(each))
             for each in found
         ]
-        yield from table(("NO", "ARTIST", "ID", "START", "NEXT LOOK", "HOW IT WENT"), rows, right=("NO",))
+        head = ("NO", "ARTIST", "ID", "START", "NEXT LOOK", "HOW IT WENT")
+        yield from table(head, rows, right=("NO",), paint=_PAINT)
+        paused = [each.number for each in found if each.is_paused]
+        if paused:
+            yield f"paused: nobody looks at them; cormorant watchlist resume {paused[0]}"
+
+    def _next_look(self, artist: ArtistOut) -> str:
+        return "paused" if artist.is_paused else self._due(artist.next_look_at)
 
     def _state(self, artist: ArtistOut) -> str:
         until = artist.left_alone_until
@@ -152,22 +159,21 @@ class WatchWords:
             ("DOWNLOAD", "STATE", "TARGET", "WANT", "SINCE", "WHAT"), rows, right=("DOWNLOAD", "WANT"), paint=_PAINT
         )
         yield from _more(before)
-        held = [each.id for each in found if each.state == HandoverState.HELD.value]
-        if held:
-            yield f"held: look at the target, then cormorant downloads arrived {held[0]}, or send-again {held[0]}"
+        yield from _held(found)
 
     def download(self, shown: DownloadOut) -> Iterator[str]:
         """One download."""
         yield f"download {shown.id}  {printable(shown.title)}  {_PAINT(shown.state, shown.state)}"
         facts = [
-            ("why", shown.reason),
+            *([("why", shown.reason)] if shown.reason else []),
             ("target", shown.target),
             ("want", f"{shown.want}, candidate {shown.candidate}"),
-            ("sent", f"{shown.times_sent} times"),
+            ("sent", "once" if shown.times_sent == 1 else f"{shown.times_sent} times"),
             ("began", self._when(shown.created_at)),
             ("changed", self._when(shown.changed_at)),
         ]
         yield from pairs([*facts, *self._asked_next(shown)], indent="  ")
+        yield from _held([shown])
 
     def _asked_next(self, shown: DownloadOut) -> list[tuple[str, str]]:
         return [("next asked", self._when(shown.next_look_at))] if shown.next_look_at else []
@@ -201,6 +207,13 @@ def _asked(saved: SavedOut) -> str:
 
 def _name(want: WantOut) -> str:
     return f"{want.artist} - {want.title}" if want.artist else want.title
+
+
+def _held(found: Sequence[DownloadOut]) -> Iterator[str]:
+    """What a person can do about the first that is held."""
+    held = [each.id for each in found if each.state == HandoverState.HELD.value]
+    if held:
+        yield f"held: look at the target, then cormorant downloads arrived {held[0]}, or send-again {held[0]}"
 
 
 def _told(download: DownloadOut) -> str:

@@ -24,7 +24,7 @@ _START = click.option(
 )
 
 
-@click.group(cls=HintingGroup, short_help="Watch artists: add, list, check, remove, import.", epilog=EXIT_CODES)
+@click.group(cls=HintingGroup, short_help="Watch artists: add, list, pause, check, remove, import.", epilog=EXIT_CODES)
 def watchlist() -> None:
     """Watch artists: what they release from now on is wanted, searched, chosen and handed over.
 
@@ -69,6 +69,22 @@ def remove(config: str, *, as_json: bool, artist: str) -> None:
 def check(config: str, *, as_json: bool, artist: str) -> None:
     """Look at an artist at the next tick of the service, whatever failed before."""
     at_desk(config, lambda desk: desk.check_artist(artist), as_json=as_json)
+
+
+@watchlist.command(short_help="Leave an artist alone for now.", epilog=EXIT_CODES)
+@options
+@_ARTIST
+def pause(config: str, *, as_json: bool, artist: str) -> None:
+    """Leave an artist alone until it is resumed, also after a restart. What was found already goes its way."""
+    at_desk(config, lambda desk: desk.pause_artist(artist, is_paused=True), as_json=as_json)
+
+
+@watchlist.command(short_help="End a pause.", epilog=EXIT_CODES)
+@options
+@_ARTIST
+def resume(config: str, *, as_json: bool, artist: str) -> None:
+    """Go on with an artist that was paused. What came out meanwhile is found."""
+    at_desk(config, lambda desk: desk.pause_artist(artist, is_paused=False), as_json=as_json)
 
 
 @watchlist.command("import", short_help="Watch all artists of a file.", epilog=EXIT_CODES)

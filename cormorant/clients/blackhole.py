@@ -13,7 +13,6 @@ from cormorant.clients.parcels import refuse_false
 from cormorant.rules.file_names import clean_name
 from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
 from cormorant.rules.ports import Offload
-from cormorant.rules.target_errors import TargetError
 
 T = TypeVar("T")
 
@@ -65,17 +64,13 @@ class Blackhole:
         if self._folder.find(parcel.key) is not None:
             return self._look(parcel)
         content = parcel.body if parcel.body is not None else (parcel.link or "").encode()
+        part = self._folder.begin(parcel.key)
         try:
-            part = self._folder.begin(parcel.key)
-            try:
-                part.write(content)
-                part.finish()
-            finally:
-                part.close()
-            path = self._folder.place(parcel.key, [clean_name(parcel.title)], _ENDINGS[parcel.kind])
-        except (OSError, TargetError):
-            self._folder.drop(parcel.key)
-            raise
+            part.write(content)
+            part.finish()
+            path = self._folder.place(part, [clean_name(parcel.title)], _ENDINGS[parcel.kind])
+        finally:
+            part.drop()
         return Receipt(target_id=path.name, standing=Standing.PRESENT)
 
     def _look(self, parcel: Parcel) -> Receipt:

@@ -14,7 +14,16 @@ from attrs import field, frozen
 
 from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
 from cormorant.clients.hushing import hushed
-from cormorant.clients.transport import FOREIGN, USER_AGENT, Answer, Transport, own_headers, shown_origin, words_of
+from cormorant.clients.transport import (
+    CLOSING_S,
+    FOREIGN,
+    USER_AGENT,
+    Answer,
+    Transport,
+    own_headers,
+    shown_origin,
+    words_of,
+)
 from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import spellings, told
 from cormorant.rules.retry_after import retry_after_s
@@ -142,7 +151,7 @@ class Caller:
             try:
                 body = await self._body(answer, trip)
             finally:
-                with trio.CancelScope(shield=True):
+                with trio.move_on_after(CLOSING_S, shield=True):
                     await answer.aclose()
         except FOREIGN as error:
             self._translate(error, trip)

@@ -78,8 +78,7 @@ class DownloadFolder:
         finally:
             # Nothing is left of what was given up; after success there is nothing to drop.
             with trio.move_on_after(_CLEAN_UP_S, shield=True):
-                await self._in_thread(part.close)
-                await self._in_thread(self._folder.drop, parcel.key)
+                await self._in_thread(part.drop)
 
     async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - the note holds all
         """Whether it was fetched. A file that was moved away since was."""
@@ -109,7 +108,7 @@ class DownloadFolder:
             raise _translated(error, self._options.size_max_bytes) from error
         parts = {"title": parcel.title, "key": parcel.key, **parcel.folder_parts}
         names = fill_template(self._options.template, parts)
-        path = await self._in_thread(self._folder.place, parcel.key, names, sink.ending)
+        path = await self._in_thread(self._folder.place, part, names, sink.ending)
         return Receipt(target_id=str(path.relative_to(self._folder.root)), standing=Standing.DONE)
 
     def _refuse_status(self, answer: Answer) -> None:

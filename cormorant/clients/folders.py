@@ -1,16 +1,22 @@
 """How does a file get into a folder that others watch? Whole, under its name at once, and with a note by which we know it again.
 
 Everything here blocks: it is called in a thread. What is half done lies in a hidden folder inside, on the same filesystem.
+Several processes and machines may share a folder: a name is only ever given to what has none of it yet.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import filecmp
+import hashlib
 import json
 import os
-import threading
+import secrets
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from glob import escape
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -26,11 +32,10 @@ from cormorant.rules.target_errors import (
 )
 
 SIDE: Final = ".cormorant"
-# Two threads that find a name free at once would put one file over the other.
-_NAMING: Final = threading.Lock()
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_FOLDER: Final = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+_NO_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 _UNFIT: Final = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EFBIG}
 
 
@@ -43,11 +48,14 @@ class Placed:
 
 
 class PartFile:
-    """A file that is being written. It is nobody's before it is placed."""
+    """A file that is being written. It is nobody's before it is placed, and locked while its writer lives."""
 
-    def __init__(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
+    def __init__(self, key: str, path: Path) -> None:
+        self.key = key
+        self.path = path
         self._file = path.open("xb", buffering=0)
+        with suppress(OSError):  # not every filesystem has locks
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, data: bytes) -> None:
         """Append all of it."""
@@ -58,11 +66,15 @@ class PartFile:
     def finish(self) -> None:
         """Make sure that a power cut does not lose it."""
         os.fsync(self._file.fileno())
-        self._file.close()
 
     def close(self) -> None:
         """Write no more."""
         self._file.close()
+
+    def drop(self) -> None:
+        """Leave nothing half done behind."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
 
 
 class Folder:
@@ -73,44 +85,45 @@ class Folder:
 
     def check(self) -> None:
         """Find out whether files can be placed here."""
-        probe = "cormorant-test"
+        part = self.begin("cormorant-test")
         try:
-            part = self.begin(probe)
             part.write(b"x")
             part.finish()
         finally:
-            self.drop(probe)
+            part.drop()
 
     def begin(self, key: str) -> PartFile:
         """A fresh part file for the parcel with this key."""
         # Not with its parents: a folder that is not mounted would be made on the disk below it.
         with suppress(FileExistsError):
             self._side.mkdir()
-        return PartFile(self._part(key))
+        for ending in ("part", "note"):
+            for left in self._side.glob(f"{escape(key)}.*{ending}"):
+                _drop_orphan(left)
+        # A name of its own: another process may be giving the same.
+        return PartFile(key, self._side / f"{key}.{secrets.token_hex(8)}.part")
 
-    def drop(self, key: str) -> None:
-        """Leave nothing half done behind."""
-        for path in (self._part(key), self._fresh_note(key)):
-            path.unlink(missing_ok=True)
+    def place(self, part: PartFile, names: Sequence[str], ending: str) -> Path:
+        """Give the finished part file its name, or find it there. Nothing that is there is ever written over.
 
-    def place(self, key: str, names: Sequence[str], ending: str) -> Path:
-        """Give the finished part file its name. Invariant: once the part file is gone, the note says where it went."""
+        Invariant: once the part file is gone, the note says where it went.
+        """
         folder = self.root.joinpath(*names[:-1])
         # Before anything is made: a link would lead the making of folders out of here, too.
         if not folder.resolve().is_relative_to(self.root.resolve()):
             raise TargetRefused(f"a link in {self.root} leads out of it; nothing is written there")
         folder.mkdir(parents=True, exist_ok=True)
-        with _NAMING:
-            path = folder / _named(names[-1], ending)
-            if os.path.lexists(path):
-                path = folder / _named(names[-1], f" ({key}){ending}")
-            try:
-                self._note(key, path)
-                self._part(key).replace(path)
-            except OSError:
-                # While the part is still there: a note without it would say that the parcel was placed, and taken.
-                self._note_path(key).unlink(missing_ok=True)
-                raise
+        plain, keyed = (folder / _named(names[-1], f"{mark}{ending}") for mark in ("", f" ({part.key})"))
+        try:
+            # What bears our key is ours, even if it was fetched anew since, with other bytes.
+            path = plain if self._is_given(part, plain) or _is_equal(part.path, plain) else keyed
+            if path is keyed:
+                self._is_given(part, keyed)
+        except OSError:
+            # While the part is still there: a note without it would say that the parcel was placed, and taken.
+            self._forget(part)
+            raise
+        part.path.unlink(missing_ok=True)
         try:
             _sync(folder)
         except OSError as error:
@@ -120,12 +133,13 @@ class Folder:
     def find(self, key: str) -> Placed | None:
         """Where the parcel with this key was placed; None when it was not."""
         try:
-            noted = PurePath(json.loads(self._note_path(key).read_bytes())["path"])
+            note = json.loads(self._note_path(key).read_bytes())
+            noted, part = PurePath(note["path"]), self._side / PurePath(note.get("part", f"{key}.part")).name
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None  # a note that a power cut left empty was never followed by a name
-        if noted.is_absolute() or ".." in noted.parts or self._part(key).exists():
+        if noted.is_absolute() or ".." in noted.parts or _is_half_done(part):
             return None
         path = self.root / noted
         return Placed(path, path.exists())
@@ -134,24 +148,77 @@ class Folder:
     def _side(self) -> Path:
         return self.root / SIDE
 
-    def _part(self, key: str) -> Path:
-        return self._side / f"{key}.part"
-
     def _note_path(self, key: str) -> Path:
         return self._side / f"{key}.json"
 
-    def _fresh_note(self, key: str) -> Path:
-        return self._side / f"{key}.note"
-
-    def _note(self, key: str, path: Path) -> None:
-        fresh = PartFile(self._fresh_note(key))
+    def _is_given(self, part: PartFile, path: Path) -> bool:
+        """Whether the part file has this name now. False: something else has it."""
+        self._note(part, path)
         try:
-            fresh.write(json.dumps({"path": str(path.relative_to(self.root))}).encode())
+            _link(part.path, path, self._side)
+        except FileExistsError:
+            return False
+        return True
+
+    def _note(self, part: PartFile, path: Path) -> None:
+        fresh = PartFile(part.key, part.path.with_suffix(".note"))
+        try:
+            noted = {"path": str(path.relative_to(self.root)), "part": part.path.name}
+            fresh.write(json.dumps(noted).encode())
             fresh.finish()
+            fresh.path.replace(self._note_path(part.key))
         finally:
-            fresh.close()
-        self._fresh_note(key).replace(self._note_path(key))
+            fresh.drop()
         _sync(self._side)
+
+    def _forget(self, part: PartFile) -> None:
+        """Take our note away, and no other's."""
+        note = self._note_path(part.key)
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            if json.loads(note.read_bytes())["part"] == part.path.name:
+                note.unlink()
+
+
+def _link(part: Path, path: Path, side: Path) -> None:
+    """Give a file a name that nobody has, or raise `FileExistsError`."""
+    try:
+        os.link(part, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+    else:
+        return
+    # A filesystem without hard links: whoever makes the mark of a name may rename. A mark that a crash left stays taken.
+    mark = side / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}.name"
+    mark.open("xb").close()
+    try:
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        part.rename(path)
+    finally:
+        mark.unlink()
+
+
+def _is_half_done(part: Path) -> bool:
+    """Whether a part file is still there alone: with a second name it was placed, and its process died right after."""
+    try:
+        return part.lstat().st_nlink == 1
+    except FileNotFoundError:
+        return False
+
+
+def _is_equal(part: Path, path: Path) -> bool:
+    with suppress(OSError):
+        return stat.S_ISREG(path.lstat().st_mode) and filecmp.cmp(part, path, shallow=False)
+    return False
+
+
+def _drop_orphan(part: Path) -> None:
+    """Remove a part file whose writer is dead: nobody holds its lock. An empty one may be about to be locked."""
+    with suppress(OSError), part.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(file.fileno()).st_size:
+            part.unlink()
 
 
 def _named(name: str, ending: str) -> str:

@@ -55,7 +55,7 @@ class JsonApi:
     async def change(self, method: str, path: str, body: Any = None) -> Any:
         """Ask for a change. Raises a `SourceError`; a `Refusal` if it does not like the body."""
         content = b"" if body is None else json.dumps(body).encode()
-        answer = await self.transport.change(
+        answer = await self.transport.ask(
             method,
             self._address(path),
             body=content,

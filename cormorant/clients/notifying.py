@@ -23,6 +23,7 @@ CONNECT_S: Final = 5.0
 READ_S: Final = 10.0
 
 _SECRET_LENGTH_MIN: Final = 6
+"""Of a part of an address; a password is hidden from half of that on."""
 _WORDS_MAX: Final = 300
 
 
@@ -45,7 +46,10 @@ def address_problem(address: str) -> str | None:
 
 
 def tell(address: str, message: Message) -> None:
-    """Send a message, or raise `NotTold` with what the service said. Blocks, each step within its time-out."""
+    """Send a message, or raise `NotTold` with what the service said. Blocks, each step within its time-out.
+
+    All of it together has none, as a service may answer byte by byte for ever: `tell_apart` has.
+    """
     apprise = _loaded()
     service = apprise.Apprise.instantiate(address, suppress_exceptions=True)
     if service is None:
@@ -70,6 +74,8 @@ def _hidden(words: str, service: Any, address: str) -> str:
     """What was said, without the address and what is secret in it."""
     parts = {part for text in (address, unquote(address)) for part in re.split(r"[/?@:&=,]", text)}
     long = [Secret(part) for part in (address, str(service.url()), *parts) if len(part) >= _SECRET_LENGTH_MIN]
+    password = str(service.password or "")
+    long += [Secret(password)] if len(password) >= _SECRET_LENGTH_MIN / 2 else []
     return " ".join(hide_secrets(words, long).split())[:_WORDS_MAX]
 
 

@@ -16,7 +16,7 @@ from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.rules.money import BadPrice, Price, currency_problem, read_price
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.price_settings import PARTS, PriceFieldSettings
-from cormorant.rules.prices import CENTS, CURRENCY, EXTERNAL_ID, TYPE, PointType
+from cormorant.rules.prices import CENTS, CURRENCY, EXTERNAL_ID, PROBLEM, TYPE, PointType
 from cormorant.rules.published import read_date
 from cormorant.rules.redaction import hide_keys, told
 from cormorant.rules.retry_after import retry_after_s
@@ -35,6 +35,7 @@ ID_MAX: Final = 1_000
 _AHEAD_MAX: Final = timedelta(days=1)
 """A later day is a mistake of the site, and as if it had named none."""
 _KEYS: Final = "key"
+_DIGITS_MAX: Final = 30
 
 
 @frozen(kw_only=True)
@@ -69,7 +70,7 @@ class PriceClient:
         self._limits = limits
 
     async def search(self, request: SearchRequest) -> SearchPage:
-        """The prices that the site states. What is no price is left out; if all of it is, that is told."""
+        """The prices that the site states. What is no price comes with the reason; if all of it is none, that is an error."""
         answer = await self._transport.get(
             self._address(request),
             headers=self._headers(),
@@ -103,7 +104,7 @@ class PriceClient:
 
     def _read(self, body: bytes) -> tuple[Result, ...]:
         try:
-            document = json.loads(body)
+            document = json.loads(body, parse_int=_read_number)
         except (ValueError, RecursionError):
             raise SourceUnavailable("its answer is no JSON; check url and query") from None
         found = at_path(document, self._recipe.items)
@@ -112,15 +113,27 @@ class PriceClient:
             raise SourceRefused(f"there is no list of prices in its answer; check {where}")
         results: list[Result] = []
         problems: list[str] = []
-        for item in found[:ITEMS_MAX]:
+        for number, item in enumerate(found[:ITEMS_MAX], 1):
             try:
                 results.append(self._result(item))
             except (BadPrice, _Unusable) as problem:
-                problems.append(str(problem))
-        if problems and not results:
-            why = told(problems[0], self._secrets())
-            raise SourceRefused(f"none of its {len(problems)} items can be used; check fields (the first: {why})")
+                problems.append(told(str(problem), self._secrets()))
+                results.append(self._unusable(number, item, problems[-1]))
+        if problems and len(results) == len(problems):
+            raise SourceRefused(
+                f"none of its {len(problems)} items can be used; check fields (the first: {problems[0]})"
+            )
         return tuple(results)
+
+    def _unusable(self, number: int, item: Any, why: str) -> Result:
+        title = self._text({"title": at_path(item, self._recipe.fields.title)}, "title")[:TITLE_MAX]
+        return Result(
+            title=title or f"item {number}",
+            guid=f"item {number}",
+            link="",
+            protocol="web",
+            attributes={PROBLEM: (why,)},
+        )
 
     def _result(self, item: Any) -> Result:
         facts = {name: at_path(item, path) for name, path in asdict(self._recipe.fields).items() if path}
@@ -150,6 +163,8 @@ class PriceClient:
         currency = stated if stated and currency_problem(stated) is None else price.currency
         if stated and currency_problem(stated) is not None and price.currency is None:
             raise _Unusable(currency_problem(stated) or "")
+        if currency and price.currency not in {None, currency}:
+            raise _Unusable(f"its price is in {price.currency}, and its currency says {currency}")
         if currency:
             yield CURRENCY, (currency,)
         kind = self._text(facts, "type").lower()
@@ -169,6 +184,11 @@ class PriceClient:
     def _day(self, said: str) -> datetime | None:
         day = read_date(said)
         return None if day is None or day > self._clock.now() + _AHEAD_MAX else day
+
+
+def _read_number(digits: str) -> int | float:
+    """One of thousands of digits must not spoil the whole answer."""
+    return int(digits) if len(digits) <= _DIGITS_MAX else float(digits)
 
 
 class _Unusable(Exception):

@@ -38,12 +38,20 @@ class Ended:
 
 
 async def run_program(
-    arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path | None, limits: RunLimits
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    folder: Path | None,
+    limits: RunLimits,
+    fed: bytes | None = None,
 ) -> Ended:
-    """Run it to its end. At the time-out, or when cancelled, its whole process group is ended. Raises OSError if it cannot start."""
+    """Run it to its end; `fed` is what it reads. Raises OSError if it cannot start.
+
+    At the time-out, or when cancelled, its whole process group is ended.
+    """
     process = await trio.lowlevel.open_process(
         list(arguments),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if fed is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=dict(environment),
@@ -53,7 +61,7 @@ async def run_program(
     words = bytearray()
     try:
         with trio.move_on_after(limits.timeout_s):
-            await _follow(process, words, limits)
+            await _follow(process, words, limits, fed)
         code = process.returncode
     finally:
         with trio.move_on_after(limits.grace_s + _GONE_S, shield=True):
@@ -61,11 +69,21 @@ async def run_program(
     return Ended(code=code, words=words.decode("utf-8", "replace"))
 
 
-async def _follow(process: trio.Process, words: bytearray, limits: RunLimits) -> None:
+async def _follow(process: trio.Process, words: bytearray, limits: RunLimits, fed: bytes | None) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_listen, process, words, limits.words_max_bytes)
+        if fed is not None:
+            nursery.start_soon(_feed, process, fed)
         await process.wait()
         nursery.cancel_scope.deadline = trio.current_time() + _LINGER_S
+
+
+async def _feed(process: trio.Process, fed: bytes) -> None:
+    """Give it all that it is to read, unless it does not want it."""
+    assert process.stdin is not None
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        async with process.stdin:
+            await process.stdin.send_all(fed)
 
 
 async def _listen(process: trio.Process, words: bytearray, bytes_max: int) -> None:
@@ -86,8 +104,9 @@ async def _end(process: trio.Process, grace_s: float) -> None:
         # Also when it has ended: those of its group that would not listen have not.
         _signal(process, signal.SIGKILL)
         await process.wait()
-    if process.stdout is not None:
-        await process.stdout.aclose()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            await stream.aclose()
 
 
 def _signal(process: trio.Process, number: signal.Signals) -> None:

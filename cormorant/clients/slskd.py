@@ -9,7 +9,7 @@ from uuid import UUID
 import trio
 from attrs import frozen
 
-from cormorant.clients.asking import Call, Unreachable, as_json, ask, read_json, said_by, segment
+from cormorant.clients.json_replies import as_json, read_json, said_by, segment
 from cormorant.clients.slskd_json import Json, read_responses, text_of
 from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.rules.ports import Chance, Offload
@@ -18,7 +18,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.slskd_replies import error_of_search
 from cormorant.rules.slskd_states import flags_of
 from cormorant.rules.soulseek import Response
-from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
 
 API: Final = "/api/v0"
 TEXT_LENGTH_MAX: Final = 200
@@ -94,10 +94,10 @@ class SlskdClient:
         """Send one request and give its answer, whatever its status."""
         limits = FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes)
         # Also without a body: slskd answers 415 to what does not say that it is JSON.
-        headers = {"X-API-Key": self._key.reveal(), "Content-Type": "application/json"}
-        url = f"{self._url}{path}"
-        call = Call(method=method, url=url, headers=headers, content=content, secrets=[self._key], limits=limits)
-        return await ask(self._transport, call)
+        headers = {"X-API-Key": self._key.reveal(), "Content-Type": "application/json", "Accept": "application/json"}
+        return await self._transport.ask(
+            method, f"{self._url}{path}", body=content, headers=headers, secrets=[self._key], limits=limits
+        )
 
     def refuse(self, answer: Answer) -> None:
         """Raise what the status of an answer stands for."""

@@ -13,8 +13,8 @@ import attrs
 import trio
 from attrs import frozen
 
-from cormorant.clients.asking import segment
 from cormorant.clients.calling import Call, Caller, Content, as_json
+from cormorant.clients.json_replies import segment
 from cormorant.clients.parcels import refuse_false
 from cormorant.clients.slskd_json import objects_of, read_transfers, text_of
 from cormorant.clients.transport import Answer, Transport

@@ -10,7 +10,7 @@ import httpx2
 import trio
 from attrs import frozen
 
-from cormorant.clients.asking import Call, ask, read_json, reason_of, said_by, segment
+from cormorant.clients.json_replies import read_json, reason_of, said_by, segment
 from cormorant.clients.spotify_json import (
     Json,
     number_of,
@@ -26,7 +26,7 @@ from cormorant.clients.spotify_token import Token, TokenKeeper, basic
 from cormorant.clients.transport import Answer, FetchLimits, Transport, is_same_party
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import spellings
-from cormorant.rules.releases import OWN_GROUPS, Album, Artist, Group, Track, is_by
+from cormorant.rules.releases import OWN_GROUPS, Album, AlbumPage, Artist, Group, Track, is_by
 from cormorant.rules.retry_after import retry_after_s
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
@@ -60,14 +60,6 @@ class SpotifyOptions:
     body_max_bytes: int = 2_000_000
     pages_max: int = 1_000
     items_max: int = 10_000
-
-
-@frozen(kw_only=True)
-class AlbumPage:
-    """Part of the albums, and the address of the next part; None at the end."""
-
-    albums: tuple[Album, ...]
-    next: str | None = None
 
 
 class SpotifyClient:
@@ -207,8 +199,9 @@ class SpotifyClient:
     ) -> Answer:
         limits = FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes)
         known = (*self._secrets, *secrets)
-        call = Call(method=method, url=url, headers=headers, content=content, secrets=known, limits=limits)
-        return await ask(self._transport, call)
+        return await self._transport.ask(
+            method, url, body=content, headers={"Accept": "application/json"} | headers, secrets=known, limits=limits
+        )
 
     def _reply(self, answer: Answer, *, asked: str, token: Secret | None = None) -> SpotifyReply:
         known = spellings(self._secrets if token is None else (*self._secrets, token))

@@ -21,11 +21,12 @@ from cormorant.clients.dialing import Dialer, Place
 from cormorant.clients.hushing import hushed
 from cormorant.rules.redaction import hide_link, spellings, told
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.web_addresses import is_for_good
 
 USER_AGENT: Final = f"Cormorant/{__version__}"
 REDIRECTS_MAX: Final = 5
+CLOSING_S: Final = 1.0
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _GOOD: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
@@ -40,6 +41,7 @@ FOREIGN: Final = (
     trio.BrokenResourceError,
     OSError,
 )
+_NOT_SENT: Final = (httpcore2.ConnectError, httpcore2.ConnectTimeout)
 
 
 class AnswerTooLarge(SourceUnavailable):
@@ -123,24 +125,18 @@ class Transport:
 
         `open_headers` do: they hold no secret.
         """
-        asked_at = trio.current_time()
         trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
         trip.open = own_headers(httpx2.URL(), open_headers or {})
         trip.url = trip.url.copy_merge_params(list(params)) if params else trip.url
-        with trio.move_on_after(limits.timeout_s), hushed():
-            return await trip.run(asked_at)
-        raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
+        return await trip.run()
 
     async def fetch_into(self, url: str, sink: Sink, *, limits: FetchLimits) -> Answer:
         """As `get`, but the body of a good answer goes to `sink` piece by piece, and the answer has none."""
-        asked_at = trio.current_time()
         trip = _Trip(self, _url(url), {}, (), limits)
         trip.sink = sink
-        with trio.move_on_after(limits.timeout_s), hushed():
-            return await trip.run(asked_at)
-        raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
+        return await trip.run()
 
-    async def change(
+    async def ask(
         self,
         method: str,
         url: str,
@@ -150,13 +146,10 @@ class Transport:
         secrets: Iterable[Secret] = (),
         limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen, so that sharing it is harmless
     ) -> Answer:
-        """Ask `url` for a change, such as by POST or DELETE. No redirect is followed: what is sent is for one address."""
-        asked_at = trio.current_time()
+        """Send to one address, by any method. No redirect is followed. Raises a `SourceError`, or gives any answer."""
         trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
-        trip.method, trip.content = method, body
-        with trio.move_on_after(limits.timeout_s), hushed():
-            return await trip.run(asked_at)
-        raise SourceUnavailable(f"{shown_origin(trip.url)} did not answer in full within {limits.timeout_s:g} s")
+        trip.method, trip.content, trip.follows = method, body, False
+        return await trip.run()
 
     async def send(
         self,
@@ -219,9 +212,16 @@ class _Trip:
         self.steps: list[bool] = []
         self.method = "GET"
         self.content = b""
+        self.follows = True
 
-    async def run(self, asked_at: float) -> Answer:
-        """Follow redirects until there is an answer."""
+    async def run(self) -> Answer:
+        """Follow redirects until there is an answer, or time is up."""
+        asked_at = trio.current_time()
+        with trio.move_on_after(self.limits.timeout_s), hushed():
+            return await self._follow(asked_at)
+        raise SourceUnavailable(f"{shown_origin(self.url)} did not answer in full within {self.limits.timeout_s:g} s")
+
+    async def _follow(self, asked_at: float) -> Answer:
         seen: list[str] = []
         while len(seen) <= REDIRECTS_MAX:
             if str(self.url) in seen:
@@ -246,7 +246,7 @@ class _Trip:
             try:
                 return await self._read(answer, asked_at)
             finally:
-                with trio.CancelScope(shield=True):
+                with trio.move_on_after(CLOSING_S, shield=True):
                     await answer.aclose()
         except FOREIGN as error:
             self._translate(error)
@@ -256,7 +256,7 @@ class _Trip:
         location = headers.get("Location") if answer.status in _REDIRECTS else None
         magnet = location if location and location.lower().startswith("magnet:") else None
         if location and not magnet:
-            if self.method != "GET":
+            if not self.follows:
                 raise SourceRefused(f"{shown_origin(self.url)} redirects; write the address that it redirects to")
             old = self.url.scheme
             self._go_to(location)
@@ -323,9 +323,8 @@ class _Trip:
         shown = told(said, self.secrets)
         # A foreign error that holds a secret is not shown as the cause either.
         cause = error if shown == " ".join(said.split()) else None
-        raise SourceUnavailable(
-            f"{shown_origin(self.url)} cannot be reached or does not speak HTTP: {shown}"
-        ) from cause
+        kind = Unreachable if isinstance(error, _NOT_SENT) else SourceUnavailable
+        raise kind(f"{shown_origin(self.url)} cannot be reached or does not speak HTTP: {shown}") from cause
 
 
 def words_of(error: BaseException) -> str:

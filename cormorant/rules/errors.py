@@ -129,6 +129,16 @@ class DatabaseNeedsNewerCode(StorageMisconfigured):
         self.have = have
 
 
+class DatabaseUnfinished(StorageMisconfigured):
+    """A copy into the database was begun and never finished: nothing is in it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a copy into it was begun and not finished, and nothing of it was kept: run `cormorant migrate` again with the "
+            "settings of the old database, or use that one"
+        )
+
+
 class MigrationFailed(StorageMisconfigured):
     """A migration did not go through. The database is as it was before."""
 

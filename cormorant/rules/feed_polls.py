@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from cormorant.rules.searches import CATEGORIES_MAX
 
-__all__ = ["ALL", "FeedState", "asked_for", "categories_to_ask", "is_fresh", "with_times"]
+__all__ = ["ALL", "FeedState", "Times", "asked_for", "categories_to_ask", "is_fresh", "with_times"]
 
 ALL: Final = -1
 """Stands for every category, which is what an app asks for that names none."""

@@ -13,13 +13,16 @@ __all__ = [
     "ASKED_MAX",
     "DOUBT_S",
     "FOLLOW_S",
+    "GONE_S",
     "Handover",
     "HandoverState",
     "InDoubt",
     "NextStep",
     "doubt_s",
     "follow_again_s",
+    "is_gone",
     "step_in_doubt",
+    "told_gone",
 ]
 
 DOUBT_S: Final = 10.0
@@ -30,6 +33,8 @@ ASKED_MAX: Final = 2
 FOLLOW_S: Final = 60.0
 """How often a target is asked how far it is, at first."""
 FOLLOW_S_MAX: Final = 900.0
+GONE_S: Final = 3_600.0
+"""So long a target that is in no settings is waited for: another process may know it, or somebody notices the mistake."""
 
 
 class HandoverState(StrEnum):
@@ -118,3 +123,13 @@ def follow_again_s(age_s: float, *, least_s: float = FOLLOW_S) -> float:
     [60.0, 300.0, 900.0]
     """
     return min(FOLLOW_S_MAX, max(least_s, age_s / 10))
+
+
+def is_gone(handover: Handover, *, now: datetime) -> bool:
+    """Whether a target that is not known here has gone: nobody who knows it has asked it for long."""
+    return (now - handover.changed_at).total_seconds() > GONE_S
+
+
+def told_gone(target: str) -> str:
+    """What is told of a target that has gone."""
+    return f"target {target} is no longer configured"

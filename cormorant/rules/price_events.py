@@ -22,6 +22,19 @@ class PriceCollected(Event):
 
 
 @frozen(kw_only=True)
+class PriceLeftOut(Event):
+    """`items` of what a source stated are no prices and were left out; the others went on. `why`: the first few reasons."""
+
+    name: ClassVar[str] = "price.left_out"
+    level: ClassVar[str] = "warning"
+
+    price: str
+    source: str
+    items: int
+    why: str
+
+
+@frozen(kw_only=True)
 class PriceValued(Event):
     """A thing is worth something else than before: the median of `points` sold prices."""
 

@@ -19,6 +19,7 @@ from cormorant.rules.web_addresses import normalised
 __all__ = [
     "COLLECT",
     "STAGGER_S",
+    "TAKEN_OUT",
     "Intake",
     "Match",
     "PointType",
@@ -30,6 +31,7 @@ __all__ = [
     "has_crossed",
     "match_of",
     "point_of",
+    "problems_of",
     "request_for",
     "side_of",
     "value_of",
@@ -42,6 +44,10 @@ STAGGER_S: Final = 2.0
 
 CENTS, CURRENCY, TYPE, EXTERNAL_ID = "price_cents", "price_currency", "price_type", "price_id"
 """The attributes of a find that is a price."""
+PROBLEM: Final = "price_problem"
+"""The attribute of a find that should be a price and is none: why."""
+TAKEN_OUT: Final = "taken out of the settings"
+"""The origin of what the settings file no longer has: nobody is asked about it, and what was collected stays."""
 _HASH_LENGTH: Final = 16
 _ID_LENGTH_MAX: Final = 200
 
@@ -91,6 +97,7 @@ class Intake:
     below_cents: int | None = None
     above_cents: int | None = None
     origin: str = "by command"
+    is_paused: bool = False
     next_attempt_at: datetime
     added_at: datetime
 
@@ -107,6 +114,13 @@ class Intake:
                 raise BadRequest(part, f"give 0 to {CENTS_MAX}")
         if self.below_cents is not None and self.above_cents is not None and self.below_cents >= self.above_cents:
             raise BadRequest("below_cents", "it is not less than above_cents, so that every value would be outside")
+
+    @property
+    def idle_because(self) -> str | None:
+        """Why nobody is asked about it by itself; None: its sources are."""
+        if self.origin == TAKEN_OUT:
+            return f"[prices.{self.name}] is no longer in the settings file"
+        return "it is paused" if self.is_paused else None
 
 
 @frozen(kw_only=True)
@@ -220,6 +234,11 @@ def point_of(intake: Intake, source: str, result: Result, *, now: datetime) -> P
         ),
         seen_at=now,
     )
+
+
+def problems_of(results: Iterable[Result]) -> list[str]:
+    """Why finds are no prices, one for each."""
+    return [why for result in results for why in result.attributes.get(PROBLEM, ())[:1]]
 
 
 def value_of(points: Iterable[tuple[int, str, Match]], intake: Intake, *, now: datetime) -> Valuation | None:

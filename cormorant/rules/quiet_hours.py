@@ -12,6 +12,7 @@ from cormorant.rules.times_of_day import parse_time_of_day, zone_of
 
 __all__ = ["QuietHours", "format_quiet_hours", "parse_quiet_hours", "quiet_until"]
 
+_MINUTE = timedelta(minutes=1)
 _WRITTEN = re.compile(r"([0-9:]{4,5}) *- *([0-9:]{4,5}) +(\S+)")
 
 
@@ -69,10 +70,20 @@ def quiet_until(hours: QuietHours | None, now: datetime) -> datetime | None:
     local = now.astimezone(zone)
     at = local.time()
     spans_midnight = hours.end < hours.begin
-    is_quiet = (at >= hours.begin or at < hours.end) if spans_midnight else hours.begin <= at < hours.end
-    if not is_quiet:
+    if not _is_quiet(hours, at):
         return None
     day = local.date() + timedelta(days=1 if spans_midnight and at >= hours.begin else 0)
     ends = datetime.combine(day, hours.end, zone).astimezone(UTC)
-    # In the hour that a clock repeats, the end may be the second one of that name.
-    return ends if ends > now else datetime.combine(day, hours.end, zone).replace(fold=1).astimezone(UTC)
+    if ends <= now:
+        # In the hour that a clock repeats, the end may be the second one of that name.
+        return datetime.combine(day, hours.end, zone).replace(fold=1).astimezone(UTC)
+    # In the hour that a clock leaves out, they end where it begins.
+    while ends - _MINUTE > now and not _is_quiet(hours, (ends - _MINUTE).astimezone(zone).time()):
+        ends -= _MINUTE
+    return ends
+
+
+def _is_quiet(hours: QuietHours, at: time) -> bool:
+    if hours.end < hours.begin:
+        return at >= hours.begin or at < hours.end
+    return hours.begin <= at < hours.end

@@ -40,6 +40,14 @@ class Album:
 
 
 @frozen(kw_only=True)
+class AlbumPage:
+    """Part of the albums, and the address of the next part; None at the end."""
+
+    albums: tuple[Album, ...]
+    next: str | None = None
+
+
+@frozen(kw_only=True)
 class Track:
     """One piece of an album, in the order of discs and numbers."""
 

@@ -68,7 +68,9 @@ def hide_passwords(text: str) -> str:
     >>> hide_passwords("host=db password=hunter2 user=me")
     'host=db password=*** user=me'
     """
-    return _NAMED_PASSWORD.sub(r"\1***", _URL_PASSWORD.sub(r"\1:***@", text))
+    if "@" in text:
+        text = _URL_PASSWORD.sub(r"\1:***@", text)
+    return _NAMED_PASSWORD.sub(r"\1***", text) if "=" in text else text
 
 
 def hide_secrets(text: str, secrets: Iterable[Secret]) -> str:

@@ -18,6 +18,10 @@ class SourceUnavailable(SourceError):
     """The source cannot serve us now. Asking again later may work."""
 
 
+class Unreachable(SourceUnavailable):
+    """There was no connection: what was asked has surely not arrived."""
+
+
 class SourceLimited(SourceError):
     """The source was asked too fast, or its quota is used up. Asking before `retry_after_s` makes it worse."""
 

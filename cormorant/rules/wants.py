@@ -91,7 +91,11 @@ class WantChangeRefused(WantError):
     """A want cannot go from where it is to where it was told to."""
 
     def __init__(self, want_id: int, state: WantState, wanted: WantState) -> None:
-        super().__init__(f"want {want_id} is {state.value} and cannot become {wanted.value}")
+        told = {
+            _S.DONE: "is done and stays so: its target has it",
+            _S.IGNORED: f"is ignored; want it again first: `cormorant wants retry {want_id}`",
+        }
+        super().__init__(f"want {want_id} {told.get(state, f'is {state.value} and cannot become {wanted.value}')}")
         self.want_id = want_id
         self.state = state
 

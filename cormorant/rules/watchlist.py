@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -15,6 +15,7 @@ from cormorant.rules.releases import Release
 __all__ = [
     "OVERLAP",
     "Artist",
+    "Charge",
     "Charged",
     "News",
     "Start",
@@ -119,6 +120,10 @@ class Charged:
     block_until: datetime | None = None
 
 
+Charge = Callable[[Artist], Charged]
+"""What failures cost an artist as it is now: others may have charged it meanwhile."""
+
+
 def charged(artist: Artist, *, failed: int, budget: int, cooldown_s: float, now: datetime) -> Charged:
     """Count `failed` more attempts. At the budget the artist is left alone for a while and begins anew after it.
 
@@ -131,7 +136,7 @@ def charged(artist: Artist, *, failed: int, budget: int, cooldown_s: float, now:
     '2026-01-01T00:15:00+00:00'
     """
     total = artist.failures + failed
-    if total < budget:
+    if total < budget or not failed:
         return Charged(failures=total)
     return Charged(failures=0, block_until=now + timedelta(seconds=cooldown_s))
 

@@ -9,10 +9,11 @@ from litestar.openapi.spec import Example
 from litestar.types import ASGIApp
 
 from cormorant.web.event_feed import EVENT_EXAMPLE, EventFeeds
-from cormorant.web.overview import overview_of
+from cormorant.web.overview import JobCounts, overview_of
 from cormorant.web.overview_models import EXAMPLE, OverviewOut
 from cormorant.web.port import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
+from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["overview_routes"]
 
@@ -36,7 +37,7 @@ async def overview(request: AnyRequest) -> OverviewOut:
     """Accounts with their quotas and gates, who spent what, what runs, waits and was, and what needs a person."""
     parts = parts_of(request)
     await parts.searches.desks.have_come.wait()
-    return await overview_of(parts)
+    return await overview_of(parts, _counts(request))
 
 
 @get("/events", summary="What happens, as server-sent events", responses={200: _EVENTS})
@@ -45,7 +46,8 @@ async def events(request: AnyRequest) -> ASGIApp:
     feeds: EventFeeds = request.app.state["feeds"]
     if feeds.is_full:
         raise TooManyRequestsException("so many listen already that no more may", headers={"Retry-After": "5"})
-    return feeds.feed()
+    sign_outs: SignOuts = request.app.state["sign_outs"]
+    return feeds.feed(sign_outs.permit(request))
 
 
 @post("/everything/pause", summary="Ask no source and start no job", status_code=200)
@@ -55,7 +57,7 @@ async def pause_everything(request: AnyRequest) -> OverviewOut:
     await parts.jobs.pause()
     for name in await _names(parts):
         await parts.searches.pause(name)
-    return await overview_of(parts)
+    return await overview_of(parts, _counts(request))
 
 
 @post("/everything/resume", summary="Go on with sources and jobs", status_code=200)
@@ -65,7 +67,12 @@ async def resume_everything(request: AnyRequest) -> OverviewOut:
     for name in await _names(parts):
         await parts.searches.resume(name)
     await parts.jobs.resume()
-    return await overview_of(parts)
+    return await overview_of(parts, _counts(request))
+
+
+def _counts(request: AnyRequest) -> JobCounts:
+    counts: JobCounts = request.app.state["job_counts"]
+    return counts
 
 
 async def _names(parts: WebParts) -> list[str]:

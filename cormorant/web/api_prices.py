@@ -1,4 +1,4 @@
-"""What can be done with prices over HTTP? Watch, look, check now, remove."""
+"""What can be done with prices over HTTP? Watch, look, check now, pause, remove."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from litestar import Router, delete, get, post
 from litestar.enums import RequestEncodingType
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Example
 from litestar.params import Body, FromPath, QueryParameter
 
@@ -83,13 +84,30 @@ async def check_price(request: AnyRequest, name: FromPath[str]) -> PriceShownOut
     return price_shown_out(await prices.show(name))
 
 
+@post("/prices/{name:str}/pause", summary="Leave a price alone for now", status_code=200)
+async def pause_price(request: AnyRequest, name: FromPath[str]) -> PriceShownOut:
+    """Nobody is asked about it until it is resumed, also after a restart, unless it is checked by hand."""
+    prices = parts_of(request).prices
+    await prices.pause(name)
+    return price_shown_out(await prices.show(name))
+
+
+@post("/prices/{name:str}/resume", summary="End a pause", status_code=200)
+async def resume_price(request: AnyRequest, name: FromPath[str]) -> PriceShownOut:
+    """Its sources are asked at its time, and soon if that has passed."""
+    prices = parts_of(request).prices
+    await prices.resume(name)
+    return price_shown_out(await prices.show(name))
+
+
 @delete("/prices/{name:str}", summary="Watch a price no more", status_code=204)
 async def remove_price(request: AnyRequest, name: FromPath[str]) -> None:
-    """What was collected is forgotten."""
+    """What was collected is forgotten. One of the settings file is taken out there first."""
     await parts_of(request).prices.unwatch(name)
 
 
 def price_routes() -> Router:
     """The addresses of this file."""
-    handlers = [list_prices, watch_price, show_price, price_history, check_price, remove_price]
+    handlers: list[HTTPRouteHandler] = [list_prices, watch_price, show_price, price_history]
+    handlers += [check_price, pause_price, resume_price, remove_price]
     return Router("/", route_handlers=handlers, tags=["prices"])

@@ -9,11 +9,14 @@ from attrs import fields_dict, frozen
 from litestar import Router, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, QueryParameter
+from sqlalchemy import Connection
 
+from cormorant.rules.ports import Clock
 from cormorant.rules.subscriptions import Subscription
+from cormorant.web.counts import Counts
 from cormorant.web.port import ChildNode, WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage import job_reports
+from storage import job_reports, subscriptions
 from storage.subscriptions import UnknownSubscription
 
 __all__ = ["scheduler_routes"]
@@ -73,21 +76,54 @@ class DoneOut:
     status: str
 
 
+@frozen(kw_only=True)
+class _Seen:
+    """What one look into the database finds. Without `took_s` the subscriptions were counted before."""
+
+    is_paused: bool
+    total: int
+    running: int
+    upcoming: datetime | None
+    took_s: float | None
+
+
+@frozen(kw_only=True)
+class _Look:
+    """Reads all of it at once."""
+
+    now: datetime
+    counted: tuple[int, int] | None
+    clock: Clock
+
+    def __call__(self, connection: Connection) -> _Seen:
+        began = self.clock.stopwatch()
+        total, running = self.counted or subscriptions.count(connection)
+        return _Seen(
+            took_s=None if self.counted else self.clock.stopwatch() - began,
+            total=total,
+            running=running,
+            is_paused=job_reports.pauses(connection).everything_since is not None,
+            upcoming=subscriptions.next_due(connection, now=self.now),
+        )
+
+
 @get("/status", summary="Whether it runs, and what comes next")
 async def status(request: AnyRequest) -> SchedulerOut:
     """Counts, and the next time. A subscription that is paused is pending: it has no next time."""
     parts = parts_of(request)
-    pauses = await parts.database.read(job_reports.pauses)
-    total, running = await parts.subscriptions.count()
-    upcoming = await parts.subscriptions.next_due()
+    counts: Counts[tuple[int, int]] = request.app.state["subscription_counts"]
+    look = _Look(now=parts.clock.now(), counted=counts.known, clock=parts.clock)
+    seen = await parts.database.read(look)
+    if seen.took_s is not None:
+        counts.keep((seen.total, seen.running), took_s=seen.took_s)
     jobs = _jobs(parts)
     times = [job.next_run for job in jobs if job.next_run is not None]
     return SchedulerOut(
-        running=parts.is_ready() and pauses.everything_since is None,
-        total_jobs=len(jobs) + total,
+        running=parts.is_ready() and not seen.is_paused,
+        total_jobs=len(jobs) + seen.total,
         active_checks=parts.subscriptions.active(),
-        pending_jobs=sum(job.pending for job in jobs) + total - running,
-        next_run=min(times if upcoming is None else [*times, upcoming], default=None),
+        pending_jobs=sum(job.pending for job in jobs) + seen.total - seen.running,
+        next_run=min(times if seen.upcoming is None else [*times, seen.upcoming], default=None),
         concurrent_limit=parts.subscriptions.concurrent_limit,
     )
 

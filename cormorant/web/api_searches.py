@@ -13,6 +13,7 @@ from cormorant.web.bodies import refuse_unknown
 from cormorant.web.models import SearchBody, SearchOut
 from cormorant.web.problems import AnyRequest, parts_of
 from cormorant.web.search_desk import WAIT_S_MAX, SearchDesk, wait_s_of
+from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["search_routes"]
 
@@ -49,7 +50,9 @@ async def show_search(request: AnyRequest, number: FromPath[int]) -> SearchOut:
 async def stream_search(request: AnyRequest, number: FromPath[int]) -> Stream:
     """An event `outcome` for each source, then `done`."""
     desk = _desk(request)
-    return Stream(desk.stream(desk.find(number)), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    sign_outs: SignOuts = request.app.state["sign_outs"]
+    outcomes = desk.stream(desk.find(number), sign_outs.permit(request))
+    return Stream(outcomes, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 @delete("/searches/{number:int}", summary="End a search", status_code=204)

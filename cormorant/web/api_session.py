@@ -14,7 +14,8 @@ from litestar.params import JSONBody
 from cormorant.web.keys import Keys
 from cormorant.web.porter import Porter, client_of
 from cormorant.web.problems import AnyRequest
-from cormorant.web.sessions import Session, Sessions, check_own_page
+from cormorant.web.sessions import Session, check_own_page
+from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["SessionOut", "session_routes"]
 
@@ -54,7 +55,7 @@ _EXAMPLE = {
 @get("/session", opt=_OPEN, summary="Whether this browser is signed in", responses=_EXAMPLE)
 async def show_session(request: AnyRequest) -> SessionOut:
     """Never an error: a page that is opened for the first time has to ask."""
-    return _shown(_session(request))
+    return _shown(await _session(request))
 
 
 @post("/session", opt=_OPEN, summary="Sign a browser in", status_code=200)
@@ -69,18 +70,18 @@ async def begin_session(request: AnyRequest, data: JSONBody[SignIn]) -> Response
         porter.refused(client, path=request.scope["path"])
         raise NotAuthorizedException("this is not the key; it is in the file keys/web.key of the data folder")
     porter.accepted(client, given)
-    sessions = _sessions(request)
+    sessions = _sign_outs(request).sessions
     session = sessions.begin()
     return Response(_shown(session), cookies=[sessions.set_cookie(session, is_secure=_is_https(request))])
 
 
 @delete("/session", summary="Sign a browser out", status_code=200)
 async def end_session(request: AnyRequest) -> Response[SessionOut]:
-    """The cookie is worth nothing afterwards, also where it was copied to."""
-    sessions, session = _sessions(request), _session(request)
+    """The cookie is worth nothing afterwards, also where it was copied to and after a restart. Its streams end."""
+    sign_outs, session = _sign_outs(request), await _session(request)
     if session is not None:
-        sessions.end(session)
-    return Response(_shown(None), cookies=[sessions.drop_cookie()])
+        await sign_outs.end(session)
+    return Response(_shown(None), cookies=[sign_outs.sessions.drop_cookie()])
 
 
 def _is_https(request: AnyRequest) -> bool:
@@ -88,14 +89,14 @@ def _is_https(request: AnyRequest) -> bool:
     return request.scope["scheme"] == "https"
 
 
-def _sessions(request: AnyRequest) -> Sessions:
-    sessions: Sessions = request.app.state["sessions"]
-    return sessions
+def _sign_outs(request: AnyRequest) -> SignOuts:
+    sign_outs: SignOuts = request.app.state["sign_outs"]
+    return sign_outs
 
 
-def _session(request: AnyRequest) -> Session | None:
-    sessions = _sessions(request)
-    return sessions.of(request.cookies.get(sessions.cookie_name, ""))
+async def _session(request: AnyRequest) -> Session | None:
+    sign_outs = _sign_outs(request)
+    return await sign_outs.session_of(request.cookies.get(sign_outs.sessions.cookie_name, ""))
 
 
 def _shown(session: Session | None) -> SessionOut:

@@ -89,6 +89,18 @@ async def check_artist(request: AnyRequest, artist: FromPath[str]) -> ArtistOut:
     return artist_out(await parts_of(request).watches.check_artist(artist))
 
 
+@post("/watchlist/{artist:str}/pause", summary="Leave an artist alone", status_code=200)
+async def pause_artist(request: AnyRequest, artist: FromPath[str]) -> ArtistOut:
+    """Until it is resumed; what came out meanwhile is found then. What was found already goes its way."""
+    return artist_out(await parts_of(request).watches.pause_artist(artist))
+
+
+@post("/watchlist/{artist:str}/resume", summary="Go on with an artist", status_code=200)
+async def resume_artist(request: AnyRequest, artist: FromPath[str]) -> ArtistOut:
+    """End a pause. It is looked at when it is due, which may be at once."""
+    return artist_out(await parts_of(request).watches.pause_artist(artist, is_paused=False))
+
+
 @get("/saved-searches", summary="All saved searches")
 async def list_saved(request: AnyRequest) -> list[SavedOut]:
     """By name; those of the settings file too."""
@@ -151,6 +163,6 @@ async def _saved(request: AnyRequest, name: str) -> SavedSearch:
 
 def watch_routes() -> Router:
     """The addresses of this file."""
-    artists = [list_artists, add_artist, remove_artist, check_artist]
+    artists = [list_artists, add_artist, remove_artist, check_artist, pause_artist, resume_artist]
     saved = [list_saved, save_search, forget_search, pause_search, resume_search, check_search]
     return Router("/", route_handlers=[*artists, *saved], tags=["watches"])

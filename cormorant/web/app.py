@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from litestar import Litestar, Router
 from litestar.connection import ASGIConnection
-from litestar.datastructures import MutableScopeHeaders, State
+from litestar.datastructures import State
 from litestar.exceptions import NotAuthorizedException
 from litestar.handlers import BaseRouteHandler
 from litestar.plugins.attrs import AttrsSchemaPlugin
@@ -24,6 +24,7 @@ from cormorant.web.api_subscriptions import subscription_routes
 from cormorant.web.api_wants import want_routes
 from cormorant.web.api_watches import watch_routes
 from cormorant.web.closing import Closing
+from cormorant.web.counts import Counts
 from cormorant.web.described import openapi_config
 from cormorant.web.event_feed import EventFeeds
 from cormorant.web.gate import Gate
@@ -33,23 +34,25 @@ from cormorant.web.keys import Keys
 from cormorant.web.metric_looks import metrics_route
 from cormorant.web.page_files import page_routes
 from cormorant.web.port import WebParts
-from cormorant.web.porter import Porter, client_of
+from cormorant.web.porter import Porter, client_of, given_key
 from cormorant.web.problems import problem_handlers
 from cormorant.web.search_desk import SearchDesk
-from cormorant.web.sessions import Sessions, is_signed_in
+from cormorant.web.sessions import Sessions, check_change
+from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["OPEN", "make_app"]
 
 OPEN: Final = "open"
 """In the `opt` of a handler: it needs no key of the API, because it is harmless or has keys of its own."""
 
-_HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
+_HEADERS: Final = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"cache-control", b"no-store"),
+)
 
 
 def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk) -> Litestar:
@@ -94,9 +97,11 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
                 "closing": closing,
                 "gate": gate,
                 "searches": searches,
-                "sessions": sessions,
+                "sign_outs": SignOuts(sessions=sessions, database=parts.database, clock=parts.clock),
                 "feeds": feeds,
                 "porter": porter,
+                "job_counts": Counts(),
+                "subscription_counts": Counts(),
             }
         ),
         plugins=[AttrsSchemaPlugin()],
@@ -108,12 +113,11 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
 
 
 async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    # Async, though it waits for nothing: Litestar takes others to a thread.
     if handler.opt.get(OPEN):
         return
     keys: Keys = connection.app.state["keys"]
-    given = _given_key(connection)
-    if not given and is_signed_in(connection, connection.app.state["sessions"]):
+    given = given_key(connection)
+    if not given and await _is_signed_in(connection):
         return
     porter: Porter = connection.app.state["porter"]
     client = client_of(connection)
@@ -127,15 +131,15 @@ async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
     raise NotAuthorizedException("the key is missing or wrong; send it as the header X-Api-Key")
 
 
-def _given_key(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
-    kind, _, token = connection.headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if kind.lower() == "bearer" else ""
-    return connection.headers.get("x-api-key") or connection.query_params.get("apikey") or bearer
+async def _is_signed_in(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+    sign_outs: SignOuts = connection.app.state["sign_outs"]
+    session = await sign_outs.session_of(connection.cookies.get(sign_outs.sessions.cookie_name, ""))
+    if session is not None:
+        check_change(connection, session)
+    return session is not None
 
 
 async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 - Litestar's signature
     if message["type"] == "http.response.start":
-        headers = MutableScopeHeaders(message)
-        for name, value in _HEADERS.items():
-            headers.setdefault(name, value)  # the page brings a policy of its own
-        headers.setdefault("Cache-Control", "no-store")
+        given = {name.lower() for name, _ in message["headers"]}  # the page brings a policy of its own
+        message["headers"] = [*message["headers"], *[each for each in _HEADERS if each[0] not in given]]

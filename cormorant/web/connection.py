@@ -46,7 +46,24 @@ class Times:
 
 
 class _Http11(H11Protocol):
-    """Without the ways to HTTP/2: nobody needs them here, and they have limits of their own to get round."""
+    """Without the ways to HTTP/2: nobody needs them here, and they have limits of their own to get round.
+
+    The head of an answer whose length is known waits for what follows at once: two pieces cost nearly twice as much as one.
+    """
+
+    _head: bytes = b""
+
+    async def _send_h11_event(self, event: h11.Event) -> None:
+        try:
+            data = self._head + (self.connection.send(event) or b"")  # type: ignore[arg-type]  # they name the events one by one
+        except h11.LocalProtocolError:
+            if self.connection.their_state != h11.ERROR:
+                raise
+            return
+        is_head = isinstance(event, h11.Response) and any(name == b"content-length" for name, _ in event.headers)
+        self._head = data if is_head else b""
+        if data and not is_head:
+            await self.send(RawData(data=data))
 
     async def _check_protocol(self, event: h11.Request) -> None:  # noqa: ARG002 - their signature
         await trio.lowlevel.checkpoint()

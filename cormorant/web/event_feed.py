@@ -15,6 +15,7 @@ from cormorant.rules.secrets import hide_passwords
 from cormorant.web.closing import Closing
 from cormorant.web.port import EventsPort, WebParts
 from cormorant.web.screens import NO_SCREEN, Screen, screen_of
+from cormorant.web.sign_outs import Permit
 from storage.sources import SourceRecord
 
 __all__ = ["EVENT_EXAMPLE", "EventFeed", "EventFeeds"]
@@ -45,9 +46,9 @@ class EventFeeds:
         """Whether no more may come."""
         return self.open >= FEEDS_MAX
 
-    def feed(self) -> EventFeed:
+    def feed(self, permit: Permit) -> EventFeed:
         """One more, for whoever asks."""
-        return EventFeed(self)
+        return EventFeed(self, permit)
 
     def screen(self) -> Screen:
         """What must not be seen of any source."""
@@ -60,9 +61,10 @@ class EventFeeds:
 
 @frozen(eq=False)
 class EventFeed:
-    """The answer to one who listens. Ends when they hang up, and with the server."""
+    """The answer to one who listens. Ends when they hang up or sign out, and with the server."""
 
     feeds: EventFeeds
+    permit: Permit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
         """Send events until there is nobody left."""
@@ -72,7 +74,7 @@ class EventFeed:
             (b"x-accel-buffering", b"no"),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self.feeds.closing.unless_gone(receive, self._tell, send)
+        await self.permit.unless_over(lambda: self.feeds.closing.unless_gone(receive, self._tell, send))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _tell(self, send: Send) -> None:

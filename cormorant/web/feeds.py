@@ -5,6 +5,7 @@ Invariant: of all processes that share a database one asks at a time. Its turn i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Sequence
 from typing import Final, Protocol
 
@@ -12,7 +13,7 @@ import trio
 from attrs import define, field, frozen
 
 from cormorant.rules import priorities
-from cormorant.rules.feed_polls import ALL, asked_for, is_fresh
+from cormorant.rules.feed_polls import ALL, FeedState, Times, asked_for, is_fresh
 from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
@@ -30,6 +31,8 @@ GATHER_S: Final = 0.05
 """So long the first waits for others that come at the same moment, with categories of their own."""
 AGAIN_S: Final = 1.0
 """When to look again if somebody else asks the site for what is new."""
+LOOK_S: Final = 1.0
+"""So long it is believed what was seen of the polls of a source: what another process brings is shown so much later."""
 PAGING_S: Final = 600.0
 """So much older may be what the second page of an app comes from: it goes on with what it has read."""
 _SPARE_S: Final = 10.0
@@ -75,6 +78,32 @@ class Feeds:
     clock: Clock
     ttl_s: float
     _flights: dict[int, _Flight] = field(init=False, factory=dict)
+    _seen: dict[int, tuple[float, FeedState]] = field(init=False, factory=dict)
+    """What was last seen of the polls of each source, and when."""
+
+    def has(self, source: SourceRecord, categories: Sequence[int], *, goes_on: bool = False) -> Outcome | None:
+        """That what is new is kept, if that was seen a moment ago; None: it has to be looked for."""
+        state = self._seen_lately(source.id)
+        if state is None or not self._is_fresh(state, asked_for(categories), goes_on=goes_on):
+            return None
+        return _found(source)
+
+    async def version(self, source: SourceRecord) -> Times:
+        """What changes with every poll of a source. What is read after it is at least as new."""
+        return (self._seen_lately(source.id) or await self._look(source.id)).fetched
+
+    def _seen_lately(self, number: int) -> FeedState | None:
+        seen_at, state = self._seen.get(number, (-math.inf, None))
+        return state if trio.current_time() - seen_at < LOOK_S else None
+
+    async def _look(self, number: int) -> FeedState:
+        state = await self.database.read(feeds.look, number)
+        self._seen[number] = (trio.current_time(), state)
+        return state
+
+    def _is_fresh(self, state: FeedState, wanted: frozenset[int], *, goes_on: bool) -> bool:
+        ttl_s = self.ttl_s + (PAGING_S if goes_on else 0.0)
+        return is_fresh(state, wanted, now=self.clock.now(), ttl_s=ttl_s)
 
     async def bring(
         self, asker: FeedAsker, source: SourceRecord, categories: Sequence[int], *, goes_on: bool = False
@@ -84,11 +113,10 @@ class Feeds:
         `goes_on` is for an app that has read the first page already.
         """
         wanted = asked_for(categories)
-        ttl_s = self.ttl_s + (PAGING_S if goes_on else 0.0)
         until = trio.current_time() + asker.hold_s
         while True:
-            state = await self.database.read(feeds.look, source.id)
-            if is_fresh(state, wanted, now=self.clock.now(), ttl_s=ttl_s):
+            # What was seen before may only say that all is well: whoever has to wait is looked after anew.
+            if self._is_fresh(await self._look(source.id), wanted, goes_on=goes_on):
                 return _found(source)
             if source.id not in self._flights:
                 claim = await asker.claim(source.name, until=until)
@@ -159,6 +187,7 @@ class Feeds:
             if outcome.is_answer:
                 now = self.clock.now()
                 await self.database.run(feeds.keep, source.id, outcome.results, asked=asked, turn=turn, now=now)
+                self._seen.pop(source.id, None)
                 is_kept = True
             return outcome
         finally:

@@ -27,13 +27,13 @@ from cormorant.rules.web_settings import ClientSettings
 from cormorant.web.abilities import Abilities
 from cormorant.web.clients import Clients
 from cormorant.web.feeds import FeedAsker, Feeds
-from cormorant.web.gate_items import Find, GateItems, client_of_token, placeholder
+from cormorant.web.gate_items import Find, GateItems, client_of_token
+from cormorant.web.gate_news import News, Wanted
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
 from cormorant.web.screens import screen_of
 from cormorant.web.shares import Claim, Client, Shares
-from cormorant.web.torznab_documents import FeedPage
-from storage import feeds
+from cormorant.web.torznab_documents import FeedPage, feed_document
 from storage.sources import SourceRecord, UnknownSource
 
 __all__ = ["COMBINED", "Client", "Gate", "NothingAnswered"]
@@ -69,6 +69,7 @@ class Gate:
     clients: Clients = field(init=False)
     items: GateItems = field(init=False)
     feeds: Feeds = field(init=False)
+    news: News = field(init=False)
     abilities: Abilities = field(init=False)
     shares: Shares = field(init=False)
 
@@ -79,6 +80,7 @@ class Gate:
         self.feeds = Feeds(searches=parts.searches, database=parts.database, clock=parts.clock, ttl_s=parts.rss_ttl_s)
         self.abilities = Abilities(parts)
         self.shares = Shares(parts)
+        self.news = News(database=parts.database, feeds=self.feeds, items=self.items, abilities=self.abilities)
 
     async def names(self, wanted: str) -> list[str]:
         """The sources that a path names, or `UnknownSource`."""
@@ -104,13 +106,21 @@ class Gate:
             raise UnknownSource(name)
         return desk.record
 
+    async def document(
+        self, client: Client, query: GateQuery, request: SearchRequest, *, where: str, base: str
+    ) -> bytes:
+        """The page that `find` finds, as it is sent."""
+        if not request.is_rss:
+            return feed_document(await self.find(client, query, request, where=where, base=base))
+        return await self.news.document(await self._wanted(client, query, request, where=where, base=base))
+
     async def find(
         self, client: Client, query: GateQuery, request: SearchRequest, *, where: str, base: str
     ) -> FeedPage:
         """A page of what was found, or `NothingAnswered`. Of several sources those that answered are enough."""
-        names = await self.names(where)
         if request.is_rss:
-            return await self._new(client, query, request, names=names, where=where, base=base)
+            return await self.news.page(await self._wanted(client, query, request, where=where, base=base))
+        names = await self.names(where)
         is_one = len(names) == 1
         outcomes = await self._search(client, request if is_one else attrs.evolve(request, offset=0), names)
         answers = self._answers(outcomes, client.settings.rank)
@@ -122,27 +132,23 @@ class Gate:
         shown = items[query.offset : query.offset + query.limit]
         return FeedPage(title=_TITLE, items=shown, offset=query.offset, total=len(items))
 
-    async def _new(
-        self, client: Client, query: GateQuery, request: SearchRequest, *, names: Sequence[str], where: str, base: str
-    ) -> FeedPage:
-        """What is new, from what is kept of it: also of sources that do not answer now, so that pages stay in step."""
-        outcomes = await self._feeds(client, request, names)
-        answers = self._answers(outcomes, Priority.RSS)
-        records = {record.id: record for record in map(self._record, names)}
-        kept = await self.parts.database.read(
-            feeds.page, list(records), request.categories, offset=query.offset, limit=query.limit
+    async def _wanted(
+        self, client: Client, query: GateQuery, request: SearchRequest, *, where: str, base: str
+    ) -> Wanted:
+        """What an app wants to know of what is new, once that is kept."""
+        names = await self.names(where)
+        answers = self._answers(await self._feeds(client, request, names), Priority.RSS)
+        return Wanted(
+            client=client.name,
+            base=base,
+            where=where,
+            title=_TITLE if where == COMBINED else where,
+            categories=tuple(request.categories),
+            offset=query.offset,
+            limit=query.limit,
+            records=tuple(map(self._record, names)),
+            is_whole=len(answers) == len(names),
         )
-        finds = [Find(record=records[row.source_id], result=row.result, at=row.sort_at) for row in kept.rows]
-        items = await self.items.of(client.name, finds, base=base)
-        title = _TITLE if where == COMBINED else where
-        if not kept.kept and not query.offset and len(answers) == len(names):
-            may_come = [
-                record for record in records.values() if await self.abilities.may_have(record, request.categories)
-            ]
-            if may_come or not records:
-                kinds = [record.kind for record in may_come]
-                items = [placeholder(where, kinds, request.categories, base=base)]
-        return FeedPage(title=title, items=items, offset=query.offset, total=max(kept.total, len(items)))
 
     def _answers(self, outcomes: Sequence[Outcome], priority: Priority) -> list[Outcome]:
         answers = [outcome for outcome in outcomes if outcome.is_answer]
@@ -175,7 +181,10 @@ class Gate:
                     claim.release()
 
     async def _feeds(self, client: Client, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+        known = {
+            name: self.feeds.has(self._record(name), request.categories, goes_on=bool(request.offset)) for name in names
+        }
+        outcomes = [outcome for outcome in known.values() if outcome is not None]
         claim = partial(self.shares.claim, client, lane=Lane.QUERY, priority=Priority.RSS)
         asker = FeedAsker(name=client.name, hold_s=client.settings.hold_s, claim=claim)
 
@@ -189,7 +198,7 @@ class Gate:
             outcomes.append(outcome)
 
         async with trio.open_nursery() as nursery:
-            for name in names:
+            for name in [name for name in names if known[name] is None]:
                 nursery.start_soon(look, name)
         return sorted(outcomes, key=lambda outcome: outcome.source)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,11 +15,12 @@ from attrs import define, field, frozen
 from cormorant.rules.redaction import HIDDEN
 from cormorant.rules.searches import Protocol, Result
 from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.visitors import Remembered
 from cormorant.web.keys import Keys
 from cormorant.web.links import Links
 from cormorant.web.port import WebParts
 from cormorant.web.screens import Screen, screen_of
-from cormorant.web.torznab_documents import PASSED_ON, FeedItem
+from cormorant.web.torznab_documents import PASSED_ON, FeedItem, Shown
 from storage import gate_links
 from storage.gate_links import GateLink
 from storage.sources import SourceRecord
@@ -29,6 +30,8 @@ __all__ = ["Find", "GateItems", "client_of_token", "placeholder"]
 _LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
 _PLACEHOLDER: Final = "placeholder"
 _PLACEHOLDER_TITLE: Final = "Nothing is here yet (a placeholder made up by Cormorant, not a release)"
+_MADE_MAX: Final = 2_000
+"""So many finds are remembered as they were shown last: some kilobytes each."""
 _PLACEHOLDER_AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """So old that no app takes it for the newest that it knows."""
 
@@ -42,6 +45,16 @@ class Find:
     at: datetime | None = None
 
 
+@define(eq=False)
+class _Made:
+    """A find, and what was made of it for all apps. `shown_at` is when it counted as first seen then."""
+
+    find: Find
+    link: GateLink
+    shown: Shown | None = None
+    shown_at: datetime | None = None
+
+
 @define(eq=False, kw_only=True)
 class GateItems:
     """Makes finds into what apps get, and knows what a link of ours stands for."""
@@ -49,29 +62,18 @@ class GateItems:
     parts: WebParts
     keys: Keys
     links: Links = field(init=False)
+    _made: Remembered[_Made] = field(init=False, factory=lambda: Remembered(_MADE_MAX))
 
     def __attrs_post_init__(self) -> None:
         self.links = Links(database=self.parts.database, clock=self.parts.clock)
 
     async def of(self, client: str, found: Sequence[Find], *, base: str) -> list[FeedItem]:
         """The finds that can be fetched, as this app is shown them."""
-        found = [each for each in found if each.result.link]
-        links = [
-            GateLink(ref=self._ref(each.record, each.result.link), source_id=each.record.id, link=each.result.link)
-            for each in found
-        ]
-        seen = await self.links.first_seen(links)
-        screens = {each.record.name: screen_of(each.record) for each in found}
-        return [
-            self._item(
-                each,
-                screens[each.record.name],
-                token=self._token(client, each.record, link.ref),
-                base=base,
-                first_seen=each.at or seen.get(link.ref, _LONG_AGO),
-            )
-            for each, link in zip(found, links, strict=True)
-        ]
+        made = [self._made_of(each) for each in found if each.result.link]
+        seen = await self.links.first_seen([each.link for each in made])
+        records = {each.find.record.name: each.find.record for each in made}
+        screens = {name: screen_of(record) for name, record in records.items()}
+        return [self._item(each, screens[each.find.record.name], client=client, base=base, seen=seen) for each in made]
 
     async def link(self, token: str, record: SourceRecord) -> str | None:
         """The link of the site that ours stands for; None when that is too long ago."""
@@ -82,25 +84,43 @@ class GateItems:
         ours = self._token(client_of_token(token), record, _ref_of_token(token))
         return hmac.compare_digest(ours.encode(errors="replace"), token.encode(errors="replace"))
 
-    def _item(self, find: Find, screen: Screen, *, token: str, base: str, first_seen: datetime) -> FeedItem:
-        result, record = find.result, find.record
-        details = result.details if result.details.startswith(("http://", "https://")) else ""
-        digest = hashlib.sha256(f"{record.identity}\0{result.guid}".encode(errors="replace")).hexdigest()[:40]
-        return FeedItem(
-            result=_clean(result, screen),
-            # Not the site's own: it may hold a key where nobody looks for one.
-            guid=f"cormorant-{record.name}-{digest}",
-            link=f"{base}/gate/{record.name}/download/{token}",
-            published=result.published or first_seen.replace(microsecond=0),
-            # Part of an address is no address: one in which something was hidden is left out.
-            details="" if HIDDEN in hide_passwords(screen.hidden(details)) else details,
-        )
+    def _made_of(self, find: Find) -> _Made:
+        """What was made of a find before, if it is still the same; apps ask for the same finds one after the other."""
+        # Found by a search it counts as published at another time than among what is new.
+        name = f"{find.record.id} {find.at is None} {find.result.link}"
+        made = self._made.get(name)
+        if made is None or made.find != find:
+            ref = self._ref(find.record, find.result.link)
+            made = _Made(find, GateLink(ref=ref, source_id=find.record.id, link=find.result.link))
+        self._made.put(name, made)
+        return made
+
+    def _item(self, made: _Made, screen: Screen, *, client: str, base: str, seen: Mapping[str, datetime]) -> FeedItem:
+        record, ref = made.find.record, made.link.ref
+        at = made.find.at or seen.get(ref, _LONG_AGO)
+        if made.shown is None or made.shown_at != at:
+            made.shown, made.shown_at = _shown(made.find, screen, first_seen=at), at
+        return FeedItem(shown=made.shown, link=f"{base}/gate/{record.name}/download/{self._token(client, record, ref)}")
 
     def _ref(self, record: SourceRecord, link: str) -> str:
         return _text(self.keys.sign("ref", str(record.id), link))
 
     def _token(self, client: str, record: SourceRecord, ref: str) -> str:
         return f"{client}.{ref}.{_text(self.keys.sign('token', client, str(record.id), ref))}"
+
+
+def _shown(find: Find, screen: Screen, *, first_seen: datetime) -> Shown:
+    result, record = find.result, find.record
+    details = result.details if result.details.startswith(("http://", "https://")) else ""
+    digest = hashlib.sha256(f"{record.identity}\0{result.guid}".encode(errors="replace")).hexdigest()[:40]
+    return Shown(
+        result=_clean(result, screen),
+        # Not the site's own: it may hold a key where nobody looks for one.
+        guid=f"cormorant-{record.name}-{digest}",
+        published=result.published or first_seen.replace(microsecond=0),
+        # Part of an address is no address: one in which something was hidden is left out.
+        details="" if HIDDEN in hide_passwords(screen.hidden(details)) else details,
+    )
 
 
 def _clean(result: Result, screen: Screen) -> Result:
@@ -137,7 +157,8 @@ def placeholder(where: str, kinds: Sequence[str], categories: Sequence[int], *, 
         peers=0 if protocol == "torrent" else None,
     )
     link = f"{base}/gate/{where}/download/{_PLACEHOLDER}"
-    return FeedItem(result=result, guid=f"cormorant-{where}-{_PLACEHOLDER}", link=link, published=_PLACEHOLDER_AT)
+    shown = Shown(result=result, guid=f"cormorant-{where}-{_PLACEHOLDER}", published=_PLACEHOLDER_AT)
+    return FeedItem(shown=shown, link=link)
 
 
 def client_of_token(token: str) -> str:

@@ -21,7 +21,7 @@ from cormorant.web.closing import Closing
 from cormorant.web.gate import COMBINED, Client, Gate, NothingAnswered
 from cormorant.web.porter import Porter, TooManyTries, client_of
 from cormorant.web.problems import BUSY_S, AnyRequest, parts_of
-from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document, feed_document
+from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
 from storage.sources import UnknownSource
 
 __all__ = ["download", "torznab"]
@@ -112,8 +112,8 @@ async def _answer(gate: Gate, client: Client, query: GateQuery, *, source: str, 
     if query.request is None:
         title = "Cormorant" if source == COMBINED else f"Cormorant: {source}"
         return Response(caps_document(await gate.caps(client, source), title=title), media_type=XML_TYPE)
-    page = await gate.find(client, query, query.request, where=source, base=base)
-    return Response(feed_document(page), media_type=FEED_TYPE)
+    document = await gate.document(client, query, query.request, where=source, base=base)
+    return Response(document, media_type=FEED_TYPE)
 
 
 @get(

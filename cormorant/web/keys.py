@@ -29,16 +29,23 @@ class Keys:
 
     web: Secret
     clients: Mapping[str, Secret] = field(factory=dict)
+    _digests: Mapping[str, bytes] = field(init=False, repr=False, eq=False)
+    """Of the keys of clients: made once, for every request of an app is compared with all of them."""
     _secrets: dict[str, bytes] = field(init=False, factory=dict, repr=False, eq=False)
     """What is signed with, by purpose: made once, for a page has hundreds of signatures."""
 
     def opens_api(self, given: str) -> bool:
         """Whether this is the key of the API."""
-        return _is_same(given, self.web)
+        return hmac.compare_digest(_digest(given), _digest(self.web.reveal()))
+
+    @_digests.default
+    def _digests_of_clients(self) -> Mapping[str, bytes]:
+        return {name: _digest(key.reveal()) for name, key in self.clients.items()}
 
     def client(self, given: str) -> str | None:
         """The client app whose key this is. Every key is compared, so that the time tells nothing."""
-        found = [name for name, key in self.clients.items() if _is_same(given, key)]
+        digest = _digest(given)
+        found = [name for name, known in self._digests.items() if hmac.compare_digest(digest, known)]
         return found[0] if found else None
 
     def sign(self, *words: str) -> bytes:
@@ -53,10 +60,9 @@ class Keys:
         return hmac.digest(secret, "\0".join(words).encode(errors="surrogatepass"), "sha256")
 
 
-def _is_same(given: str, key: Secret) -> bool:
-    # Of digests, so that not even the length of a key shows in the time it takes.
-    digests = [hashlib.sha256(text.encode(errors="surrogatepass")).digest() for text in (given, key.reveal())]
-    return hmac.compare_digest(*digests)
+def _digest(key: str) -> bytes:
+    # Digests are compared, so that not even the length of a key shows in the time it takes.
+    return hashlib.sha256(key.encode(errors="surrogatepass")).digest()
 
 
 def keys_of(web: WebSettings, clients: Mapping[str, ClientSettings], *, data: str, emit: Emit) -> Keys:

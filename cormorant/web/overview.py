@@ -18,10 +18,12 @@ from cormorant.rules.gates import Explanation, Gate, GateName
 from cormorant.rules.handovers import Handover
 from cormorant.rules.jobs import JobState
 from cormorant.rules.limits import Lane
+from cormorant.rules.ports import Clock
 from cormorant.rules.priorities import Priority
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.web_settings import ClientSettings
 from cormorant.rules.windows import windows_of
+from cormorant.web.counts import Counts
 from cormorant.web.models import ChildOut, GateOut, tree_out
 from cormorant.web.overview_models import (
     AccountOut,
@@ -46,7 +48,7 @@ from storage.source_looks import SourceLook, Spent
 from storage.source_reports import ClientSpent
 from storage.sources import SourceRecord
 
-__all__ = ["decisive", "overview_of"]
+__all__ = ["JobCounts", "decisive", "overview_of"]
 
 HISTORY_SHOWN: Final = 30
 HELD_SHOWN: Final = 10
@@ -66,15 +68,23 @@ class _Read:
     clients: Sequence[ClientSpent]
     history: Sequence[Asked]
     jobs: Sequence[KindCount]
+    jobs_took_s: float | None
+    """How long counting them took; None: they were counted before."""
     paused_since: datetime | None
     held: Sequence[Handover]
 
 
-async def overview_of(parts: WebParts) -> OverviewOut:
-    """Everything that the page shows."""
+JobCounts = Counts[Sequence[KindCount]]
+
+
+async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
+    """Everything that the page shows. How many jobs there are may be a little old where there are very many."""
     desks = dict(sorted(parts.searches.desks.by_name.items()))
     now = parts.clock.now()
-    read = await parts.database.read(_look, [desk.record for desk in desks.values()], now=now)
+    look = _Look(records=[desk.record for desk in desks.values()], now=now, jobs=counts.known, clock=parts.clock)
+    read = await parts.database.read(look)
+    if read.jobs_took_s is not None:
+        counts.keep(read.jobs, took_s=read.jobs_took_s)
     looks = {look.record.name: look for look in read.looks}
     screens = {name: screen_of(desk.record) for name, desk in desks.items()}
     tree = tree_out(parts.tree())
@@ -97,15 +107,32 @@ async def overview_of(parts: WebParts) -> OverviewOut:
     )
 
 
-def _look(connection: Connection, records: Sequence[SourceRecord], *, now: datetime) -> _Read:
-    return _Read(
-        looks=[source_looks.look(connection, record, now=now) for record in records],
-        clients=source_reports.spent_by_clients(connection, since=now - _DAY),
-        history=history.recent(connection, limit=HISTORY_SHOWN),
-        jobs=job_reports.counts(connection),
-        paused_since=job_reports.pauses(connection).everything_since,
-        held=downloads.held(connection, limit=HELD_SHOWN),
-    )
+@frozen(kw_only=True)
+class _Look:
+    """Reads all of it at once."""
+
+    records: Sequence[SourceRecord]
+    now: datetime
+    jobs: Sequence[KindCount] | None
+    clock: Clock
+
+    def __call__(self, connection: Connection) -> _Read:
+        jobs, took_s = self._jobs(connection)
+        return _Read(
+            looks=[source_looks.look(connection, record, now=self.now) for record in self.records],
+            clients=source_reports.spent_by_clients(connection, since=self.now - _DAY),
+            history=history.recent(connection, limit=HISTORY_SHOWN),
+            jobs=jobs,
+            jobs_took_s=took_s,
+            paused_since=job_reports.pauses(connection).everything_since,
+            held=downloads.held(connection, limit=HELD_SHOWN),
+        )
+
+    def _jobs(self, connection: Connection) -> tuple[Sequence[KindCount], float | None]:
+        if self.jobs is not None:
+            return self.jobs, None
+        began = self.clock.stopwatch()
+        return job_reports.counts(connection), self.clock.stopwatch() - began
 
 
 def decisive(explanation: Explanation) -> Gate | None:

@@ -16,7 +16,7 @@ from cormorant.rules.networks import address_group
 from cormorant.rules.ports import Emit
 from cormorant.rules.visitors import BLOCKED_S, SaidLately, WrongKeys
 
-__all__ = ["Porter", "TooManyTries", "client_of"]
+__all__ = ["Porter", "TooManyTries", "client_of", "given_key"]
 
 
 class TooManyTries(CormorantError):
@@ -61,6 +61,13 @@ class Porter:
 def client_of(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
     """The address that a request came from, as far as it can be believed."""
     return connection.client.host if connection.client else ""
+
+
+def given_key(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    """The key that somebody has sent; empty: none."""
+    kind, _, token = connection.headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if kind.lower() == "bearer" else ""
+    return connection.headers.get("x-api-key") or connection.query_params.get("apikey") or bearer
 
 
 def _mark(given: str) -> str:

@@ -68,6 +68,9 @@ class PriceOut:
     below_cents: int | None
     above_cents: int | None
     origin: str
+    is_paused: bool
+    idle_because: str | None
+    """Why nobody is asked about it by itself; none: its sources are."""
     next_check_at: datetime
     added_at: datetime
     value: ValueOut | None
@@ -124,6 +127,8 @@ def price_out(intake: Intake, valuation: Valuation | None) -> PriceOut:
         below_cents=intake.below_cents,
         above_cents=intake.above_cents,
         origin=intake.origin,
+        is_paused=intake.is_paused,
+        idle_because=intake.idle_because,
         next_check_at=intake.next_attempt_at,
         added_at=intake.added_at,
         value=None if valuation is None else value_out(valuation),

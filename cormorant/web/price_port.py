@@ -36,6 +36,14 @@ class PricesPort(Protocol):
         """Watch a price no more."""
         ...
 
+    async def pause(self, name: str) -> Intake:
+        """Ask nobody about a price until it is resumed."""
+        ...
+
+    async def resume(self, name: str) -> Intake:
+        """Go on with a price."""
+        ...
+
     async def all(self) -> list[PriceView]:
         """All of them."""
         ...

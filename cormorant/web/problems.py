@@ -35,7 +35,7 @@ from cormorant.web.porter import TooManyTries
 from cormorant.web.search_desk import UnknownSearch
 from storage.clients import ClientExists, UnknownClient
 from storage.downloads import UnknownDownload
-from storage.intakes import IntakeConfigured, IntakeExists, UnknownIntake
+from storage.intakes import IntakeConfigured, IntakeExists, IntakeTakenOut, UnknownIntake
 from storage.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 from storage.sources import UnknownSource
 from storage.subscriptions import CheckedElsewhere, SubscriptionConfigured, SubscriptionExists, UnknownSubscription
@@ -152,6 +152,7 @@ def problem_handlers() -> ExceptionHandlersMap:
         SavedSearchExists: _conflict,
         IntakeExists: _conflict,
         IntakeConfigured: _conflict,
+        IntakeTakenOut: _conflict,
         SavedSearchConfigured: _conflict,
         SubscriptionExists: _conflict,
         SubscriptionConfigured: _conflict,

@@ -16,6 +16,7 @@ from actors.source_desk import SourceDesk
 from cormorant.rules.errors import CormorantError
 from cormorant.web.closing import Closing
 from cormorant.web.models import OutcomeOut, SearchOut, outcome_out
+from cormorant.web.sign_outs import Permit
 
 __all__ = ["OutcomeStream", "SearchDesk", "UnknownSearch", "WatchedSearch"]
 
@@ -91,17 +92,18 @@ class SearchDesk:
         watched.is_done = True
         watched.tell()
 
-    def stream(self, watched: WatchedSearch) -> OutcomeStream:
+    def stream(self, watched: WatchedSearch, permit: Permit) -> OutcomeStream:
         """The outcomes as server-sent events: those that came, then those to come."""
-        return OutcomeStream(watched, self.closing)
+        return OutcomeStream(watched, self.closing, permit)
 
 
 @define(eq=False)
 class OutcomeStream:
-    """Server-sent events: `outcome` for each source, then `done`. Ends with the server, too."""
+    """Server-sent events: `outcome` for each source, then `done`. Ends with the server, too, and when they sign out."""
 
     watched: WatchedSearch
     closing: Closing
+    permit: Permit
     _sent: int = field(init=False, default=0)
     _is_over: bool = field(init=False, default=False)
 
@@ -115,7 +117,9 @@ class OutcomeStream:
         outcomes = self.watched.outcomes
         if self._sent == len(outcomes) and not self.watched.is_done:
             with trio.move_on_after(BEAT_S):
-                await self.closing.unless_told(self.watched.change)
+                await self.permit.unless_over(lambda: self.closing.unless_told(self.watched.change))
+        if self.permit.is_over:
+            raise StopAsyncIteration
         if self._sent < len(outcomes):
             self._sent += 1
             return _event("outcome", self._sent, msgspec.json.encode(outcomes[self._sent - 1]))

@@ -56,6 +56,7 @@ class WebServer(Actor[None]):
         app.state["doors"] = doors
         self.nursery.start_soon(self._serve, doors, listening)
         self.nursery.start_soon(self._watch_loop)
+        self.nursery.start_soon(app.state["sign_outs"].watch)
         parts.emit(WebListening(address=f"http://{address.shown}{parts.web.url_base}"))
 
     async def end(self) -> None:

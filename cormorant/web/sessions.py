@@ -17,7 +17,7 @@ from litestar.exceptions import PermissionDeniedException
 from cormorant.rules.ports import Clock
 from cormorant.web.keys import Keys
 
-__all__ = ["CHANGE_HEADER", "Session", "Sessions", "is_signed_in"]
+__all__ = ["CHANGE_HEADER", "Session", "Sessions", "check_change", "check_own_page"]
 
 CHANGE_HEADER: Final = "X-Csrf-Token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -42,7 +42,7 @@ class Session:
 
 @define(eq=False, kw_only=True)
 class Sessions:
-    """Makes sessions and knows them again. Nothing is stored: whoever changes the key ends them all."""
+    """Makes sessions and knows them again. They are not stored: whoever changes the key ends them all."""
 
     keys: Keys
     life_s: float
@@ -70,9 +70,10 @@ class Sessions:
         is_over = session.number in self._ended or session.expires_at <= self.clock.now()
         return session if is_ours and not is_over else None
 
-    def end(self, session: Session) -> None:
+    def end(self, number: str) -> None:
         """Sign a browser out: the cookie is worth nothing from now on, wherever it was copied to."""
-        self._ended[session.number] = None
+        self._ended[number] = None
+        self._ended.move_to_end(number)
         while len(self._ended) > _ENDED_MAX:
             self._ended.popitem(last=False)
 
@@ -110,18 +111,14 @@ _LAST: Final = 253_402_300_799
 """The last second of the year 9999: beyond it Python has no dates."""
 
 
-def is_signed_in(connection: ASGIConnection[Any, Any, Any, Any], sessions: Sessions) -> bool:
-    """Whether the cookie opens the API. A change needs the token, too, and must come from our own page."""
-    session = sessions.of(connection.cookies.get(sessions.cookie_name, ""))
-    if session is None:
-        return False
+def check_change(connection: ASGIConnection[Any, Any, Any, Any], session: Session) -> None:
+    """A change needs the token of the session, too, and must come from our own page."""
     if connection.scope.get("method", "GET") in SAFE_METHODS:
-        return True
+        return
     given = connection.headers.get(CHANGE_HEADER, "")
     if not hmac.compare_digest(given.encode(errors="surrogatepass"), session.change_token.encode()):
         raise PermissionDeniedException(f"the header {CHANGE_HEADER} is missing or wrong; load the page anew")
     check_own_page(connection)
-    return True
 
 
 def check_own_page(connection: ASGIConnection[Any, Any, Any, Any]) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "XML_TYPE",
     "FeedItem",
     "FeedPage",
+    "Shown",
     "caps_document",
     "error_document",
     "feed_document",
@@ -69,19 +70,36 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 
 @frozen(kw_only=True)
-class FeedItem:
-    """A find as an app is shown it. Invariant: no text in it holds a key."""
+class Shown:
+    """What all apps are shown of a find. Invariant: no text in it holds a key."""
 
     result: Result = field(repr=False)
     guid: str
-    link: str
     published: datetime
     details: str = ""
 
     @cached_property
-    def written(self) -> str:
-        """As XML. Stored pages are shown again and again."""
-        return _item(self)
+    def around(self) -> tuple[str, str, str]:
+        """As XML, around the two places of the link, which each app has of its own."""
+        return _around(self)
+
+
+@frozen(kw_only=True)
+class FeedItem:
+    """A find as an app is shown it."""
+
+    shown: Shown
+    link: str
+
+    @property
+    def result(self) -> Result:
+        """The find itself."""
+        return self.shown.result
+
+    @property
+    def published(self) -> datetime:
+        """When it counts as published."""
+        return self.shown.published
 
 
 @frozen(kw_only=True)
@@ -135,24 +153,30 @@ def feed_document(page: FeedPage) -> bytes:
         f"<title>{_text(page.title)}</title><description>found through the gate</description>"
         f'<newznab:response offset="{page.offset}" total="{page.total}"/>'
     )
-    return "".join([head, *[item.written for item in page.items], "</channel></rss>"]).encode()
+    return "".join([head, *[_item(item) for item in page.items], "</channel></rss>"]).encode()
 
 
 def _item(item: FeedItem) -> str:
-    result = item.result
-    size, link, date = result.size_bytes or 0, _value(item.link), _date(item.published)
-    comments = f"<comments>{_text(item.details)}</comments>" if item.details else ""
+    before, between, after = item.shown.around
+    link = _value(item.link)
+    return f"{before}{link}{between}{link}{after}"
+
+
+def _around(shown: Shown) -> tuple[str, str, str]:
+    result = shown.result
+    size, date = result.size_bytes or 0, _date(shown.published)
+    comments = f"<comments>{_text(shown.details)}</comments>" if shown.details else ""
     numbers = _numbers(result.categories)
     categories = "".join([f"<category>{number}</category>" for number in numbers])
     prefix = "torznab" if result.protocol == "torrent" else "newznab"
     attributes = "".join(
         [f'<{prefix}:attr name="{name}" value="{value}"/>' for name, value in _attributes(result, numbers, date)]
     )
+    title = f"<title>{_text(result.title) or 'untitled'}</title>"
     return (
-        f"<item><title>{_text(result.title) or 'untitled'}</title>"
-        f'<guid isPermaLink="false">{_text(item.guid)}</guid><link>{link}</link>{comments}'
-        f"<pubDate>{date}</pubDate><size>{size}</size>{categories}"
-        f'<enclosure url="{link}" length="{size}" type="{_ENCLOSURES[result.protocol]}"/>{attributes}</item>'
+        f'<item>{title}<guid isPermaLink="false">{_text(shown.guid)}</guid><link>',
+        f'</link>{comments}<pubDate>{date}</pubDate><size>{size}</size>{categories}<enclosure url="',
+        f'" length="{size}" type="{_ENCLOSURES[result.protocol]}"/>{attributes}</item>',
     )
 
 

@@ -53,6 +53,10 @@ class WatchesPort(Protocol):
         """Look at an artist at the next tick."""
         ...
 
+    async def pause_artist(self, wanted: str, *, is_paused: bool = True) -> Artist:
+        """Leave an artist alone, or go on."""
+        ...
+
     async def save_search(  # noqa: PLR0913 - what can be said of a search, all but three with a default
         self,
         name: str,

@@ -19,6 +19,8 @@ from storage.migrations import (
     v0007_subscriptions,
     v0008_prices,
     v0009_job_uids,
+    v0010_price_pauses,
+    v0011_catalogue_walks,
 )
 from storage.migrations.runner import Migration
 
@@ -32,5 +34,7 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0007_subscriptions,
     v0008_prices,
     v0009_job_uids,
+    v0010_price_pauses,
+    v0011_catalogue_walks,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

@@ -148,6 +148,11 @@ def test_artists_are_watched_and_removed_and_searches_paused_on_a_phone(new_tab:
     expect(charts).to_contain_text("paused")
     tab.shot("phone-watches", full_page=True)
     assert page.evaluate(OVERFLOW) == 0
+    artist.get_by_role("button", name="Pause").tap()
+    expect(artist).to_contain_text("paused")
+    expect(artist.get_by_role("button", name="Look")).to_have_count(0)
+    artist.get_by_role("button", name="Resume").tap()
+    expect(artist).not_to_contain_text("paused")
     artist.get_by_role("button", name="Remove").tap()
     artist.get_by_role("button", name="Really remove").tap()
     expect(artist).to_have_count(0)

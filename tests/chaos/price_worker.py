@@ -1,14 +1,21 @@
-"""A process that collects prices from a site on loopback. Run as `python -m tests.chaos.price_worker ORDERS`."""
+"""Processes that collect prices from a site on loopback. Run as `python -m tests.chaos.price_worker`.
+
+For each line of orders so many children are forked that work until they are killed, and their numbers are said in a line: loading
+everything anew for each takes longer than the rest together.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
 import trio
 
+import storage.postgres
+import storage.sqlite  # noqa: F401 - as the line above: loaded before the first fork, not after each
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import JobSettings, ServiceSettings, Settings, StorageSettings
 from cormorant.rules.source_settings import SourceSettings
@@ -25,7 +32,8 @@ def settings_of(orders: dict[str, Any]) -> Settings:
         web=WebSettings(enabled=False),
         jobs=JobSettings(heartbeat_s=0.2, lock_timeout_s=1.5, sweep_s=0.3, poll_s=0.5, concurrency=4),
         sources={
-            "shop": SourceSettings(kind="prices", url=orders["shop"], spacing_s=0.0, pace_s=0.0, in_flight=8),
+            name: SourceSettings(kind="prices", url=f"{orders['shop']}/{name}", spacing_s=0.0, pace_s=0.0, in_flight=8)
+            for name in ("shop", *orders.get("others", ()))
         },
     )
 
@@ -36,5 +44,32 @@ async def work(orders: dict[str, Any]) -> None:
         await trio.sleep_forever()
 
 
+def fork(orders: dict[str, Any]) -> int:
+    """The number of a new process that works."""
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        trio.run(work, orders)
+        os._exit(0)
+    return child
+
+
+def main() -> None:
+    """Fork for each line; end all of them with the last."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need not be waited for
+    children = []
+    for line in sys.stdin:
+        orders = json.loads(line)
+        new = [fork(orders) for _ in range(orders["number"])]
+        os.write(1, f"{' '.join(map(str, new))}\n".encode())
+        children += new
+    for child in children:
+        try:
+            os.kill(child, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
 if __name__ == "__main__":
-    trio.run(work, json.loads(sys.argv[1]))
+    main()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from html import escape
+from pathlib import Path
 from urllib.parse import quote, unquote
 
 import trio
@@ -17,9 +18,10 @@ from cormorant.playground.files import nzb_of, torrent_of
 from cormorant.playground.forms import Handler
 from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
 from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
+from cormorant.playground.slskd_stand_in import SlskdStandIn
 from cormorant.playground.spotify_stand_in import PlayedAlbum, PlayedArtist, SpotifyStandIn
 from cormorant.playground.webhook_stand_in import WebhookStandIn
-from tests.chaos.watcher import ARTISTS
+from cormorant.rules.soulseek import File, Response
 from tests.clients.mounted import mounted
 
 _Reply = tuple[int, Mapping[str, str], bytes]
@@ -35,19 +37,27 @@ class Town:
     """All of them. What they took is counted here, outside of the process that is killed."""
 
     lag_s: float
-    artists: dict[str, PlayedArtist] = field(
-        factory=lambda: {name: PlayedArtist(id=name, name=name.upper()) for name in ARTISTS}
-    )
+    names: Iterable[str]
+    folder: Path
+    """Holds the watched folder, and what commands took."""
+    artists: dict[str, PlayedArtist] = field(init=False)
     spotify: SpotifyStandIn = field(init=False)
     qbittorrent: QbittorrentStandIn = field(init=False)
     sabnzbd: SabnzbdStandIn = field(init=False)
+    slskd: SlskdStandIn = field(init=False)
     hold: WebhookStandIn = field(factory=WebhookStandIn)
     resend: WebhookStandIn = field(factory=WebhookStandIn)
     ports: dict[str, int] = field(factory=dict)
     hit: trio.Event = field(factory=trio.Event)
     """Set when a target was just given something."""
+    files_taken: Counter[str] = field(factory=Counter)
+    """How often a file came into the watched folder, by name."""
 
     def __attrs_post_init__(self) -> None:
+        self.artists = {name: PlayedArtist(id=name, name=name.upper()) for name in self.names}
+        self.slskd = SlskdStandIn(
+            now_s=trio.current_time, lag_s=self.lag_s, search_takes_s=0.1, transfer_takes_s=1_000.0
+        )
         self.spotify = SpotifyStandIn(artists=self.artists, now_s=trio.current_time)
         self.qbittorrent = QbittorrentStandIn(now=trio.current_time, lag_s=self.lag_s)
         self.sabnzbd = SabnzbdStandIn(now=trio.current_time, lag_s=self.lag_s)
@@ -59,6 +69,12 @@ class Town:
             today = datetime.now(UTC).date().isoformat()
             new = PlayedAlbum(id=f"{name}{number}", name=f"Number {number} of {name}", date=today)
             self.artists[name] = PlayedArtist(id=name, name=artist.name, albums=(new, *artist.albums))
+            self.slskd.peers.append(_peer(artist.name, new))
+
+    @property
+    def released(self) -> int:
+        """How much every artist has released."""
+        return min(len(artist.albums) for artist in self.artists.values())
 
     def index(self, _method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], _: bytes) -> _Reply:
         """An indexer that has one of everything."""
@@ -79,15 +95,42 @@ class Town:
 
         def handle(method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> _Reply:
             status, given, content = handler(method, path, query, headers, body)
-            if method == "POST" and "login" not in path:
+            if method == "POST" and "login" not in path and "searches" not in path:
                 self.hit.set()
             return status, given, content
 
         return handle
 
+    async def empty_folder(self) -> None:
+        """Be the client that watches a folder, and notice when a command has taken something."""
+        watched, told = self.folder / "watched", 0
+        while True:
+            for path in await trio.to_thread.run_sync(lambda: list(watched.glob("*.torrent"))):
+                path.unlink()
+                self.files_taken[path.name] += 1
+                self.hit.set()
+            if self.commands_told().total() > told:
+                told = self.commands_told().total()
+                self.hit.set()
+            await trio.sleep(0.02)
+
+    def commands_told(self) -> Counter[str]:
+        """How often a command was told of each parcel."""
+        taken = self.folder / "taken by command"
+        return Counter(taken.read_text().split() if taken.exists() else [])
+
     def times_told(self, name: str) -> Counter[str]:
         """How often a webhook was told of each parcel."""
         return Counter(headers["idempotency-key"] for headers in getattr(self, name).asked)
+
+
+def _peer(artist: str, album: PlayedAlbum) -> Response:
+    folder = f"@@somebody\\Music\\{artist}\\{album.name} [FLAC]"
+    files = tuple(
+        File(filename=f"{folder}\\{number:02} {track}.flac", size_bytes=30_000_000, length_s=200)
+        for number, track in enumerate(album.tracks, 1)
+    )
+    return Response(username="somebody", files=files, has_free_slot=True, speed_bytes_s=1_000_000)
 
 
 def _release(title: str) -> Release:
@@ -114,14 +157,18 @@ def _torrent(title: str) -> bytes:
 
 
 @asynccontextmanager
-async def town(*, lag_s: float, linger_s: float) -> AsyncIterator[Town]:
-    """All servers behind their ports."""
-    made = Town(lag_s=lag_s)
-    async with AsyncExitStack() as stack:
-        for name, handler in (("spotify", made.spotify.handle), ("indexer", made.index)):
-            made.ports[name] = (await stack.enter_async_context(mounted(handler))).port
-        for name in ARTISTS.values():
-            server = await stack.enter_async_context(mounted(made.noticed(getattr(made, name).handle)))
-            server.linger_s = linger_s
-            made.ports[name] = server.port
-        yield made
+async def town(names: Iterable[str], folder: Path, *, lag_s: float, linger_s: float) -> AsyncIterator[Town]:
+    """All servers behind their ports, and somebody who empties the watched folder."""
+    made = Town(lag_s=lag_s, names=names, folder=folder)
+    (folder / "watched").mkdir()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.empty_folder)
+        async with AsyncExitStack() as stack:
+            for name, handler in (("spotify", made.spotify.handle), ("indexer", made.index)):
+                made.ports[name] = (await stack.enter_async_context(mounted(handler))).port
+            for name in ("qbittorrent", "sabnzbd", "hold", "resend", "slskd"):
+                server = await stack.enter_async_context(mounted(made.noticed(getattr(made, name).handle)))
+                server.linger_s = linger_s
+                made.ports[name] = server.port
+            yield made
+        nursery.cancel_scope.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,14 @@ from tests.chaos.journal import CRASHED, Pen
 from tests.chaos.worker import serve, tell
 
 CHECK_S = 1.0
-ARTISTS = {"torrents": "qbittorrent", "nzbs": "sabnzbd", "held": "hold", "resent": "resend"}
+SERVED = {"torrents": "qbittorrent", "nzbs": "sabnzbd", "held": "hold", "resent": "resend"}
 """Whose releases go to which target."""
+AT_HOME = {"peers": "slskd", "files": "folder", "programs": "command"}
+"""The same, for targets that are not asked over HTTP, and for slskd."""
+SEARCHED = {"sabnzbd": "usenet", "slskd": "slskd"}
+"""Where finds for a target are searched, if not at the trackers."""
+TAKE = 'echo "$1" >> "$0"; /bin/sleep "$2"'
+"""A program that takes what it is given, and is busy for a while afterwards."""
 
 
 @frozen(kw_only=True)
@@ -34,8 +41,11 @@ class WatchOrders:
     url: str
     journal: str
     ports: dict[str, int]
+    artists: dict[str, str]
     sabnzbd_key: str
+    slskd_key: str
     doubt_s: float
+    linger_s: float
 
     def settings(self) -> Settings:
         """The settings of the service."""
@@ -63,6 +73,7 @@ class WatchOrders:
                 ),
                 "trackers": SourceSettings(url=f"{at['indexer']}/torrents/api", **free),
                 "usenet": SourceSettings(kind="newznab", url=f"{at['indexer']}/nzbs/api", **free),
+                "slskd": SourceSettings(kind="slskd", url=at["slskd"], key=Secret(self.slskd_key), **free),
             },
             watchlist=WatchlistSettings(interval_s=0.5, tick_budget_s=2.0, every_s=60.0),
             targets={
@@ -70,8 +81,15 @@ class WatchOrders:
                 "sabnzbd": TargetSettings(kind="sabnzbd", url=at["sabnzbd"], key=Secret(self.sabnzbd_key)),
                 "hold": TargetSettings(kind="webhook", url=at["hold"], in_doubt="hold"),
                 "resend": TargetSettings(kind="webhook", url=at["resend"], in_doubt="resend"),
+                "slskd": TargetSettings(kind="slskd", source="slskd"),
+                "folder": TargetSettings(kind="blackhole", folder="watched"),
+                "command": TargetSettings(kind="command", command=self._command(), in_doubt="hold"),
             },
         )
+
+    def _command(self) -> tuple[str, ...]:
+        taken = Path(self.journal).parent / "taken by command"
+        return ("/bin/sh", "-c", TAKE, str(taken), "{key}", str(self.linger_s), "{file}")
 
 
 async def watch(orders: WatchOrders, pen: Pen) -> None:
@@ -79,17 +97,17 @@ async def watch(orders: WatchOrders, pen: Pen) -> None:
     for module in (handovers, handing_over):
         vars(module)["DOUBT_S"] = orders.doubt_s  # nobody waits that long in a test that is short
     async with open_service(orders.settings(), listeners=[lambda stamped: tell(pen, stamped)]) as service:
-        for artist, target in ARTISTS.items():
-            searched = "usenet" if target == "sabnzbd" else "trackers"
+        for artist, target in orders.artists.items():
+            searched = SEARCHED.get(target, "trackers")
             await service.watches.watch_artist(
                 artist, name=artist.upper(), start=Start.ALL, targets=[target], sources=[searched]
             )
-        await _check_on(service)
+        await _check_on(service, orders.artists)
 
 
-async def _check_on(service: Service) -> None:
+async def _check_on(service: Service, artists: Iterable[str]) -> None:
     while True:
-        for artist in ARTISTS:
+        for artist in artists:
             await service.watches.check_artist(artist)
         await trio.sleep(CHECK_S)
 

@@ -20,7 +20,7 @@ SLOW = pytest.mark.slow("loads Apprise, a second")
 def test_each_address_is_told_and_none_is_shown(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     with ringing() as phone:
-        phone.answers = [200, 500]
+        phone.refused = "/second"
         config.write_text(f'[notify]\napprise = ["{phone.address}", "{phone.address}/second"]\n')
 
         ended = CliRunner().invoke(main, ["notify", "test", "--config", str(config), "--json"])

@@ -41,10 +41,17 @@ def collect(connection: Connection) -> None:
     assert prices.collect(connection, intakes.find(connection, "coin").id, [point], now=NOW) is not None
 
 
-@pytest.mark.slow("opens databases")
-def test_a_price_is_watched_shown_checked_and_removed(tmp_path: Path) -> None:
-    place = SourcePlace(tmp_path, f"sqlite:///{tmp_path}/prices.db", Indexer(1))
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> SourcePlace:
+    """An empty database of either kind, and settings that name a shop."""
     (tmp_path / "config.toml").write_text(SETTINGS)
+    is_file = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/prices.db" if is_file else request.getfixturevalue("postgres_url")
+    return SourcePlace(tmp_path, url, Indexer(1))
+
+
+@pytest.mark.slow("opens databases")
+def test_a_price_is_watched_shown_checked_paused_and_removed(place: SourcePlace) -> None:
     added = place.run(
         "prices", "add", "coin", "Morgan Dollar", "--year", "1881", "--currency", "USD", "--below", "$200"
     )
@@ -55,6 +62,9 @@ def test_a_price_is_watched_shown_checked_and_removed(tmp_path: Path) -> None:
     listed, shown = place.run("prices", "list"), place.run("prices", "show", "coin")
     history = place.run("prices", "history", "coin", "--json")
     checked = place.run("prices", "check", "coin")
+    planned = place.facts("schedule", "--hours", "30")["runs"]
+    paused, idle = place.run("prices", "pause", "coin"), place.run("prices", "list")
+    resumed = place.run("prices", "resume", "coin")
     removed, gone = place.run("prices", "remove", "coin"), place.run("prices", "show", "coin")
 
     assert (added.code, added.out) == (
@@ -69,4 +79,31 @@ def test_a_price_is_watched_shown_checked_and_removed(tmp_path: Path) -> None:
     assert "alert" in shown.out
     assert "123.45 USD is below 200.00 USD" in shown.out
     assert '"cents": 12345' in history.out
-    assert (checked.code, removed.code) == (0, 0)
+    assert [each.code for each in (checked, paused, resumed, removed)] == [0, 0, 0, 0]
+    assert ("paused" in idle.out, "written is in the settings file" in idle.out) == (True, True)
+    assert "its sources are asked" in resumed.out
+    assert [(each["kind"], each["name"]) for each in planned] == [("price", "coin")]
+
+
+@pytest.mark.slow("opens databases")
+def test_a_table_is_taken_in_whole_or_not_at_all(place: SourcePlace) -> None:
+    things = place.run("prices", "import", "-", typed="name,title,currency\ncent,Lincoln Cent,USD\ndime,Dime,USD\n")
+    wrong = place.run("prices", "import", "-", typed="name,price\ncent,612.50\ncent,cheap\ncnet,5\n")
+    unseen = place.run("prices", "import", "-", typed="name,price\nwritten,5\n")
+    empty = place.facts("prices", "show", "cent")
+    sold = "name,price,date,id\ncent,$600,2026-01-02,a\ncent,$650,2026-01-03,b\ndime,7 EUR,2026-01-03,c\n"
+    first = place.run("prices", "import", "-", typed=sold)
+    again = place.run("prices", "import", "-", "--json", typed=sold)
+    other = place.run("prices", "show", "dime")
+
+    assert (things.code, things.out.splitlines()[0]) == (0, "2 things added, 0 known already and left as they are")
+    assert (wrong.code, wrong.err.splitlines()[0]) == (
+        2,
+        "cormorant: FILE: 2 lines cannot be used, nothing was imported",
+    )
+    assert 'line 3: price: "cheap" is no price' in wrong.err
+    assert 'line 4: name: no price is watched as "cnet"; did you mean cent?' in wrong.err
+    assert (unseen.code, empty["points"]) == (2, [])
+    assert (first.code, first.out.splitlines()[:2]) == (0, ["3 prices imported, 0 known already", "  cent: 625.00 USD"])
+    assert '"written": 0' in again.out
+    assert "dime: not known: USD counts, and what was sold is in EUR" in other.out

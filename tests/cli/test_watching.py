@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,6 +93,24 @@ def test_what_cannot_be_done_is_told_with_the_remedy(place: WatchPlace, words: l
 
     assert (ended.code, ended.out) == (code, "")
     assert told in " ".join(ended.err.split())
+
+
+def test_an_artist_is_paused_and_resumed_and_the_list_says_so(place: WatchPlace) -> None:
+    place.run("watchlist", "add", "--id", "x1", "--name", "Nobody Else")
+    paused = place.run("watchlist", "pause", "nobody else")
+    checked = place.run("watchlist", "check", "x1")
+    listed = place.run("watchlist", "list")
+    resumed = place.run("watchlist", "resume", "1", "--json")
+    after = place.run("watchlist", "list")
+    nobody = place.run("watchlist", "pause", "nobody")
+
+    assert paused.out == "Nobody Else is left alone until cormorant watchlist resume 1\n"
+    assert checked.out == "Nobody Else is paused, and is looked at after cormorant watchlist resume 1\n"
+    assert re.search(r"^ *1  Nobody Else +x1 +\S+ +paused +not looked at yet$", listed.out, re.MULTILINE)
+    assert "paused: nobody looks at them; cormorant watchlist resume 1" in listed.out
+    assert json.loads(resumed.out)["artist"]["is_paused"] is False
+    assert "paused" not in after.out
+    assert (nobody.code, "'nobody' is not on the watchlist" in nobody.err) == (1, True)
 
 
 def test_a_file_of_artists_is_taken_in_together(place: WatchPlace) -> None:

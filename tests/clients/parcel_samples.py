@@ -24,6 +24,11 @@ NZB = b'<?xml version="1.0"?><nzb><file subject="x"><segments><segment number="1
 HTML = b"<!DOCTYPE html><html><body>Please log in</body></html>"
 
 
+def torrent_number(number: int) -> bytes:
+    """A torrent unlike that of any other number."""
+    return TORRENT.replace(b"lengthi1e", b"lengthi%de" % (number + 2))
+
+
 def parcel(kind: ParcelKind = ParcelKind.TORRENT, **fields: Any) -> Parcel:
     bodies = {ParcelKind.TORRENT: TORRENT, ParcelKind.NZB: NZB}
     links = {ParcelKind.MAGNET: MAGNET, ParcelKind.URL: "https://example.org/episode.mp3"}

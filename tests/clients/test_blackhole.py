@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,7 +20,7 @@ from cormorant.rules.handing import ParcelKind, Standing
 from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import in_line
 from supervisors.environment import in_thread
-from tests.clients.parcel_samples import HTML, MAGNET, NZB, TITLES, TORRENT, parcel
+from tests.clients.parcel_samples import HTML, MAGNET, NZB, TITLES, TORRENT, parcel, torrent_number
 
 
 def blackhole(folder: Path, **options: Any) -> Blackhole:
@@ -106,8 +110,8 @@ async def test_equal_titles_do_not_overwrite_each_other(tmp_path: Path) -> None:
     (tmp_path / "A title.torrent").write_bytes(b"not ours")
 
     await target.give(parcel(key="one"))
-    await target.give(parcel(key="two", title="é" * 300))
-    await target.give(parcel(key="three", title="é" * 300))
+    await target.give(parcel(key="two", title="é" * 300, body=torrent_number(2)))
+    await target.give(parcel(key="three", title="é" * 300, body=torrent_number(3)))
 
     assert len(files(tmp_path)) == 4
     assert files(tmp_path)["A title.torrent"] == b"not ours"
@@ -119,9 +123,118 @@ async def test_equal_titles_given_at_once_do_not_overwrite_each_other_either(tmp
 
     async with trio.open_nursery() as nursery:
         for number in range(8):
-            nursery.start_soon(target.give, parcel(key=f"key-{number}"))
+            nursery.start_soon(target.give, parcel(key=f"key-{number}", body=torrent_number(number)))
 
-    assert len(files(tmp_path)) == 8
+    assert sorted(files(tmp_path).values()) == sorted(map(torrent_number, range(8)))
+
+
+async def test_an_equal_file_of_the_same_name_counts_as_given(tmp_path: Path) -> None:
+    target = blackhole(tmp_path)
+    (tmp_path / "A title.torrent").write_bytes(TORRENT)
+
+    given = await target.give(parcel())
+    (tmp_path / "A title.torrent").unlink()
+    taken = await target.look(parcel(), None)
+
+    assert (given.target_id, given.standing, taken.standing) == ("A title.torrent", Standing.PRESENT, Standing.DONE)
+    assert half_done(tmp_path) == []
+
+
+@pytest.mark.parametrize("taken", ["a folder", "a pipe", "a link to nothing", "a link to itself"])
+async def test_whatever_has_the_name_is_left_alone(tmp_path: Path, taken: str) -> None:
+    path = tmp_path / "A title.torrent"
+    if taken == "a folder":
+        path.mkdir()
+    elif taken == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path if taken == "a link to itself" else tmp_path / "nothing")
+
+    given = await blackhole(tmp_path).give(parcel())
+
+    assert given.target_id == "A title (want-7-1).torrent"
+    assert (tmp_path / "A title (want-7-1).torrent").read_bytes() == TORRENT
+    assert path in inside(tmp_path)
+
+
+async def test_a_filesystem_without_links_overwrites_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", failing(errno.EPERM))
+    target = Blackhole(tmp_path, offload=in_thread)
+    (tmp_path / "A title.torrent").write_bytes(b"not ours")
+
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(target.give, parcel(key=f"key-{number}", body=torrent_number(number), title="Other"))
+    await target.give(parcel())
+
+    assert sorted(files(tmp_path).values()) == sorted([b"not ours", TORRENT, *map(torrent_number, range(8))])
+    assert half_done(tmp_path) == []
+
+
+async def test_a_process_that_dies_right_after_the_name_was_given_has_given_it(tmp_path: Path) -> None:
+    target = blackhole(tmp_path)
+    await target.give(parcel())
+    note = json.loads((tmp_path / SIDE / "want-7-1.json").read_text())
+    os.link(tmp_path / "A title.torrent", tmp_path / SIDE / note["part"])
+
+    assert (await target.look(parcel(), None)).standing is Standing.PRESENT
+    again = await target.give(parcel())
+    assert again.standing is Standing.PRESENT
+    assert files(tmp_path) == {"A title.torrent": TORRENT}
+
+
+GIVING = """
+import sys, pathlib, trio
+from cormorant.clients.blackhole import Blackhole
+from supervisors.environment import in_thread
+from tests.clients.parcel_samples import parcel, torrent_number
+
+async def give(folder, who):
+    target = Blackhole(folder, offload=in_thread)
+    async def one(number):
+        await target.give(parcel(key=f"{who}-{number}", title=f"Title {number}", body=torrent_number(2 * number + who)))
+        await target.give(parcel(key=f"both-{number}", title=f"Same {number}", body=torrent_number(number)))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(60):
+        await one(number)
+
+trio.run(give, pathlib.Path(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+@pytest.mark.slow("two processes write into one folder")
+def test_two_processes_that_share_a_folder_overwrite_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", GIVING, str(tmp_path)]
+    root = Path(__file__).parents[2]
+    with ExitStack() as stack:
+        givers = []
+        for who in range(2):
+            giver = stack.enter_context(
+                subprocess.Popen([*command, str(who)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
+            )
+            stack.callback(giver.kill)
+            givers.append(giver)
+        for giver in givers:
+            assert giver.stdout is not None
+            assert giver.stdout.readline() == b"ready\n"
+        for giver in givers:
+            assert giver.stdin is not None
+            giver.stdin.write(b"go\n")
+            giver.stdin.flush()
+        for giver in givers:
+            giver.communicate(timeout=60)
+
+    assert [giver.returncode for giver in givers] == [0, 0]
+    written = files(tmp_path)
+    apart = sorted(body for name, body in written.items() if name.startswith("Title"))
+    assert apart == sorted(map(torrent_number, range(120)))
+    assert {name: written[name] for name in written if name.startswith("Same")} == {
+        f"Same {number}.torrent": torrent_number(number) for number in range(60)
+    }
+    assert half_done(tmp_path) == []
 
 
 @pytest.mark.parametrize("body", [HTML, b""])
@@ -172,7 +285,9 @@ async def test_a_process_that_dies_before_the_name_is_given_has_given_nothing(tm
     part = folder.begin("want-7-1")
     part.write(TORRENT)
     part.finish()
-    (tmp_path / SIDE / "want-7-1.json").write_text('{"path": "A title.torrent"}')
+    part.close()
+    note = {"path": "A title.torrent", "part": part.path.name}
+    (tmp_path / SIDE / "want-7-1.json").write_text(json.dumps(note))
     target = blackhole(tmp_path)
 
     absent = await target.look(parcel(), None)
@@ -227,19 +342,10 @@ async def test_a_name_that_cannot_be_given_leaves_no_note_that_it_was(
 ) -> None:
     target, given = blackhole(tmp_path), parcel()
     with monkeypatch.context() as broken:
-        broken.setattr(Path, "replace", _failing_for_parts(Path.replace))
+        broken.setattr(os, "link", failing(errno.EACCES))
         with pytest.raises((TargetUnavailable, TargetMisconfigured, TargetInDoubt, TargetRefused)):
             await target.give(given)
 
     assert (await target.look(given, None)).standing is Standing.ABSENT
     await target.give(given)
     assert len(files(tmp_path)) == 1
-
-
-def _failing_for_parts(replace: Any) -> Any:
-    def fail(path: Path, target: Path) -> Any:
-        if SIDE in Path(target).parts:
-            return replace(path, target)  # a note
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-
-    return fail

@@ -11,6 +11,7 @@ import pytest
 from cormorant.clients.price_json import ITEMS_MAX, PriceClient, PriceRecipe
 from cormorant.clients.transport import FetchLimits, Transport
 from cormorant.rules.price_settings import PriceFieldSettings
+from cormorant.rules.prices import problems_of
 from cormorant.rules.searches import SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import (
@@ -128,7 +129,31 @@ async def test_everything_that_can_go_wrong_has_a_name(answer: bytes, error: typ
 
 async def test_an_empty_list_is_an_answer_and_bad_items_among_good_ones_are_left_out() -> None:
     assert await found([]) == []
-    assert len(await found([ONE, {"title": "x"}, None, ONE | {"price": -1}])) == 1
+    results = await found([ONE, {"title": "x"}, None, ONE | {"price": -1}])
+    assert [result.attributes.get("price_cents") for result in results] == [("123450",), None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ('"price": "cheap"', '"cheap" is no price: give a number'),
+        ('"price": -5', "-5 is no price: give 0 to"),
+        ('"price": NaN', "is no price: give 0 to"),
+        ('"price": 1e400', "is no price: give 0 to"),
+        (f'"price": {"9" * 5_000}', "is no price: give 0 to"),
+        ('"price": [5]', "is no price: give a number"),
+        ('"price": "5 USD", "currency": "EUR"', "its price is in USD, and its currency says EUR"),
+        ('"price": 5, "currency": "coins"', '"COINS" is no currency'),
+        ('"amount": 5', "there is no price at 'price'"),
+    ],
+)
+async def test_what_is_no_price_says_why_and_the_others_go_on(item: str, why: str) -> None:
+    came, _ = await asked(page(f'[{{"title": "bad", {item}}}, {json.dumps(ONE)}]'))
+
+    assert isinstance(came, SearchPage)
+    [told] = problems_of(came.results)
+    assert why in told
+    assert [result.attributes["price_cents"] for result in came.results[1:]] == [("123450",)]
 
 
 async def test_a_long_list_a_large_body_and_a_day_to_come_have_an_end() -> None:

@@ -12,14 +12,14 @@ from trio.testing import MockClock
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.jobs import JobState
-from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceValued
+from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
 from cormorant.rules.price_settings import PriceSettings
 from cormorant.rules.reservations import pause
 from cormorant.rules.searches import Result, SearchPage, SearchRequest
 from cormorant.rules.source_errors import CredentialsRefused, SourceRefused
 from cormorant.testing import BROKEN, ScriptedSource, named_sources
 from storage import source_states
-from storage.intakes import IntakeConfigured, UnknownIntake
+from storage.intakes import IntakeConfigured, IntakeTakenOut, UnknownIntake
 from storage.job_reports import JobView
 from storage.sources import SourceRecord
 from supervisors import Service
@@ -32,10 +32,11 @@ class Shop(ScriptedSource):
     def __init__(self, *script: Any, stock: Sequence[tuple[str, int]] = (("Morgan Dollar", 100),)) -> None:
         super().__init__(*script)
         self.stock = list(stock)
+        self.unusable: tuple[Result, ...] = ()
 
     async def __call__(self, source: SourceRecord, request: SearchRequest) -> SearchPage:
         await super().__call__(source, request)
-        return SearchPage(results=tuple(sold(title, cents) for title, cents in self.stock))
+        return SearchPage(results=tuple(sold(title, cents) for title, cents in self.stock) + self.unusable)
 
 
 def sold(title: str, cents: int) -> Result:
@@ -73,6 +74,27 @@ async def test_sources_are_asked_two_seconds_apart_and_what_they_state_is_valued
     assert [(each.source, each.points) for each in place.events.of(PriceCollected)] == [("a", 1), ("b", 1), ("c", 0)]
     assert [each.cents for each in place.events.of(PriceValued)] == [100, 200]
     assert [(each.side, each.cents) for each in place.events.of(PriceAlert)] == [("above", 200)]
+
+
+@pytest.mark.slow("a whole service")
+async def test_what_is_no_price_is_told_also_when_it_comes_from_the_cache_and_the_others_go_on(
+    clock: MockClock,
+) -> None:
+    shop = Shop()
+    bad = Result(title="x", guid="x", link="", protocol="web", attributes={"price_problem": ('"x" is no price',)})
+    shop.unusable = (bad, bad, attrs.evolve(bad, attributes={"price_problem": ("-5 is no price",)}))
+    with search_place(a=shop) as place:
+        async with service_of(place) as service:
+            for name in ("one", "two"):
+                await service.prices.watch(name, "Morgan Dollar")
+                await trio.sleep(10)
+            values = [view.valuation and view.valuation.cents for view in await service.prices.all()]
+
+    assert (len(shop.asked_at), values) == (1, [100, 100])
+    assert [(each.price, each.items, each.why) for each in place.events.of(PriceLeftOut)] == [
+        ("one", 3, '"x" is no price; -5 is no price'),
+        ("two", 3, '"x" is no price; -5 is no price'),
+    ]
 
 
 @pytest.mark.slow("a whole service")
@@ -168,13 +190,39 @@ async def test_those_of_the_settings_file_are_asked_at_their_time(clock: MockClo
             with pytest.raises(IntakeConfigured, match=r"prices\.coin"):
                 await service.prices.unwatch("coin")
         async with service_of(place) as service:
-            await trio.sleep(60)
+            await trio.sleep(700)
+            idle = await service.prices.show("coin")
+            with pytest.raises(IntakeTakenOut, match=r"prices\.coin"):
+                await service.prices.check("coin")
+            await service.prices.unwatch("coin")
             with pytest.raises(UnknownIntake):
                 await service.prices.show("coin")
 
+    assert idle.valuation is not None, "what was collected stays until it is removed by hand"
     assert (early, len(place.events.of(PriceCollected))) == (1, 2)
     assert len(place.sources["a"].asked_at) == 1, "what was answered within the hour is in the cache"
     assert [(each.side, each.limit_cents) for each in place.events.of(PriceAlert)] == [("below", 15_000)]
+
+
+@pytest.mark.slow("half an hour of a service")
+async def test_one_that_is_paused_is_asked_by_hand_only_until_it_is_resumed(clock: MockClock) -> None:
+    with search_place(a=Shop(BROKEN, [])) as place:
+        async with service_of(place) as service:
+            await service.prices.watch("one", "Morgan Dollar", every_s=300.0)
+            await trio.sleep(10)
+            await service.prices.pause("one")
+            await trio.sleep(1000)
+            retried = await job_of(service)
+            asked = [len(place.sources["a"].asked_at)]
+            await service.prices.check("one")
+            await trio.sleep(10)
+            asked.append(len(place.sources["a"].asked_at))
+            await service.prices.resume("one")
+            await trio.sleep(60)
+
+    assert retried.state is JobState.CANCELLED, "what waited for its next attempt is not asked either"
+    assert asked == [1, 2]
+    assert len(place.events.of(PriceCollected)) == 2
 
 
 @pytest.mark.slow("a whole service")

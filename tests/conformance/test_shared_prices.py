@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from sqlalchemy import text
+from attrs import frozen
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from cormorant.rules.prices import COLLECT, Intake, collect_key
@@ -23,8 +28,11 @@ from tests.storage.job_store import JobStore, at, open_store, put
 
 ROOT = Path(__file__).parents[2]
 JOBS = 20
+OTHERS = [f"shop{number}" for number in range(6)]
+LOAD_S = 60.0
 STATED = [{"title": "Coin", "price": cents, "id": cents, "type": "sold"} for cents in (1, 2, 3)] * 2
-FAR_OFF = at(10 * 365 * 86_400)
+FAR_OFF = datetime.now(UTC) + timedelta(hours=20)
+"""Not due while the test runs, and not so late that a clock which ran ahead is suspected."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -41,23 +49,54 @@ def add_jobs(store: JobStore, number: int) -> None:
         for n in range(number):
             wanted = Intake(name=f"coin{n}", title=f"Coin {n}", next_attempt_at=FAR_OFF, added_at=at(0))
             intake = intakes.add(connection, wanted)
-            key = collect_key(intake.id, "shop")
-            payload = json.dumps({"intake": intake.id, "source": "shop"})
-            put(connection, COLLECT, payload=payload, dedupe_key=key, max_attempts=5)
+            add_job(connection, intake, "shop")
 
 
-@contextmanager
-def working(number: int, orders: dict[str, Any]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that work, killed at the end."""
-    command = [sys.executable, "-m", "tests.chaos.price_worker", json.dumps(orders)]
-    processes = [subprocess.Popen(command, cwd=ROOT) for _ in range(number)]
-    try:
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait(10)
+def add_job(connection: Connection, intake: Intake, source: str) -> None:
+    payload = json.dumps({"intake": intake.id, "source": source})
+    put(connection, COLLECT, payload=payload, dedupe_key=collect_key(intake.id, source), max_attempts=5)
+
+
+def add_contested(store: JobStore) -> None:
+    """One thing that both processes value at the same time, each after what another source states."""
+    with store.begin() as connection:
+        wanted = Intake(name="contested", title="Coin", below_cents=1_000, next_attempt_at=FAR_OFF, added_at=at(0))
+        intake = intakes.add(connection, wanted)
+        for source in OTHERS:
+            add_job(connection, intake, source)
+
+
+@frozen
+class Crew:
+    """Starts processes that work, and kills them with SIGKILL."""
+
+    foreman: subprocess.Popen[str]
+
+    @contextmanager
+    def working(self, number: int, orders: dict[str, Any]) -> Iterator[None]:
+        """So many processes work, and are killed at the end."""
+        assert self.foreman.stdin is not None
+        assert self.foreman.stdout is not None
+        self.foreman.stdin.write(f"{json.dumps(orders | {'number': number})}\n")
+        self.foreman.stdin.flush()
+        is_ready, _, _ = select.select([self.foreman.stdout], [], [], LOAD_S)
+        assert is_ready, "the program does not come up"
+        workers = [int(worker) for worker in self.foreman.stdout.readline().split()]
+        assert len(workers) == number
+        try:
+            yield
+        finally:
+            for worker in workers:
+                os.kill(worker, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Crew]:
+    """One program for all tests here: it is loaded once, and each worker is a fork of it."""
+    command = [sys.executable, "-m", "tests.chaos.price_worker"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as foreman:
+        yield Crew(foreman)
+        foreman.communicate(timeout=10)
 
 
 async def until_done(store: JobStore, number: int) -> None:
@@ -76,28 +115,35 @@ def counted(store: JobStore) -> dict[str, int]:
         "points": "SELECT count(*) FROM price_points",
         "twice": "SELECT count(*) FROM (SELECT 1 AS one FROM price_points GROUP BY intake_id, source, dedupe_key"
         " HAVING count(*) > 1) AS found",
+        "values": "SELECT count(*) FROM valuations",
+        "alerts": "SELECT count(*) FROM price_alerts",
+        "most": "SELECT max(points) FROM valuations",
         "attempts": "SELECT sum(attempts) FROM jobs",
         "reclaims": "SELECT sum(reclaims) FROM jobs",
     }
     with store.begin() as connection:
-        return {name: int(connection.execute(text(statement)).scalar_one()) for name, statement in asked.items()}
+        return {name: int(connection.execute(text(statement)).scalar_one() or 0) for name, statement in asked.items()}
 
 
 @pytest.mark.slow("two real processes")
-async def test_two_workers_do_each_job_once_and_leave_no_point_twice(url: str, tmp_path: Path) -> None:
+async def test_two_workers_do_each_job_once_and_leave_no_point_twice(crew: Crew, url: str, tmp_path: Path) -> None:
     with open_store(url) as store:
         async with raw_server({"*": page(json.dumps(STATED))}) as shop:
             add_jobs(store, JOBS)
-            with working(2, {"url": url, "data": str(tmp_path), "shop": f"{shop.url}/api"}):
-                await until_done(store, JOBS)
+            add_contested(store)
+            with crew.working(2, {"url": url, "data": str(tmp_path), "shop": f"{shop.url}/api", "others": OTHERS}):
+                await until_done(store, JOBS + len(OTHERS))
         found = counted(store)
 
-    assert Counter(asked.params["q"] for asked in shop.asked) == Counter(f"Coin {n}" for n in range(JOBS))
-    assert found == {"points": 3 * JOBS, "twice": 0, "attempts": 0, "reclaims": 0}
+    asked = Counter(each.params["q"] for each in shop.asked)
+    assert asked == Counter([*(f"Coin {n}" for n in range(JOBS)), *["Coin"] * len(OTHERS)])
+    assert (found["points"], found["twice"]) == (3 * (JOBS + len(OTHERS)), 0)
+    assert (found["values"], found["most"], found["alerts"]) == (1, 3 * len(OTHERS), 1)
+    assert (found["attempts"], found["reclaims"]) == (0, 0)
 
 
 @pytest.mark.slow("two real processes, one of them killed")
-async def test_the_job_of_a_dead_worker_is_done_by_another(url: str, tmp_path: Path) -> None:
+async def test_the_job_of_a_dead_worker_is_done_by_another(crew: Crew, url: str, tmp_path: Path) -> None:
     has_asked = trio.Event()
 
     async def answer(stream: trio.SocketStream, _asked: Asked) -> None:
@@ -110,11 +156,11 @@ async def test_the_job_of_a_dead_worker_is_done_by_another(url: str, tmp_path: P
         async with raw_server({"*": answer}) as shop:
             add_jobs(store, 1)
             orders = {"url": url, "data": str(tmp_path), "shop": f"{shop.url}/api"}
-            with working(1, orders), trio.fail_after(30):
+            with crew.working(1, orders), trio.fail_after(30):
                 await has_asked.wait()
-            with working(1, orders):
+            with crew.working(1, orders):
                 await until_done(store, 1)
         found = counted(store)
 
     assert len(shop.asked) == 2
-    assert found == {"points": 3, "twice": 0, "attempts": 1, "reclaims": 1}
+    assert [found[name] for name in ("points", "twice", "attempts", "reclaims")] == [3, 0, 1, 1]

@@ -14,11 +14,12 @@ from attrs import define, field
 
 @define
 class Phone:
-    """What it was told; `answers` are given one after the other, then 200."""
+    """What it was told; `answers` are given one after the other, then 200. To a path with `refused` in it always 500."""
 
     port: int = 0
     told: list[dict[str, Any]] = field(factory=list)
     answers: list[int] = field(factory=list)
+    refused: str = "never"
 
     @property
     def address(self) -> str:
@@ -34,6 +35,7 @@ def ringing() -> Iterator[Phone]:
         def do_POST(self) -> None:
             content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             status = phone.answers.pop(0) if phone.answers else 200
+            status = 500 if phone.refused in self.path else status
             if status == 200:
                 phone.told.append(content)
             self.send_response(status)

@@ -13,9 +13,11 @@ import trio
 from sqlalchemy import Connection, text
 
 from actors.notifier import RING, NoticeBoard
+from cormorant.clients.notifying import tell
 from cormorant.rules.events import DiskLow, Stamped
-from cormorant.rules.notices import NoticeKind
+from cormorant.rules.notices import Message, NoticeKind
 from cormorant.rules.notify_settings import NotifySettings
+from cormorant.rules.price_events import PriceAlert
 from cormorant.rules.quiet_hours import QuietHours
 from cormorant.rules.search_events import SourceStopped
 from cormorant.rules.secrets import Secret
@@ -46,12 +48,17 @@ def handed(number: int) -> HandoverSent:
     return HandoverSent(want=number, title=f"Album {number}", target="qbittorrent", times=1)
 
 
+async def tell_here(address: str, message: Message) -> None:
+    """By Apprise within this process: on the mock clock another one would always come too late."""
+    tell(address, message)
+
+
 def run(chosen: Settings, body: Callable[[Service], Awaitable[object]], gateway: Database | None = None) -> Recorder:
     """A service with these settings, on the mock clock from midnight of 1 January 2026 UTC."""
     events, simulation = Recorder(), simulated(1)
 
     async def main(database: Database) -> None:
-        async with simulation.open_service(chosen, gateway=database, listeners=[events]) as service:
+        async with simulation.open_service(chosen, gateway=database, listeners=[events], tell=tell_here) as service:
             await body(service)
 
     if gateway is not None:
@@ -91,6 +98,7 @@ def test_quiet_hours_are_kept_and_then_all_is_told_together(phone: Phone, tmp_pa
         service.emit(handed(1))
         await trio.sleep(MINUTE)
         service.emit(SourceStopped(source="red", because="401"))
+        service.emit(PriceAlert(price="cent", side="below", limit_cents=500, cents=400, currency="EUR"))
         await trio.sleep(MINUTE)
 
     async def later(service: Service) -> None:
@@ -109,6 +117,7 @@ def test_quiet_hours_are_kept_and_then_all_is_told_together(phone: Phone, tmp_pa
         "An account is in danger:",
         "Handed over:",
         "Given up:",
+        "Price alert:",
     ]
 
 

@@ -144,6 +144,31 @@ def test_quiet_hours_always_end_within_a_day_and_are_written_as_read(begin: time
     assert begin == end or parse_quiet_hours(format_quiet_hours(hours)) == hours
 
 
+HALF_HOURS = st.integers(0, 47).map(lambda half: time(half // 2, 30 * (half % 2)))
+
+
+@settings(max_examples=60)
+@given(
+    begin=HALF_HOURS,
+    end=HALF_HOURS,
+    day=st.sampled_from(["2026-03-28", "2026-03-29", "2026-10-24", "2026-10-25", "2026-07-01"]),
+    minute=st.integers(0, 24 * 60 - 1),
+)
+def test_quiet_hours_end_at_the_first_moment_that_is_not_quiet_also_when_clocks_change(
+    begin: time, end: time, day: str, minute: int
+) -> None:
+    hours = QuietHours(begin, end, "Europe/Berlin")
+    now = datetime.fromisoformat(day).replace(tzinfo=UTC) + timedelta(minutes=minute)
+
+    until = quiet_until(hours, now)
+
+    if begin != end and until is not None:
+        assert quiet_until(hours, until) is None
+        step = (until - now) / 40
+        between = [quiet_until(hours, now + number * step) for number in range(40)]
+        assert between == [until] * 40
+
+
 @pytest.mark.parametrize("written", ["22:00", "22:00-07:00", "25:00-07:00 UTC", "07:00-07:00 UTC", 7, "a-b UTC"])
 def test_what_are_no_quiet_hours_is_refused_with_an_example(written: object) -> None:
     with pytest.raises(ValueError, match=r"22:00-07:00 Europe/Berlin|give two times"):

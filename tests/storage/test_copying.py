@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,6 +17,7 @@ from click.testing import CliRunner
 from sqlalchemy import Boolean, Connection, Float, Integer, select, text
 
 from cormorant.cli import main
+from cormorant.rules.errors import DatabaseUnfinished
 from storage.copying import PAGE, CopiesDiffer, TargetNotEmpty, copy_all, own_tables
 from storage.dialect import dialect_for
 from storage.migrations import MIGRATIONS
@@ -21,6 +25,7 @@ from storage.options import StorageOptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = 3
+ROOT = Path(__file__).parents[2]
 ODD = ["a", "B", "é", "Z", "ß 漢 😀", "'\"\\\n"]
 pytestmark = pytest.mark.slow("each makes and migrates several databases")
 
@@ -141,8 +146,35 @@ def test_what_arrives_changed_is_found_and_nothing_is_kept(tmp_path: Path) -> No
 
     with pytest.raises(CopiesDiffer, match="flags: 3 rows were read, 3 written"):
         copy(source, target)
+    with pytest.raises(DatabaseUnfinished):
+        contents(target)
 
-    assert not any(contents(target).values())
+    with sqlite3.connect(tmp_path / "b.db") as looking:
+        assert [looking.execute(f"SELECT * FROM {name}").fetchall() for name in TABLES] == [[]] * len(TABLES)  # noqa: S608 - names of our own
+        looking.execute("DROP TRIGGER spoil")
+    assert copy(source, target) == dict.fromkeys(TABLES, ROWS), "another try ends what one began"
+    assert contents(target) == contents(source)
+
+
+def test_a_copy_that_is_killed_leaves_a_target_that_nobody_works_with_and_can_be_done_again(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    source, targets = f"sqlite:///{tmp_path}/a.db", [f"sqlite:///{tmp_path}/b.db", postgres_url]
+    fill(source)
+    before = (tmp_path / "a.db").read_bytes()
+    command = [sys.executable, "-m", "tests.storage.killed_copier", source, *targets]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in targets]
+        process.kill()
+
+    assert (said, (tmp_path / "a.db").read_bytes() == before) == (["half-way\n"] * 2, True)
+    for target in targets:
+        config = settings_file(tmp_path, target.replace("+psycopg", ""))
+        used = CliRunner().invoke(main, ["prices", "list", "--config", config])
+        assert (used.exit_code, "begun and not finished" in used.output) == (2, True), used.output
+        assert copy(source, target) == dict.fromkeys(TABLES, ROWS)
+        assert contents(target) == contents(source)
 
 
 def settings_file(folder: Path, url: str) -> str:

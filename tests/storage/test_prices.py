@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from cormorant.rules.prices import Intake, Match, PointType, PricePoint, Side
 from storage import intakes, prices
-from storage.intakes import IntakeExists, UnknownIntake
+from storage.intakes import IntakeExists, IntakeTakenOut, UnknownIntake
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at
 
@@ -141,10 +141,43 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_collected(connec
 
     intakes.set_configured(connection, [new_intake("kept", title="Other", next_attempt_at=at(99))])
 
-    assert [each.name for each in intakes.all_intakes(connection)] == ["kept", "mine"]
+    assert [each.name for each in intakes.all_intakes(connection)] == ["gone", "kept", "mine"]
     after = intakes.find(connection, "kept")
     assert (after.id, after.title, after.next_attempt_at) == (kept.id, "Other", NOW)
     assert len(prices.points_of(connection, kept.id)) == 1
+
+
+def test_what_the_settings_file_has_no_more_stays_idle_until_it_is_removed_or_comes_back(
+    connection: Connection,
+) -> None:
+    intakes.set_configured(connection, [new_intake()])
+    known = intakes.find(connection, "coin")
+    collect(connection, known.id, point())
+
+    intakes.set_configured(connection, [])
+    idle = intakes.find(connection, "coin")
+    due = intakes.take_due(connection, now=at(10), limit=9)
+    with pytest.raises(IntakeTakenOut, match="cormorant prices remove coin"):
+        intakes.set_paused(connection, "coin", is_paused=True)
+    intakes.set_configured(connection, [new_intake()])
+
+    assert (idle.idle_because, due) == ("[prices.coin] is no longer in the settings file", [])
+    assert [each.id for each in intakes.take_due(connection, now=at(10), limit=9)] == [known.id]
+    assert len(prices.points_of(connection, known.id)) == len(prices.history(connection, known.id)) == 1
+
+
+def test_one_that_is_paused_is_not_due_and_a_start_does_not_end_the_pause(connection: Connection) -> None:
+    intakes.set_configured(connection, [new_intake("a"), new_intake("b")])
+
+    assert intakes.set_paused(connection, "a", is_paused=True).idle_because == "it is paused"
+    intakes.set_configured(connection, [new_intake("a"), new_intake("b")])
+    due = [each.name for each in intakes.take_due(connection, now=at(10), limit=9)]
+    intakes.set_paused(connection, "a", is_paused=False)
+
+    assert due == ["b"]
+    assert [each.name for each in intakes.take_due(connection, now=at(10), limit=9)] == ["a"]
+    with pytest.raises(UnknownIntake):
+        intakes.set_paused(connection, "none", is_paused=True)
 
 
 def test_what_is_due_is_taken_once_and_keeps_its_cadence(job_store: JobStore) -> None:

@@ -36,7 +36,7 @@ def test_of_two_changes_at_once_the_second_sees_what_the_first_has_made(job_stor
 
     _, second = at_once(job_store, ignore, send)
 
-    assert second == f"want {want.id} is ignored and cannot become sending"
+    assert second == f"want {want.id} is ignored; want it again first: `cormorant wants retry {want.id}`"
 
 
 def test_what_nobody_knows_is_said_with_its_number(connection: Connection) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from functools import partial
+
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.watchlist import Artist
+from cormorant.rules.watchlist import Artist, Charge, Charged, charged
 from storage import watchlist
 from storage.watchlist import UnknownArtist
 from tests.storage.at_once import at_once
@@ -15,6 +18,40 @@ from tests.storage.watch_store import add_artist
 
 def claim(connection: Connection, *, now_s: float = 0.0, for_s: float = 60.0, limit: int = 10) -> list[Artist]:
     return watchlist.claim(connection, now=at(now_s), until=at(now_s + for_s), limit=limit)
+
+
+def costing(failures: int, block_until: datetime | None = None) -> Charge:
+    return lambda _: Charged(failures=failures, block_until=block_until)
+
+
+def counting(failed: int) -> Charge:
+    return partial(charged, failed=failed, budget=6, cooldown_s=900.0, now=NOW)
+
+
+def test_what_two_processes_charge_an_artist_adds_up(job_store: JobStore) -> None:
+    with job_store.begin() as connection:
+        artist = add_artist(connection)
+
+    at_once(
+        job_store,
+        lambda c: watchlist.charge(c, artist.id, counting(2)),
+        lambda c: watchlist.charge(c, artist.id, counting(3)),
+    )
+
+    with job_store.begin() as connection:
+        found = watchlist.by_id(connection, artist.id)
+    assert found is not None
+    assert (found.failures, found.retry_block_until) == (5, None)
+
+
+def test_a_look_that_fails_adds_to_what_searches_were_charged_meanwhile(connection: Connection) -> None:
+    add_artist(connection)
+    [artist] = claim(connection)
+    watchlist.charge(connection, artist.id, counting(4))
+
+    cost = watchlist.fail(connection, artist, counting(3), next_attempt_at=NOW, error="no", now=NOW)
+
+    assert cost == Charged(failures=0, block_until=at(900))
 
 
 def test_two_processes_share_what_is_due_and_none_is_in_two_hands(job_store: JobStore) -> None:
@@ -44,9 +81,7 @@ def test_a_claim_ends_by_itself_and_then_the_old_owner_writes_nothing(connection
 
     watchlist.release(connection, [old], next_attempt_at=at(5_000))
     assert not watchlist.succeed(connection, old, looked_at=at(70), next_attempt_at=at(5_000))
-    assert not watchlist.fail(
-        connection, old, failures=3, block_until=at(900), next_attempt_at=at(5_000), error="no", now=at(70)
-    )
+    assert not watchlist.fail(connection, old, costing(3, at(900)), next_attempt_at=at(5_000), error="no", now=at(70))
     assert watchlist.by_id(connection, old.id) == new
     assert watchlist.succeed(connection, new, looked_at=at(70), next_attempt_at=at(5_000))
 
@@ -66,7 +101,7 @@ def test_what_is_given_back_is_due_as_before_or_when_told(connection: Connection
 def test_who_failed_too_often_is_left_alone_and_a_success_forgives(connection: Connection) -> None:
     add_artist(connection)
     [artist] = claim(connection)
-    watchlist.fail(connection, artist, failures=0, block_until=at(900), next_attempt_at=NOW, error="no", now=NOW)
+    watchlist.fail(connection, artist, costing(0, at(900)), next_attempt_at=NOW, error="no", now=NOW)
 
     assert claim(connection, now_s=10) == []
     [blocked] = watchlist.blocked(connection, now=at(10), limit=10)
@@ -82,7 +117,7 @@ def test_a_clock_that_ran_ahead_keeps_nobody_away_for_ever(connection: Connectio
     year_s = 366 * 86_400.0
     add_artist(connection)
     [artist] = claim(connection, now_s=year_s)
-    watchlist.charge(connection, artist.id, failures=0, block_until=at(year_s + 900))
+    watchlist.charge(connection, artist.id, costing(0, at(year_s + 900)))
 
     assert [each.id for each in claim(connection)] == [artist.id]
     assert watchlist.blocked(connection, now=NOW, limit=10) == []

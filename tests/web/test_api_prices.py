@@ -42,11 +42,18 @@ async def test_a_price_is_watched_collected_shown_and_removed(tmp_path: Path) ->
             listed = (await client.get("/api/v1/prices")).json()
             history = (await client.get("/api/v1/prices/coin/history")).json()
             checked = await client.post("/api/v1/prices/coin/check")
+            paused = (await client.post("/api/v1/prices/coin/pause")).json()["price"]
+            resumed = (await client.post("/api/v1/prices/coin/resume")).json()["price"]
+            nobody = await client.post("/api/v1/prices/none/pause")
             removed = await client.delete("/api/v1/prices/coin")
             gone = await client.get("/api/v1/prices/coin")
 
-    answers = (added, again, wrong, strange, checked, removed, gone)
-    assert [each.status_code for each in answers] == [201, 409, 400, 400, 200, 204, 404]
+    answers = (added, again, wrong, strange, checked, nobody, removed, gone)
+    assert [each.status_code for each in answers] == [201, 409, 400, 400, 200, 404, 204, 404]
+    assert [(each["is_paused"], each["idle_because"]) for each in (paused, resumed)] == [
+        (True, "it is paused"),
+        (False, None),
+    ]
     assert [(each["name"], each["value"]["cents"], each["value"]["side"]) for each in listed] == [
         ("coin", 12_345, "above")
     ]

@@ -82,6 +82,9 @@ async def test_an_artist_is_looked_up_watched_once_and_removed(tmp_path: Path) -
             again = await client.post("/api/v1/watchlist", json={"id": BOARDS.id, "name": "whoever"})
             nobody = await client.post("/api/v1/watchlist", json={"artist": "Nobody at all"})
             checked = await client.post(f"/api/v1/watchlist/{added.json()['number']}/check")
+            paused = await client.post("/api/v1/watchlist/boards of canada/pause")
+            resumed = await client.post(f"/api/v1/watchlist/{BOARDS.id}/resume")
+            unknown = await client.post("/api/v1/watchlist/nobody/pause")
             listed = (await client.get("/api/v1/watchlist")).json()
             removed = await client.delete(f"/api/v1/watchlist/{BOARDS.id}")
             gone = await client.delete("/api/v1/watchlist/Boards of Canada")
@@ -92,6 +95,11 @@ async def test_an_artist_is_looked_up_watched_once_and_removed(tmp_path: Path) -
         ("Boards of Canada", "2026-01-31", ["red"])
     ]
     assert (checked.status_code, removed.status_code, gone.status_code) == (200, 204, 404)
+    assert (paused.json()["is_paused"], resumed.json()["is_paused"]) == (True, False)
+    assert (unknown.status_code, unknown.json()["detail"]) == (
+        404,
+        "'nobody' is not on the watchlist; `cormorant watchlist list` shows who is",
+    )
     assert [answer.status_code for answer in odd] == [400, 400]
     assert "knows no artist called 'Nobody at all'" in nobody.json()["detail"]
 

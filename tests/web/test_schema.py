@@ -35,6 +35,8 @@ NAMES_WHAT_MUST_EXIST = {
     "POST /api/v1/watchlist",
     "DELETE /api/v1/watchlist/{artist}",
     "POST /api/v1/watchlist/{artist}/check",
+    "POST /api/v1/watchlist/{artist}/pause",
+    "POST /api/v1/watchlist/{artist}/resume",
     "POST /api/v1/saved-searches",
     "POST /api/v1/wants/{want_id}/hand-over",
     "POST /api/v1/subscriptions",

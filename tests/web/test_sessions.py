@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
 
 import httpx2
 import pytest
+import trio
+from trio.testing import MockClock
 
+from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.events import WebKeyRefused
 from cormorant.rules.secrets import Secret
 from cormorant.rules.web_settings import WebSettings
-from cormorant.testing import START, ScriptedSource
+from cormorant.testing import START, ScriptedSource, memory_gateway
 from cormorant.web.keys import Keys
 from cormorant.web.sessions import Sessions
+from cormorant.web.sign_outs import LOOK_S, Permit, SignOuts
+from storage import sign_outs
+from storage.database import Database
 from tests.web.web_place import KEY, SONARR, WebPlace, web_place
 
 
@@ -57,7 +64,7 @@ def test_one_that_was_signed_out_does_not_come_back() -> None:
     known = sessions(Clock())
     session, other = known.begin(), known.begin()
 
-    known.end(session)
+    known.end(session.number)
 
     assert known.of(session.cookie) is None
     assert known.of(other.cookie) == other
@@ -147,3 +154,103 @@ async def test_whoever_signs_out_is_out_with_every_copy_of_the_cookie(place: Web
 
     assert (out.status_code, copied.status_code) == (200, 401)
     assert "Max-Age=0" in out.headers["set-cookie"]
+
+
+@pytest.mark.slow("real sockets, on the real clock")
+async def test_whoever_has_signed_out_is_out_after_a_restart_and_in_every_process(place: WebPlace) -> None:
+    async with place.served() as (_, client):
+        answer = await sign_in(client)
+        cookie = {"Cookie": answer.headers["set-cookie"].partition(";")[0], "X-Api-Key": ""}
+        await client.delete("/api/v1/session", headers={"X-Csrf-Token": answer.json()["csrf"]})
+        other = await sign_in(client)
+        stays = {"Cookie": other.headers["set-cookie"].partition(";")[0], "X-Api-Key": ""}
+    async with place.served() as (_, client):
+        out = await client.get("/api/v1/sources", headers=cookie)
+        shown = await client.get("/api/v1/session", headers=cookie)
+        in_still = await client.get("/api/v1/sources", headers=stays)
+
+    assert (out.status_code, in_still.status_code) == (401, 200)
+    assert shown.json()["is_open"] is False
+
+
+def know(gateway: Database) -> SignOuts:
+    clock = Clock()
+    return SignOuts(sessions=sessions(clock), database=gateway, clock=clock)  # type: ignore[arg-type]  # set by hand
+
+
+@asynccontextmanager
+async def two_processes() -> AsyncIterator[tuple[Database, SignOuts, SignOuts]]:
+    """What two processes know of one database."""
+    with memory_gateway() as gateway:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(gateway)
+            ours, theirs = know(gateway), know(gateway)
+            nursery.start_soon(ours.watch)
+            nursery.start_soon(theirs.watch)
+            yield gateway, ours, theirs
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.slow("makes the tables of a database")
+async def test_signing_out_while_the_database_is_away_holds_at_once_and_is_written_down_later(
+    autojump_clock: MockClock,
+) -> None:
+    async with two_processes() as (gateway, ours, theirs):
+        session, stranger = ours.sessions.begin(), ours.sessions.begin()
+        assert await ours.session_of(session.cookie) == session
+
+        gateway.go_away()
+        await ours.end(session)
+        assert await ours.session_of(session.cookie) is None
+        with pytest.raises(StorageUnavailable):  # this one has never seen who was signed out
+            await theirs.session_of(stranger.cookie)
+        gateway.come_back()
+        await trio.sleep(60)
+
+        assert await gateway.read(sign_outs.ended, now=START) == {session.number}
+        assert await theirs.session_of(session.cookie) is None
+        assert await theirs.session_of(stranger.cookie) == stranger
+
+
+@pytest.mark.slow("makes the tables of a database")
+async def test_who_listens_hears_no_more_when_signed_out_in_another_process(autojump_clock: MockClock) -> None:
+    async with two_processes() as (_, ours, theirs):
+        session = ours.sessions.begin()
+        permit = Permit(theirs, session.cookie)
+        await ours.end(session)
+
+        with trio.fail_after(2 * LOOK_S):
+            await permit.unless_over(trio.sleep_forever)
+
+        assert permit.is_over
+        assert not Permit(theirs, "").is_over  # a program with the key
+
+
+@pytest.mark.slow("real sockets, on the real clock")
+@pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/searches/{search}/stream"])
+async def test_who_listens_hears_no_more_once_the_session_is_over(place: WebPlace, path: str) -> None:
+    async with place.served() as (service, client):
+        await service.pause_source("red")
+        search = (await client.post("/api/v1/searches", json={"query": "waits"})).json()["id"]
+        answer = await sign_in(client)
+        ended: list[str] = []
+
+        async def listen(name: str, headers: dict[str, str]) -> None:
+            async with client.stream("GET", path.format(search=search), headers=headers) as stream:
+                began.set()
+                async for _ in stream.aiter_bytes():
+                    pass
+            ended.append(name)
+
+        async with trio.open_nursery() as nursery:
+            for name, headers in {"program": {"X-Api-Key": KEY, "Cookie": ""}, "page": {"X-Api-Key": ""}}.items():
+                began = trio.Event()
+                nursery.start_soon(listen, name, headers)
+                await began.wait()
+            await client.delete("/api/v1/session", headers={"X-Csrf-Token": answer.json()["csrf"], "X-Api-Key": ""})
+            with trio.fail_after(2):
+                while not ended:
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+
+    assert ended == ["page"]

@@ -63,16 +63,20 @@ function none(words, command) {
 function artistRow(artist) {
   const path = `watchlist/${artist.number}`;
   const isLeft = artist.left_alone_until && Date.parse(artist.left_alone_until) > now();
+  const way = artist.is_paused ? "resume" : "pause";
+  const Way = artist.is_paused ? "Resume" : "Pause";
   const state = artist.is_paused ? "paused" : isLeft ? "waits" : artist.failures ? "failing" : "fine";
   return h("article", { class: `row is-${state}`, "aria-label": artist.name },
     h("h3", {}, h("i", { class: "dot", "aria-hidden": "true" }), artist.name),
-    h("p", { class: "facts" }, looks(artist.last_looked_at, isLeft ? null : artist.next_look_at),
-      isLeft && [" · left alone, looked at again ", ticking("until", artist.left_alone_until)],
+    h("p", { class: "facts" }, looks(artist.last_looked_at, isLeft || artist.is_paused ? null : artist.next_look_at),
+      artist.is_paused && " · paused",
+      isLeft && !artist.is_paused && [" · left alone, looked at again ", ticking("until", artist.left_alone_until)],
       artist.failures > 0 && ` · ${plural(artist.failures, "failure")}`,
       artist.hand_to.length > 0 && ` · to ${artist.hand_to.join(", ")}`),
     artist.last_error && h("p", { class: "error" }, artist.last_error),
     h("div", { class: "acts" },
-      button("Look", `look-${artist.number}`, `Look at ${artist.name} now`, () => act("POST", `${path}/check`, `${artist.name} is looked at.`)),
+      !artist.is_paused && button("Look", `look-${artist.number}`, `Look at ${artist.name} now`, () => act("POST", `${path}/check`, `${artist.name} is looked at.`)),
+      button(Way, `way-${artist.number}`, `${Way} ${artist.name}`, () => act("POST", `${path}/${way}`, `${artist.name}: ${artist.is_paused ? "goes on" : "paused"}`)),
       remover(artist.number, artist.name, path)));
 }
 
@@ -131,13 +135,19 @@ function priceRow(price) {
   const limit = side && price[`${side}_cents`];
   const limits = ["below", "above"].filter((each) => price[`${each}_cents`] !== null).map((each) => `${each} ${money(price[`${each}_cents`], price.currency)}`);
   const thing = [price.title, price.year, price.mintmark, price.denomination, price.series].filter(Boolean).join(" ");
-  return h("article", { class: `row is-${side ? "told" : value ? "fine" : "unknown"}`, "aria-label": price.name },
+  const way = price.is_paused ? "resume" : "pause";
+  const Way = price.is_paused ? "Resume" : "Pause";
+  // One that the settings no longer have can only be removed.
+  const isTakenOut = price.origin === "taken out of the settings";
+  return h("article", { class: `row is-${price.idle_because ? "paused" : side ? "told" : value ? "fine" : "unknown"}`, "aria-label": price.name },
     h("h3", {}, h("i", { class: "dot", "aria-hidden": "true" }), price.name),
     value ? h("p", { class: "value" }, money(value.cents, value.currency), limit && h("small", {}, `${side} ${money(limit, price.currency)}`)) : null,
     h("p", { class: "facts" }, `${thing}, ${value ? `the median of ${plural(value.points, "sale")} ${matches[value.match] ?? value.match}` : "of which no sale is known"}`),
-    h("p", { class: "facts" }, looks(value?.valued_at, price.next_check_at, "valued"), !limit && limits.length > 0 && ` · told ${limits.join(" or ")}`),
+    h("p", { class: "facts" }, looks(value?.valued_at, price.idle_because ? null : price.next_check_at, "valued"), !limit && limits.length > 0 && ` · told ${limits.join(" or ")}`),
+    price.idle_because && h("p", { class: "facts" }, price.idle_because),
     h("div", { class: "acts" },
-      button("Check", `price-${price.name}`, `Ask about ${price.name} now`, () => act("POST", `${path}/check`, `${price.name} is asked about.`)),
+      !isTakenOut && button("Check", `price-${price.name}`, `Ask about ${price.name} now`, () => act("POST", `${path}/check`, `${price.name} is asked about.`)),
+      !isTakenOut && button(Way, `way-price-${price.name}`, `${Way} ${price.name}`, () => act("POST", `${path}/${way}`, `${price.name}: ${price.is_paused ? "goes on" : "paused"}`)),
       price.origin !== "configured" && remover(price.name, price.name, path)));
 }
 

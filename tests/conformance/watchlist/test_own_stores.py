@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.wants import Want
 from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import Artist, Charged
+from cormorant.rules.watchlist import Artist, Charge, Charged
 from cormorant.scripted_watches import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock, in_line, memory_gateway, settings
 from supervisors import open_service
@@ -43,9 +43,10 @@ class OwnStore:
         return list(wanted)
 
     async def fail(
-        self, artist: Artist, charged: Charged, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> None:
+        self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
+    ) -> Charged:
         await trio.lowlevel.checkpoint()
+        return charge(artist)
 
 
 async def test_a_watchlist_of_the_embedding_program_is_looked_at_in_async_mode(clock: MockClock) -> None:

@@ -255,6 +255,23 @@ async def test_while_the_service_is_paused_nobody_is_looked_at(clock: MockClock)
         assert len(place.catalogue.asked) == 1
 
 
+async def test_an_artist_that_is_paused_is_left_alone_and_what_came_out_meanwhile_is_found(clock: MockClock) -> None:
+    with watch_place() as place:
+        place.catalogue.scripts["a1"] = [[], [album("Meanwhile", "2026-01-01")]]
+        async with place.service(every_s=60.0) as service:
+            await watch(service, "a1", "a2")
+            await trio.sleep(65)
+            await service.watches.pause_artist("a1")
+            await trio.sleep(300)
+            assert [artist for _, artist in place.catalogue.asked].count("a1") == 1
+
+            await service.watches.pause_artist("A1", is_paused=False)
+            await trio.sleep(60)
+
+            assert [artist for _, artist in place.catalogue.asked].count("a1") == 2
+            assert [want.title for want in await service.watches.wants()] == ["Meanwhile"]
+
+
 @pytest.mark.parametrize("takes_s", [1.0, 100.0])
 async def test_a_stop_in_the_middle_of_a_tick_ends_within_the_grace(clock: MockClock, takes_s: float) -> None:
     with watch_place() as place:

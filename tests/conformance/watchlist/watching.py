@@ -45,6 +45,8 @@ class WatchPlace:
     events: Recorder = field(factory=Recorder)
     fetched: list[str] = field(factory=list)
     not_torrents: dict[str, Exception] = field(factory=dict)
+    chance: random.Random = field(factory=lambda: random.Random(1))
+    """Of all services together: two that draw the same numbers would give two jobs the same name."""
 
     async def fetch(self, _record: SourceRecord, link: str) -> Download:
         """What a link leads to: a torrent, unless it is to be something else."""
@@ -78,7 +80,7 @@ class WatchPlace:
                 targets=usual if targets is None else targets,
             ),
             clock=self.clock,
-            chance=random.Random(1),
+            chance=self.chance,
             offload=in_line,
             gateway=self.gateway,
             listeners=[self.events],

@@ -13,7 +13,7 @@ from cormorant.clients.downloads import Download
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
 from cormorant.rules.handovers import HandoverState
-from cormorant.rules.releases import Album, Track
+from cormorant.rules.releases import Album, AlbumPage, Track
 from cormorant.rules.releases import Artist as FoundArtist
 from cormorant.rules.searches import Result, SearchPage, SearchRequest
 from cormorant.rules.settings import JobSettings
@@ -35,6 +35,8 @@ SOURCE_MOODS = ("fine", "nothing", "broken", "limited", "no torrent", "no downlo
 TARGET_MOODS = ("fine", "refuses", "away", "away for long", "in doubt, taken", "in doubt, not taken", "hangs", "locked")
 FATES = ("done", "runs", "fails", "stalls", "removed")
 DAY_S = 86_400.0
+PAGE = 2
+"""So many releases are on a page."""
 STEP_S = 100.0
 """How long the service lives after each thing that happens; the rest of the day is jumped over."""
 SWEEP_S = 1_300.0
@@ -48,11 +50,13 @@ class MoodyCatalogue:
     out: dict[str, list[Album]] = field(factory=lambda: {artist: [] for artist in ARTISTS})
     mood: str = "fine"
 
-    async def albums_of(self, artist: Watched, *, timeout_s: float) -> Sequence[Album]:
+    async def albums_page(self, artist: Watched, *, after: str | None, timeout_s: float) -> AlbumPage:
         with trio.fail_after(timeout_s):
             await trio.sleep(100.0 if self.mood == "slow" else 0.1)
         self._raise()
-        return tuple(self.out[artist.artist_id])
+        out, begin = self.out[artist.artist_id], int(after or 0)
+        end = begin + PAGE
+        return AlbumPage(albums=tuple(out[begin:end]), next=str(end) if end < len(out) else None)
 
     async def tracks_of(self, _artist: Watched, album: Album, *, timeout_s: float) -> Sequence[Track]:
         with trio.fail_after(timeout_s):

@@ -1,0 +1,81 @@
+"""What is new, as an app is shown it? Pages of what is kept; one that was written is sent again until a source was polled anew."""
+
+from __future__ import annotations
+
+from attrs import define, field, frozen
+
+from cormorant.web.abilities import Abilities
+from cormorant.web.feeds import Feeds
+from cormorant.web.gate_items import Find, GateItems, placeholder
+from cormorant.web.kept_pages import KeptPages
+from cormorant.web.torznab_documents import FeedItem, FeedPage, feed_document
+from storage import feeds
+from storage.database import Database
+from storage.sources import SourceRecord
+
+__all__ = ["News", "Wanted"]
+
+
+@frozen(kw_only=True)
+class Wanted:
+    """A page that an app wants. `is_whole` says that all sources have answered."""
+
+    client: str
+    base: str
+    where: str
+    title: str
+    categories: tuple[int, ...]
+    offset: int
+    limit: int
+    records: tuple[SourceRecord, ...]
+    is_whole: bool
+
+
+@define(eq=False, kw_only=True)
+class News:
+    """Shows what is new from what is kept of it: also of sources that do not answer now, so that pages stay in step."""
+
+    database: Database
+    feeds: Feeds
+    items: GateItems
+    abilities: Abilities
+    pages: KeptPages = field(init=False, factory=KeptPages)
+
+    async def document(self, wanted: Wanted) -> bytes:
+        """A page as it is sent."""
+        # Links of ours name the app and the address by which it came, so that each has pages of its own.
+        asked = (wanted.client, wanted.base, wanted.where, wanted.categories, wanted.offset, wanted.limit)
+        version = [(record, await self.feeds.version(record)) for record in wanted.records]
+        document = self.pages.get(asked, version)
+        if document is None:
+            page, is_kept = await self._page(wanted)
+            document = feed_document(page)
+            if is_kept:
+                self.pages.put(asked, version, document)
+        return document
+
+    async def page(self, wanted: Wanted) -> FeedPage:
+        """The same as data."""
+        page, _ = await self._page(wanted)
+        return page
+
+    async def _page(self, wanted: Wanted) -> tuple[FeedPage, bool]:
+        """The page, and whether anything is kept; if not, it says what depends on more than the last poll."""
+        records = {record.id: record for record in wanted.records}
+        kept = await self.database.read(
+            feeds.page, list(records), wanted.categories, offset=wanted.offset, limit=wanted.limit
+        )
+        finds = [Find(record=records[row.source_id], result=row.result, at=row.sort_at) for row in kept.rows]
+        items = await self.items.of(wanted.client, finds, base=wanted.base)
+        if not kept.kept and not wanted.offset and wanted.is_whole:
+            items = await self._stand_in(wanted)
+        total = max(kept.total, len(items))
+        return FeedPage(title=wanted.title, items=items, offset=wanted.offset, total=total), bool(kept.kept)
+
+    async def _stand_in(self, wanted: Wanted) -> list[FeedItem]:
+        records = wanted.records
+        may_come = [record for record in records if await self.abilities.may_have(record, wanted.categories)]
+        if records and not may_come:
+            return []
+        kinds = [record.kind for record in may_come]
+        return [placeholder(wanted.where, kinds, wanted.categories, base=wanted.base)]

@@ -1,0 +1,48 @@
+"""What was read of a long list, in both databases."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from sqlalchemy import Connection
+
+from cormorant.rules.catalogue_walks import Walk
+from cormorant.rules.release_dates import read_release_date
+from cormorant.rules.releases import Album, Artist
+from storage import catalogue_walks
+from tests.storage.job_store import NOW, at
+from tests.storage.watch_store import add_artist
+
+WALK = Walk(
+    began_at=NOW,
+    albums=(
+        Album(
+            id="1", title="Ünder \N{SNOWMAN}", artists=(Artist(id="a1", name="A"), Artist(id="", name="")), kind="album"
+        ),
+        Album(
+            id="2", title="Two", artists=(), kind="single", group="appears_on", released=read_release_date("1981-12")
+        ),
+    ),
+    following="https://api.test/next?offset=20",
+    asked=("https://api.test/next?offset=10",),
+)
+KEY = ("spotify", "a1")
+
+
+def test_a_walk_is_read_as_it_was_kept_until_it_is_dropped(connection: Connection) -> None:
+    artist = add_artist(connection)
+    later = evolve(WALK, albums=WALK.albums[:1], following=None, is_done=True)
+
+    catalogue_walks.put(connection, KEY, WALK)
+    assert catalogue_walks.find(connection, [artist]) == {KEY: WALK}
+    catalogue_walks.put(connection, KEY, later)
+    assert catalogue_walks.find(connection, [artist]) == {KEY: later}
+    catalogue_walks.drop(connection, KEY)
+    assert catalogue_walks.find(connection, [artist]) == {}
+
+
+def test_what_nobody_reads_to_its_end_is_pruned(connection: Connection) -> None:
+    catalogue_walks.put(connection, KEY, WALK)
+    catalogue_walks.put(connection, ("spotify", "a2"), evolve(WALK, began_at=at(100)))
+
+    assert catalogue_walks.prune(connection, before=at(50), limit=10) == 1
+    assert catalogue_walks.prune(connection, before=at(50), limit=10) == 0

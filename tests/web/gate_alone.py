@@ -1,0 +1,61 @@
+"""The gate without its server, on the mock clock: for what happens between two moments."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import trio
+
+from cormorant.rules.gate_queries import read_query
+from cormorant.rules.ports import ignore
+from cormorant.rules.searches import Caps
+from cormorant.rules.web_settings import ClientSettings
+from cormorant.testing import ScriptedSource, Simulation, memory_gateway, named_sources, scripted, settings
+from cormorant.web.gate import Client, Gate
+from cormorant.web.torznab_documents import FeedPage
+from storage.database import Database
+from storage.sources import SourceRecord
+from supervisors.search_assembly import SearchAssembly, SearchParts
+from tests.web.test_gate_day import Day, gate_of
+
+AskCaps = Callable[[SourceRecord], Awaitable[Caps]]
+
+
+@asynccontextmanager
+async def gate_alone(
+    simulation: Simulation, sources: dict[str, ScriptedSource], *, caps: AskCaps | None = None, **limits: Any
+) -> AsyncIterator[tuple[Gate, Database]]:
+    """A gate before these sources, which all have the same limits."""
+    chosen = named_sources(*sources, **{"spacing_s": 0.0, "pace_s": 0.0} | limits)
+    with memory_gateway() as gateway:
+        gateway.adopt(emit=ignore, chance=simulation.chance, clock=simulation.clock)
+        parts = SearchParts(
+            settings=settings(sources=chosen),
+            database=gateway,
+            ask=scripted(sources),
+            clock=simulation.clock,
+            chance=simulation.chance,
+            emit=ignore,
+        )
+        search = SearchAssembly(parts)
+        async with trio.open_nursery() as storage:
+            await storage.start(gateway)
+            async with search.supervisor():
+                gate = gate_of(search.searches(), gateway, Day(simulation, chosen))
+                yield Gate(parts=attrs.evolve(gate.parts, caps=caps), keys=gate.keys), gateway
+            gateway.stop()
+
+
+def app(name: str = "sonarr", **chosen: Any) -> Client:
+    """An app of a gate."""
+    return Client(name=name, settings=ClientSettings(**chosen))
+
+
+async def ask(gate: Gate, client: Client, where: str, words: str = "", cat: str = "") -> FeedPage:
+    """Ask as an app does; without words for what is new."""
+    query = read_query([("t", "search"), ("cat", cat), ("q", words)])
+    assert query.request is not None
+    return await gate.find(client, query, query.request, where=where, base="http://gate")
