@@ -56,6 +56,11 @@ class Actor(Generic[M]):
         if self._idle is not None:
             self._idle.deadline = time
 
+    @property
+    def due_at(self) -> float:
+        """When it does something by itself next, for people to see."""
+        return self._wake_at
+
     async def begin(self) -> None:
         """Prepare. The start is acknowledged when this returns."""
 

@@ -23,6 +23,11 @@ class Rounds(Actor[None]):
     _stop: trio.CancelScope | None = None
     _ended: trio.Event | None = None
 
+    @property
+    def due_at(self) -> float:
+        """A round that runs is now."""
+        return self.wake_at if self._stop is None else trio.current_time()
+
     async def begin(self) -> None:
         """Begin at once."""
         self.wake_at = trio.current_time()

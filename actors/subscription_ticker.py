@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import trio
@@ -15,6 +15,7 @@ from actors.actor import Actor
 from actors.bell import Bell
 from actors.claim_watch import Claims, ClaimWatch
 from actors.feed_check import FeedChecker
+from actors.feeds_in_hand import BEAT_S, FeedsInHand, Held, silence_s
 from actors.reply import Reply
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
@@ -38,10 +39,6 @@ QUEUED_FOR_EACH = 8
 """So many wait in hand for each that may run."""
 HAND_MAX = 1_000
 """With checks by hand no more than so many wait."""
-BEAT_S = 15.0
-"""How often what is in hand is renewed, and what others have is watched."""
-SURE_S = 20.0
-"""What was renewed longer ago may be another's: no check begins then."""
 RELEASE_S = 0.4
 ASLEEP_LOOKS = 2
 """Who has missed so many looks has slept: what came due meanwhile is spread out."""
@@ -52,25 +49,12 @@ HOSTS_MAX = 10_000
 """So many hosts are remembered by when they were asked last."""
 
 
-def silence_s(check_timeout_s: float) -> float:
-    """After so long without a renewal nobody checks any more what was in hand: who did began in time, and had this long."""
-    return check_timeout_s + 2 * BEAT_S
-
-
 @frozen(kw_only=True)
 class CheckNow:
     """Command: check this subscription now. One that is being checked is joined. Answered with what came of it."""
 
     number: int
     reply: Reply[Check]
-
-
-@frozen
-class _Held:
-    """One in hand, and when the database last knew of it (trio's time)."""
-
-    subscription: Due
-    sure_at: float
 
 
 @frozen
@@ -103,8 +87,7 @@ class SubscriptionTicker(Actor[CheckNow]):
     _asked_at: dict[str, float] = field(init=False, factory=dict)
     _waiting: dict[int, list[Reply[Check]]] = field(init=False, factory=dict)
     """Whom the end of a check is told, by subscription."""
-    _in_hand: dict[int, _Held] = field(init=False, factory=dict)
-    _something_in_hand: trio.Event = field(init=False, factory=trio.Event)
+    _hand: FeedsInHand = field(init=False)
     _dropped: dict[int, Due] = field(init=False, factory=dict)
     """What could not be checked while the database was away: to be given back."""
     _slots: trio.CapacityLimiter = field(init=False)
@@ -124,11 +107,18 @@ class SubscriptionTicker(Actor[CheckNow]):
             interval_s=max(self.look_s, BEAT_S),
             silence_s=silence_s(self.options.check_timeout_s),
         )
+        self._hand = FeedsInHand(
+            database=self.database,
+            is_paused=self.is_paused,
+            is_asked_for=self._waiting.__contains__,
+            timeout_s=self.options.check_timeout_s,
+            clock=self.clock,
+        )
 
     async def begin(self) -> None:
         """Begin at once."""
         self.wake_at = trio.current_time()
-        self.nursery.start_soon(self._beat)
+        self.nursery.start_soon(self._hand.beat)
         self.nursery.start_soon(self._heed, self.bell, 0.0)
         ear = Bell()
         self.nursery.start_soon(self._heed, ear, HEARD_S)
@@ -145,15 +135,15 @@ class SubscriptionTicker(Actor[CheckNow]):
     async def handle(self, message: CheckNow) -> None:
         """Check one now, or join the check that runs."""
         number = message.number
-        if number in self._in_hand:
+        if number in self._hand.held:
             self._join(number, message.reply)
             return
-        if len(self._in_hand) >= HAND_MAX:
+        if len(self._hand.held) >= HAND_MAX:
             message.reply.refuse(MailboxFull("subscription_ticker", HAND_MAX))
             return
         asked_at = trio.current_time()
         try:
-            claimed = await self.database.run(subscription_claims.claim_one, number, until=self._until())
+            claimed = await self.database.run(subscription_claims.claim_one, number, until=self._hand.until())
         except (StorageUnavailable, CommitUnknown) as away:
             message.reply.refuse(away)
             return
@@ -163,13 +153,13 @@ class SubscriptionTicker(Actor[CheckNow]):
             message.reply.refuse(CheckedElsewhere(number))
             return
         self._waiting[number] = [message.reply]
-        self._take_in(_Held(claimed, asked_at), is_first=True)
+        self._take_in(Held(claimed, asked_at), is_first=True)
 
     def _join(self, number: int, reply: Reply[Check]) -> None:
         """Someone waits for it: it is next at its host, unless it is being checked."""
         others = [each for each in self._waiting.get(number, ()) if not each.abandoned]
         self._waiting[number] = [*others, reply]
-        lane = self._lanes.get(host_of(self._in_hand[number].subscription.url), deque())
+        lane = self._lanes.get(host_of(self._hand.held[number].subscription.url), deque())
         if number in lane:
             lane.remove(number)
             lane.appendleft(number)
@@ -189,12 +179,12 @@ class SubscriptionTicker(Actor[CheckNow]):
     async def end(self) -> None:
         """Checks that run are cancelled: they did not happen, and are due as before."""
         self.nursery.cancel_scope.cancel()
-        if self._in_hand:
+        if self._hand.held:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
                 await self._release()
 
     async def _release(self) -> None:
-        held = [each.subscription for each in self._in_hand.values()]
+        held = [each.subscription for each in self._hand.held.values()]
         try:
             await self.database.run(subscription_claims.release, held)
         except (StorageUnavailable, CommitUnknown):
@@ -211,6 +201,8 @@ class SubscriptionTicker(Actor[CheckNow]):
         if outlook.is_paused:
             return
         now = self.clock.now()
+        if self._looked_at is not None and now < self._looked_at:
+            self._maintained_at = -math.inf  # the clock was set back: what it put off is not to wait for an hour
         asleep_s = ASLEEP_LOOKS * self.look_s
         if self._looked_at is None or (now - self._looked_at).total_seconds() > asleep_s:
             self._overdue_before = now - timedelta(seconds=asleep_s)
@@ -234,7 +226,7 @@ class SubscriptionTicker(Actor[CheckNow]):
         is_watching = trio.current_time() >= self._watch_at
         outlook = await self.database.read(self._outlook, is_watching=is_watching)
         if outlook.held is not None:
-            own = {(number, each.subscription.token) for number, each in self._in_hand.items()}
+            own = {(number, each.subscription.token) for number, each in self._hand.held.items()}
             if await self._others.look(outlook.held, own=own):
                 outlook = await self.database.read(self._outlook, is_watching=False)
             self._watch_at = trio.current_time() + BEAT_S
@@ -249,14 +241,14 @@ class SubscriptionTicker(Actor[CheckNow]):
         return _Outlook(self.is_paused(connection), subscriptions.next_due(connection), held)
 
     async def _take_due(self, now: datetime) -> None:
-        room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._in_hand)
+        room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._hand.held)
         if room <= 0:
             return
         asked_at = trio.current_time()
-        due = await self.database.run(subscription_claims.claim, now=now, until=self._until(), limit=room)
+        due = await self.database.run(subscription_claims.claim, now=now, until=self._hand.until(), limit=room)
         for each in due:
             self._tell_late(each.name, each.next_check_at, now)
-            self._take_in(_Held(each, asked_at))
+            self._take_in(Held(each, asked_at))
 
     async def _spread(self, before: datetime, now: datetime) -> bool:
         """After a long sleep many are overdue at once: each waits its share of a minute. True: all do now."""
@@ -273,15 +265,11 @@ class SubscriptionTicker(Actor[CheckNow]):
         if is_misfire(due=due, now=now, grace_s=self.options.misfire_grace_s):
             self.emit(SubscriptionMisfired(subscription=name, late_s=round((now - due).total_seconds(), 3)))
 
-    def _until(self) -> datetime:
-        return self.clock.now() + timedelta(seconds=silence_s(self.options.check_timeout_s))
-
-    def _take_in(self, held: _Held, *, is_first: bool = False) -> None:
+    def _take_in(self, held: Held, *, is_first: bool = False) -> None:
         """Let one wait for its host. One that is in hand, and was freed by another, keeps its place."""
         number = held.subscription.id
-        is_there = number in self._in_hand
-        self._in_hand[number] = held
-        self._something_in_hand.set()
+        is_there = number in self._hand.held
+        self._hand.put(held)
         if is_there:
             return
         host = host_of(held.subscription.url)
@@ -303,12 +291,12 @@ class SubscriptionTicker(Actor[CheckNow]):
                 async with self._slots:
                     number = lane.popleft()
                     try:
-                        await self._check_held(number)
+                        await self._check_held(number, host)
                     finally:
                         self._note_asked(host)
         except (StorageUnavailable, CommitUnknown) as away:
-            for each in sorted({number, *lane} & self._in_hand.keys()):
-                self._dropped[each] = self._in_hand[each].subscription
+            for each in sorted({number, *lane} & self._hand.held.keys()):
+                self._dropped[each] = self._hand.held[each].subscription
                 self._let_go(each, away)
         finally:
             del self._lanes[host]
@@ -321,52 +309,39 @@ class SubscriptionTicker(Actor[CheckNow]):
 
     def _let_go(self, number: int, what: Check | CormorantError) -> None:
         """It is no longer in hand; who waits for it is told."""
-        self._in_hand.pop(number, None)
+        self._hand.drop(number)
         for reply in self._waiting.pop(number, ()):
             if isinstance(what, Check):
                 reply.answer(what)
             else:
                 reply.refuse(what)
 
-    async def _check_held(self, number: int) -> None:
+    async def _check_held(self, number: int, host: str) -> None:
+        """Check one in the turn of its host. What was taken in hand anew meanwhile, or moved, waits for another turn."""
+        used = self._hand.held[number].subscription
+        what: Check | CormorantError | None = None
+
+        def current() -> Due:
+            nonlocal used
+            now = self._hand.held[number].subscription
+            if now.url != used.url:
+                raise CheckedElsewhere(number)
+            used = now
+            return used
+
         try:
-            await self._make_sure(number)
-            subscription = self._in_hand[number].subscription
-            done = await self.checker.check(subscription, current=lambda: self._in_hand[number].subscription)
+            used = await self._hand.begin(number)
+            if host_of(used.url) == host:
+                what = await self.checker.check(used, current=current, until=self._hand.until)
         except CheckedElsewhere as lost:
-            self._let_go(number, lost)
-        else:
-            self._let_go(number, done)
-
-    async def _make_sure(self, number: int) -> None:
-        """Who waited long for its host may have lost it meanwhile: then it is not checked a second time."""
-        if trio.current_time() - self._in_hand[number].sure_at > SURE_S:
-            await self._renew([number])
-        if self._in_hand[number].sure_at == -math.inf:
-            raise CheckedElsewhere(number)
-
-    async def _beat(self) -> None:
-        """Show the others that what is in hand is in living hands."""
-        while True:
-            await self._something_in_hand.wait()
-            await trio.sleep(BEAT_S)
-            try:
-                await self._renew(self._in_hand)
-            except (StorageUnavailable, CommitUnknown):
-                continue
-            if not self._in_hand:
-                self._something_in_hand = trio.Event()
-
-    async def _renew(self, numbers: Iterable[int]) -> None:
-        asked_at = trio.current_time()
-        mine = [self._in_hand[number].subscription for number in numbers]
-        if not mine:
-            return
-        kept = await self.database.run(subscription_claims.renew, mine, until=self._until())
-        for each in mine:
-            held = self._in_hand.get(each.id)
-            if held is not None and held.subscription.token == each.token:
-                self._in_hand[each.id] = _Held(each, asked_at if each.id in kept else -math.inf)
+            what = lost
+        held = self._hand.held[number]
+        is_anew = what is None or held.subscription.token != used.token
+        if what is not None and (isinstance(what, Check) or not is_anew):
+            self._let_go(number, what)
+        if is_anew:
+            self._hand.drop(number)
+            self._take_in(held)
 
     async def _maintain(self) -> None:
         """Once an hour: forget old records and items, find those that a clock that ran ahead put off, tell how many there are."""
@@ -380,8 +355,9 @@ class SubscriptionTicker(Actor[CheckNow]):
         found = 0
         if await self.database.read(subscriptions.is_any_ahead, now=now):
             found = await self.database.run(subscriptions.pull_in, now=now, limit=PAGE)
+        if found or PAGE in {pruned, forgotten}:
+            self._look_within(CALM_S)  # they are due, and there may be more
         if PAGE in {pruned, forgotten, found}:
-            self._look_within(CALM_S)  # there is more of it
             return
         self._maintained_at = trio.current_time()
         total, _ = await self.database.read(subscriptions.count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, text
@@ -19,24 +20,29 @@ TITLE_LENGTH_MAX = 500
 
 
 def take_in(
-    connection: Connection, subscription_id: int, items: Sequence[Item], *, now: datetime, is_whole: bool = True
+    connection: Connection,
+    subscription_id: int,
+    items: Sequence[Item],
+    *,
+    now: datetime,
+    is_whole: bool = True,
+    limit: int | None = None,
 ) -> list[Item]:
-    """Remember what is in a feed now. Returns what was not seen before, in its order.
+    """Remember what is in a feed now, no more than `limit` new ones. Returns what was not seen before, in its order.
 
     Invariant: what is in the feed has no time at which it went, however long nobody looked or nothing changed.
-    `is_whole`: what is not among the items is no longer in the feed.
+    `is_whole`: what is not among the items is no longer in the feed; that is noted with the last of what is new.
     """
     unique: dict[str, Item] = {}
     for item in items:
         unique.setdefault(kept_text(short_key(item.key, KEY_LENGTH_MAX), KEY_LENGTH_MAX), item)
     there = {row[0] for row in _THERE.rows(connection, (subscription_id,))}
-    came = sorted(unique.keys() - there)
-    if is_whole and (went := sorted(there - unique.keys())):
+    came = [key for key in unique if key not in there]
+    new = _new(connection, subscription_id, came, unique, now=now, limit=limit) if came else ()
+    is_last = limit is None or len(new) < limit
+    if is_whole and is_last and (went := sorted(there - unique.keys())):
         _GO.change_many(connection, [(to_micros(now), subscription_id, key) for key in went])
-    if not came:
-        return []
-    new = _new(connection, subscription_id, came, unique, now=now)
-    return [item for key, item in unique.items() if key in new]
+    return [unique[key] for key in came if key in new]
 
 
 def prune(connection: Connection, *, before: datetime, limit: int) -> int:
@@ -45,19 +51,25 @@ def prune(connection: Connection, *, before: datetime, limit: int) -> int:
 
 
 def _new(
-    connection: Connection, subscription_id: int, came: Sequence[str], unique: dict[str, Item], *, now: datetime
+    connection: Connection,
+    subscription_id: int,
+    came: Sequence[str],
+    unique: dict[str, Item],
+    *,
+    now: datetime,
+    limit: int | None,
 ) -> Collection[str]:
-    """Those of the keys that were never seen; the others are back."""
-    found = set(connection.execute(_SEEN, {"id": subscription_id, "keys": came}).scalars())
+    """The first of the keys that were never seen; of the others all are back."""
+    found = set(connection.execute(_SEEN, {"id": subscription_id, "keys": sorted(came)}).scalars())
     _COME_BACK.change_many(connection, [(subscription_id, key) for key in sorted(found)])
+    fresh = islice((key for key in came if key not in found), limit)
     rows = [
         {
             "key": key,
             "title": kept_text(unique[key].title, TITLE_LENGTH_MAX),
             "published": None if (at := unique[key].published) is None else to_micros(at),
         }
-        for key in came
-        if key not in found
+        for key in sorted(fresh)
     ]
     return _put(connection, rows, {"id": subscription_id, "now": to_micros(now)}) if rows else ()
 

@@ -6,7 +6,7 @@ watch, and free what has not changed for long. `claimed_until` says to people wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -38,10 +38,12 @@ WATCHED_MAX: Final = 2_000
 
 
 class CheckedElsewhere(CormorantError):
-    """Another process is checking it, or it is no more."""
+    """Another process is checking it, or it was changed meanwhile, or is no more."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"subscription {number} is being checked by another process, or is no more; look again soon")
+        super().__init__(
+            f"subscription {number} is being checked by another process, or was changed or removed meanwhile; look again soon"
+        )
 
 
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Due]:
@@ -62,10 +64,19 @@ def claim_one(connection: Connection, number: int, *, until: datetime) -> Due | 
     return None if row is None else due_of(row)
 
 
-def renew(connection: Connection, mine: Sequence[Due], *, until: datetime) -> set[int]:
-    """Show that these are still held. Returns the numbers of those that are: the others belong to somebody else."""
+def renew(
+    connection: Connection, mine: Sequence[Due], *, until: datetime, even_paused: Collection[int] | None = None
+) -> set[int]:
+    """Show that these are still held. Returns the numbers of those that are.
+
+    The others belong to somebody else, were changed or removed, or are paused and not among `even_paused`; None: all may be.
+    """
     ends = to_micros(until)
-    return {each.id for each in _sorted(mine) if _RENEW.change(connection, (ends, each.id, each.token))}
+    return {
+        each.id
+        for each in _sorted(mine)
+        if _RENEW.change(connection, (ends, each.id, each.token, even_paused is None or each.id in even_paused))
+    }
 
 
 def release(connection: Connection, mine: Sequence[Due]) -> None:
@@ -111,17 +122,21 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
     last_modified: str | None,
     url: str | None = None,
 ) -> bool:
-    """A check has ended. False: it is no longer ours, and nothing is written."""
+    """A check has ended. False: it is no longer ours, and nothing is written. A time that it got meanwhile is kept."""
     checked = to_micros(check.started_at)
     error = None if check.error is None else kept_text(check.error, TEXT_LENGTH_MAX)
-    soon = (to_micros(following.next_check_at), following.effective_s, checked)
+    known = subscription.failures  # who resumed it meanwhile has said zero, and that stands
+    ended = checked + check.duration_ms * 1_000
+    due = to_micros(subscription.next_check_at)
+    soon = (due, ended, known, to_micros(following.next_check_at), known, following.effective_s, checked)
     mine = (subscription.id, subscription.token)
     status = check.status.value
     if check.status is CheckStatus.SUCCESS:
         changed = _END_WELL.change(connection, (*soon, checked, etag, last_modified, *mine))
     else:
         why = following.paused_because
-        changed = _END_BADLY.change(connection, (*soon, following.failures, error, why is not None, why, *mine))
+        how = (known, following.failures, error, why is not None, known, known, why)
+        changed = _END_BADLY.change(connection, (*soon, *how, *mine))
     if not changed:
         return False
     if url is not None:
@@ -150,7 +165,8 @@ _CLAIM_ONE = Plain(f"""
     RETURNING {DUE_COLUMNS}
 """)  # noqa: S608 - all parts are ours
 _RENEW = Plain("""
-    UPDATE subscriptions SET claimed_until = :until WHERE id = :id AND token = :token AND claimed_until IS NOT NULL
+    UPDATE subscriptions SET claimed_until = :until
+    WHERE id = :id AND token = :token AND claimed_until IS NOT NULL AND (:any OR NOT is_paused)
 """)
 _RELEASE = Plain("UPDATE subscriptions SET claimed_until = NULL WHERE id = :id AND token = :token")
 _HELD = Plain("""
@@ -170,19 +186,25 @@ _OVERDUE = """
     WHERE NOT is_paused AND next_check_at < :before AND claimed_until IS NULL
     ORDER BY next_check_at, id LIMIT :limit {lock}
 """
+_SOON = """
+    claimed_until = NULL,
+    next_check_at = CASE WHEN next_check_at <> :due AND (next_check_at > :ended OR failures <> :known)
+        THEN next_check_at ELSE :next END,
+    effective_s = CASE WHEN failures = :known THEN :effective_s ELSE effective_s END,
+    last_checked = :checked
+"""
 # Two, because each column that is set and each value that is given costs: most checks go well.
-_END_WELL = Plain("""
-    UPDATE subscriptions SET claimed_until = NULL, next_check_at = :next, effective_s = :effective_s, failures = 0,
-        last_checked = :checked, last_success = :succeeded, last_error = NULL, etag = :etag, last_modified = :last_modified
+_END_WELL = Plain(f"""
+    UPDATE subscriptions SET {_SOON}, failures = 0,
+        last_success = :succeeded, last_error = NULL, etag = :etag, last_modified = :last_modified
     WHERE id = :id AND token = :token
-""")
-_END_BADLY = Plain("""
-    UPDATE subscriptions SET claimed_until = NULL, next_check_at = :next, effective_s = :effective_s,
-        last_checked = :checked, failures = :failures, last_error = :error,
-        is_paused = CASE WHEN :is_paused THEN true ELSE is_paused END,
-        paused_because = COALESCE(:paused_because, paused_because)
+""")  # noqa: S608 - all parts are ours
+_END_BADLY = Plain(f"""
+    UPDATE subscriptions SET {_SOON}, failures = CASE WHEN failures = :known THEN :failures ELSE failures END,
+        last_error = :error, is_paused = CASE WHEN :is_paused AND failures = :known THEN true ELSE is_paused END,
+        paused_because = CASE WHEN failures = :known THEN COALESCE(:paused_because, paused_because) ELSE paused_because END
     WHERE id = :id AND token = :token
-""")
+""")  # noqa: S608 - all parts are ours
 _MOVE = Plain("""
     UPDATE subscriptions SET url = :url, has_moved = CASE WHEN :has_moved THEN true ELSE has_moved END WHERE id = :id
 """)

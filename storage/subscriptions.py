@@ -262,11 +262,15 @@ _SAME_TIMES = """
     COALESCE(subscriptions.every_s, 0) = COALESCE(excluded.every_s, 0)
     AND COALESCE(subscriptions.cron, '') = COALESCE(excluded.cron, '') AND subscriptions.zone = excluded.zone
 """
+# A check that runs is of what it was: what it brings is not written, and it is made anew.
+_SAME = f"(subscriptions.url = excluded.url AND {_SAME_TIMES})"
 _CONFIGURE = text(f"""
     {_INSERT} ON CONFLICT (name) DO UPDATE SET every_s = excluded.every_s, cron = excluded.cron, zone = excluded.zone,
         is_adaptive = excluded.is_adaptive, auto_import = excluded.auto_import, accept = excluded.accept,
         reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url,
         has_moved = false,
+        token = subscriptions.token + CASE WHEN {_SAME} THEN 0 ELSE 1 END,
+        claimed_until = CASE WHEN {_SAME} THEN subscriptions.claimed_until END,
         etag = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.etag END,
         last_modified = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.last_modified END,
         effective_s = CASE WHEN {_SAME_TIMES} THEN subscriptions.effective_s END,

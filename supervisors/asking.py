@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from cormorant.clients.downloads import Download
-from cormorant.clients.feeds import FeedClient
+from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.links import fetch_link
 from cormorant.clients.price_json import PriceClient, PriceRecipe
 from cormorant.clients.slskd import SlskdClient
@@ -25,6 +25,8 @@ from supervisors.environment import SystemRandom
 
 TIMEOUT_S = 120.0
 """Longer than any search may take: the limiter's own time-out is the one that counts."""
+FEED_TIMEOUT_S = 900.0
+"""Longer than any check may take, for the same reason."""
 
 
 @frozen(kw_only=True)
@@ -71,7 +73,8 @@ class Asker:
     async def feed(self, subscription: Due) -> FeedPage:
         """What a feed has now, or that nothing has changed. Its address is the operator's, until it moves to another host."""
         async with Transport(written=[] if subscription.has_moved else [subscription.url]) as transport:
-            client = FeedClient(transport, offload=self.offload, clock=self.clock)
+            options = FeedOptions(timeout_s=FEED_TIMEOUT_S)
+            client = FeedClient(transport, offload=self.offload, clock=self.clock, options=options)
             return await client.fetch(
                 subscription.url, etag=subscription.etag, last_modified=subscription.last_modified
             )

@@ -192,6 +192,7 @@ class Assembly:
                 clock=self.clock,
                 chance=self.chance,
                 emit=self.emit,
+                timetable=self.timetable,
             )
         )
 

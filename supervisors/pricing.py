@@ -29,6 +29,7 @@ from supervisors.child import Runnable
 from supervisors.collecting import SOURCE_KIND, Collector
 from supervisors.jobs import Jobs
 from supervisors.searches import Searches
+from supervisors.timetable import Timetable
 
 EVERY_S_MIN, EVERY_S_MAX = 60.0, 365 * 86_400.0
 SHOWN_MAX = 500
@@ -247,6 +248,7 @@ class PricingAssembly:
     searches: Searches
     is_paused: Callable[[Connection], bool]
     emit: Emit
+    timetable: Timetable = field(factory=Timetable)
     address: Address[None] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -262,7 +264,7 @@ class PricingAssembly:
 
     def _make(self) -> PriceTicker:
         own = self.prices
-        return PriceTicker(
+        made = PriceTicker(
             database=own.database,
             configured=own.configured(),
             enqueue=own.enqueue,
@@ -270,6 +272,7 @@ class PricingAssembly:
             ring=own.jobs.bell.ring,
             clock=own.clock,
         )
+        return self.timetable.noted("price_ticker", made)
 
 
 @frozen

@@ -22,12 +22,13 @@ from cormorant.rules.searches import Result
 from cormorant.rules.settings import Settings
 from cormorant.rules.short_keys import short_key
 from cormorant.rules.subscription_settings import schedule_of
-from cormorant.rules.subscriptions import Check, Due, FeedPage, Item, Subscription, host_of
+from cormorant.rules.subscriptions import Check, CheckStatus, Due, FeedPage, Item, Subscription, host_of
 from cormorant.rules.upcoming import Planned, Turns, plan_of
 from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from storage import subscription_checks, subscriptions
 from storage.database import Database
 from supervisors.child import Runnable
+from supervisors.timetable import Timetable
 
 CHECK_S = 120.0
 """How long a check by hand is waited for."""
@@ -49,6 +50,9 @@ class Subscriptions:
     ring: Callable[[], None]
     """Lets the ticker of this process look."""
     clock: Clock
+    started: Callable[[int], datetime | None] = lambda _: None
+    """Since when one is being checked here; None: it is not."""
+    is_paused: Callable[[Connection], bool] = lambda _: False
     delay_s: float = 1.0
     """Between two requests to one host."""
     targets: Collection[str] | None = None
@@ -105,8 +109,11 @@ class Subscriptions:
         return await self.database.read(subscriptions.names)
 
     async def checks(self, number: int, *, limit: int = 20) -> list[Check]:
-        """How the last checks went, newest first."""
-        return await self.database.read(subscription_checks.checks, number, limit=limit)
+        """How the last checks went, newest first; one that runs here has only started."""
+        kept = await self.database.read(subscription_checks.checks, number, limit=limit)
+        since = self.started(number)
+        now = [] if since is None else [Check(subscription_id=number, started_at=since, status=CheckStatus.STARTED)]
+        return [*now, *kept][:limit]
 
     async def last_checks(self, numbers: Sequence[int]) -> dict[int, Check]:
         """How the last check of each of these went."""
@@ -179,14 +186,15 @@ class Subscriptions:
         return [(run.at, run.name) for run in plan.runs]
 
     async def status(self) -> dict[str, Any]:
-        """The scheduler's status by the names of old."""
+        """The scheduler's status by the names of old. One that is paused is pending: it has no next time."""
+        is_paused = await self.database.read(self.is_paused)
         total, running = await self.database.read(subscriptions.count)
         next_run = await self.database.read(subscriptions.next_due)
         return {
-            "running": True,
+            "running": not is_paused,
             "total_jobs": total,
             "active_checks": self.active(),
-            "pending_jobs": running,
+            "pending_jobs": total - running,
             "next_run": None if next_run is None else next_run.isoformat(),
             "concurrent_limit": self.concurrent_limit,
         }
@@ -210,6 +218,7 @@ class SubscribingAssembly:
     clock: Clock
     emit: Emit
     targets: Collection[str] | None = None
+    timetable: Timetable = field(factory=Timetable)
     look_s: float = LOOK_S
     statistics: CheckStatistics = field(factory=CheckStatistics)
     address: Address[CheckNow] = field(init=False)
@@ -232,6 +241,8 @@ class SubscribingAssembly:
             concurrent_limit=self.settings.subscriptions.max_concurrent_checks,
             active=lambda: 0 if self._checker is None else len(self._checker.active),
             ring=self._bell.ring,
+            started=lambda number: None if self._checker is None else self._checker.active.get(number),
+            is_paused=self.is_paused,
             clock=self.clock,
             delay_s=self.settings.subscriptions.domain_request_delay_s,
             targets=self.targets,
@@ -250,7 +261,7 @@ class SubscribingAssembly:
             clock=self.clock,
             emit=self.emit,
         )
-        return SubscriptionTicker(
+        ticker = SubscriptionTicker(
             database=self.database,
             checker=self._checker,
             configured=self._configured(),
@@ -261,6 +272,7 @@ class SubscribingAssembly:
             emit=self.emit,
             look_s=self.look_s,
         )
+        return self.timetable.noted("subscription_ticker", ticker)
 
     def _take(self, connection: Connection, subscription: Due, new: Sequence[Item], *, now: datetime) -> int:
         """Each new item is a want with itself as the only candidate."""

@@ -40,6 +40,7 @@ from supervisors.pricing import Prices, PricingAssembly
 from supervisors.searches import Searches
 from supervisors.subscribing import SubscribingAssembly
 from supervisors.supervisor import Supervisor
+from supervisors.timetable import Timetable
 from supervisors.want_search import WantSearch
 from supervisors.watch_orders import OrderDesk
 from supervisors.watches import Watches
@@ -72,6 +73,7 @@ class WatchParts:
     clock: Clock
     chance: Chance
     emit: Emit
+    timetable: Timetable
 
 
 @define(eq=False)
@@ -123,6 +125,7 @@ class WatchAssembly:
             clock=parts.clock,
             emit=parts.emit,
             targets=parts.places.keys(),
+            timetable=parts.timetable,
         )
 
         self.pricing = PricingAssembly(
@@ -130,6 +133,7 @@ class WatchAssembly:
             searches=parts.searches,
             is_paused=_read_paused,
             emit=parts.emit,
+            timetable=parts.timetable,
         )
 
     def handlers(self) -> dict[str, Handler]:
@@ -186,7 +190,7 @@ class WatchAssembly:
     def _watchlist(self) -> WatchlistTicker:
         parts = self.parts
         own = DatabaseStore(database=parts.database, make_job=self._search_job, ring=parts.jobs.bell.ring)
-        return WatchlistTicker(
+        made = WatchlistTicker(
             store=parts.store or own,
             walks=DatabaseWalks(parts.database),
             catalogue=parts.catalogue,
@@ -196,10 +200,11 @@ class WatchAssembly:
             chance=parts.chance,
             emit=parts.emit,
         )
+        return parts.timetable.noted("watchlist_ticker", made)
 
     def _saved(self) -> SavedSearchTicker:
         parts = self.parts
-        return SavedSearchTicker(
+        made = SavedSearchTicker(
             database=parts.database,
             configured=self._configured(),
             run=self._run_saved,
@@ -209,6 +214,7 @@ class WatchAssembly:
             clock=parts.clock,
             emit=parts.emit,
         )
+        return parts.timetable.noted("saved_search_ticker", made)
 
     async def _is_paused(self) -> bool:
         return await self.parts.database.read(_read_paused)

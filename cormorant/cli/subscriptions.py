@@ -12,6 +12,7 @@ import click
 from cormorant.cli.jobs import Duration
 from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Names, options
 from cormorant.cli.words import HintingGroup
+from cormorant.rules.web_addresses import FEED_LENGTH_MAX
 
 if TYPE_CHECKING:
     from cormorant.cli.subscription_desk import SubscriptionDesk
@@ -71,8 +72,19 @@ def subscriptions() -> None:
 @click.argument("url", metavar="URL")
 @_order_options
 def add(config: str, *, as_json: bool, name: str, url: str, **order: Any) -> None:
-    """Subscribe to the feed at URL under a NAME of your choice."""
-    _at_desk(config, lambda desk: desk.add(name, url, **order), as_json=as_json, may_make=True)
+    """Subscribe to the feed at URL under a NAME of your choice.
+
+    With - instead of URL it is asked for, or read from standard input: then a key in it stands in no list of processes.
+    """
+    address = _asked() if url == "-" else url
+    _at_desk(config, lambda desk: desk.add(name, address, **order), as_json=as_json, may_make=True)
+
+
+def _asked() -> str:
+    if sys.stdin.isatty():
+        found: str = click.prompt("Address of the feed (not shown)", hide_input=True, err=True)
+        return found.strip()
+    return sys.stdin.readline(FEED_LENGTH_MAX + 2).strip()
 
 
 @subscriptions.command("list", short_help="All subscriptions.", epilog=EXIT_CODES)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from attrs import frozen
@@ -14,12 +15,15 @@ from lxml import etree
 from cormorant.clients.feed_dates import read_feed_date
 from cormorant.clients.feed_text import decode_feed
 from cormorant.clients.xml_documents import mended, parse_xml, refuse_entities
-from cormorant.rules.feed_items import ITEMS_MAX, TITLE_MAX, Enclosure, Entry, is_whole, joined, plain
+from cormorant.rules.feed_items import ITEMS_MAX, LINK_MAX, TITLE_MAX, Enclosure, Entry, is_whole, joined, plain
 from cormorant.rules.redaction import told
 from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
 
 _ROOTS: Final = {"rss", "rdf", "feed", "channel", "entry"}
 _ENTRIES: Final = {"item", "entry"}
+_SOUGHT: Final = tuple(
+    f"{{*}}{written}" for name in (*sorted(_ENTRIES), "title") for written in (name, name.title(), name.upper())
+)
 _OWN: Final = re.compile(
     r"http://(my\.netscape\.com/(rdf/simple/0\.9/|publish/formats/rss-0\.91\.dtd)|purl\.org/(rss/1\.0/|rss/2\.0/|atom/ns#)"
     r"|channel\.netscape\.com/rdf/simple/0\.9/|example\.com/newformat#|example\.com/necho|purl\.org/echo/|uri/of/echo/namespace#"
@@ -48,6 +52,11 @@ _SUMMARIES: Final = ("summary", "description", "abstract", "content", "content:e
 _LINK_TYPES: Final = {"", "text/html", "application/xhtml+xml"}
 _TEXT_MAX: Final = 10_000
 _SUMMARY_MAX: Final = 2_000
+_ENCLOSURES_MAX: Final = 100
+_CHILDREN_MAX: Final = 300
+"""So many elements of an entry are looked at, far more than an honest one has."""
+_BASES_MAX: Final = 10
+"""So many xml:base around a link count, the nearest ones: each may make the address longer for all that stand in it."""
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,18})\s*", re.ASCII)
 _JSON_FEED: Final = "https://jsonfeed.org/version/"
 
@@ -65,7 +74,7 @@ def read_feed(body: bytes, *, charset: str = "", address: str = "") -> FeedDocum
     """Read a document. Raises `SourceRefused` for what is no feed or declares entities; `address` makes links whole."""
     text = decode_feed(body, charset=charset)
     if not text.strip():
-        raise SourceUnavailable("the feed is empty")
+        raise SourceUnavailable("the feed is empty; if it stays so, check its address")
     if text.lstrip()[:1] in {"{", "["}:
         return _json_feed(text, address)
     try:
@@ -82,7 +91,7 @@ def _xml_feed(text: str, address: str) -> FeedDocument:
         raise SourceRefused(_no_feed(text, name))
     entries: list[Entry] = []
     title, more = "", 0
-    for element in root.iter(etree.Element):
+    for element in root.iter(*_SOUGHT):
         found = _name(element)
         if found in _ENTRIES:
             more += len(entries) >= ITEMS_MAX
@@ -150,7 +159,7 @@ def _entry(element: etree._Element, address: str) -> Entry:
     found: dict[str, etree._Element] = {}
     links: list[etree._Element] = []
     enclosures: list[Enclosure] = []
-    for child in element.iterchildren(etree.Element):
+    for child in islice(element.iterchildren(etree.Element), _CHILDREN_MAX):
         name = _name(child)
         if name == "link":
             links.append(child)
@@ -168,7 +177,7 @@ def _entry(element: etree._Element, address: str) -> Entry:
         summary=_first_plain(found, _SUMMARIES)[:_SUMMARY_MAX],
         date=date,
         published=read_feed_date(date),
-        enclosures=tuple(each for each in enclosures if each.url),
+        enclosures=tuple(each for each in enclosures[:_ENCLOSURES_MAX] if each.url),
     )
 
 
@@ -221,10 +230,18 @@ def _whole(element: etree._Element, link: str, address: str) -> str:
     link = link.strip()
     if not link or is_whole(link):
         return link
+    said = (each.get(_BASE, "").strip() for each in (element, *element.iterancestors()))
     base = address
-    for above in reversed((element, *element.iterancestors())):
-        base = joined(base, above.get(_BASE, "")) or base
+    for nearer in reversed(list(islice(filter(None, said), _BASES_MAX))):
+        base = _based(base, nearer)
     return joined(base, link)
+
+
+@lru_cache(maxsize=256)
+def _based(base: str, nearer: str) -> str:
+    """A base within a base, unless it grows too long; all entries of a feed ask for the same."""
+    found = joined(base, nearer)
+    return found if len(found) <= LINK_MAX else base
 
 
 def _json_feed(text: str, address: str) -> FeedDocument:
@@ -254,7 +271,7 @@ def _json_entry(item: dict[str, Any], address: str) -> Entry:
 
 
 def _attachments(item: dict[str, Any], address: str) -> Iterator[Enclosure]:
-    for each in _list(item, "attachments"):
+    for each in _list(item, "attachments")[:_ENCLOSURES_MAX]:
         if isinstance(each, dict) and _said(each, "url"):
             size = _NUMBER.fullmatch(_said(each, "size_in_bytes"))
             yield Enclosure(

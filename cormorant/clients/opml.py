@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,8 +19,10 @@ from cormorant.rules.source_errors import SourceUnavailable
 FEEDS_MAX: Final = 10_000
 BYTES_MAX: Final = 10_000_000
 _NAME_MAX: Final = 100
+_READ_MAX: Final = 1_000
+"""So much of a name is looked at, before it is shortened."""
 _FOLDERS_MAX: Final = 10
-"""So many folders within each other are kept: programs have two or three."""
+"""So deep do folders lie in each other; of deeper ones the outermost count."""
 
 
 class NotOpml(CormorantError):
@@ -53,13 +54,16 @@ def read_opml(body: bytes, *, taken: Collection[str] = ()) -> FeedList:
     feeds: dict[str, Outline] = {}
     left_out: list[str] = []
     names = {name.casefold(): 1 for name in taken}
+    folders: dict[etree._Element, tuple[str, ...]] = {}
     for element in _outlines(_root(body)):
         url = (element.get("xmlUrl") or element.get("xmlurl") or "").strip()
+        if url in feeds:
+            continue
         name = _name(element) or _host(url) or "feed"
         if not _host(url) or len(url) > LINK_MAX:
             left_out.append(name)
-        elif url not in feeds:
-            feeds[url] = Outline(name=_unique(name, names), url=url, folder=tuple(_folder(element)))
+        else:
+            feeds[url] = Outline(name=_unique(name, names), url=url, folder=_folder(element, folders))
         if len(feeds) + len(left_out) > FEEDS_MAX:
             raise NotOpml(f"the list has more than {FEEDS_MAX:,} feeds; divide it")
     return FeedList(feeds=tuple(feeds.values()), left_out=tuple(left_out))
@@ -93,7 +97,7 @@ def _clean(text: str) -> str:
 
 def _root(body: bytes) -> etree._Element:
     if len(body) > BYTES_MAX:
-        raise NotOpml(f"the list has more than {BYTES_MAX:,} bytes")
+        raise NotOpml(f"the list has more than {BYTES_MAX:,} bytes; divide it")
     text = decode_feed(body)
     try:
         refuse_entities(text.encode("utf-8", "replace"))
@@ -111,13 +115,21 @@ def _outlines(root: etree._Element) -> Iterator[etree._Element]:
             yield element
 
 
-def _folder(element: etree._Element) -> Iterator[str]:
-    above = [each for each in element.iterancestors("outline") if each.get("xmlUrl") is None]
-    yield from islice((name for each in reversed(above) if (name := _name(each))), _FOLDERS_MAX)
+def _folder(element: etree._Element, known: dict[etree._Element, tuple[str, ...]]) -> tuple[str, ...]:
+    """The names around a feed. Each folder is looked at once: many feeds may lie deep in folders of long names."""
+    above = element.getparent()
+    if above is None:
+        return ()
+    if above not in known:
+        outer = _folder(above, known)
+        is_folder = above.tag == "outline" and above.get("xmlUrl") is None and len(outer) < _FOLDERS_MAX
+        name = _name(above) if is_folder else ""
+        known[above] = (*outer, name) if name else outer
+    return known[above]
 
 
 def _name(element: etree._Element) -> str:
-    said = plain(element.get("text") or "") or plain(element.get("title") or "")
+    said = plain((element.get("text") or "")[:_READ_MAX]) or plain((element.get("title") or "")[:_READ_MAX])
     return told(said, length_max=_NAME_MAX)
 
 

@@ -22,12 +22,12 @@ from cormorant.clients.hushing import hushed
 from cormorant.rules.redaction import hide_link, spellings, told
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
+from cormorant.rules.web_addresses import is_for_good
 
 USER_AGENT: Final = f"Cormorant/{__version__}"
 REDIRECTS_MAX: Final = 5
 CLOSING_S: Final = 1.0
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
-_FOR_GOOD: Final = {301, 308}
 _GOOD: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
 _HEADER: Final = re.compile(r"[\x20-\x7e]*")
@@ -74,7 +74,7 @@ class Sink(Protocol):
 class Answer:
     """What came back, whatever its status. A redirect to a magnet is no body but a `magnet`. `url` may hold a key.
 
-    `has_moved`: `url` is not what was asked for, and every redirect on the way there was meant to last.
+    `has_moved`: `url` is not what was asked for, and every redirect on the way there was meant to last and can be believed.
     """
 
     status: int
@@ -209,7 +209,7 @@ class _Trip:
         self.own = own_headers(url, headers)
         self.open: dict[str, str] = {}
         self.sink: Sink | None = None
-        self.passed: list[int] = []
+        self.steps: list[bool] = []
         self.method = "GET"
         self.content = b""
         self.follows = True
@@ -258,8 +258,9 @@ class _Trip:
         if location and not magnet:
             if not self.follows:
                 raise SourceRefused(f"{shown_origin(self.url)} redirects; write the address that it redirects to")
+            old = self.url.scheme
             self._go_to(location)
-            self.passed.append(answer.status)
+            self.steps.append(is_for_good(answer.status, old=old, new=self.url.scheme))
             return None
         return Answer(
             status=answer.status,
@@ -268,13 +269,12 @@ class _Trip:
             url=str(self.url),
             took_s=trio.current_time() - asked_at,
             magnet=magnet,
-            has_moved=bool(self.passed) and _FOR_GOOD.issuperset(self.passed),
+            has_moved=bool(self.steps) and all(self.steps),
         )
 
     def _go_to(self, location: str) -> None:
         try:
-            target = self.url.join(location)
-            target = target.copy_with(userinfo=b"", fragment=None)
+            target = self.url.join(location).copy_with(userinfo=b"", fragment=None)
         except (httpx2.InvalidURL, ValueError, TypeError):
             # Not as its cause: the text of the error holds the link, and the link may hold our key.
             raise SourceUnavailable(f"{shown_origin(self.url)} redirects to what is no address") from None

@@ -22,6 +22,8 @@ ITEMS_MAX: Final = 1_000
 TITLE_MAX: Final = 300
 LINK_MAX: Final = 4_000
 _KEY_MAX: Final = 300
+_READ_MAX: Final = 2_000
+"""So much of a guid or link is looked at for secrets; the rest only tells entries apart."""
 _SUMMARY_MAX: Final = 100
 _EARLIEST: Final = datetime(1900, 1, 1, tzinfo=UTC)
 _AHEAD_MAX: Final = timedelta(days=1)
@@ -89,6 +91,7 @@ def _first_key(entry: Entry, secrets: Sequence[Secret]) -> str:
 
 def _safe(text: str, secrets: Sequence[Secret]) -> str:
     """The same text for the same entry, that tells no key: what could be one is replaced by its digest."""
+    text = text if len(text) <= _READ_MAX else f"{text[:_READ_MAX]}#{_hash(text)}"
     text = _without(_CONTROL.sub(" ", text).strip(), secrets)
     numbers = "&".join(_NUMBERED.findall(text))
     text = hide_keys(text)

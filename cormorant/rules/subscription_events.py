@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from attrs import frozen
 
 from cormorant.rules.events import Event
+from cormorant.rules.subscriptions import Check, CheckStatus, Due, FeedPage, Next, cadence_of
 
 
 @frozen(kw_only=True)
 class SubscriptionChecked(Event):
     """A feed was checked. `unchanged`: it said that nothing is new; `imported` of the new items are wanted.
 
-    The next check is at `next_check_at`, `because` of its schedule or what became of it.
+    `left_out` more stand in it than are taken. The next check is at `next_check_at`, `because` of its schedule or what became of it.
     """
 
     name: ClassVar[str] = "subscription.checked"
@@ -27,6 +29,7 @@ class SubscriptionChecked(Event):
     duration_ms: int
     next_check_at: datetime
     because: str
+    left_out: int = 0
 
 
 @frozen(kw_only=True)
@@ -76,3 +79,20 @@ class SubscriptionsMaintained(Event):
     active_checks: int
     pruned: int
     items_pruned: int
+
+
+def events_of(subscription: Due, page: FeedPage, check: Check, imported: int, following: Next) -> Iterator[Event]:
+    """What the end of a check is told as."""
+    facts: dict[str, Any] = {
+        "subscription": subscription.name,
+        "duration_ms": check.duration_ms,
+        "next_check_at": following.next_check_at,
+        "because": cadence_of(subscription, following, now=check.started_at),
+    }
+    if check.status is CheckStatus.SUCCESS:
+        facts |= {"items_found": check.items_found, "new_items": check.new_items, "imported": imported}
+        yield SubscriptionChecked(unchanged=page.is_unchanged, left_out=page.left_out, **facts)
+    else:
+        yield SubscriptionFailed(failures=following.failures, error=check.error or "", **facts)
+    if following.paused_because is not None:
+        yield SubscriptionPaused(subscription=subscription.name, why=following.paused_because)

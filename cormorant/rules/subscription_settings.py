@@ -8,7 +8,7 @@ from attrs import frozen
 
 from cormorant.rules.conflicts import Conflict
 from cormorant.rules.feed_orders import USUAL_S
-from cormorant.rules.fields import Alias, Kind, Setting, choice, duration, flag, number, setting_field, text
+from cormorant.rules.fields import FLAG, Alias, Kind, Setting, choice, duration, flag, number, setting_field, text
 from cormorant.rules.profiles import pattern_problem
 from cormorant.rules.schedules import Schedule, ScheduleProblem
 from cormorant.rules.web_addresses import feed_address_problem
@@ -26,6 +26,14 @@ def _parse_feed(value: object) -> str:
     return text
 
 
+def _parse_always(value: object) -> bool:
+    if not FLAG.parse(value):
+        raise ValueError("it cannot be switched off; take it out")
+    return True
+
+
+ALWAYS = Kind(name="true", parse=_parse_always, from_environment=FLAG.from_environment)
+"""What other programs let one choose. Whoever chose otherwise is told, and not left to find out."""
 FEED = Kind(name="http:// or https:// address", parse=_parse_feed)
 
 
@@ -63,15 +71,21 @@ class SubscriptionSettings:
         high=1,
         aliases=(Alias("JOB_MAX_INSTANCES"),),
     )
-    coalesce: bool = flag(
+    coalesce: bool = setting_field(
         True,  # noqa: FBT003  # a default
-        "Whether checks that were missed are made up for by one. There is no other way.",
-        aliases=(Alias("JOB_COALESCE"),),
+        Setting(
+            kind=ALWAYS,
+            meaning="Checks that were missed are made up for by one. There is no other way.",
+            aliases=(Alias("JOB_COALESCE"),),
+        ),
     )
-    persist: bool = flag(
+    persist: bool = setting_field(
         True,  # noqa: FBT003  # a default
-        "Whether schedules survive a restart. There is no other way.",
-        aliases=(Alias("PERSIST_JOBS"),),
+        Setting(
+            kind=ALWAYS,
+            meaning="Schedules survive a restart. There is no other way.",
+            aliases=(Alias("PERSIST_JOBS"),),
+        ),
     )
     store_path: str = text(
         "", "Where older programs kept schedules; ours are in the database.", aliases=(Alias("JOB_STORE_PATH"),)

@@ -15,6 +15,7 @@ from cormorant.rules.quantities import format_duration
 from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next_due
 
 __all__ = [
+    "IMPORTED_TOGETHER",
     "Check",
     "CheckStatus",
     "Due",
@@ -31,6 +32,7 @@ __all__ = [
 FAILURES_MAX: Final = 10
 """At so many failures in a row it is paused, and says why."""
 IMPORTED_TOGETHER: Final = 10
+"""So many new items at most are wanted in one transaction."""
 
 
 class CheckStatus(StrEnum):
@@ -122,8 +124,18 @@ class Next:
     paused_because: str | None = None
 
 
-def after_check(subscription: Due, *, error: str | None, recent_new: Sequence[int] = (), now: datetime) -> Next:
-    """What follows. `recent_new` are the numbers of new items of the last checks, this one included."""
+def after_check(
+    subscription: Due,
+    *,
+    error: str | None,
+    recent_new: Sequence[int] = (),
+    now: datetime,
+    wait_s: float = 0.0,
+) -> Next:
+    """What follows. `recent_new` are the numbers of new items of the last checks, this one included.
+
+    Who was told to come back later does, whatever the schedule says.
+    """
     base_s, due = subscription.schedule.every_s, subscription.next_check_at
     failures = 0 if error is None else subscription.failures + 1
     effective_s: float | None = None
@@ -137,6 +149,7 @@ def after_check(subscription: Due, *, error: str | None, recent_new: Sequence[in
     at = next_due(subscription.schedule, due=due, now=now, effective_s=effective_s)
     if base_s is None and failures:  # cron has no interval to double; it waits at least as long as one would
         at = max(at, now + timedelta(seconds=after_failure_s(base_s=60.0, failures=failures)))
+    at = max(at, now + timedelta(seconds=wait_s)) if wait_s else at
     return Next(next_check_at=at, effective_s=effective_s, failures=failures, paused_because=why)
 
 
@@ -193,3 +206,5 @@ class FeedPage:
     title: str = ""
     left_out: int = 0
     """So many more stand in the document than are taken of it."""
+    wait_s: float = 0.0
+    """So long it wants to be left alone."""

@@ -9,10 +9,11 @@ import re
 from ipaddress import IPv6Address
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["feed_address_problem", "normalised", "proxy_problem", "web_address_problem"]
+__all__ = ["feed_address_problem", "is_for_good", "normalised", "proxy_problem", "web_address_problem"]
 
 _PORTS = {"http": 80, "https": 443}
 _PROXIES = ("http", "https")
+_FOR_GOOD = (301, 308)
 FEED_LENGTH_MAX = 4_000
 _LABEL = r"[^\s:./\\@?#%<>\"'`^{|}\[\]]+"
 _HOST = re.compile(rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::[0-9]{{1,5}})?")
@@ -75,6 +76,15 @@ def normalised(address: str) -> str:
     shown = f"[{host}]" if ":" in host else host.removesuffix(".")
     port = "" if parts.port in {None, _PORTS.get(parts.scheme)} else f":{parts.port}"
     return f"{parts.scheme}://{shown}{port}{parts.path.rstrip('/')}"
+
+
+def is_for_good(status: int, *, old: str, new: str) -> bool:
+    """Whether a redirect from one scheme to another is remembered. Never one that gives up encryption: anybody can say what follows.
+
+    >>> [is_for_good(301, old=old, new=new) for old, new in (("http", "https"), ("http", "http"), ("https", "http"))]
+    [True, True, False]
+    """
+    return status in _FOR_GOOD and (old, new) != ("https", "http")
 
 
 def _parts(text: str) -> SplitResult | None:

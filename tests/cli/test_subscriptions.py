@@ -87,6 +87,29 @@ def test_what_cannot_be_is_refused_with_its_part_and_the_remedy(place: SourcePla
     assert not [each.err for each in refused if KEY in each.err]
 
 
+def test_an_address_is_read_from_standard_input_and_lists_that_are_weapons_are_refused_in_time(
+    place: SourcePlace,
+) -> None:
+    read = place.run("subscriptions", "add", "piped", "-", typed=f"{URL}\n")
+    empty = place.run("subscriptions", "add", "none", "-", typed="\n")
+    bombs = {
+        "entities": '<!DOCTYPE opml [<!ENTITY a "x">]><opml><body><outline text="&a;" xmlUrl="http://x.org"/></body></opml>',
+        "feeds": "<opml><body>" + "".join(f"<outline xmlUrl='http://x.org/{n}'/>" for n in range(10_001)),
+        "bytes": "<opml>" + " " * 10_000_001,
+    }
+    refused = {name: place.run("subscriptions", "import", "-", typed=bomb) for name, bomb in bombs.items()}
+    listed = json.loads(place.run("subscriptions", "export", "--json").out)
+
+    assert (read.code, read.out.startswith("piped is checked every 6h"), KEY in read.out) == (0, True, False)
+    assert (empty.code, "url: it is no address of http or https" in empty.err) == (2, True)
+    assert {name: (each.code, each.err.strip().removeprefix("cormorant: ")) for name, each in refused.items()} == {
+        "entities": (2, "FILE: the list declares XML entities, which may be an attack, and was not read"),
+        "feeds": (2, "FILE: the list has more than 10,000 feeds; divide it"),
+        "bytes": (2, "FILE: the list has more than 10,000,000 bytes; divide it"),
+    }
+    assert listed["feeds"] == [{"name": "piped", "url": URL, "folder": []}]
+
+
 def test_feeds_come_from_opml_each_once_and_go_back_into_a_file_for_its_owner_alone(place: SourcePlace) -> None:
     (place.folder / "in.opml").write_text(
         '<opml version="2.0"><body><outline text="music">'

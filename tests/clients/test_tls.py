@@ -21,7 +21,7 @@ from cormorant.clients import transport as module
 from cormorant.clients.transport import Transport
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceUnavailable
-from tests.clients.raw_server import Asked, page, raw_server
+from tests.clients.raw_server import Asked, page, raw_server, redirect
 
 PEM = Path(__file__).with_name("indexer.example.org.pem")
 
@@ -39,7 +39,7 @@ class Loopback(HostnameResolver):
 
 
 @asynccontextmanager
-async def tls_server() -> AsyncIterator[tuple[int, list[str]]]:
+async def tls_server(answer: bytes = page("secure")) -> AsyncIterator[tuple[int, list[str]]]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(PEM)
     served: list[str] = []
@@ -47,7 +47,7 @@ async def tls_server() -> AsyncIterator[tuple[int, list[str]]]:
     async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
         try:
             served.append((await stream.receive_some(65536)).decode())
-            await stream.send_all(page("secure"))
+            await stream.send_all(answer)
         except trio.BrokenResourceError:
             pass  # the client did not trust us
         finally:
@@ -95,6 +95,20 @@ async def test_a_certificate_that_nobody_vouches_for_is_not() -> None:
     async with tls_server() as (port, _):
         with pytest.raises(SourceUnavailable, match="certificate"):
             await fetch(f"https://indexer.example.org:{port}/")
+
+
+async def test_a_redirect_that_gives_up_encryption_is_followed_and_not_remembered(own_authority: None) -> None:
+    lasting = "301 Moved Permanently"
+    async with (
+        raw_server({"/a": redirect("/b", status=lasting), "/b": page("open")}) as plain,
+        tls_server(redirect(f"{plain.url}/a", status=lasting)) as (port, _),
+    ):
+        url = f"https://indexer.example.org:{port}/"
+        async with Transport(written=[url, plain.url]) as transport:
+            found, moved = await transport.get(url), await transport.get(f"{plain.url}/a")
+
+    assert (found.body, found.has_moved) == (b"open", False)
+    assert (moved.body, moved.has_moved) == (b"open", True)
 
 
 async def test_a_proxy_is_asked_for_a_tunnel_and_sees_no_key() -> None:

@@ -32,8 +32,11 @@ CRONS = ["0 */6 * * *", "30 2 * * *", "15 1 * * *", "*/15 * * * *", "0 9 * * MON
 
 # What the clock on the wall shows at each run, with its offset, written by hand: Berlin goes from 2 to 3 on 29 March and
 # from 3 to 2 on 25 October; New York from 2 to 3 on 8 March and from 2 to 1 on 1 November; Lord Howe, by half an hour,
-# from 2 to 1:30 on 5 April and from 2 to 2:30 on 4 October. What falls into a gap runs once right after it; what stands
-# there twice runs once, the first time. What runs every hour or more often runs by the hours that pass.
+# from 2 to 1:30 on 5 April and from 2 to 2:30 on 4 October; Sydney from 3 to 2 on 5 April and from 2 to 3 on 4 October;
+# Santiago from midnight to 23 of 4 April, and from midnight to 1 on 6 September; Dublin, which calls its winter the
+# change, as London: from 1 to 2 on 29 March and from 2 to 1 on 25 October. What falls into a gap runs once right after it;
+# what stands there twice runs once, the first time. Where minutes or hours begin with a star it goes by what the clock shows,
+# as cron does: not in the gap, and both times.
 CHANGES: list[tuple[str, str, str, list[str]]] = [
     (
         "Europe/Berlin",
@@ -56,6 +59,65 @@ CHANGES: list[tuple[str, str, str, list[str]]] = [
     ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T00:00Z", ["10-04T02:30+11:00", "10-05T02:15+11:00"]),
     ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T00:00Z", ["04-05T01:45+11:00", "04-06T01:45+10:30"]),
     ("Australia/Lord_Howe", "0 12 * * *", "2026-04-04T00:00Z", ["04-04T12:00+11:00", "04-05T12:00+10:30"]),
+    ("Australia/Lord_Howe", "0 * * * *", "2026-10-03T14:00Z", ["10-04T01:00+10:30", "10-04T03:00+11:00"]),
+    ("Australia/Lord_Howe", "0 * * * *", "2026-04-04T13:30Z", ["04-05T01:00+11:00", "04-05T02:00+10:30"]),
+    (
+        "Australia/Lord_Howe",
+        "*/30 * * * *",
+        "2026-04-04T14:10Z",
+        ["04-05T01:30+11:00", "04-05T01:30+10:30", "04-05T02:00+10:30"],
+    ),
+    (
+        "Australia/Lord_Howe",
+        "*/30 * * * *",
+        "2026-10-03T14:40Z",
+        ["10-04T01:30+10:30", "10-04T02:30+11:00", "10-04T03:00+11:00"],
+    ),
+    ("Australia/Sydney", "30 2 * * *", "2026-10-03T00:00Z", ["10-04T03:00+11:00", "10-05T02:30+11:00"]),
+    ("Australia/Sydney", "30 2 * * *", "2026-04-04T00:00Z", ["04-05T02:30+11:00", "04-06T02:30+10:00"]),
+    ("America/Santiago", "0 0 * * *", "2026-09-05T12:00Z", ["09-06T01:00-03:00", "09-07T00:00-03:00"]),
+    (
+        "America/Santiago",
+        "30 23 * * *",
+        "2026-04-04T12:00Z",
+        ["04-04T23:30-03:00", "04-05T23:30-04:00", "04-06T23:30-04:00"],
+    ),
+    ("Europe/Dublin", "30 1 * * *", "2026-03-28T12:00Z", ["03-29T02:00+01:00", "03-30T01:30+01:00"]),
+    ("Europe/Dublin", "30 1 * * *", "2026-10-24T12:00Z", ["10-25T01:30+01:00", "10-26T01:30+00:00"]),
+    (
+        "Europe/Berlin",
+        "0 */2 * * *",
+        "2026-03-28T22:30Z",
+        ["03-29T00:00+01:00", "03-29T04:00+02:00", "03-29T06:00+02:00"],
+    ),
+    (
+        "Europe/Berlin",
+        "0 */2 * * *",
+        "2026-10-24T21:30Z",
+        ["10-25T00:00+02:00", "10-25T02:00+02:00", "10-25T02:00+01:00", "10-25T04:00+01:00"],
+    ),
+    (
+        "Europe/Berlin",
+        "*/20 2 * * *",
+        "2026-03-28T12:00Z",
+        ["03-30T02:00+02:00", "03-30T02:20+02:00"],
+    ),
+    (
+        "Europe/Berlin",
+        "*/20 2 * * *",
+        "2026-10-24T12:00Z",
+        ["10-25T02:00+02:00", "10-25T02:20+02:00", "10-25T02:40+02:00", "10-25T02:00+01:00"],
+    ),
+    (
+        "Europe/Berlin",
+        "*/20 * * * *",
+        "2026-10-25T00:30Z",
+        ["10-25T02:40+02:00", "10-25T02:00+01:00", "10-25T02:20+01:00"],
+    ),
+    ("Europe/Berlin", "30 2 * * SUN", "2026-03-23T00:00Z", ["03-29T03:00+02:00", "04-05T02:30+02:00"]),
+    ("America/New_York", "0 * * * *", "2026-03-08T06:30Z", ["03-08T03:00-04:00", "03-08T04:00-04:00"]),
+    ("America/New_York", "0 * * * *", "2026-11-01T05:30Z", ["11-01T01:00-05:00", "11-01T02:00-05:00"]),
+    ("UTC", "30 2 * * *", "2026-03-29T00:00Z", ["03-29T02:30+00:00", "03-30T02:30+00:00"]),
 ]
 
 

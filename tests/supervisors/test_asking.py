@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import fields_dict
 
 from cormorant.playground.feed_stand_in import FeedStandIn
+from cormorant.rules.fields import Setting
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.source_errors import SourceError
+from cormorant.rules.subscription_settings import SubscriptionSettings
 from cormorant.rules.subscriptions import Subscription
 from cormorant.testing import SimulatedClock, in_line
-from supervisors.asking import Asker
+from supervisors.asking import FEED_TIMEOUT_S, Asker
 from tests.clients.mounted import mounted
 
 
@@ -29,6 +32,12 @@ async def test_a_feed_is_asked_with_what_is_known_of_it() -> None:
 
     assert len(first.items) == 3
     assert again.is_unchanged
+
+
+def test_no_time_of_the_client_is_shorter_than_a_check_may_be_told_to_take() -> None:
+    longest = fields_dict(SubscriptionSettings)["check_timeout_s"].metadata[Setting.KEY].high
+
+    assert longest < FEED_TIMEOUT_S
 
 
 async def test_a_feed_that_moved_by_itself_and_a_link_of_a_feed_lead_to_nothing_private() -> None:

@@ -96,7 +96,7 @@ async def test_pages_have_a_cursor_and_a_failed_check_is_told_without_its_key_an
     assert [(each["status"], each["items_found"]) for each in last.values()] == [("success", 2), ("failed", 0)]
     assert KEY not in listed.text
     assert "active_subscription_checks 0.0" in metrics
-    assert "scheduled_jobs_total 5.0" in metrics
+    assert "scheduled_jobs_total 9.0" in metrics
     counted = dict(line.rsplit(" ", 1) for line in metrics if line.startswith("subscription_check"))
     success, failures = (float(counted[f'subscription_checks_total{{status="{s}"}}']) for s in ("success", "failed"))
     assert (success >= 1, failures >= 1) == (True, True)

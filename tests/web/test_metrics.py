@@ -91,7 +91,7 @@ async def test_sources_are_shown_with_requests_waits_and_what_is_left_of_their_q
     ) == (3, 1)
     assert (found["breaker_state_gauge red"], found["cormorant_source_cooldown_seconds red"]) == (0, 0)
     assert (found["queue_depth jobs"], found["queue_depth searches"]) == (0, 0)
-    assert (found["scheduled_jobs_total"], found["subscription_checks_total success"]) == (2, 0)
+    assert (found["scheduled_jobs_total"], found["subscription_checks_total success"]) == (6, 0)
     assert (found["cormorant_child_restarts web"], found["cormorant_web_connections"]) == (0, 1)
     families = {family.name for family in text_string_to_metric_families(answer.text)}
     assert {metric.name.removesuffix("_total") for metric in METRICS} <= {

@@ -12,6 +12,14 @@ from cormorant.rules.schedules import Schedule
 from cormorant.rules.subscriptions import FeedPage, Subscription
 from tests.web.web_place import web_place
 
+OWN = [
+    "watchlist_ticker",
+    "subscription_ticker",
+    "saved_search_ticker",
+    "price_ticker",
+    "reclaim_sweeper",
+    "maintenance",
+]
 pytestmark = pytest.mark.slow("real sockets, on the real clock")
 
 
@@ -19,6 +27,7 @@ pytestmark = pytest.mark.slow("real sockets, on the real clock")
 async def test_the_scheduler_says_what_runs_when_and_pauses_and_resumes(tmp_path: Path, base: str) -> None:
     with web_place(tmp_path) as place:
         async with place.served() as (_, client):
+            began = datetime.now(UTC)
             listed = (await client.get(f"{base}/jobs")).json()["jobs"]
             before = (await client.get(f"{base}/status")).json()
             paused = (await client.post(f"{base}/pause")).json()
@@ -28,12 +37,12 @@ async def test_the_scheduler_says_what_runs_when_and_pauses_and_resumes(tmp_path
             stranger = await client.get(f"{base}/status", headers={"X-Api-Key": ""})
 
     assert [(job["id"], job["name"], job["pending"]) for job in listed] == [
-        ("reclaim_sweeper", "reclaim sweeper", False),
-        ("maintenance", "maintenance", False),
+        (name, name.replace("_", " "), False) for name in OWN
     ]
+    assert all(began <= datetime.fromisoformat(job["next_run"]) for job in listed)
     next_run = datetime.fromisoformat(before.pop("next_run"))
-    assert timedelta(0) < next_run - datetime.now(UTC) < timedelta(minutes=2)
-    assert before == {"running": True, "total_jobs": 2, "active_checks": 0, "pending_jobs": 0, "concurrent_limit": 5}
+    assert timedelta(0) <= next_run - began < timedelta(minutes=2)
+    assert before == {"running": True, "total_jobs": 6, "active_checks": 0, "pending_jobs": 0, "concurrent_limit": 5}
     assert (paused, during["running"]) == ({"status": "paused"}, False)
     assert (resumed, after["running"]) == ({"status": "resumed"}, True)
     assert stranger.status_code == 401
@@ -65,18 +74,13 @@ async def test_subscriptions_are_among_what_runs_page_by_page_and_are_reschedule
             moved = await service.subscriptions.find("c")
             statistics = (await client.get("/scheduler/statistics")).json()
 
-    assert [job["id"] for job in first["jobs"]] == [
-        "reclaim_sweeper",
-        "maintenance",
-        "subscription_1",
-        "subscription_2",
-    ]
-    assert [(job["name"], job["next_run"] is None, job["pending"]) for job in first["jobs"][2:]] == [
+    assert [job["id"] for job in first["jobs"]] == [*OWN, "subscription_1", "subscription_2"]
+    assert [(job["name"], job["next_run"] is None, job["pending"]) for job in first["jobs"][len(OWN) :]] == [
         ("Check a", False, False),
         ("Check b", True, True),
     ]
     assert ([job["id"] for job in second["jobs"]], second["next_after"]) == (["subscription_3"], None)
-    assert (status["total_jobs"], status["pending_jobs"], status["active_checks"]) == (5, 1, 0)
+    assert (status["total_jobs"], status["pending_jobs"], status["active_checks"]) == (9, 1, 0)
     assert (done.json(), moved.next_check_at < datetime.now(UTC)) == ({"status": "rescheduled"}, True)
     assert (statistics["total_checks"], statistics["success_rate"]) == (0, 0)
 

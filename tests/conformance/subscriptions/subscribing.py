@@ -73,6 +73,7 @@ class SubscriptionPlace:
     clock: SimulatedClock = field(factory=SimulatedClock)
     events: Recorder = field(factory=Recorder)
     taken: list[str] = field(factory=list)
+    is_paused: bool = False
     crashes: int = 0
     """So many of the next looks crash the ticker."""
 
@@ -80,7 +81,7 @@ class SubscriptionPlace:
         if self.crashes:
             self.crashes -= 1
             raise ZeroDivisionError("a mistake")
-        return False
+        return self.is_paused
 
     def _emit(self, event: Any) -> None:
         from cormorant.rules.events import Stamped  # noqa: PLC0415 - only here
@@ -134,6 +135,18 @@ class _Opened:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         return await self.root.__aexit__(kind, error, trace)
+
+
+async def prepared(place: SubscriptionPlace, *names: str, host: str = "x.test", **how: Any) -> None:
+    """Subscribe to feeds before a ticker looks: the first look of the next one finds them due, at its very beginning.
+
+    `{}` in the host stands for the name.
+    """
+    place.is_paused = True
+    async with place.opened() as subscriptions:
+        for name in names:
+            await subscribe(subscriptions, name, host=host.format(name), **how)
+    place.is_paused = False
 
 
 @contextmanager

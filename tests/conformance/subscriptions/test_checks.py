@@ -87,6 +87,7 @@ async def test_from_the_third_failure_on_it_is_checked_less_often_and_the_tenth_
         assert len(place.events.of(SubscriptionPaused)) == 1
 
 
+@pytest.mark.slow("fourteen hours of looks")
 async def test_a_success_restores_the_interval_and_a_resume_begins_anew(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [*[BROKEN] * 4, page("a")]

@@ -1,0 +1,112 @@
+"""Which feeds are in our hands, and are they still? They are renewed again and again, and given back when they are paused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+
+import trio
+from attrs import define, field, frozen
+from sqlalchemy import Connection
+
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.ports import Clock
+from cormorant.rules.subscriptions import Due
+from storage import subscription_claims
+from storage.database import Database
+from storage.subscription_claims import CheckedElsewhere
+
+__all__ = ["BEAT_S", "FeedsInHand", "Held", "silence_s"]
+
+BEAT_S = 15.0
+"""How often what is in hand is renewed, and what others have is watched."""
+SURE_S = 10.0
+"""What was renewed longer ago may be another's, or paused, changed or removed meanwhile: no check begins then."""
+
+
+def silence_s(check_timeout_s: float) -> float:
+    """After so long without a renewal nobody checks any more what was in hand: who did began in time, and had this long."""
+    return check_timeout_s + 2 * BEAT_S
+
+
+@frozen
+class Held:
+    """One in hand, and when the database last knew of it (trio's time)."""
+
+    subscription: Due
+    sure_at: float
+
+
+@define(eq=False, kw_only=True)
+class FeedsInHand:
+    """What this process has claimed, by number."""
+
+    database: Database
+    is_paused: Callable[[Connection], bool]
+    is_asked_for: Callable[[int], bool]
+    """Whether somebody waits for its check: then it is made though it is paused."""
+    timeout_s: float
+    clock: Clock
+    held: dict[int, Held] = field(init=False, factory=dict)
+    _begun: set[int] = field(init=False, factory=set)
+    """Those whose check has begun: it is brought to its end, whoever pauses them."""
+    _has_some: trio.Event = field(init=False, factory=trio.Event)
+
+    def put(self, held: Held) -> None:
+        """Have one in hand, perhaps in the place of an older claim."""
+        self.held[held.subscription.id] = held
+        self._has_some.set()
+
+    def drop(self, number: int) -> None:
+        """It is no longer in hand."""
+        self.held.pop(number, None)
+        self._begun.discard(number)
+
+    def until(self) -> datetime:
+        """Until when a claim of now is good, for people to see."""
+        return self.clock.now() + timedelta(seconds=silence_s(self.timeout_s))
+
+    async def begin(self, number: int) -> Due:
+        """Begin the check of one. Who waited long for its host may have lost it: `CheckedElsewhere`, and no second check."""
+        if trio.current_time() - self.held[number].sure_at > SURE_S:
+            await self._renew([number])
+        if self.held[number].sure_at == -math.inf:
+            raise CheckedElsewhere(number)
+        self._begun.add(number)
+        return self.held[number].subscription
+
+    async def beat(self) -> None:
+        """Show the others that what is in hand is in living hands."""
+        while True:
+            await self._has_some.wait()
+            await trio.sleep(BEAT_S)
+            try:
+                await self._renew(self.held)
+            except (StorageUnavailable, CommitUnknown):
+                continue
+            if not self.held:
+                self._has_some = trio.Event()
+
+    async def _renew(self, numbers: Iterable[int]) -> None:
+        asked_at = trio.current_time()
+        mine = [self.held[number].subscription for number in numbers]
+        if not mine:
+            return
+        firm = {each.id for each in mine if each.id in self._begun or self.is_asked_for(each.id)}
+        kept = await self.database.run(self._renewed, mine, firm=firm, until=self.until())
+        for each in mine:
+            held = self.held.get(each.id)
+            if held is not None and held.subscription.token == each.token:
+                self.held[each.id] = Held(each, asked_at if each.id in kept else -math.inf)
+        # Not together with the renewals: all must touch rows in one order.
+        if paused := [each for each in mine if each.id not in kept and each.id not in firm]:
+            await self.database.run(subscription_claims.release, paused)
+
+    def _renewed(
+        self, connection: Connection, mine: Sequence[Due], *, firm: Collection[int], until: datetime
+    ) -> set[int]:
+        """The numbers of those that are still ours, and that neither they nor all are paused."""
+        if len(firm) < len(mine) and self.is_paused(connection):
+            mine = [each for each in mine if each.id in firm]
+        return subscription_claims.renew(connection, mine, until=until, even_paused=firm)

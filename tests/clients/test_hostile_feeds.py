@@ -1,0 +1,137 @@
+"""Documents and servers that are made to hurt: each ends in bounded time and memory, with a sentence that says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from time import perf_counter
+
+import pytest
+import trio
+
+from cormorant.clients.feed_documents import read_feed
+from cormorant.clients.feeds import FeedClient, FeedOptions
+from cormorant.clients.opml import read_opml
+from cormorant.clients.transport import Transport
+from cormorant.clients.xml_documents import mended
+from cormorant.rules.feed_items import items_of
+from cormorant.rules.source_errors import SourceError, SourceUnavailable
+from cormorant.testing import START, SimulatedClock, in_line
+
+FAR_TOO_LONG_S = 4.0
+"""Before they were bounded, each of these took a multiple of it, on a machine that has nothing else to do."""
+
+
+@pytest.mark.slow("long documents")
+def test_bases_within_bases_do_not_make_links_longer_and_longer() -> None:
+    bases = "".join(f"<a xml:base='{'b/' * 200}'>" for _ in range(240))
+    body = f"<rss>{bases}{'<item><link>x</link></item>' * 500}".encode()
+    began = perf_counter()
+
+    found = read_feed(body, address="http://x.org/")
+
+    assert perf_counter() - began < FAR_TOO_LONG_S
+    assert {len(entry.link) <= 4_001 for entry in found.entries} == {True}
+
+
+def test_the_nearest_bases_count() -> None:
+    body = "<rss xml:base='http://x.org/a/'><channel xml:base='b/'><item xml:base='c/'><link>d</link></item></channel></rss>"
+
+    assert read_feed(body.encode()).entries[0].link == "http://x.org/a/b/c/d"
+
+
+@pytest.mark.slow("reads a hundred thousand attachments")
+def test_an_entry_has_no_more_than_its_share_of_what_hangs_on_it() -> None:
+    attachments = ",".join(f'{{"url":"x{number}"}}' for number in range(100_000))
+    json = f'{{"version":"https://jsonfeed.org/version/1","items":[{{"id":1,"attachments":[{attachments}]}}]}}'
+    rss = "<rss><channel><item><title>a</title>" + "<enclosure url='x'/>" * 290 + "</item></channel></rss>"
+
+    assert [len(read_feed(body.encode()).entries[0].enclosures) for body in (json, rss)] == [100, 100]
+
+
+def test_entities_without_number_are_not_replaced_one_by_one() -> None:
+    assert mended("<rss>&nbsp;& &amp;") == b"<rss>&#160;&amp; &amp;"
+    assert b"&" not in mended("<rss>" + "&" * 1_000_001)
+
+
+def test_guids_of_any_length_are_told_apart() -> None:
+    long = "http://x.org/" + "a1" * 4_000
+    body = f"<rss><channel><item><guid>{long}b</guid></item><item><guid>{long}c</guid></item></channel></rss>"
+    entries = read_feed(body.encode()).entries
+
+    keys = [[item.key for item in items_of(entries, addresses=(), now=START)] for _ in range(2)]
+
+    assert keys[0] == keys[1]
+    assert len(set(keys[0])) == 2
+    assert max(map(len, keys[0])) <= 300
+
+
+@pytest.mark.slow("long documents")
+def test_a_list_of_deep_folders_with_long_names_is_read_in_time() -> None:
+    folders = f"<outline text='{'n' * 30_000}'>" * 240
+    feeds = "".join(f"<outline xmlUrl='http://x.org/{number}'/>" for number in range(300))
+    began = perf_counter()
+
+    found = read_opml(f"<opml><body>{folders}{feeds}".encode())
+
+    assert perf_counter() - began < FAR_TOO_LONG_S
+    assert (len(found.feeds), len(found.feeds[0].folder)) == (300, 10)
+
+
+@asynccontextmanager
+async def sending(*pieces: bytes, apart_s: float = 0.0) -> AsyncIterator[tuple[str, list[int]]]:
+    """A server that answers with the first piece and then with the second, again and again until nobody listens."""
+    sent = [0]
+
+    async def answer(stream: trio.SocketStream) -> None:
+        try:
+            await stream.receive_some(65_536)
+            await stream.send_all(pieces[0])
+            while True:
+                await stream.send_all(pieces[1])
+                sent[0] += len(pieces[1])
+                await trio.sleep(apart_s)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
+        yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}", sent
+        nursery.cancel_scope.cancel()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+RSS = b"Content-Type: application/rss+xml\r\n\r\n<rss><channel>"
+ITEM = b"<item><title>a</title></item>"
+
+
+@pytest.mark.slow("real sockets, and ten megabytes of items")
+@pytest.mark.parametrize(
+    ("start", "more", "apart_s", "words"),
+    [
+        (OK + RSS, ITEM * 1_000, 0.0, "has more than 10,000,000 bytes"),
+        (OK + b"Content-Length: 1000000000\r\n" + RSS, ITEM, 0.0, "has more than 10,000,000 bytes"),
+        (OK + RSS, b"<item>", 0.05, "did not answer in full within 0.4 s"),
+        (OK, b"X-More: " + b"x" * 1_000 + b"\r\n", 0.0, "does not speak HTTP"),
+        (b"", b"HTTP" * 1_000, 0.0, "does not speak HTTP"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", 0.01, "did not answer in full within"),
+    ],
+    ids=["endless", "a gigabyte", "by drops", "headers", "no HTTP", "continue"],
+)
+async def test_a_server_without_an_end_is_left(start: bytes, more: bytes, apart_s: float, words: str) -> None:
+    caught: list[SourceError] = []
+    async with sending(start, more, apart_s=apart_s) as (url, sent), Transport(written=[url]) as transport:
+        timeout_s = 0.4 if apart_s else 20.0
+        client = FeedClient(
+            transport, offload=in_line, clock=SimulatedClock(), options=FeedOptions(timeout_s=timeout_s)
+        )
+        try:
+            await client.fetch(f"{url}/feed?passkey=hunter2hunter2")
+        except SourceError as error:
+            caught.append(error)
+
+    assert [type(error) for error in caught] == [SourceUnavailable] or "more than" in str(caught)
+    assert words in str(caught[0])
+    assert "hunter2" not in str(caught[0])
+    assert sent[0] <= 40_000_000
