@@ -1,4 +1,4 @@
-"""Who writes down what became of jobs, and fetches more? One transaction at a time does both."""
+"""Who writes down what became of jobs, and fetches more? One transaction does both, and a second one while that takes long."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ LEAVE_S = 2.0
 CALLED = 2
 """Workers woken at once. Each calls as many when it waits; while none has to, waking more would be in vain."""
 RETRY_S = 1.0
+ENOUGH = 32
+"""So many endings are worth a transaction of their own while another is under way."""
 CHECK_S = 1.0
 """At most so often it is checked what is ours because others write: on SQLite one hears of every write of theirs."""
 
@@ -46,6 +48,12 @@ class Clerk:
     is_closing: bool = field(init=False, default=False)
     is_leaving: bool = field(init=False, default=False)
     workers_lot: trio.lowlevel.ParkingLot = field(init=False, factory=trio.lowlevel.ParkingLot)
+    _helper_lot: trio.lowlevel.ParkingLot = field(init=False, factory=trio.lowlevel.ParkingLot)
+    _is_out: bool = field(init=False, default=False)
+    _is_helper_out: bool = field(init=False, default=False)
+    """Who of the two waits for a transaction that ends jobs and claims others."""
+    _is_full: bool = field(init=False, default=False)
+    """Whether there were at least as many as there was room for, so that there may be more."""
     _look_at: float = field(init=False, default=-math.inf)
     _is_doubtful: bool = field(init=False, default=True)
     """Whether the database and we may disagree about what is ours, and about whether claiming is paused."""
@@ -56,8 +64,11 @@ class Clerk:
     async def run(self) -> None:
         """Work until told to leave; then give everything back."""
         try:
-            while not self.is_leaving:
-                await self._work()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._help)
+                while not self.is_leaving or self._is_helper_out:
+                    await self._work()
+                nursery.cancel_scope.cancel()
         finally:
             # Bounded: a database that is away now is told by nobody; the jobs are reclaimed from us later.
             with trio.move_on_after(LEAVE_S, shield=True):
@@ -78,6 +89,12 @@ class Clerk:
         if self.workers_lot and self.in_hand.queue.has_ready:
             self.workers_lot.unpark(count=CALLED)
 
+    def note_ended(self) -> None:
+        """A handler has ended: write that down, now or with others."""
+        if self._is_out and len(self.in_hand.finished) >= ENOUGH:
+            self._helper_lot.unpark()
+        self.bell.nudge()
+
     def hear(self) -> None:
         """Others have written: there may be more to do, something of ours may be cancelled, all may be paused."""
         self._check_at = min(self._check_at, max(trio.current_time(), self._checked_at + CHECK_S))
@@ -88,16 +105,31 @@ class Clerk:
             self._is_doubtful = True
         if not self._is_needed():
             await self._wait()
+        elif self._is_doubtful and self._is_helper_out:
+            await self.bell.wait()  # what is ours is compared only while nothing is being claimed or let go of
         elif self._is_doubtful:
             await self._clear_up()
         else:
+            self._is_out = True
             await self._go()
+            self._is_out = False
+
+    async def _help(self) -> None:
+        """Be at hand while a transaction takes long: the database works on one while handlers run for the other."""
+        while True:
+            await self._helper_lot.park()
+            if self._is_out and self.lease.is_held and not self._is_doubtful:
+                self._is_helper_out = True
+                await self._go()
+                self._is_helper_out = False
+                self.bell.nudge()
 
     def _is_needed(self) -> bool:
         return self.lease.is_held and bool(self.in_hand.finished or self._is_doubtful or self._room())
 
     def _room(self) -> int:
-        return self.in_hand.room() if self.may_claim and self.bell.is_hungry and not self.is_closing else 0
+        is_hungry = self.bell.is_hungry or self._is_full
+        return self.in_hand.room() if self.may_claim and is_hungry and not self.is_closing else 0
 
     async def _wait(self) -> None:
         look_at = self._look_at if self.may_claim else math.inf
@@ -168,8 +200,10 @@ class Clerk:
         for job in harvest.claimed:
             self.in_hand.queue.put_claimed(job, priority=job.priority, now=now)
         self.call_worker()
-        if room and len(harvest.claimed) == room:
-            self.bell.is_hungry = True  # there may be more than there was room for
+        if room:
+            self._is_full = len(harvest.claimed) == room
+        if room and self._is_full:
+            self.bell.is_hungry = True
         elif room:
             self._look_at = now + self._until(harvest.next_due)
 

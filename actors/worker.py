@@ -199,7 +199,7 @@ class Worker:
         if verdict is not None:
             took_s = trio.current_time() - running.started_at
             self.in_hand.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
-            self.clerk.bell.nudge()
+            self.clerk.note_ended()
 
     def _tell_of_passing(self, work: PassingJob, running: RunningJob, error: BaseException | None) -> None:
         if running.why is not None and _was_stopped(running, error):
