@@ -149,7 +149,9 @@ class PostgresSession:
             answer = self._pgconn.exec_(command)
         except psycopg.OperationalError:
             return None
-        return answer if self._is_connected else None
+        # An error without a severity is not the server's: the driver could not send, and may not know yet what that means.
+        is_ours = answer.status == ExecStatus.FATAL_ERROR and _severity(answer) is None
+        return None if is_ours or not self._is_connected else answer
 
     def _last_words(self) -> str:
         return self._pgconn.get_error_message().strip() or "the connection was closed"
@@ -186,7 +188,7 @@ class PostgresSession:
     def _commit(self, transaction: RootTransaction, result: Outcome[Any], *, reads_only: bool) -> Outcome[Any]:
         answer = self._tell(b"COMMIT")
         # A server that says farewell is as good as gone, and may have committed before.
-        if answer is None or answer.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in {b"FATAL", b"PANIC"}:
+        if answer is None or _severity(answer) in {b"FATAL", b"PANIC"}:
             unknown = CommitUnknown(
                 f"the connection was lost at COMMIT ({self._last_words()}): it may have happened, look before repeating"
             )
@@ -200,6 +202,10 @@ class PostgresSession:
         return outcome.Error(
             DBAPIError.instance("COMMIT", None, error, psycopg.Error, dialect=self._connection.dialect)
         )
+
+
+def _severity(answer: PGresult) -> bytes | None:
+    return answer.error_field(DiagnosticField.SEVERITY_NONLOCALIZED)
 
 
 def _is_of_the_database(result: Outcome[Any]) -> bool:

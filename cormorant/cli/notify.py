@@ -6,7 +6,6 @@ import json
 import sys
 
 import click
-import trio
 
 from cormorant.cli.watch_options import EXIT_CODES, options
 from cormorant.cli.words import EXIT_FAILED, EXIT_OK, HintingGroup, Interrupted, Refused
@@ -25,7 +24,9 @@ def notify() -> None:
 @options
 def test(config: str, *, as_json: bool) -> None:
     """Send one notification to each address of notify.apprise, now, also in quiet hours. Addresses are not shown."""
-    from cormorant.cli.preflight import load_or_refuse  # noqa: PLC0415  # `--help` need not wait for it
+    import trio  # noqa: PLC0415  # `--help` need not wait for it
+
+    from cormorant.cli.preflight import load_or_refuse  # noqa: PLC0415  # as above
     from cormorant.clients.notifying import NotTold  # noqa: PLC0415  # as above
     from cormorant.clients.telling import tell_apart  # noqa: PLC0415  # as above
     from cormorant.rules.notices import Message  # noqa: PLC0415  # as above

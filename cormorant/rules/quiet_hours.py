@@ -74,13 +74,13 @@ def quiet_until(hours: QuietHours | None, now: datetime) -> datetime | None:
         return None
     day = local.date() + timedelta(days=1 if spans_midnight and at >= hours.begin else 0)
     ends = datetime.combine(day, hours.end, zone).astimezone(UTC)
-    if ends <= now:
-        # In the hour that a clock repeats, the end may be the second one of that name.
-        return datetime.combine(day, hours.end, zone).replace(fold=1).astimezone(UTC)
-    # In the hour that a clock leaves out, they end where it begins.
-    while ends - _MINUTE > now and not _is_quiet(hours, (ends - _MINUTE).astimezone(zone).time()):
-        ends -= _MINUTE
-    return ends
+    if ends.astimezone(zone).utcoffset() == local.utcoffset():
+        return ends
+    # The clock changes meanwhile: what it shows decides, minute by minute.
+    moment = now.replace(second=0, microsecond=0)
+    while moment <= now or _is_quiet(hours, moment.astimezone(zone).time()):
+        moment += _MINUTE
+    return moment
 
 
 def _is_quiet(hours: QuietHours, at: time) -> bool:

@@ -85,7 +85,7 @@ def _cron_problem(cron: str, zone: tzinfo) -> str | None:
 def next_due(schedule: Schedule, *, due: datetime, now: datetime, effective_s: float | None = None) -> datetime:
     """When it is due after a check that was due at `due`. The cadence is kept; what was missed is not made up for.
 
-    A check before it was due counts as that one; further ones before then put nothing off.
+    A check before it was due begins an interval anew; the times of cron stay as they are.
 
     >>> at = datetime(2026, 1, 1, tzinfo=UTC)
     >>> hourly = Schedule(every_s=3600)
@@ -93,16 +93,13 @@ def next_due(schedule: Schedule, *, due: datetime, now: datetime, effective_s: f
     '2026-01-01T01:00:00+00:00'
     >>> next_due(hourly, due=at, now=at + timedelta(hours=5, minutes=5)).isoformat()
     '2026-01-01T06:05:00+00:00'
+    >>> next_due(hourly, due=at + timedelta(minutes=20), now=at).isoformat()
+    '2026-01-01T01:00:00+00:00'
     """
     if schedule.cron is not None:
-        first = _next_cron(schedule, now)
-        if due < first:
-            return first
-        return _next_cron(schedule, first) if due == first else due
+        return max(due, _next_cron(schedule, now))
     every = timedelta(seconds=effective_s or schedule.every_s or DAY_S)
-    if due - now > every:
-        return due
-    kept = due + every
+    kept = min(due, now) + every
     return kept if kept > now else now + every
 
 

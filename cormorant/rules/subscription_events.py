@@ -87,7 +87,7 @@ def events_of(subscription: Due, page: FeedPage, check: Check, imported: int, fo
         "subscription": subscription.name,
         "duration_ms": check.duration_ms,
         "next_check_at": following.next_check_at,
-        "because": cadence_of(subscription, following, now=check.started_at),
+        "because": cadence_of(subscription, following),
     }
     if check.status is CheckStatus.SUCCESS:
         facts |= {"items_found": check.items_found, "new_items": check.new_items, "imported": imported}

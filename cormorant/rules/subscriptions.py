@@ -153,27 +153,25 @@ def after_check(
     return Next(next_check_at=at, effective_s=effective_s, failures=failures, paused_because=why)
 
 
-def cadence_of(subscription: Due, following: Next, *, now: datetime) -> str:
+def cadence_of(subscription: Due, following: Next) -> str:
     """Why the next check is when it is, in words.
 
     >>> at = datetime(2026, 1, 1)
     >>> feed = Subscription(name="a", url="", schedule=Schedule(every_s=3600), next_check_at=at, added_at=at)
-    >>> cadence_of(feed, Next(next_check_at=at, effective_s=None, failures=0), now=at)
+    >>> cadence_of(feed, Next(next_check_at=at, effective_s=None, failures=0))
     'every 1h'
-    >>> cadence_of(feed, Next(next_check_at=at, effective_s=7200.0, failures=3), now=at - timedelta(minutes=1))
-    'every 2h instead of 1h after 3 failures; this check was early'
+    >>> cadence_of(feed, Next(next_check_at=at, effective_s=7200.0, failures=3))
+    'every 2h instead of 1h after 3 failures'
     """
     said = subscription.schedule
     if following.paused_because is not None:
         return "paused: not before it is resumed"
-    early = "; this check was early" if now < subscription.next_check_at else ""
     if said.every_s is None:
-        return f"cron {said.cron} {said.zone}{early}"
+        return f"cron {said.cron} {said.zone}"
     if following.effective_s is None:
-        return f"every {format_duration(said.every_s)}{early}"
+        return f"every {format_duration(said.every_s)}"
     why = f"after {following.failures} failures" if following.failures else "by its activity"
-    usual = format_duration(said.every_s)
-    return f"every {format_duration(following.effective_s)} instead of {usual} {why}{early}"
+    return f"every {format_duration(following.effective_s)} instead of {format_duration(said.every_s)} {why}"
 
 
 def host_of(url: str) -> str:

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, time, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cormorant.rules.events import DiskLow, StorageLost
@@ -148,6 +148,9 @@ HALF_HOURS = st.integers(0, 47).map(lambda half: time(half // 2, 30 * (half % 2)
 
 
 @settings(max_examples=60)
+@example(
+    begin=time(2, 30), end=time(0, 0), day="2026-10-25", minute=30
+)  # the clock shows an hour twice that begins quiet
 @given(
     begin=HALF_HOURS,
     end=HALF_HOURS,

@@ -200,16 +200,22 @@ def test_a_check_in_time_keeps_the_cadence(schedule: Schedule, due: datetime, sh
 
 
 @pytest.mark.slow("a hundred examples")
-@given(intervals | crons, moments, st.integers(1, 20))
-def test_checks_by_hand_put_the_next_one_off_once_and_no_further(schedule: Schedule, now: datetime, times: int) -> None:
+@given(intervals, moments, moments)
+def test_a_check_by_hand_begins_the_interval_anew(schedule: Schedule, due: datetime, now: datetime) -> None:
+    assert schedule.every_s is not None
+
+    following = next_due(schedule, due=max(due, now), now=now)
+
+    assert following == now + timedelta(seconds=schedule.every_s)
+
+
+@pytest.mark.slow("a hundred examples")
+@given(crons, moments)
+def test_a_check_by_hand_leaves_the_times_of_cron_alone(schedule: Schedule, now: datetime) -> None:
     due = next_due(schedule, due=now, now=now)
-    once = next_due(schedule, due=due, now=now)
 
-    for _ in range(times):
-        due = next_due(schedule, due=due, now=now)
-
-    assert due == once
-    assert due > now
+    assert next_due(schedule, due=due, now=now) == due
+    assert next_due(schedule, due=due + timedelta(days=9), now=now) == due + timedelta(days=9)  # put off by hand
 
 
 @pytest.mark.slow("a hundred examples")

@@ -286,16 +286,20 @@ async def test_what_is_only_counted_is_not_wanted(clock: MockClock, place: Subsc
     assert (check.new_items, place.taken) == (2, [])
 
 
-async def test_a_check_by_hand_counts_as_the_next_one(clock: MockClock, place: SubscriptionPlace) -> None:
+async def test_the_next_check_is_an_interval_after_the_last_also_when_that_was_by_hand(
+    clock: MockClock, place: SubscriptionPlace
+) -> None:
     await prepared(place, "one")
+    place.feeds.takes_s["x.test"] = 0.0
     async with place.opened() as subscriptions:
+        began = trio.current_time()
         await trio.sleep(0.5 * HOUR)
         await subscriptions.check("one")
-        once = (await subscriptions.find("one")).next_check_at
+        await trio.sleep(0.25 * HOUR)
         await subscriptions.check("one")
-        twice = (await subscriptions.find("one")).next_check_at
+        await trio.sleep(2.5 * HOUR)
 
-    assert once == twice == START + timedelta(hours=2)
+    assert [(time - began) / HOUR for time in place.feeds.times("one")] == [0.0, 0.5, 0.75, 1.75, 2.75]
 
 
 async def test_who_is_told_to_come_back_later_does(clock: MockClock, place: SubscriptionPlace) -> None:

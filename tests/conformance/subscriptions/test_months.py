@@ -28,8 +28,8 @@ APART_S: Final = 1.0
 LATE_S: Final = 2 * HOUR
 """A claim of a ticker that crashed runs out, and the next look comes."""
 QUIET_S: Final = 4 * DAY
-ASKED_WITHIN_S: Final = 2 * DAY + 3 * HOUR
-"""After failures the longest interval is a day, and a check by hand puts one off once."""
+ASKED_WITHIN_S: Final = DAY + 3 * HOUR
+"""After failures the longest interval is a day."""
 SCHEDULES: Final = [
     Schedule(every_s=HOUR),
     Schedule(every_s=6 * HOUR),
