@@ -39,7 +39,7 @@ _PREFIXES: Final = {
     "http://search.yahoo.com/mrss/": "media:",
     "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf:",
 }
-_MEDIA_TITLE: Final = ".//{http://search.yahoo.com/mrss/}title"
+_MEDIA_TITLE: Final = "{http://search.yahoo.com/mrss/}title"
 _ABOUT: Final = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
 _BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
 # By weight: the first that is there is taken.
@@ -55,6 +55,8 @@ _SUMMARY_MAX: Final = 2_000
 _ENCLOSURES_MAX: Final = 100
 _CHILDREN_MAX: Final = 300
 """So many elements of an entry are looked at, far more than an honest one has."""
+_WALKED_MAX: Final = 2_000
+"""So many elements within another are walked for its text: an empty one costs time as well, for each that it stands in."""
 _BASES_MAX: Final = 10
 """So many xml:base around a link count, the nearest ones: each may make the address longer for all that stand in it."""
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,18})\s*", re.ASCII)
@@ -143,16 +145,23 @@ def _is_of_feed(element: etree._Element) -> bool:
 
 
 def _text(element: etree._Element) -> str:
-    """What stands in it, up to a limit: entries may be written into each other, each with all that follows."""
-    if len(element) == 0:
+    """What stands in it, up to a limit: entries may be written into each other, each with all that follows, or with nothing."""
+    if next(element.iterchildren(), None) is None:
         return (element.text or "")[:_TEXT_MAX].strip()
     found, length = [], 0
-    for piece in element.itertext():
-        found.append(str(piece))
-        length += len(piece)
+    for what, each in islice(etree.iterwalk(element, events=("start", "end")), 2 * _WALKED_MAX):
+        piece = each.text if what == "start" else "" if each is element else each.tail
+        found.append(piece or "")
+        length += len(found[-1])
         if length > _TEXT_MAX:
             break
     return "".join(found)[:_TEXT_MAX].strip()
+
+
+def _media_title(element: etree._Element) -> str:
+    """That of a picture or a film in the entry, wherever it stands."""
+    near = islice(element.iterdescendants(), _WALKED_MAX)
+    return next((each.text or "" for each in near if each.tag == _MEDIA_TITLE), "")
 
 
 def _entry(element: etree._Element, address: str) -> Entry:
@@ -173,7 +182,7 @@ def _entry(element: etree._Element, address: str) -> Entry:
     return Entry(
         guid=guid,
         link=_link(links, address) or _whole(element, permanent, address),
-        title=_first_plain(found, _TITLES) or plain(element.findtext(_MEDIA_TITLE, "")),
+        title=_first_plain(found, _TITLES) or plain(_media_title(element)),
         summary=_first_plain(found, _SUMMARIES)[:_SUMMARY_MAX],
         date=date,
         published=read_feed_date(date),

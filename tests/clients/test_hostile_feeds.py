@@ -50,6 +50,30 @@ def test_an_entry_has_no_more_than_its_share_of_what_hangs_on_it() -> None:
     assert [len(read_feed(body.encode()).entries[0].enclosures) for body in (json, rss)] == [100, 100]
 
 
+@pytest.mark.slow("long documents")
+@pytest.mark.parametrize(
+    ("opened", "closed", "count"),
+    [("<item>", "</item><item/>", 200), ("<item><title>x</title><description>", "</description></item>", 100)],
+    ids=["entries", "descriptions"],
+)
+def test_nothing_within_entries_within_entries_is_not_walked_for_each_of_them(
+    opened: str, closed: str, count: int
+) -> None:
+    body = f"<rss><channel>{opened * count}{'<a/>' * 300_000}{closed * count}</channel></rss>".encode()
+    began = perf_counter()
+
+    found = read_feed(body)
+
+    assert perf_counter() - began < FAR_TOO_LONG_S
+    assert len(found.entries) in {count, 2 * count}
+
+
+def test_the_text_of_an_element_is_that_of_all_in_it_and_not_what_follows() -> None:
+    body = "<rss><channel><item><title>a<b>b<i/>c</b>d<u>e</u>f</title>no</item></channel></rss>"
+
+    assert read_feed(body.encode()).entries[0].title == "abcdef"
+
+
 def test_entities_without_number_are_not_replaced_one_by_one() -> None:
     assert mended("<rss>&nbsp;& &amp;") == b"<rss>&#160;&amp; &amp;"
     assert b"&" not in mended("<rss>" + "&" * 1_000_001)
