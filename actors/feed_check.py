@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -18,16 +19,19 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.redaction import keys_in, told
 from cormorant.rules.source_errors import SourceError
 from cormorant.rules.subscription_events import events_of
-from cormorant.rules.subscriptions import Check, CheckStatus, Due, FeedPage, Next
+from cormorant.rules.subscriptions import Check, CheckStatus, Due, FeedPage, Next, after_check
+from storage import subscription_claims
 from storage.database import Database
 from storage.subscription_claims import CheckedElsewhere
 
-__all__ = ["FeedChecker"]
+__all__ = ["PUT_OFF_S", "CheckUnwritten", "FeedChecker"]
 
 T = TypeVar("T")
 
 ERROR_LENGTH_MAX = 500
 MISTAKE_LENGTH_MAX = 300
+PUT_OFF_S = 3_600.0
+"""So long one is left alone of which nothing can be written."""
 
 _FORESEEN = (SourceError, trio.TooSlowError, StorageUnavailable, CommitUnknown, CheckedElsewhere)
 _NOTHING = FeedPage(is_unchanged=True)
@@ -35,6 +39,13 @@ _NOTHING = FeedPage(is_unchanged=True)
 
 class CheckMistake(CormorantError):
     """Something went wrong in a check that nobody foresaw."""
+
+
+class CheckUnwritten(CormorantError):
+    """Nothing of how a check went can be written, not even when the feed is due again."""
+
+    def __init__(self, number: int, why: str) -> None:
+        super().__init__(f"how the check of subscription {number} went cannot be written; {why}")
 
 
 @define(eq=False, kw_only=True)
@@ -106,8 +117,20 @@ class FeedChecker:
         try:
             return await contained(partial(written, page, check), url=mine.url)
         except CheckMistake as mistake:
-            # What the feed brought cannot be kept. That it could not can be.
-            return await written(_NOTHING, evolve(check, status=CheckStatus.FAILED, error=str(mistake)))
+            failed = evolve(check, status=CheckStatus.FAILED, error=str(mistake))
+        # What the feed brought cannot be kept. That it could not can be, or at least when it is due again.
+        for lesser in (partial(written, _NOTHING, failed), partial(self._put_off, mine, failed)):
+            with suppress(CheckMistake):
+                return await contained(lesser, url=mine.url)
+        later = self.clock.now() + timedelta(seconds=PUT_OFF_S)
+        self._tell(mine, _NOTHING, failed, 0, Next(next_check_at=later, effective_s=None, failures=mine.failures + 1))
+        raise CheckUnwritten(mine.id, failed.error or "")
+
+    async def _put_off(self, mine: Due, check: Check) -> tuple[Check, int, Next | None]:
+        following = after_check(mine, error=check.error, now=self.clock.now())
+        if not await self.database.run(subscription_claims.put_off, mine, following, error=check.error or ""):
+            raise CheckedElsewhere(mine.id)
+        return check, 0, following
 
     def _tell(self, subscription: Due, page: FeedPage, check: Check, imported: int, following: Next) -> None:
         self.statistics.record(

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from actors.actor import Actor
 from actors.bell import Bell
 from actors.claim_watch import Claims, ClaimWatch
-from actors.feed_check import FeedChecker
+from actors.feed_check import PUT_OFF_S, CheckUnwritten, FeedChecker
 from actors.feeds_in_hand import BEAT_S, FeedsInHand, Held, silence_s
 from actors.reply import Reply
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
@@ -90,6 +90,8 @@ class SubscriptionTicker(Actor[CheckNow]):
     _hand: FeedsInHand = field(init=False)
     _dropped: dict[int, Due] = field(init=False, factory=dict)
     """What could not be checked while the database was away: to be given back."""
+    _later: dict[int, trio.CancelScope] = field(init=False, factory=dict)
+    """What is in hand and left alone, because nothing of its last check could be written."""
     _slots: trio.CapacityLimiter = field(init=False)
     _others: ClaimWatch = field(init=False)
     _watch_at: float = field(init=False, default=-math.inf)
@@ -163,6 +165,8 @@ class SubscriptionTicker(Actor[CheckNow]):
         if number in lane:
             lane.remove(number)
             lane.appendleft(number)
+        elif number in self._later:
+            self._later[number].cancel()
 
     async def wake(self) -> None:
         """Take in hand what is due and there is room for."""
@@ -241,7 +245,7 @@ class SubscriptionTicker(Actor[CheckNow]):
         return _Outlook(self.is_paused(connection), subscriptions.next_due(connection), held)
 
     async def _take_due(self, now: datetime) -> None:
-        room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._hand.held)
+        room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._hand.held) + len(self._later)
         if room <= 0:
             return
         asked_at = trio.current_time()
@@ -335,6 +339,9 @@ class SubscriptionTicker(Actor[CheckNow]):
                 what = await self.checker.check(used, current=current, until=self._hand.until)
         except CheckedElsewhere as lost:
             what = lost
+        except CheckUnwritten as lost:
+            self._put_off(number, lost)
+            return
         held = self._hand.held[number]
         is_anew = what is None or held.subscription.token != used.token
         if what is not None and (isinstance(what, Check) or not is_anew):
@@ -342,6 +349,22 @@ class SubscriptionTicker(Actor[CheckNow]):
         if is_anew:
             self._hand.drop(number)
             self._take_in(held)
+
+    def _put_off(self, number: int, why: CheckUnwritten) -> None:
+        """It stays in hand, so that nobody asks it, and has another turn later, or when somebody wants it."""
+        held = self._hand.held[number]
+        self._let_go(number, why)
+        self._hand.put(held)
+        self._later[number] = trio.CancelScope()
+        self.nursery.start_soon(self._return, number, self._later[number])
+
+    async def _return(self, number: int, rest: trio.CancelScope) -> None:
+        with rest:
+            await trio.sleep(PUT_OFF_S)
+        del self._later[number]
+        held = self._hand.held[number]
+        self._hand.drop(number)
+        self._take_in(held)
 
     async def _maintain(self) -> None:
         """Once an hour: forget old records and items, find those that a clock that ran ahead put off, tell how many there are."""

@@ -27,6 +27,7 @@ __all__ = [
     "end_check",
     "free",
     "held",
+    "put_off",
     "release",
     "renew",
     "spread_overdue",
@@ -146,6 +147,14 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
     return True
 
 
+def put_off(connection: Connection, mine: Due, following: Next, *, error: str) -> bool:
+    """Write no more of a check than that it failed, and when the next one is. False: it is no longer ours."""
+    why = following.paused_because
+    paused = (why is not None, why)
+    words = (to_micros(following.next_check_at), following.failures, kept_text(error, TEXT_LENGTH_MAX), *paused)
+    return _PUT_OFF.change(connection, (*words, mine.id, mine.token)) > 0
+
+
 def _sorted(mine: Iterable[Due]) -> list[Due]:
     """In one order, so that two processes cannot wait for each other."""
     return sorted(mine, key=lambda each: each.id)
@@ -205,6 +214,11 @@ _END_BADLY = Plain(f"""
         paused_because = CASE WHEN failures = :known THEN COALESCE(:paused_because, paused_because) ELSE paused_because END
     WHERE id = :id AND token = :token
 """)  # noqa: S608 - all parts are ours
+_PUT_OFF = Plain("""
+    UPDATE subscriptions SET claimed_until = NULL, next_check_at = :next, failures = :failures, last_error = :error,
+        is_paused = CASE WHEN :is_paused THEN true ELSE is_paused END, paused_because = COALESCE(:why, paused_because)
+    WHERE id = :id AND token = :token
+""")
 _MOVE = Plain("""
     UPDATE subscriptions SET url = :url, has_moved = CASE WHEN :has_moved THEN true ELSE has_moved END WHERE id = :id
 """)

@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import pytest
 import trio
+from sqlalchemy import Connection
 from trio.testing import MockClock
 
+from actors.feed_check import CheckUnwritten
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.subscriptions import CheckStatus, Due, FeedPage
@@ -154,6 +156,57 @@ async def test_what_a_feed_brings_that_cannot_be_kept_fails_that_check_alone(
         assert (failed.status, failed.new_items) == (CheckStatus.FAILED, 0)
         assert failed.error == "a mistake in the program, please report it: ValueError: too odd"
         assert (good.status, place.taken) == (CheckStatus.SUCCESS, ["a"])
+
+
+def break_for_bad(wrong: pytest.MonkeyPatch, name: str) -> None:
+    real = getattr(subscription_claims, name)
+
+    def broken(connection: Connection, subscription: Due, *words: object, **more: object) -> object:
+        if subscription.name == "bad":
+            raise RuntimeError("no such row can be")
+        return real(connection, subscription, *words, **more)
+
+    wrong.setattr(subscription_claims, name, broken)
+
+
+async def test_a_check_that_cannot_be_recorded_counts_as_failed_and_ends_nothing_else(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_for_bad(monkeypatch, "end_check")
+    with subscription_place() as place:
+        async with place.opened() as subscriptions:
+            await subscribe(subscriptions, "bad", host="bad.test")
+            await subscribe(subscriptions, "good", host="good.test")
+            await trio.sleep(2.5 * HOUR)
+            bad = await subscriptions.find("bad")
+
+        assert place.events.of(ChildCrashed) == []
+        assert (bad.failures, bad.last_error) == (
+            3,
+            "a mistake in the program, please report it: RuntimeError: no such row can be",
+        )
+        assert [len(place.feeds.times(name)) for name in ("bad", "good")] == [3, 3]
+
+
+async def test_a_feed_of_which_nothing_can_be_written_is_left_alone_for_an_hour_unless_somebody_asks(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_for_bad(monkeypatch, "end_check")
+    break_for_bad(monkeypatch, "put_off")
+    with subscription_place() as place:
+        async with place.opened() as subscriptions:
+            await subscribe(subscriptions, "bad", host="bad.test")
+            await subscribe(subscriptions, "good", host="good.test")
+            await trio.sleep(1.5 * HOUR)
+            asked = len(place.feeds.times("bad"))
+            with pytest.raises(CheckUnwritten, match="cannot be written; a mistake in the program"):
+                await subscriptions.check("bad")
+            monkeypatch.undo()
+            await subscriptions.check("bad")
+            await trio.sleep(HOUR)
+
+        assert place.events.of(ChildCrashed) == []
+        assert (asked, len(place.feeds.times("bad")), len(place.feeds.times("good"))) == (2, 5, 3)
 
 
 async def test_who_asks_while_the_ticker_looks_is_not_overlooked(clock: MockClock) -> None:
