@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 import trio
@@ -15,15 +15,17 @@ from actors.actor import Actor
 from actors.bell import Bell
 from actors.claim_watch import Claims, ClaimWatch
 from actors.feed_check import PUT_OFF_S, CheckUnwritten, FeedChecker
+from actors.feed_maintenance import FeedMaintenance
 from actors.feeds_in_hand import BEAT_S, FeedsInHand, Held, silence_s
+from actors.host_turns import HostTurns
 from actors.reply import Reply
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.schedules import is_misfire
-from cormorant.rules.subscription_events import SubscriptionMisfired, SubscriptionsMaintained
+from cormorant.rules.subscription_events import SubscriptionMisfired
 from cormorant.rules.subscription_settings import SubscriptionSettings
 from cormorant.rules.subscriptions import Check, Due, Subscription, host_of
-from storage import items, subscription_checks, subscription_claims, subscriptions
+from storage import subscription_claims, subscriptions
 from storage.database import Database
 from storage.subscription_claims import CheckedElsewhere
 
@@ -43,10 +45,9 @@ RELEASE_S = 0.4
 ASLEEP_LOOKS = 2
 """Who has missed so many looks has slept: what came due meanwhile is spread out."""
 SPREAD_PAGES = 20
-MAINTENANCE_S = 3_600.0
 PAGE = 500
-HOSTS_MAX = 10_000
-"""So many hosts are remembered by when they were asked last."""
+LANE_MAX = 4
+"""When there is no room for more, so many of a host stay in hand: the others are given back until their turn."""
 
 
 @frozen(kw_only=True)
@@ -84,7 +85,7 @@ class SubscriptionTicker(Actor[CheckNow]):
     _has_configured: bool = field(init=False, default=False)
     _lanes: dict[str, deque[int]] = field(init=False, factory=dict)
     """Who waits for its host."""
-    _asked_at: dict[str, float] = field(init=False, factory=dict)
+    _turns: HostTurns = field(init=False)
     _waiting: dict[int, list[Reply[Check]]] = field(init=False, factory=dict)
     """Whom the end of a check is told, by subscription."""
     _hand: FeedsInHand = field(init=False)
@@ -99,15 +100,23 @@ class SubscriptionTicker(Actor[CheckNow]):
     _looked_at: datetime | None = field(init=False, default=None)
     _overdue_before: datetime | None = field(init=False, default=None)
     """What was due before this is to be spread out; None: that is done."""
-    _maintained_at: float = field(init=False, default=-math.inf)
+    _maintenance: FeedMaintenance = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         together = min(self.options.max_concurrent_checks, self.options.max_concurrent_domains)
         self._slots = trio.CapacityLimiter(together)
+        self._turns = HostTurns(self.options.domain_request_delay_s)
         self._others = ClaimWatch(
             database=self.database,
             interval_s=max(self.look_s, BEAT_S),
             silence_s=silence_s(self.options.check_timeout_s),
+        )
+        self._maintenance = FeedMaintenance(
+            database=self.database,
+            options=self.options,
+            active=self.checker.active,
+            clock=self.clock,
+            emit=self.emit,
         )
         self._hand = FeedsInHand(
             database=self.database,
@@ -183,12 +192,12 @@ class SubscriptionTicker(Actor[CheckNow]):
     async def end(self) -> None:
         """Checks that run are cancelled: they did not happen, and are due as before."""
         self.nursery.cancel_scope.cancel()
-        if self._hand.held:
+        if self._hand.held or self._dropped:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
                 await self._release()
 
     async def _release(self) -> None:
-        held = [each.subscription for each in self._hand.held.values()]
+        held = [*self._dropped.values(), *(each.subscription for each in self._hand.held.values())]
         try:
             await self.database.run(subscription_claims.release, held)
         except (StorageUnavailable, CommitUnknown):
@@ -199,14 +208,15 @@ class SubscriptionTicker(Actor[CheckNow]):
             await self.database.run(subscriptions.set_configured, self.configured)
             self._has_configured = True
         if self._dropped:
-            await self.database.run(subscription_claims.release, list(self._dropped.values()))
-            self._dropped.clear()
+            dropped = list(self._dropped.values())  # meanwhile there may be more
+            await self.database.run(subscription_claims.release, dropped)
+            self._forget_dropped(dropped)
         outlook = await self._watched()
         if outlook.is_paused:
             return
         now = self.clock.now()
         if self._looked_at is not None and now < self._looked_at:
-            self._maintained_at = -math.inf  # the clock was set back: what it put off is not to wait for an hour
+            self._maintenance.hurry()  # the clock was set back: what it put off is not to wait for an hour
         asleep_s = ASLEEP_LOOKS * self.look_s
         if self._looked_at is None or (now - self._looked_at).total_seconds() > asleep_s:
             self._overdue_before = now - timedelta(seconds=asleep_s)
@@ -220,7 +230,8 @@ class SubscriptionTicker(Actor[CheckNow]):
             upcoming = (await self.database.read(self._outlook, is_watching=False)).next_due
         if upcoming is not None:
             self._look_within(max(CALM_S, (upcoming - self.clock.now()).total_seconds()))
-        await self._maintain()
+        if await self._maintenance.run():
+            self._look_within(CALM_S)  # there are due ones, or more to forget
 
     def _look_within(self, seconds: float) -> None:
         self.wake_at = min(self.wake_at, trio.current_time() + seconds)
@@ -245,14 +256,36 @@ class SubscriptionTicker(Actor[CheckNow]):
         return _Outlook(self.is_paused(connection), subscriptions.next_due(connection), held)
 
     async def _take_due(self, now: datetime) -> None:
-        room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._hand.held) + len(self._later)
-        if room <= 0:
-            return
-        asked_at = trio.current_time()
-        due = await self.database.run(subscription_claims.claim, now=now, until=self._hand.until(), limit=room)
-        for each in due:
-            self._tell_late(each.name, each.next_check_at, now)
-            self._take_in(Held(each, asked_at))
+        for _ in range(SPREAD_PAGES):
+            room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._hand.held) + len(self._later)
+            due: Sequence[Due] = ()
+            asked_at = trio.current_time()
+            if room > 0:
+                due = await self.database.run(subscription_claims.claim, now=now, until=self._hand.until(), limit=room)
+            for each in due:
+                self._tell_late(each.name, each.next_check_at, now)
+                self._take_in(Held(each, asked_at))
+            if len(due) < room or not await self._shorten(now):
+                return
+
+    async def _shorten(self, now: datetime) -> int:
+        """The hand is full: of hosts for which many wait some are given back until their turn, so that others have one."""
+        back: dict[Due, datetime] = {}
+        for host, lane in self._lanes.items():
+            for number in [each for each in list(lane)[LANE_MAX:] if each not in self._waiting]:
+                lane.remove(number)
+                back[self._hand.held[number].subscription] = self._turns.later(host, ahead=len(lane), now=now)
+                self._hand.drop(number)
+        self._dropped |= {each.id: each for each in back}
+        if back:
+            await self.database.run(subscription_claims.give_back, back)
+            self._forget_dropped(back)
+        return len(back)
+
+    def _forget_dropped(self, given: Iterable[Due]) -> None:
+        for each in given:
+            if self._dropped.get(each.id) is each:
+                del self._dropped[each.id]
 
     async def _spread(self, before: datetime, now: datetime) -> bool:
         """After a long sleep many are overdue at once: each waits its share of a minute. True: all do now."""
@@ -290,26 +323,20 @@ class SubscriptionTicker(Actor[CheckNow]):
         number = lane[0]
         try:
             while lane:
-                ready_at = self._asked_at.get(host, -math.inf) + self.options.domain_request_delay_s
-                await trio.sleep_until(max(ready_at, trio.current_time()))
+                await trio.sleep_until(max(self._turns.ready_at(host), trio.current_time()))
                 async with self._slots:
-                    number = lane.popleft()
+                    number, began = lane.popleft(), trio.current_time()
                     try:
                         await self._check_held(number, host)
                     finally:
-                        self._note_asked(host)
+                        self._turns.note(host, began=began)
         except (StorageUnavailable, CommitUnknown) as away:
             for each in sorted({number, *lane} & self._hand.held.keys()):
                 self._dropped[each] = self._hand.held[each].subscription
                 self._let_go(each, away)
         finally:
             del self._lanes[host]
-
-    def _note_asked(self, host: str) -> None:
-        self._asked_at.pop(host, None)
-        self._asked_at[host] = trio.current_time()
-        while len(self._asked_at) > HOSTS_MAX:
-            self._asked_at.pop(next(iter(self._asked_at)))
+            self._turns.rest(host)
 
     def _let_go(self, number: int, what: Check | CormorantError) -> None:
         """It is no longer in hand; who waits for it is told."""
@@ -365,26 +392,3 @@ class SubscriptionTicker(Actor[CheckNow]):
         held = self._hand.held[number]
         self._hand.drop(number)
         self._take_in(held)
-
-    async def _maintain(self) -> None:
-        """Once an hour: forget old records and items, find those that a clock that ran ahead put off, tell how many there are."""
-        if trio.current_time() < self._maintained_at + MAINTENANCE_S:
-            return
-        now = self.clock.now()
-        before = now - timedelta(seconds=self.options.keep_checks_s)
-        pruned = await self.database.run(subscription_checks.prune_checks, before=before, limit=PAGE)
-        gone_before = now - timedelta(seconds=self.options.keep_items_s)
-        forgotten = await self.database.run(items.prune, before=gone_before, limit=PAGE)
-        found = 0
-        if await self.database.read(subscriptions.is_any_ahead, now=now):
-            found = await self.database.run(subscriptions.pull_in, now=now, limit=PAGE)
-        if found or PAGE in {pruned, forgotten}:
-            self._look_within(CALM_S)  # they are due, and there may be more
-        if PAGE in {pruned, forgotten, found}:
-            return
-        self._maintained_at = trio.current_time()
-        total, _ = await self.database.read(subscriptions.count)
-        active = len(self.checker.active)
-        self.emit(
-            SubscriptionsMaintained(scheduled_jobs=total, active_checks=active, pruned=pruned, items_pruned=forgotten)
-        )

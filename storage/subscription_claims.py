@@ -26,6 +26,7 @@ __all__ = [
     "claim_one",
     "end_check",
     "free",
+    "give_back",
     "held",
     "put_off",
     "release",
@@ -83,6 +84,12 @@ def renew(
 def release(connection: Connection, mine: Sequence[Due]) -> None:
     """Give back what was not checked: it is due as before."""
     _RELEASE.change_many(connection, [(each.id, each.token) for each in _sorted(mine)])
+
+
+def give_back(connection: Connection, turns: Mapping[Due, datetime]) -> None:
+    """Give back what has its turn later, each with its time. A time that it got meanwhile is kept."""
+    rows = [(to_micros(each.next_check_at), to_micros(turns[each]), each.id, each.token) for each in _sorted(turns)]
+    _GIVE_BACK.change_many(connection, rows)
 
 
 def held(connection: Connection, *, now: datetime, also: Sequence[int] = ()) -> dict[tuple[int, int], int]:
@@ -178,6 +185,10 @@ _RENEW = Plain("""
     WHERE id = :id AND token = :token AND claimed_until IS NOT NULL AND (:any OR NOT is_paused)
 """)
 _RELEASE = Plain("UPDATE subscriptions SET claimed_until = NULL WHERE id = :id AND token = :token")
+_GIVE_BACK = Plain("""
+    UPDATE subscriptions SET claimed_until = NULL, next_check_at = CASE WHEN next_check_at = :due THEN :at ELSE next_check_at END
+    WHERE id = :id AND token = :token
+""")
 _HELD = Plain("""
     SELECT id, token, claimed_until FROM (
         SELECT id, token, claimed_until FROM subscriptions WHERE NOT is_paused AND next_check_at <= :now

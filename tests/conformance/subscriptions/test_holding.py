@@ -12,13 +12,15 @@ from trio.testing import MockClock
 
 from actors.subscription_ticker import HAND_MAX
 from cormorant.rules.errors import ActorCrashed, ActorGone, CormorantError, StorageUnavailable
+from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
+from cormorant.rules.subscription_events import SubscriptionMisfired
 from cormorant.rules.subscriptions import Check
 from cormorant.testing import START
 from storage import subscription_claims as table
 from storage.subscription_claims import CheckedElsewhere
 from supervisors.subscribing import Subscriptions
-from tests.conformance.subscriptions.subscribing import HOUR, page, subscribe, subscription_place
+from tests.conformance.subscriptions.subscribing import HOUR, page, prepared, subscribe, subscription_place
 
 
 async def gather(subscriptions: Subscriptions, name: str, got: list[Check | CormorantError]) -> None:
@@ -170,3 +172,25 @@ async def test_while_the_database_is_away_nothing_is_lost_and_hosts_are_still_as
         assert place.taken == ["a"]
         assert one.last_success is not None
         assert one.last_success > START
+
+
+@pytest.mark.slow("a hundred feeds")
+async def test_a_host_for_which_hundreds_wait_holds_up_only_itself(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["slow.test"] = 29.0
+        slow = [f"s{number}" for number in range(100)]
+        await prepared(place, *slow, host="slow.test", schedule=Schedule(every_s=24 * HOUR))
+        await trio.sleep(1)
+        await prepared(place, "fast", host="fast.test", schedule=Schedule(every_s=HOUR))
+        began = trio.current_time()
+        async with place.opened() as subscriptions:
+            await trio.sleep(1.5 * HOUR)
+            failures = {(await subscriptions.find(name)).failures for name in ("s0", "s99")}
+
+        fast = [time - began for time in place.feeds.times("fast")]
+        assert len(fast) == 2
+        assert fast[0] < 60
+        assert fast[1] < HOUR + 60
+        assert [len(place.feeds.times(name)) for name in slow] == [1] * 100  # each in its turn, and none is lost
+        assert [*place.events.of(SubscriptionMisfired), *place.events.of(ChildCrashed)] == []
+        assert failures == {0}

@@ -1,0 +1,61 @@
+"""What of feeds is forgotten in time? Old records and items, bit by bit, once an hour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sized
+from datetime import timedelta
+
+import trio
+from attrs import define, field
+
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.subscription_events import SubscriptionsMaintained
+from cormorant.rules.subscription_settings import SubscriptionSettings
+from storage import items, subscription_checks, subscriptions
+from storage.database import Database
+
+__all__ = ["FeedMaintenance"]
+
+MAINTENANCE_S = 3_600.0
+PAGE = 500
+
+
+@define(eq=False, kw_only=True)
+class FeedMaintenance:
+    """Forgets old records and items, finds those that a clock that ran ahead put off, tells how many there are."""
+
+    database: Database
+    options: SubscriptionSettings
+    active: Sized
+    """Those that are being asked."""
+    clock: Clock
+    emit: Emit
+    _ran_at: float = field(init=False, default=-math.inf)
+
+    def hurry(self) -> None:
+        """Do it at the next occasion."""
+        self._ran_at = -math.inf
+
+    async def run(self) -> bool:
+        """Do some of it when an hour has passed. True: look again soon."""
+        if trio.current_time() < self._ran_at + MAINTENANCE_S:
+            return False
+        now = self.clock.now()
+        before = now - timedelta(seconds=self.options.keep_checks_s)
+        pruned = await self.database.run(subscription_checks.prune_checks, before=before, limit=PAGE)
+        gone_before = now - timedelta(seconds=self.options.keep_items_s)
+        forgotten = await self.database.run(items.prune, before=gone_before, limit=PAGE)
+        found = 0
+        if await self.database.read(subscriptions.is_any_ahead, now=now):
+            found = await self.database.run(subscriptions.pull_in, now=now, limit=PAGE)
+        if PAGE in {pruned, forgotten, found}:
+            return True
+        self._ran_at = trio.current_time()
+        total, _ = await self.database.read(subscriptions.count)
+        self.emit(
+            SubscriptionsMaintained(
+                scheduled_jobs=total, active_checks=len(self.active), pruned=pruned, items_pruned=forgotten
+            )
+        )
+        return found > 0
