@@ -85,7 +85,7 @@ def _cron_problem(cron: str, zone: tzinfo) -> str | None:
 def next_due(schedule: Schedule, *, due: datetime, now: datetime, effective_s: float | None = None) -> datetime:
     """When it is due after a check that was due at `due`. The cadence is kept; what was missed is not made up for.
 
-    A check before it was due begins an interval anew; the times of cron stay as they are.
+    A check before it was due begins an interval anew; by cron the next of its times follows, whatever it was put off to.
 
     >>> at = datetime(2026, 1, 1, tzinfo=UTC)
     >>> hourly = Schedule(every_s=3600)
@@ -97,7 +97,7 @@ def next_due(schedule: Schedule, *, due: datetime, now: datetime, effective_s: f
     '2026-01-01T01:00:00+00:00'
     """
     if schedule.cron is not None:
-        return max(due, _next_cron(schedule, now))
+        return _next_cron(schedule, now)
     every = timedelta(seconds=effective_s or schedule.every_s or DAY_S)
     kept = min(due, now) + every
     return kept if kept > now else now + every

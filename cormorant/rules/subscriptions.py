@@ -148,7 +148,7 @@ def after_check(
     why = f"{failures} failures in a row; the last: {error}" if failures >= FAILURES_MAX else None
     at = next_due(subscription.schedule, due=due, now=now, effective_s=effective_s)
     if base_s is None and failures:  # cron has no interval to double; it waits at least as long as one would
-        at = max(at, now + timedelta(seconds=after_failure_s(base_s=60.0, failures=failures)))
+        at = max(at, due, now + timedelta(seconds=after_failure_s(base_s=60.0, failures=failures)))
     at = max(at, now + timedelta(seconds=wait_s)) if wait_s else at
     return Next(next_check_at=at, effective_s=effective_s, failures=failures, paused_because=why)
 

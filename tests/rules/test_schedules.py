@@ -25,6 +25,7 @@ from cormorant.rules.schedules import (
     runs_within,
     spread_over,
 )
+from cormorant.rules.subscriptions import Due, after_check
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]
@@ -215,7 +216,16 @@ def test_a_check_by_hand_leaves_the_times_of_cron_alone(schedule: Schedule, now:
     due = next_due(schedule, due=now, now=now)
 
     assert next_due(schedule, due=due, now=now) == due
-    assert next_due(schedule, due=due + timedelta(days=9), now=now) == due + timedelta(days=9)  # put off by hand
+    assert next_due(schedule, due=due + timedelta(days=9), now=now) == due  # it was put off, and need not be any more
+
+
+def test_a_feed_that_was_told_to_wait_keeps_the_times_of_cron_again_after_a_success_and_only_then() -> None:
+    now = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+    week = now + timedelta(days=7)
+    feed = Due(name="n", url="http://x.test/", schedule=Schedule(cron="0 * * * *"), next_check_at=week, failures=1)
+
+    assert after_check(feed, error=None, now=now).next_check_at == now + timedelta(minutes=30)
+    assert after_check(feed, error="again", now=now).next_check_at == week
 
 
 @pytest.mark.slow("a hundred examples")
