@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.subscriptions import Due, Subscription
+from cormorant.rules.subscriptions import Due, Subscription, is_same_feed
 from storage.columns import check_text, from_micros, maybe_from_micros, to_micros
 from storage.locking import passing_locked
 from storage.plain import Plain
@@ -77,8 +77,14 @@ def set_configured(connection: Connection, wanted: Sequence[Subscription]) -> No
     for name in connection.execute(_CONFIGURED_NAMES).scalars().all():
         if name not in names:
             remove(connection, name)
+    written = {row.name: row.written_url for row in connection.execute(_WRITTEN)}
     for each in sorted(wanted, key=lambda subscription: subscription.name):
-        connection.execute(_CONFIGURE, _plain(evolve(each, origin=CONFIGURED)))
+        before = written.get(each.name)
+        is_other = before is not None and not is_same_feed(before, each.url)
+        words = _plain(evolve(each, origin=CONFIGURED)) | {"is_other": is_other}
+        connection.execute(_CONFIGURE, words)
+        if before != each.url:
+            connection.execute(_WRITE, {"name": each.name, "url": each.url})
 
 
 def remove(connection: Connection, name: str) -> None:
@@ -266,17 +272,20 @@ _SAME_TIMES = """
 _SAME = f"(subscriptions.url = excluded.url AND {_SAME_TIMES})"
 _CONFIGURE = text(f"""
     {_INSERT} ON CONFLICT (name) DO UPDATE SET every_s = excluded.every_s, cron = excluded.cron, zone = excluded.zone,
-        is_adaptive = excluded.is_adaptive, auto_import = excluded.auto_import, accept = excluded.accept,
-        reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url,
+        is_adaptive = excluded.is_adaptive, auto_import = excluded.auto_import, takes_first = excluded.takes_first,
+        accept = excluded.accept, reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url,
         has_moved = false,
         token = subscriptions.token + CASE WHEN {_SAME} THEN 0 ELSE 1 END,
         claimed_until = CASE WHEN {_SAME} THEN subscriptions.claimed_until END,
         etag = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.etag END,
         last_modified = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.last_modified END,
+        last_success = CASE WHEN CAST(:is_other AS boolean) THEN NULL ELSE subscriptions.last_success END,
         effective_s = CASE WHEN {_SAME_TIMES} THEN subscriptions.effective_s END,
         next_check_at = CASE WHEN {_SAME_TIMES} THEN subscriptions.next_check_at ELSE excluded.next_check_at END
 """)
 _CONFIGURED_NAMES = text("SELECT name FROM subscriptions WHERE origin = 'configured'")
+_WRITTEN = text("SELECT name, written_url FROM subscriptions WHERE origin = 'configured' AND written_url IS NOT NULL")
+_WRITE = text("UPDATE subscriptions SET written_url = :url WHERE name = :name")
 _REMOVE = text("DELETE FROM subscriptions WHERE id = :id")
 _FORGET_ITEMS = text("DELETE FROM subscription_items WHERE subscription_id = :id")
 _FORGET_CHECKS = text("DELETE FROM subscription_checks WHERE subscription_id = :id")

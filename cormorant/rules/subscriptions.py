@@ -185,6 +185,15 @@ def host_of(url: str) -> str:
     return f"{(parts.hostname or '').lower()}{port}"
 
 
+def is_same_feed(one: str, other: str) -> bool:
+    """Whether two addresses are of one feed: a new key, or https for http, makes no other feed of it.
+
+    >>> is_same_feed("http://x.org/rss?key=1", "https://X.org/rss?key=2"), is_same_feed("http://x.org/a", "http://x.org/b")
+    (True, False)
+    """
+    return (host_of(one), urlsplit(one).path) == (host_of(other), urlsplit(other).path)
+
+
 def is_wanted(item: Item, subscription: Due) -> bool:
     """Whether the filters let an item through."""
     if subscription.accept and not any(matches(pattern, item.title) for pattern in subscription.accept):

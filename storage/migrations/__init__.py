@@ -22,6 +22,7 @@ from storage.migrations import (
     v0010_price_pauses,
     v0011_catalogue_walks,
     v0012_feed_memory,
+    v0013_written_feeds,
 )
 from storage.migrations.runner import Migration
 
@@ -38,5 +39,6 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     v0010_price_pauses,
     v0011_catalogue_walks,
     v0012_feed_memory,
+    v0013_written_feeds,
 )
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

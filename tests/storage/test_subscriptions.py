@@ -209,6 +209,22 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_seen(connection:
     assert items.take_in(connection, known["b"].id, entries("k"), now=NOW) == []
 
 
+def test_another_feed_under_a_name_of_the_settings_file_begins_anew_and_a_new_key_or_a_move_makes_no_other(
+    connection: Connection,
+) -> None:
+    subscriptions.set_configured(connection, [new(name, url="http://x.test/a?key=1") for name in "abc"])
+    for each in claim(connection):
+        end(connection, each, url="http://x.test/moved" if each.name == "c" else None)
+
+    now = {"a": "http://x.test/a?key=2", "b": "http://x.test/b?key=1", "c": "http://x.test/a?key=1"}
+    for _ in range(2):
+        subscriptions.set_configured(connection, [new(name, url=url, takes_first=True) for name, url in now.items()])
+
+    found = subscriptions.page(connection)
+    assert {each.name: each.last_success for each in found} == {"a": at(5), "b": None, "c": at(5)}
+    assert {each.takes_first for each in found} == {True}
+
+
 def test_old_records_go_in_the_order_they_came_and_some_of_a_wrong_clock_do_not_keep_them(
     connection: Connection,
 ) -> None:
