@@ -19,6 +19,8 @@ __all__ = ["FeedMaintenance"]
 
 MAINTENANCE_S = 3_600.0
 PAGE = 500
+AHEAD = timedelta(days=1)
+"""What is dated later was dated by a clock that ran ahead."""
 
 
 @define(eq=False, kw_only=True)
@@ -43,7 +45,7 @@ class FeedMaintenance:
             return False
         now = self.clock.now()
         before = now - timedelta(seconds=self.options.keep_checks_s)
-        pruned = await self.database.run(subscription_checks.prune_checks, before=before, limit=PAGE)
+        pruned = await self.database.run(subscription_checks.prune_checks, before=before, after=now + AHEAD, limit=PAGE)
         gone_before = now - timedelta(seconds=self.options.keep_items_s)
         forgotten = await self.database.run(items.prune, before=gone_before, limit=PAGE)
         found = 0

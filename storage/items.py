@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, text
 
 from cormorant.rules.short_keys import short_key
 from cormorant.rules.subscriptions import Item
@@ -17,6 +17,9 @@ from storage.plain import Plain
 
 KEY_LENGTH_MAX = 500
 TITLE_LENGTH_MAX = 500
+KNOWN_MAX = 20_000
+"""So many are remembered of a feed that is never read whole."""
+FORGOTTEN_TOGETHER = 2_000
 
 
 def take_in(
@@ -36,13 +39,13 @@ def take_in(
     unique: dict[str, Item] = {}
     for item in items:
         unique.setdefault(kept_text(short_key(item.key, KEY_LENGTH_MAX), KEY_LENGTH_MAX), item)
-    there = {row[0] for row in _THERE.rows(connection, (subscription_id,))}
-    came = [key for key in unique if key not in there]
-    new = _new(connection, subscription_id, came, unique, now=now, limit=limit) if came else ()
-    is_last = limit is None or len(new) < limit
-    if is_whole and is_last and (went := sorted(there - unique.keys())):
-        _GO.change_many(connection, [(to_micros(now), subscription_id, key) for key in went])
-    return [unique[key] for key in came if key in new]
+    known = _known(connection, subscription_id, unique)
+    _COME_BACK.change_many(connection, [(subscription_id, key) for key in sorted(known) if not known[key]])
+    came = islice((key for key in unique if key not in known), limit)
+    new = _new(connection, subscription_id, list(came), unique, now=now)
+    if limit is None or len(new) < limit:
+        (_let_go if is_whole else _forget_some)(connection, subscription_id, unique, now=now)
+    return [item for key, item in unique.items() if key in new]
 
 
 def prune(connection: Connection, *, before: datetime, limit: int) -> int:
@@ -50,19 +53,33 @@ def prune(connection: Connection, *, before: datetime, limit: int) -> int:
     return _PRUNE.change(connection, (to_micros(before), limit, to_micros(before)))
 
 
+def _known(connection: Connection, subscription_id: int, keys: Iterable[str]) -> dict[str, bool]:
+    """Those that were seen before, and whether they were there at the last look. A feed may have thousands of others."""
+    statement = _KNOWN_OF_POSTGRES if connection.dialect.name == "postgresql" else _KNOWN
+    return {row[0]: row[1] is None for row in statement.rows(connection, (subscription_id, json.dumps(list(keys))))}
+
+
+def _let_go(connection: Connection, subscription_id: int, keys: Collection[str], *, now: datetime) -> None:
+    """Note which are no longer in the feed."""
+    went = sorted({row[0] for row in _THERE.rows(connection, (subscription_id,))}.difference(keys))
+    _GO.change_many(connection, [(to_micros(now), subscription_id, key) for key in went])
+
+
+def _forget_some(connection: Connection, subscription_id: int, keys: Collection[str], *, now: datetime) -> None:  # noqa: ARG001 - as the other
+    """Of a feed that is never read whole nobody knows what is no longer in it: only so many are remembered."""
+    room = KNOWN_MAX + FORGOTTEN_TOGETHER
+    [count] = _COUNT.first(connection, (subscription_id, room + FORGOTTEN_TOGETHER)) or (0,)
+    if count <= room:
+        return
+    oldest = (row[0] for row in _OLDEST.rows(connection, (subscription_id, FORGOTTEN_TOGETHER + len(keys))))
+    gone = sorted(islice((key for key in oldest if key not in keys), FORGOTTEN_TOGETHER))
+    _FORGET.change_many(connection, [(subscription_id, key) for key in gone])
+
+
 def _new(
-    connection: Connection,
-    subscription_id: int,
-    came: Sequence[str],
-    unique: dict[str, Item],
-    *,
-    now: datetime,
-    limit: int | None,
+    connection: Connection, subscription_id: int, fresh: Sequence[str], unique: dict[str, Item], *, now: datetime
 ) -> Collection[str]:
-    """The first of the keys that were never seen; of the others all are back."""
-    found = set(connection.execute(_SEEN, {"id": subscription_id, "keys": sorted(came)}).scalars())
-    _COME_BACK.change_many(connection, [(subscription_id, key) for key in sorted(found)])
-    fresh = islice((key for key in came if key not in found), limit)
+    """Remember these; returns those that nobody else has meanwhile."""
     rows = [
         {
             "key": key,
@@ -91,9 +108,14 @@ _PRUNE = Plain("""
         SELECT subscription_id, key FROM subscription_items WHERE gone_at < :before ORDER BY gone_at LIMIT :limit)
     AND gone_at < :before_still
 """)
-_SEEN = text("SELECT key FROM subscription_items WHERE subscription_id = :id AND key IN :keys").bindparams(
-    bindparam("keys", expanding=True)
-)
+_SEEN = "SELECT key, gone_at FROM subscription_items WHERE subscription_id = :id AND key IN"
+_KNOWN = Plain(f"{_SEEN} (SELECT value FROM json_each(:keys))")  # noqa: S608 - all parts are ours
+_KNOWN_OF_POSTGRES = Plain(f"{_SEEN} (SELECT json_array_elements_text(CAST(:keys AS json)))")
+_COUNT = Plain("""
+    SELECT count(*) FROM (SELECT 1 AS one FROM subscription_items WHERE subscription_id = :id LIMIT :limit) AS counted
+""")
+_OLDEST = Plain("SELECT key FROM subscription_items WHERE subscription_id = :id ORDER BY seen_at, key LIMIT :limit")
+_FORGET = Plain("DELETE FROM subscription_items WHERE subscription_id = :id AND key = :key")
 _INSERT = "INSERT INTO subscription_items (subscription_id, key, title, published_at, seen_at)"
 _PUT = text(f"{_INSERT} VALUES (:id, :key, :title, :published, :now)")
 _PUT_ALL = text(f"""

@@ -31,9 +31,12 @@ def last_checks(connection: Connection, numbers: Sequence[int]) -> dict[int, Che
     return {row.subscription_id: _check(row) for row in rows}
 
 
-def prune_checks(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Forget old checks, oldest first: they came in the order of their numbers, but for jumps of the clock."""
-    words = {"before": to_micros(before), "limit": limit, "looked_at": limit * LOOKED_AT}
+def prune_checks(connection: Connection, *, before: datetime, after: datetime, limit: int) -> int:
+    """Forget old checks, oldest first: they came in the order of their numbers, but for jumps of the clock.
+
+    Those that a clock that ran ahead has dated after that go as well: thousands of them would keep all others.
+    """
+    words = {"before": to_micros(before), "after": to_micros(after), "limit": limit, "looked_at": limit * LOOKED_AT}
     return connection.execute(_PRUNE, words).rowcount
 
 
@@ -61,5 +64,5 @@ _LAST = text("""
 _PRUNE = text("""
     DELETE FROM subscription_checks WHERE id IN (
         SELECT id FROM (SELECT id, started_at FROM subscription_checks ORDER BY id LIMIT :looked_at) AS first
-        WHERE started_at < :before ORDER BY id LIMIT :limit)
+        WHERE started_at < :before OR started_at > :after ORDER BY id LIMIT :limit)
 """)

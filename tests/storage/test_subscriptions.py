@@ -157,7 +157,7 @@ def test_the_end_of_a_check_is_kept_and_a_failure_keeps_what_the_last_success_kn
     assert subscription_checks.last_checks(connection, [known.id, known.id + 1]) == {known.id: newest}
     assert subscription_checks.last_checks(connection, []) == {}
     assert subscription_checks.recent_new(connection, known.id, limit=9) == [2]
-    assert subscription_checks.prune_checks(connection, before=at(100), limit=9) == 1
+    assert subscription_checks.prune_checks(connection, before=at(100), after=at(99_000_000), limit=9) == 1
 
 
 def test_a_new_address_given_while_it_is_checked_stays(connection: Connection) -> None:
@@ -233,12 +233,23 @@ def test_old_records_go_in_the_order_they_came_and_some_of_a_wrong_clock_do_not_
         for each in claim(connection, now_s=99_000_000):
             end(connection, each, now_s=now_s)
 
-    assert subscription_checks.prune_checks(connection, before=at(30), limit=2) == 2
-    assert subscription_checks.prune_checks(connection, before=at(30), limit=2) == 1
-    assert subscription_checks.prune_checks(connection, before=at(30), limit=2) == 0
+    assert subscription_checks.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 2
+    assert subscription_checks.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 1
+    assert subscription_checks.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 0
 
     number = subscriptions.find(connection, "n").id
     assert [each.started_at for each in subscription_checks.checks(connection, number)] == [at(30), at(9_000_000)]
+
+
+def test_records_of_a_clock_that_ran_ahead_go_as_well_and_do_not_keep_the_others(connection: Connection) -> None:
+    subscriptions.add(connection, new())
+    for now_s in (*[9_000_000] * 12, 0):
+        for each in claim(connection, now_s=99_000_000):
+            end(connection, each, now_s=now_s)
+
+    assert [
+        subscription_checks.prune_checks(connection, before=at(30), after=at(86_400), limit=1) for _ in range(14)
+    ] == [1] * 13 + [0]
 
 
 def test_overdue_ones_wait_for_their_share_of_a_minute_except_those_in_hand(connection: Connection) -> None:
@@ -301,6 +312,28 @@ def test_what_went_out_of_a_feed_is_forgotten_in_time_and_what_is_in_it_or_came_
     assert known(connection) == {"a": True, "b": True}
     assert items.take_in(connection, 2, entries("d"), now=at(400)) == []
     assert [each.key for each in items.take_in(connection, 1, entries("a", "b", "c"), now=at(400))] == ["c"]
+
+
+def test_of_a_feed_that_is_never_read_whole_only_so_many_are_remembered_and_all_that_are_in_it(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items, "KNOWN_MAX", 4)
+    monkeypatch.setattr(items, "FORGOTTEN_TOGETHER", 2)
+    items.take_in(connection, 2, entries("a"), now=at(0), is_whole=False)
+    for now_s, keys in enumerate(("abc", "ade", "af", "ag")):
+        items.take_in(connection, 1, entries(*keys), now=at(now_s), is_whole=False)
+
+    assert sorted(known(connection)) == ["a", "d", "e", "f", "g"]
+    assert items.take_in(connection, 2, entries("a"), now=at(9), is_whole=False) == []
+
+
+def test_what_else_is_known_of_a_feed_is_read_with_the_last_of_what_is_new(connection: Connection) -> None:
+    items.take_in(connection, 1, entries("a", "b"), now=at(0))
+
+    assert [each.key for each in items.take_in(connection, 1, entries("c", "d", "a"), now=at(1), limit=1)] == ["c"]
+    assert known(connection) == {"a": True, "b": True, "c": True}
+    assert [each.key for each in items.take_in(connection, 1, entries("c", "d", "a"), now=at(2), limit=2)] == ["d"]
+    assert known(connection) == {"a": True, "b": False, "c": True, "d": True}
 
 
 def test_of_two_that_take_in_at_once_only_one_calls_an_item_new(job_store: JobStore) -> None:
