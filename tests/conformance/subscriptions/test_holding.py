@@ -194,3 +194,20 @@ async def test_a_host_for_which_hundreds_wait_holds_up_only_itself(clock: MockCl
         assert [len(place.feeds.times(name)) for name in slow] == [1] * 100  # each in its turn, and none is lost
         assert [*place.events.of(SubscriptionMisfired), *place.events.of(ChildCrashed)] == []
         assert failures == {0}
+
+
+async def test_what_an_outage_kept_from_its_end_is_given_back_at_the_stop(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 1.0
+        async with place.opened() as subscriptions:
+            await subscribe(subscriptions, "one")
+            await trio.sleep(0.5)
+            place.gateway.go_away()
+            await trio.sleep(36)
+            place.gateway.come_back()
+            await trio.sleep(1)
+        asked, began = len(place.feeds.asked), trio.current_time()
+        async with place.opened():
+            await trio.sleep(30)
+
+        assert [time - began < 1 for time in place.feeds.times("one")[asked:]] == [True]
