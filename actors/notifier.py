@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -27,7 +27,6 @@ TOGETHER: Final = "together"
 """What came in quiet hours, of whatever kind, is told in one."""
 
 RING: Final = 1_000
-KNOWN_MAX: Final = 1_000
 DISK_EVERY_S: Final = 600.0
 DISK_AGAIN_S: Final = 86_400.0
 LAST_S: Final = 0.8
@@ -47,24 +46,13 @@ class NoticeBoard:
     ring: deque[Notice] = field(init=False, factory=lambda: deque(maxlen=RING))
     waiting: dict[str, Batch] = field(init=False, factory=dict)
     """What is not put up yet, by kind and receiver."""
-    _handed: OrderedDict[str, None] = field(init=False, factory=OrderedDict)
 
     def __call__(self, stamped: Stamped) -> None:
         """Hear one event."""
         notice = notice_of(stamped.event)
-        if notice is None or notice.kind not in self.on or self._is_known(notice):
+        if notice is None or notice.kind not in self.on:
             return
         self.ring.append(notice)
-
-    def _is_known(self, notice: Notice) -> bool:
-        """Whether it was told already that this was handed over: that it is done as well is no news."""
-        if notice.kind is not NoticeKind.HANDED_OVER:
-            return False
-        is_known = notice.key in self._handed
-        self._handed[notice.key] = None
-        if len(self._handed) > KNOWN_MAX:
-            self._handed.popitem(last=False)
-        return is_known
 
 
 @define(eq=False, kw_only=True)
