@@ -112,9 +112,9 @@ def find_any(connection: Connection, wanted: str) -> Subscription:
     raise UnknownSubscription(wanted[:NAME_SHOWN_MAX])
 
 
-def names(connection: Connection) -> dict[str, str]:
-    """The names of all, by their addresses."""
-    return {row.url: row.name for row in connection.execute(_NAMES)}
+def names(connection: Connection) -> list[tuple[str, str]]:
+    """The names and addresses of all; several may have one address."""
+    return [(row.name, row.url) for row in connection.execute(_NAMES)]
 
 
 def due_until(connection: Connection, *, until: datetime, limit: int) -> list[Subscription]:

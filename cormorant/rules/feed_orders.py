@@ -12,7 +12,7 @@ from cormorant.rules.subscriptions import Subscription
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.web_addresses import feed_address_problem
 
-__all__ = ["NAME_LENGTH_MAX", "USUAL_S", "check_order", "schedule_from"]
+__all__ = ["NAME_LENGTH_MAX", "USUAL_S", "check_order", "fit_name", "schedule_from"]
 
 NAME_LENGTH_MAX: Final = 120
 CRON_LENGTH_MAX: Final = 200
@@ -50,6 +50,16 @@ def _is_zone(zone: str) -> bool:
     except (ValueError, KeyError):
         return False
     return True
+
+
+def fit_name(said: str) -> str:
+    r"""What is left of a name or folder when all is taken out that none may have; maybe nothing.
+
+    >>> fit_name(" soft\xadhyphen\n\u2028and  more\u200d ")
+    'softhyphen and more'
+    """
+    kept = "".join(mark for mark in said if mark.isprintable() or mark.isspace())
+    return " ".join(kept.split())[:NAME_LENGTH_MAX].strip()
 
 
 def check_order(wanted: Subscription, *, targets: Collection[str] | None, configured: Collection[str]) -> None:
