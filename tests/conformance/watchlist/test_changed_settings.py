@@ -13,7 +13,7 @@ from cormorant.rules.target_errors import TargetError, TargetInDoubt, TargetUnav
 from cormorant.rules.watch_settings import TargetSettings
 from cormorant.scripted_watches import ScriptedTarget
 from supervisors import Service
-from tests.conformance.watchlist.test_decisions import SWEPT_S, lose_jobs, the_want, with_release
+from tests.conformance.watchlist.test_decisions import SWEPT_S, Silent, lose_jobs, the_want, with_release
 from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place
 
 AWAY = TargetUnavailable("it is away", retry_after_s=30.0)
@@ -81,6 +81,20 @@ async def test_what_may_have_arrived_at_a_target_that_cannot_be_asked_is_held_af
             await service.watches.settle(download.id, has_arrived=False)
             await trio.sleep(5)
             assert len(hook.given) == 2
+
+
+async def test_what_may_be_at_a_target_that_cannot_say_is_held_after_a_change_to_observe_mode(clock: MockClock) -> None:
+    with watch_place() as place:
+        silent = place.targets["qbittorrent"] = Silent(after=[DOUBT])
+        said = {"qbittorrent": TargetSettings(url="http://target.test", in_doubt="resend")}
+        await give_in_vain(place, targets=said)
+
+        async with place.service(mode="observe", targets=said) as service:
+            await trio.sleep(100)
+
+            [download] = await service.watches.downloads()
+            assert (download.state.value, download.reason) == ("held", "observe mode: it is not sent again")
+            assert len(silent.given) == 1
 
 
 async def test_a_find_whose_job_is_lost_is_not_handed_over_in_observe_mode(clock: MockClock) -> None:
