@@ -16,12 +16,13 @@ from cormorant.rules.handing import Parcel, Receipt, Standing
 from cormorant.rules.handovers import (
     ASKED_MAX,
     DOUBT_S,
+    GONE_S,
     Handover,
     HandoverState,
     InDoubt,
     NextStep,
     doubt_s,
-    is_gone,
+    missed_s,
     step_in_doubt,
     told_gone,
 )
@@ -47,6 +48,9 @@ UNKNOWN_S = 300.0
 LOOK_AGAIN_S = 1.0
 MISCONFIGURED_S = 600.0
 """How often a target is tried that takes nothing as it is set up: a person has to act."""
+
+MISSED_S = 180.0
+"""How often a job is offered anew whose target this process does not know: within the hour one that does gets it, too."""
 
 
 @frozen(kw_only=True)
@@ -238,11 +242,15 @@ class HandingOver:
         self._tell_failed(handover, why, decided)
 
     async def _miss_target(self, context: JobContext, handover: Handover) -> None:
-        """Its target is not in the settings."""
-        if not is_gone(handover, now=self.clock.now()):
-            raise Snooze(MISCONFIGURED_S)
-        decided = await context.transaction(self.leave_target, handover, now=self.clock.now())
-        self._tell_failed(handover, told_gone(handover.target), decided)
+        """Its target is not in the settings of this process. Another may have it, and get the job the next time."""
+        now, why = self.clock.now(), told_gone(handover.target)
+        missing_s = missed_s(handover, now=now)
+        if missing_s is None:
+            await context.transaction(partial(downloads.change, reason=why), handover, handover.state, now=now)
+        if missing_s is None or missing_s < GONE_S:
+            raise Snooze(MISSED_S)
+        decided = await context.transaction(self.leave_target, handover, now=now)
+        self._tell_failed(handover, why, decided)
 
     async def _arrived(self, context: JobContext, want: Want, handover: Handover, receipt: Receipt) -> None:
         if receipt.standing is Standing.FAILED:

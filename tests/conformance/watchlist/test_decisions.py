@@ -254,6 +254,7 @@ async def test_what_may_have_arrived_and_cannot_be_fetched_again_is_held_and_not
         assert len(place.targets["hook"].given) == 1
 
 
+@pytest.mark.slow("rounds of a whole service")
 @pytest.mark.parametrize(
     ("second", "state"), [(TargetRefused("no"), "held"), (TargetUnavailable("away", retry_after_s=1e5), "in doubt")]
 )
