@@ -147,14 +147,6 @@ class Subscriptions:
         self.ring()
         return anew
 
-    async def count(self) -> tuple[int, int]:
-        """How many there are, and how many of them are not paused."""
-        return await self.database.read(subscriptions.count)
-
-    async def next_due(self) -> datetime | None:
-        """When the next one is due."""
-        return await self.database.read(subscriptions.next_due)
-
     async def check(self, wanted: str | int) -> Check:
         """Check one now and wait for what comes of it; a check that runs is joined."""
         number = (await self.find(wanted)).id

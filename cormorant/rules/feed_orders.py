@@ -67,6 +67,8 @@ def check_order(wanted: Subscription, *, targets: Collection[str] | None, config
     name = wanted.name
     if not name.strip() or name != name.strip() or len(name) > NAME_LENGTH_MAX or not name.isprintable():
         raise BadRequest("name", f"give a single line of 1 to {NAME_LENGTH_MAX} characters, without spaces around it")
+    if name.isdecimal():
+        raise BadRequest("name", f"{name} would be taken for the number of a feed; add a word")
     if name in configured:
         raise BadRequest("name", f"the settings file has [feeds.{name}] already; change it there, or choose another")
     problem = feed_address_problem(wanted.url)
