@@ -26,7 +26,7 @@ CALLED = 2
 """Workers woken at once. Each calls as many when it waits; while none has to, waking more would be in vain."""
 RETRY_S = 1.0
 ENOUGH = 32
-"""So many endings are worth a transaction of their own while another is under way."""
+"""So many endings, or those of half of the workers, are worth a transaction of their own while another is under way."""
 CHECK_S = 1.0
 """At most so often it is checked what is ours because others write: on SQLite one hears of every write of theirs."""
 
@@ -91,7 +91,7 @@ class Clerk:
 
     def note_ended(self) -> None:
         """A handler has ended: write that down, now or with others."""
-        if self._is_out and len(self.in_hand.finished) >= ENOUGH:
+        if self._is_out and len(self.in_hand.finished) >= min(ENOUGH, self.in_hand.concurrency // 2):
             self._helper_lot.unpark()
         self.bell.nudge()
 
@@ -146,6 +146,7 @@ class Clerk:
         if room:
             self.bell.is_hungry = False
         self.in_hand.claiming += room
+        look_at = self._look_at
         harvest: Harvest | None = None
         try:
             harvest = await self.database.run(run_errand, self._errand(finished, room))
@@ -160,7 +161,7 @@ class Clerk:
                 self._take_back(finished, room)
         if harvest is not None:
             self._told(finished, harvest)
-            self._accept(harvest, room)
+            self._accept(harvest, room, look_at)
 
     def _errand(self, finished: Sequence[FinishedJob], room: int) -> Errand:
         now = self.clock.now()
@@ -192,7 +193,7 @@ class Clerk:
                 self._look_at = min(self._look_at, now + done.verdict.delay_s)
             self.emit(note_dropped(done.job, done.verdict.verb) if mine is None else note_settled(done, mine))
 
-    def _accept(self, harvest: Harvest, room: int) -> None:
+    def _accept(self, harvest: Harvest, room: int, look_at: float) -> None:
         if self.is_closing:  # nobody will begin them any more
             self._is_doubtful = self._is_doubtful or bool(harvest.claimed)
             return
@@ -205,7 +206,9 @@ class Clerk:
         if room and self._is_full:
             self.bell.is_hungry = True
         elif room:
-            self._look_at = now + self._until(harvest.next_due)
+            due = now + self._until(harvest.next_due)
+            # The other transaction may have put something off that this one did not see yet.
+            self._look_at = due if self._look_at == look_at else min(due, self._look_at)
 
     def _until(self, next_due: datetime | None) -> float:
         """Seconds until the next look. Never longer than the poll: other processes, and clocks that jump."""

@@ -14,7 +14,16 @@ from sqlalchemy import Connection
 from actors.rounds import Rounds
 from cormorant.clients.target import Target
 from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
-from cormorant.rules.handovers import FOLLOW_S, Handover, HandoverState, InDoubt, follow_again_s, is_gone, told_gone
+from cormorant.rules.handovers import (
+    FOLLOW_S,
+    GONE_S,
+    Handover,
+    HandoverState,
+    InDoubt,
+    follow_again_s,
+    missed_s,
+    told_gone,
+)
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.target_errors import TargetError
 from cormorant.rules.wants import Want, WantState
@@ -100,15 +109,23 @@ class HandoverFollower(Rounds):
         while is_more:
             now = self.clock.now()
             until = now + timedelta(seconds=CLAIM_S)
-            due = await self.database.run(downloads.due_to_follow, now=now, until=until, limit=BATCH)
+            due = await self.database.run(
+                downloads.due_to_follow, known=[*self.places], now=now, until=until, limit=BATCH
+            )
             for handover in due:
                 place = self.places.get(handover.target)
                 with suppress(HandoverChanged):  # another process has seen the same
-                    if place is not None:
-                        await self._look(handover, place)
-                    elif is_gone(handover, now=self.clock.now()):
-                        await self._leave(handover)
+                    await (self._miss(handover) if place is None else self._look(handover, place))
             is_more = len(due) == BATCH
+
+    async def _miss(self, handover: Handover) -> None:
+        """Nobody has asked its target for long. That is written down first, and due for whoever knows it."""
+        now = self.clock.now()
+        if (missed_s(handover, now=now) or 0.0) >= GONE_S:
+            await self._leave(handover)
+            return
+        why = told_gone(handover.target)
+        await self.database.run(downloads.change, handover, HandoverState.HANDED_OVER, reason=why, next_at=now, now=now)
 
     async def _look(self, handover: Handover, place: Place) -> None:
         receipt = Receipt(target_id=handover.target_id, standing=Standing.PRESENT)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -11,6 +12,7 @@ import trio
 from attrs import define, field
 
 from actors.rounds import Rounds
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.events import DiskLow, Stamped
 from cormorant.rules.notices import Batch, Notice, NoticeKind, notice_of, written_batch
 from cormorant.rules.notify_settings import NotifySettings
@@ -25,37 +27,32 @@ TOGETHER: Final = "together"
 """What came in quiet hours, of whatever kind, is told in one."""
 
 RING: Final = 1_000
-KNOWN_MAX: Final = 1_000
 DISK_EVERY_S: Final = 600.0
 DISK_AGAIN_S: Final = 86_400.0
+LAST_S: Final = 0.8
+"""What the last round gets when the service stops."""
 
 MakeJob = Callable[..., NewJob]
 
 
 @define(eq=False)
 class NoticeBoard:
-    """Listens in line and keeps what is to be told, the latest of it: it never waits and never grows."""
+    """Listens in line and keeps what is to be told, the latest of it: it never waits and never grows.
+
+    It outlives a notifier that crashes.
+    """
 
     on: frozenset[str]
     ring: deque[Notice] = field(init=False, factory=lambda: deque(maxlen=RING))
-    _handed: OrderedDict[str, None] = field(init=False, factory=OrderedDict)
+    waiting: dict[str, Batch] = field(init=False, factory=dict)
+    """What is not put up yet, by kind and receiver."""
 
     def __call__(self, stamped: Stamped) -> None:
         """Hear one event."""
         notice = notice_of(stamped.event)
-        if notice is None or notice.kind not in self.on or self._is_known(notice):
+        if notice is None or notice.kind not in self.on:
             return
         self.ring.append(notice)
-
-    def _is_known(self, notice: Notice) -> bool:
-        """Whether it was told already that this was handed over: that it is done as well is no news."""
-        if notice.kind is not NoticeKind.HANDED_OVER:
-            return False
-        is_known = notice.key in self._handed
-        self._handed[notice.key] = None
-        if len(self._handed) > KNOWN_MAX:
-            self._handed.popitem(last=False)
-        return is_known
 
 
 @define(eq=False, kw_only=True)
@@ -76,7 +73,6 @@ class Notifier(Rounds):
     emit: Emit
     interval_s: float = 2.0
     grace_s: float = 0.0
-    _waiting: dict[str, Batch] = field(init=False, factory=dict)
     _due: dict[str, datetime] | None = field(init=False, default=None)
     _disk_at: float = field(init=False, default=0.0)
     _low_since: float | None = field(init=False, default=None)
@@ -84,12 +80,23 @@ class Notifier(Rounds):
     async def round(self) -> None:
         """Look at the disk now and then, and make jobs of what is to be told."""
         await self._look_at_disk()
+        await self._make_jobs()
+
+    async def end(self) -> None:
+        """Make jobs of what came since the last round: they are told after the next start."""
+        await super().end()
+        # Without a database there is nowhere to keep it.
+        with trio.move_on_after(LAST_S, shield=True), suppress(StorageUnavailable, CommitUnknown):
+            await self._make_jobs()
+
+    async def _make_jobs(self) -> None:
         if self._due is None:
             self._due = await self.database.read(notice_jobs.last_told, KIND)
         self._collect(self._due)
-        for key in list(self._waiting):
-            if await self._put_up(key, self._waiting[key], self._due):
-                del self._waiting[key]
+        waiting = self.board.waiting
+        for key in list(waiting):
+            if await self._put_up(key, waiting[key], self._due):
+                del waiting[key]
 
     def _collect(self, due: Mapping[str, datetime]) -> None:
         is_quiet = quiet_until(self.options.quiet, self.clock.now()) is not None
@@ -99,7 +106,7 @@ class Notifier(Rounds):
                 if notice.kind is NoticeKind.DISK and self._was_told(due.get(f"{notice.kind}@{receiver}")):
                     continue
                 key = f"{TOGETHER if is_quiet else notice.kind}@{receiver}"
-                self._waiting[key] = self._waiting.get(key, Batch()).with_notice(notice)
+                self.board.waiting[key] = self.board.waiting.get(key, Batch()).with_notice(notice)
 
     def _was_told(self, last: datetime | None) -> bool:
         return last is not None and (self.clock.now() - last).total_seconds() < DISK_AGAIN_S

@@ -154,13 +154,15 @@ class WatchlistTicker(Rounds):
     async def _close(self, batch: Sequence[Artist], pending: Sequence[Artist], began: float) -> None:
         """Give back what was not looked at, charged nothing, also when the tick is cancelled."""
         with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
+            if self._read or self._kept:
+                # First, and in half of the time: who takes an artist next goes on from there.
+                with trio.move_on_after(RELEASE_S / 2):
+                    await self.walks.keep(self._read, ended=self._kept - self._read.keys())
             if self._in_hand or pending:
                 # Otherwise nobody looks at them before the claim has run out.
                 await self.store.release(pending)
                 # To the end of the line: a few that always take too long must not keep all others from their turn.
                 await self.store.release([*self._in_hand.values()], next_attempt_at=self.clock.now())
-            if self._read or self._kept:
-                await self.walks.keep(self._read, ended=self._kept - self._read.keys())
         for artist in self._in_hand.values():
             self._tell_out_of_time(artist)
         self.emit(
@@ -288,6 +290,7 @@ class WatchlistTicker(Rounds):
         """The source takes nobody now. That is not the artist's fault, and costs it nothing."""
         wait_s = closed.wait_s if isinstance(closed, RateLimitWaitError) else getattr(closed, "retry_after_s", None)
         next_at = self.clock.now() + timedelta(seconds=UNKNOWN_S if wait_s is None else wait_s)
+        await self._keep_read(artist)
         await self.store.release([artist], next_attempt_at=next_at)
         return _Looked(status="waiting", attempts=attempt, error=str(closed))
 
@@ -295,11 +298,20 @@ class WatchlistTicker(Rounds):
         now, options = self.clock.now(), self.options
         charge = partial(charged, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
         next_at = now + timedelta(seconds=again_s)
+        await self._keep_read(artist)
         cost = await self.store.fail(artist, charge, next_attempt_at=next_at, error=str(error), now=now)
         if cost.block_until is not None:
             minutes = options.cooldown_s / 60
             self.emit(CooldownSet(artist=artist.name, minutes=minutes, retry_block_until=cost.block_until))
         return _Looked(status="failed", attempts=attempt, error=str(error))
+
+    async def _keep_read(self, artist: Artist) -> None:
+        """Before an artist is given back: another process may take it at once."""
+        walk = self._read.get(_key(artist))
+        if walk is not None:
+            await self.walks.keep({_key(artist): walk}, ended=())
+            del self._read[_key(artist)]
+            self._kept.discard(_key(artist))
 
     def _every_s(self, artist: Artist) -> float:
         return artist.every_s or self.options.every_s

@@ -152,11 +152,13 @@ def _line(row: Sequence[Any]) -> bytes:
 
 
 def _carry_counter(reading: Connection, writing: Connection, table: Table) -> None:
-    """Let the next number be the one it would have been: those of rows that are gone are not given again."""
-    last = _counter(reading, table.name)
-    if last is None:
+    """Let the next number be the one it would have been: those of rows that are gone are not given again.
+
+    Whether numbers are given is for the target to say: a table without a counter on one side may have one on the other.
+    """
+    if _counter(writing, table.name) is None:
         return
-    last = max(last, reading.execute(select(func.max(table.c.id))).scalar() or 0)
+    last = max(_counter(reading, table.name) or 0, reading.execute(select(func.max(table.c.id))).scalar() or 0)
     if writing.dialect.name == "postgresql":
         if last:
             writing.execute(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, String, bindparam, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.handovers import Handover, HandoverState
+from cormorant.rules.handovers import GONE_S, Handover, HandoverState
 from storage.columns import check_text, from_micros, kept_text, to_micros
 from storage.locking import passing_locked
 
@@ -98,11 +99,23 @@ def change(  # noqa: PLR0913 - what may change, all with a default
     return changed
 
 
-def due_to_follow(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Handover]:
-    """Those of which the target is to be asked how far they are; nobody else asks before `until`."""
-    words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
-    rows = connection.execute(passing_locked(connection, _FOLLOW), words)
-    return sorted((_handover(row) for row in rows), key=lambda each: each.id)
+def due_to_follow(
+    connection: Connection, *, known: Sequence[str], now: datetime, until: datetime, limit: int
+) -> list[Handover]:
+    """Those of which the target is to be asked how far they are; nobody else asks before `until`.
+
+    Those of targets that the caller does not know are left to who does, unless nobody has touched them for long.
+    """
+    words = {
+        "known": [*known],
+        "untouched": to_micros(now - timedelta(seconds=GONE_S)),
+        "now": to_micros(now),
+        "until": to_micros(until),
+        "ahead": to_micros(now + AHEAD),
+        "limit": limit,
+    }
+    follow = passing_locked(connection, _FOLLOW).bindparams(bindparam("known", type_=String, expanding=True))
+    return sorted((_handover(row) for row in connection.execute(follow, words)), key=lambda each: each.id)
 
 
 def next_to_follow(connection: Connection) -> datetime | None:
@@ -170,6 +183,7 @@ _CHANGE = text("""
 _FOLLOW = """
     UPDATE downloads SET next_at = :until WHERE id IN (
         SELECT id FROM downloads WHERE state = 'handed over' AND (next_at <= :now OR next_at > :ahead)
+            AND (target IN :known OR changed_at <= :untouched OR changed_at > :ahead)
         ORDER BY next_at, id LIMIT :limit {lock})
     RETURNING *
 """

@@ -30,8 +30,10 @@ HURRY = text("""
     WHERE kind = :kind AND dedupe_key = :key AND state IN ('pending', 'retryable') AND run_at > :now
 """)
 NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
-# Seldom asked for, and PostgreSQL may have to go through the table: an index would cost every claim and every ending.
-FIND = text("SELECT id, state FROM jobs WHERE uid = :uid AND id <> :but")
+# Seldom asked for, and only of what was enqueued a moment ago: an index would cost every claim and every ending.
+FIND = text("""
+    SELECT id, state FROM jobs WHERE id > (SELECT COALESCE(max(id), 0) FROM jobs) - 1000000 AND uid = :uid AND id <> :but
+""")
 
 CLAIMED = "id, token, kind, payload, priority, attempts, max_attempts, correlation_id, last_errors, run_at"
 TAKE = "state = 'running', token = token + 1, owner = :owner, claimed_at = :now"

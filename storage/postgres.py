@@ -39,7 +39,7 @@ class Postgres:
             raise StorageMisconfigured("the PostgreSQL URL names no database: postgresql://user@host/name")
         self._options = options
         self._engine = create_engine(
-            url.set(drivername="postgresql+psycopg"), creator=self._connect, poolclass=NullPool
+            url.set(drivername="postgresql+psycopg"), creator=self._connect, poolclass=NullPool, hide_parameters=True
         )
         self._was_ready = False
 

@@ -87,6 +87,8 @@ class PostgresSession:
         self._pgconn = driver.pgconn
         self._options = options
         self._was_cut = False
+        self._is_lost = False
+        """Whether a command could not be sent, whatever the driver makes of it."""
 
     @property
     def is_usable(self) -> bool:
@@ -95,7 +97,7 @@ class PostgresSession:
 
     @property
     def _is_connected(self) -> bool:
-        return self._pgconn.status == ConnStatus.OK
+        return self._pgconn.status == ConnStatus.OK and not self._is_lost
 
     def serve(self, calls: Sequence[Call[Any]]) -> None:
         """Give each call its outcome. `Away`: those without one surely did not happen."""
@@ -150,8 +152,8 @@ class PostgresSession:
         except psycopg.OperationalError:
             return None
         # An error without a severity is not the server's: the driver could not send, and may not know yet what that means.
-        is_ours = answer.status == ExecStatus.FATAL_ERROR and _severity(answer) is None
-        return None if is_ours or not self._is_connected else answer
+        self._is_lost = answer.status == ExecStatus.FATAL_ERROR and _severity(answer) is None
+        return answer if self._is_connected else None
 
     def _last_words(self) -> str:
         return self._pgconn.get_error_message().strip() or "the connection was closed"

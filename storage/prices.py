@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date, datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.prices import Intake, Match, PointType, PricePoint, Side, Valuation, has_crossed, value_of
@@ -69,6 +69,17 @@ def collect(connection: Connection, intake_id: int, points: Iterable[PricePoint]
         connection.execute(_FORGET_HISTORY, {"id": intake_id, "most": HISTORY_MAX})
     alert = _alert(connection, intake, Side.WITHIN if before is None else before.side, found)
     return Collected(intake=intake, written=written, valuation=found, has_changed=has_changed, alert=alert)
+
+
+def collect_again(
+    connection: Connection, intake_id: int, points: Iterable[PricePoint], *, now: datetime
+) -> Collected | None:
+    """As `collect`, after one with the same `now` that may have been written: the alert that it raised is this one's."""
+    done = collect(connection, intake_id, points, now=now)
+    if done is None or done.alert is not None:
+        return done
+    raised = [alert for alert in alerts(connection, intake_id, limit=1) if alert.raised_at == now]
+    return evolve(done, alert=raised[0]) if raised else done
 
 
 def put_points(connection: Connection, intake_id: int, points: Iterable[PricePoint]) -> int:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, NullPool, StaticPool, create_engine
+from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine
 from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import MigrationFailed, StorageMisconfigured
@@ -55,7 +55,7 @@ class Sqlite:
         self._was_ready = False
         # In memory there is one connection, kept; a file is opened anew by whoever needs it.
         pool = StaticPool if in_memory else NullPool
-        self._engine = create_engine("sqlite://", creator=self._connect, poolclass=pool)
+        self._engine = create_engine("sqlite://", creator=self._connect, poolclass=pool, hide_parameters=True)
         note_destroyers(self._engine)
 
     @property
@@ -113,7 +113,7 @@ class Sqlite:
             return describe(Applied(), migrations)
         if not path.exists():
             return SchemaState(is_reachable=False, problem=f"{path} does not exist yet: the first start creates it")
-        engine = create_engine("sqlite://", creator=lambda: _open_to_look(path), poolclass=NullPool)
+        engine = _engine_to_look(path)
         try:
             with engine.connect() as connection:
                 return describe(read_applied(connection), migrations)
@@ -125,7 +125,7 @@ class Sqlite:
         """One view of the file, which is not changed."""
         path = self._path
         assert path is not None, "a database in memory has one connection"
-        engine = create_engine("sqlite://", creator=lambda: _open_to_look(path), poolclass=NullPool)
+        engine = _engine_to_look(path)
         try:
             connection = engine.connect()
         except DBAPIError as error:
@@ -275,6 +275,10 @@ def _driver_of(connection: Connection) -> sqlite3.Connection:
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver
+
+
+def _engine_to_look(path: Path) -> Engine:
+    return create_engine("sqlite://", creator=lambda: _open_to_look(path), poolclass=NullPool, hide_parameters=True)
 
 
 def _open_to_look(path: Path) -> sqlite3.Connection:

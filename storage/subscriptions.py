@@ -109,18 +109,19 @@ def find(connection: Connection, wanted: str | int) -> Subscription:
 
 
 def find_any(connection: Connection, wanted: str) -> Subscription:
-    """One of them by name or, where none has this name, by number; or `UnknownSubscription`."""
-    row = connection.execute(_BY_NAME, {"wanted": check_text(wanted)}).one_or_none()
-    if row is not None:
-        return subscription_of(row)
+    """One of them by number or, where none has this number, by name; or `UnknownSubscription`."""
+    row = None
     if wanted.isascii() and wanted.isdecimal() and len(wanted) <= NUMBER_LENGTH_MAX:
-        return find(connection, int(wanted))
-    raise UnknownSubscription(wanted[:NAME_SHOWN_MAX])
+        row = connection.execute(_BY_ID, {"wanted": int(wanted)}).one_or_none()
+    row = row or connection.execute(_BY_NAME, {"wanted": check_text(wanted)}).one_or_none()
+    if row is None:
+        raise UnknownSubscription(wanted[:NAME_SHOWN_MAX])
+    return subscription_of(row)
 
 
-def names(connection: Connection) -> dict[str, str]:
-    """The names of all, by their addresses."""
-    return {row.url: row.name for row in connection.execute(_NAMES)}
+def names(connection: Connection) -> list[tuple[str, str]]:
+    """The names and addresses of all; several may have one address."""
+    return [(row.name, row.url) for row in connection.execute(_NAMES)]
 
 
 def due_until(connection: Connection, *, until: datetime, limit: int) -> list[Subscription]:

@@ -7,6 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from actors.handlers import JobContext
+from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
@@ -46,7 +47,11 @@ class Collector:
         now = self.clock.now()
         found = [point_of(intake, source, result, now=now) for result in outcome.results]
         points = [point for point in found if point is not None]
-        done = await context.transaction(prices.collect, intake_id, points, now=now)
+        try:
+            done = await context.transaction(prices.collect, intake_id, points, now=now)
+        except CommitUnknown:
+            # Another attempt of the job would not tell an alert that is written already.
+            done = await context.transaction(prices.collect_again, intake_id, points, now=now)
         if done is not None:
             self._tell_left_out(intake, source, problems_of(outcome.results))
             self._tell(done, source, len(points))

@@ -16,12 +16,13 @@ from cormorant.rules.handing import Parcel, Receipt, Standing
 from cormorant.rules.handovers import (
     ASKED_MAX,
     DOUBT_S,
+    GONE_S,
     Handover,
     HandoverState,
     InDoubt,
     NextStep,
     doubt_s,
-    is_gone,
+    missed_s,
     step_in_doubt,
     told_gone,
 )
@@ -47,6 +48,9 @@ UNKNOWN_S = 300.0
 LOOK_AGAIN_S = 1.0
 MISCONFIGURED_S = 600.0
 """How often a target is tried that takes nothing as it is set up: a person has to act."""
+
+MISSED_S = 180.0
+"""How often a job is offered anew whose target this process does not know: within the hour one that does gets it, too."""
 
 
 @frozen(kw_only=True)
@@ -130,19 +134,23 @@ class HandingOver:
                 return str(trouble)
             raise Retry(str(trouble)) from trouble
 
-    async def _send(self, context: JobContext, want: Want, handover: Handover, parcel: Parcel) -> None:
+    async def _send(
+        self, context: JobContext, want: Want, handover: Handover, parcel: Parcel, *, is_sure: bool = True
+    ) -> None:
+        """Give it to its target. Unless `is_sure`, it may be there already, from an earlier sending."""
         place = self.places[handover.target]
+        put_off = partial(self._put_off, is_sure=is_sure)
         try:
             receipt = await place.target.give(parcel)
         except TargetInDoubt as doubt:
             await self._doubt(context, want, handover, str(doubt))
         except TargetMisconfigured as wrong:
-            await context.transaction(self._put_off, handover, str(wrong), now=self.clock.now())
+            await context.transaction(put_off, handover, str(wrong), now=self.clock.now())
             raise Snooze(MISCONFIGURED_S) from wrong
         except TargetRefused as refused:
-            await self._failed(context, handover, str(refused))
+            await self._not_sent(context, want, handover, str(refused), is_sure=is_sure)
         except TargetUnavailable as away:
-            await context.transaction(self._put_off, handover, str(away), now=self.clock.now())
+            await context.transaction(put_off, handover, str(away), now=self.clock.now())
             if away.retry_after_s is not None:
                 raise Snooze(max(1.0, away.retry_after_s)) from away
             raise Retry(str(away)) from away
@@ -204,7 +212,8 @@ class HandingOver:
         candidate = await context.transaction(wants.candidate, want.id, handover.ref)
         if candidate is None:
             raise Fail(f"want {want.id} has no candidate {handover.ref!r}")
-        surely_not_there = handover.state is HandoverState.WAITING or place.target.can_be_asked
+        has_said_no = place.target.can_be_asked and handover.asked >= ASKED_MAX  # who cannot say has not
+        surely_not_there = handover.state is HandoverState.WAITING or has_said_no
         if self._is_only_shown(context):
             if surely_not_there:
                 await self._take_back(context, want, handover, candidate)
@@ -213,13 +222,17 @@ class HandingOver:
             return
         parcel = await self._packed(context, want, candidate, handover.key)
         if isinstance(parcel, str):
-            if surely_not_there:
-                await self._failed(context, handover, parcel)
-            else:  # with another candidate it might have two of them
-                await self._hold(context, want, handover, f"it cannot be sent again: {parcel}")
+            await self._not_sent(context, want, handover, parcel, is_sure=surely_not_there)
             return
         sending = await context.transaction(_sending_again, handover, now=self.clock.now())
-        await self._send(context, want, sending, parcel)
+        await self._send(context, want, sending, parcel, is_sure=surely_not_there)
+
+    async def _not_sent(self, context: JobContext, want: Want, handover: Handover, why: str, *, is_sure: bool) -> None:
+        """It cannot be sent, now or ever."""
+        if is_sure:
+            await self._failed(context, handover, why)
+        else:  # with another candidate it might have two of them
+            await self._hold(context, want, handover, f"it cannot be sent again: {why}")
 
     async def _take_back(self, context: JobContext, want: Want, handover: Handover, candidate: Candidate) -> None:
         """It has not arrived and is not to be sent: as if it had only been chosen."""
@@ -229,11 +242,15 @@ class HandingOver:
         self._tell_failed(handover, why, decided)
 
     async def _miss_target(self, context: JobContext, handover: Handover) -> None:
-        """Its target is not in the settings."""
-        if not is_gone(handover, now=self.clock.now()):
-            raise Snooze(MISCONFIGURED_S)
-        decided = await context.transaction(self.leave_target, handover, now=self.clock.now())
-        self._tell_failed(handover, told_gone(handover.target), decided)
+        """Its target is not in the settings of this process. Another may have it, and get the job the next time."""
+        now, why = self.clock.now(), told_gone(handover.target)
+        missing_s = missed_s(handover, now=now)
+        if missing_s is None:
+            await context.transaction(partial(downloads.change, reason=why), handover, handover.state, now=now)
+        if missing_s is None or missing_s < GONE_S:
+            raise Snooze(MISSED_S)
+        decided = await context.transaction(self.leave_target, handover, now=now)
+        self._tell_failed(handover, why, decided)
 
     async def _arrived(self, context: JobContext, want: Want, handover: Handover, receipt: Receipt) -> None:
         if receipt.standing is Standing.FAILED:
@@ -291,10 +308,12 @@ class HandingOver:
         reason = f"every candidate was tried in vain; the last: {why}"
         return wants.change(connection, want_id, WantState.GAVE_UP, reason=reason, now=now)
 
-    def _put_off(self, connection: Connection, handover: Handover, why: str, *, now: datetime) -> None:
-        """Surely nothing has arrived: it is sent again later, without asking."""
-        downloads.change(connection, handover, HandoverState.WAITING, reason=why, now=now)
-        wants.change(connection, handover.want_id, WantState.SENDING, reason=f"waits: {why}", now=now)
+    def _put_off(self, connection: Connection, handover: Handover, why: str, *, is_sure: bool, now: datetime) -> None:
+        """It is sent again later; without asking, where surely nothing has arrived."""
+        to = HandoverState.WAITING if is_sure else HandoverState.IN_DOUBT
+        downloads.change(connection, handover, to, reason=why, now=now)
+        state = WantState.SENDING if is_sure else WantState.IN_DOUBT
+        wants.change(connection, handover.want_id, state, reason=f"waits: {why}", now=now)
 
     def _set_in_doubt(
         self, connection: Connection, handover: Handover, why: str, *, step: NextStep, now: datetime

@@ -10,7 +10,7 @@ from attrs import frozen
 from cormorant.clients.downloads import Download
 from cormorant.rules.handing import Parcel, ParcelKind
 from cormorant.rules.limits import Lane
-from cormorant.rules.magnets import infohash_of_magnet
+from cormorant.rules.magnets import infohash_of_magnet, infohash_v2_of_magnet
 from cormorant.rules.offers import files_of
 from cormorant.rules.outcomes import SearchError
 from cormorant.rules.searches import Result
@@ -68,7 +68,7 @@ class Packer:
     def _parcel(self, want: Want, result: Result, key: str, fetched: Download) -> Parcel:
         infohash = fetched.infohash or result.infohash
         if fetched.magnet is not None:
-            infohash = infohash_of_magnet(fetched.magnet) or infohash
+            infohash = infohash_of_magnet(fetched.magnet) or infohash_v2_of_magnet(fetched.magnet) or infohash
         return Parcel(
             key=key,
             title=result.title,

@@ -17,8 +17,9 @@ from actors.subscription_ticker import LOOK_S, CheckNow, SubscriptionTicker
 from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.feed_orders import check_order
 from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.redaction import told
 from cormorant.rules.schedules import Schedule, next_due, overdue_delay_s, spread_over
-from cormorant.rules.searches import Result
+from cormorant.rules.searches import BadRequest, Result
 from cormorant.rules.settings import Settings
 from cormorant.rules.short_keys import short_key
 from cormorant.rules.subscription_settings import schedule_of
@@ -36,6 +37,8 @@ PAGE = 500
 SPREAD_S = 10.0
 SPREAD_S_MAX = 3_600.0
 """Many that are subscribed to together are checked at least so far apart, all within an hour: otherwise they stay together."""
+_OWN_PARTS = frozenset({"name", "url", "folder"})
+"""What each of many has of its own; all else they share."""
 
 
 @define(eq=False, kw_only=True)
@@ -83,7 +86,12 @@ class Subscriptions:
             for place, (name, url, folder) in enumerate(feeds)
         ]
         for each in wanted:
-            check_order(each, targets=self.targets, configured=self.configured)
+            try:
+                check_order(each, targets=self.targets, configured=self.configured)
+            except BadRequest as problem:
+                if problem.part not in _OWN_PARTS:
+                    raise
+                raise BadRequest(f'feed "{told(each.name, length_max=60)}"', str(problem)) from None
         made = await self.database.run(subscriptions.add_all, wanted)
         self.ring()
         return made
@@ -104,8 +112,8 @@ class Subscriptions:
         """One of them by what people write: its name, or its number."""
         return await self.database.read(subscriptions.find_any, wanted)
 
-    async def names(self) -> dict[str, str]:
-        """The names of all, by their addresses."""
+    async def names(self) -> list[tuple[str, str]]:
+        """The names and addresses of all; several may have one address."""
         return await self.database.read(subscriptions.names)
 
     async def checks(self, number: int, *, limit: int = 20) -> list[Check]:
@@ -138,14 +146,6 @@ class Subscriptions:
         anew = await self.database.run(_reschedule_anew, number, now=self.clock.now())
         self.ring()
         return anew
-
-    async def count(self) -> tuple[int, int]:
-        """How many there are, and how many of them are not paused."""
-        return await self.database.read(subscriptions.count)
-
-    async def next_due(self) -> datetime | None:
-        """When the next one is due."""
-        return await self.database.read(subscriptions.next_due)
 
     async def check(self, wanted: str | int) -> Check:
         """Check one now and wait for what comes of it; a check that runs is joined."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from actors.notifier import LAST_S
 from cormorant.rules.ports import Chance, Emit
 from cormorant.rules.restarts import Strategy
 from supervisors.child import ChildSpec, Runnable
@@ -47,16 +48,17 @@ def tree(parts: Parts) -> Supervisor:
         [
             ChildSpec("reclaim_sweeper", parts.reclaim_sweeper, grace_s=0.8),
             ChildSpec("maintenance", parts.maintenance, grace_s=0.8),
-            *([] if parts.notifier is None else [ChildSpec("notifier", parts.notifier, grace_s=0.4)]),
         ],
         name="sweepers",
-        stop_total_s=2.0,
+        stop_total_s=1.6,
         emit=emit,
         chance=chance,
     )
     return Supervisor(
         [
             ChildSpec("storage", parts.storage, grace_s=5.0, start_timeout_s=MIGRATION_S),
+            # All others may have something to tell until they have stopped.
+            *([] if parts.notifier is None else [ChildSpec("notifier", parts.notifier, grace_s=LAST_S + 0.2)]),
             ChildSpec("search", parts.search),
             ChildSpec("handover", parts.handover, grace_s=0.5),
             ChildSpec("jobs", parts.job_runner, grace_s=parts.job_grace_s + SPARE_S),

@@ -129,12 +129,13 @@ class SubscriptionDesk:
         """Subscribe to all feeds of a file that are not subscribed to yet."""
         schedule = schedule_from(every_s=every_s, cron=cron, zone=zone)
         known = await self.subscriptions.names()
-        taken = [*known.values(), *self.settings.feeds]
+        addresses = {url for _, url in known}
+        taken = [*(name for name, _ in known), *self.settings.feeds]
         try:
             listed = read_opml(file.read(BYTES_MAX + 1), taken=taken)
         except NotOpml as problem:
             raise Refused(f"FILE: {problem}") from None
-        fresh = [each for each in listed.feeds if each.url not in known]
+        fresh = [each for each in listed.feeds if each.url not in addresses]
         wrong = [each.name for each in fresh if feed_address_problem(each.url)]
         right = [each for each in fresh if each.name not in wrong]
         feeds = [(each.name[:NAME_LENGTH_MAX].strip(), each.url, each.folder) for each in right]

@@ -99,7 +99,7 @@ class Folder:
             self._side.mkdir()
         for ending in ("part", "note"):
             for left in self._side.glob(f"{escape(key)}.*{ending}"):
-                _drop_orphan(left)
+                self._drop_orphan(key, left)
         # A name of its own: another process may be giving the same.
         return PartFile(key, self._side / f"{key}.{secrets.token_hex(8)}.part")
 
@@ -117,11 +117,11 @@ class Folder:
         try:
             # What bears our key is ours, even if it was fetched anew since, with other bytes.
             path = plain if self._is_given(part, plain) or _is_equal(part.path, plain) else keyed
-            if path is keyed:
-                self._is_given(part, keyed)
-        except OSError:
+            if path is keyed and not self._is_given(part, keyed):
+                self._refuse_mark(keyed)
+        except (OSError, TargetUnavailable):
             # While the part is still there: a note without it would say that the parcel was placed, and taken.
-            self._forget(part)
+            self._forget(part.key, part.path)
             raise
         part.path.unlink(missing_ok=True)
         try:
@@ -171,12 +171,30 @@ class Folder:
             fresh.drop()
         _sync(self._side)
 
-    def _forget(self, part: PartFile) -> None:
-        """Take our note away, and no other's."""
-        note = self._note_path(part.key)
+    def _forget(self, key: str, part: Path) -> None:
+        """Take the note away that names this part file, and no other."""
+        note = self._note_path(key)
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            if json.loads(note.read_bytes())["part"] == part.path.name:
+            if json.loads(note.read_bytes())["part"] == part.name:
                 note.unlink()
+
+    def _drop_orphan(self, key: str, part: Path) -> None:
+        """Remove a part file whose writer is dead: nobody holds its lock. An empty one may be about to be locked."""
+        with suppress(OSError), part.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file.fileno()).st_size:
+                if _is_half_done(part):
+                    self._forget(key, part)  # first: a note without its part says that the parcel was placed
+                    _sync(self._side)
+                part.unlink()
+
+    def _refuse_mark(self, path: Path) -> None:
+        """A name that only its mark has is had by no file."""
+        mark = _mark_of(path, self._side)
+        if mark.exists() and not os.path.lexists(path):
+            raise TargetUnavailable(
+                f"{path.name} cannot be placed: a process that died has left the mark {mark}; remove that file"
+            )
 
 
 def _link(part: Path, path: Path, side: Path) -> None:
@@ -189,7 +207,7 @@ def _link(part: Path, path: Path, side: Path) -> None:
     else:
         return
     # A filesystem without hard links: whoever makes the mark of a name may rename. A mark that a crash left stays taken.
-    mark = side / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}.name"
+    mark = _mark_of(path, side)
     mark.open("xb").close()
     try:
         if os.path.lexists(path):
@@ -197,6 +215,10 @@ def _link(part: Path, path: Path, side: Path) -> None:
         part.rename(path)
     finally:
         mark.unlink()
+
+
+def _mark_of(path: Path, side: Path) -> Path:
+    return side / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}.name"
 
 
 def _is_half_done(part: Path) -> bool:
@@ -211,14 +233,6 @@ def _is_equal(part: Path, path: Path) -> bool:
     with suppress(OSError):
         return stat.S_ISREG(path.lstat().st_mode) and filecmp.cmp(part, path, shallow=False)
     return False
-
-
-def _drop_orphan(part: Path) -> None:
-    """Remove a part file whose writer is dead: nobody holds its lock. An empty one may be about to be locked."""
-    with suppress(OSError), part.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(file.fileno()).st_size:
-            part.unlink()
 
 
 def _named(name: str, ending: str) -> str:

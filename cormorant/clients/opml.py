@@ -13,6 +13,7 @@ from cormorant.clients.feed_text import decode_feed
 from cormorant.clients.xml_documents import mended, parse_xml, refuse_entities
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.feed_items import LINK_MAX, plain
+from cormorant.rules.feed_orders import fit_name
 from cormorant.rules.redaction import told
 from cormorant.rules.source_errors import SourceUnavailable
 
@@ -59,7 +60,7 @@ def read_opml(body: bytes, *, taken: Collection[str] = ()) -> FeedList:
         url = (element.get("xmlUrl") or element.get("xmlurl") or "").strip()
         if url in feeds:
             continue
-        name = _name(element) or _host(url) or "feed"
+        name = _feed_name(element, _host(url))
         if not _host(url) or len(url) > LINK_MAX:
             left_out.append(name)
         else:
@@ -130,7 +131,14 @@ def _folder(element: etree._Element, known: dict[etree._Element, tuple[str, ...]
 
 def _name(element: etree._Element) -> str:
     said = plain((element.get("text") or "")[:_READ_MAX]) or plain((element.get("title") or "")[:_READ_MAX])
-    return told(said, length_max=_NAME_MAX)
+    return fit_name(told(said, length_max=_NAME_MAX))
+
+
+def _feed_name(element: etree._Element, host: str) -> str:
+    """Its name, else its host. One of digits alone would be taken for the number of a feed, and gets its host, too."""
+    where = fit_name(told(host, length_max=_NAME_MAX // 2))
+    name = _name(element) or where or "feed"
+    return f"{name[: _NAME_MAX // 2]} ({where or 'feed'})" if name.isdecimal() else name
 
 
 def _host(url: str) -> str:

@@ -12,7 +12,7 @@ from cormorant.rules.subscriptions import Subscription
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.web_addresses import feed_address_problem
 
-__all__ = ["NAME_LENGTH_MAX", "USUAL_S", "check_order", "schedule_from"]
+__all__ = ["NAME_LENGTH_MAX", "USUAL_S", "check_order", "fit_name", "schedule_from"]
 
 NAME_LENGTH_MAX: Final = 120
 CRON_LENGTH_MAX: Final = 200
@@ -52,11 +52,23 @@ def _is_zone(zone: str) -> bool:
     return True
 
 
+def fit_name(said: str) -> str:
+    r"""What is left of a name or folder when all is taken out that none may have; maybe nothing.
+
+    >>> fit_name(" soft\xadhyphen\n\u2028and  more\u200d ")
+    'softhyphen and more'
+    """
+    kept = "".join(mark for mark in said if mark.isprintable() or mark.isspace())
+    return " ".join(kept.split())[:NAME_LENGTH_MAX].strip()
+
+
 def check_order(wanted: Subscription, *, targets: Collection[str] | None, configured: Collection[str]) -> None:
     """Raise `BadRequest` unless it can be subscribed to like this."""
     name = wanted.name
     if not name.strip() or name != name.strip() or len(name) > NAME_LENGTH_MAX or not name.isprintable():
         raise BadRequest("name", f"give a single line of 1 to {NAME_LENGTH_MAX} characters, without spaces around it")
+    if name.isdecimal():
+        raise BadRequest("name", f"{name} would be taken for the number of a feed; add a word")
     if name in configured:
         raise BadRequest("name", f"the settings file has [feeds.{name}] already; change it there, or choose another")
     problem = feed_address_problem(wanted.url)

@@ -20,7 +20,7 @@ __all__ = [
     "NextStep",
     "doubt_s",
     "follow_again_s",
-    "is_gone",
+    "missed_s",
     "step_in_doubt",
     "told_gone",
 ]
@@ -34,7 +34,7 @@ FOLLOW_S: Final = 60.0
 """How often a target is asked how far it is, at first."""
 FOLLOW_S_MAX: Final = 900.0
 GONE_S: Final = 3_600.0
-"""So long a target that is in no settings is waited for: another process may know it, or somebody notices the mistake."""
+"""So long a target that is missed is waited for: another process may know it, or somebody notices the mistake."""
 
 
 class HandoverState(StrEnum):
@@ -125,9 +125,10 @@ def follow_again_s(age_s: float, *, least_s: float = FOLLOW_S) -> float:
     return min(FOLLOW_S_MAX, max(least_s, age_s / 10))
 
 
-def is_gone(handover: Handover, *, now: datetime) -> bool:
-    """Whether a target that is not known here has gone: nobody who knows it has asked it for long."""
-    return (now - handover.changed_at).total_seconds() > GONE_S
+def missed_s(handover: Handover, *, now: datetime) -> float | None:
+    """How long a target has been missed that is not known here. None: nobody has written that down, or who knows it came since."""
+    age_s = (now - handover.changed_at).total_seconds()
+    return age_s if handover.reason == told_gone(handover.target) and age_s >= 0 else None
 
 
 def told_gone(target: str) -> str:

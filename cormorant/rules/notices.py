@@ -93,8 +93,7 @@ def _handover_sent(event: HandoverSent) -> Notice:
 
 
 def _want_changed(event: WantChanged) -> Notice | None:
-    if event.state == WantState.DONE:
-        return _notice(NoticeKind.HANDED_OVER, event.want, f"{event.title}: done ({event.reason})")
+    """What is done was handed over before, which was told then, maybe by another process: that is no news."""
     if event.state == WantState.GAVE_UP:
         remedy = f"To try again: cormorant wants retry {event.want}"
         return _notice(NoticeKind.GAVE_UP, event.want, f"{event.title}: {event.reason}. {remedy}")

@@ -227,7 +227,7 @@ def _point(intake: Intake, said: Mapping[str, str], *, now: datetime) -> PricePo
         cents=price.cents,
         currency=currency or price.currency or intake.currency,
         type=kind,
-        day=day,
+        day=day or now.date(),
         external_id=external_id,
         # Without a title there is nothing but the word of whoever wrote it down, and that is about this thing.
         match=match_of(intake, title) if title else Match.EXACT,
@@ -251,9 +251,9 @@ def _type(said: str) -> PointType:
     return PointType(said.lower())
 
 
-def _day(said: str, now: datetime) -> date:
+def _day(said: str, now: datetime) -> date | None:
     if not said:
-        return now.date()
+        return None
     try:
         day = date.fromisoformat(said) if len(said) == len("2026-01-31") else None
     except ValueError:

@@ -160,14 +160,14 @@ def dedupe_key(
     url: str,
     title: str,
     cents: int,
-    day: date,
+    day: date | None,
     type: PointType,  # noqa: A002 - its name
 ) -> str:
     r"""The same for the same point, however often it is stated: `ext_` and the source's own id, else `hash_` and a hash.
 
     The hash is the first 16 hex digits of the SHA-256 of five lines in UTF-8, with `\n` between them: the address (scheme and
     host in lower case, no user, query, fragment or final slash), the title (lower case, single spaces), the cents, the day
-    (YYYY-MM-DD), and sold, ask or bid.
+    that is stated (YYYY-MM-DD; nothing where none is: what stands there tomorrow as well is no other sale), and sold, ask or bid.
 
     >>> day = date(2026, 1, 2)
     >>> dedupe_key(external_id="17", url="", title="", cents=0, day=day, type=PointType.SOLD)
@@ -180,7 +180,7 @@ def dedupe_key(
         # One that is too long for an index is told apart by its hash.
         is_short = len(external_id) <= _ID_LENGTH_MAX
         return f"ext_{external_id if is_short else _hash(external_id)}"
-    lines = (_address(url), " ".join(title.lower().split()), str(cents), day.isoformat(), type.value)
+    lines = (_address(url), " ".join(title.lower().split()), str(cents), day.isoformat() if day else "", type.value)
     return f"hash_{_hash(chr(10).join(lines))[:_HASH_LENGTH]}"
 
 
@@ -217,7 +217,7 @@ def point_of(intake: Intake, source: str, result: Result, *, now: datetime) -> P
     if not (cents.isascii() and cents.isdecimal()) or int(cents) > CENTS_MAX:
         return None
     kind = PointType(said[TYPE]) if said.get(TYPE) in set(PointType) else PointType.ASK
-    day = (result.published or now).date()
+    day = result.published.date() if result.published else None
     external_id = said.get(EXTERNAL_ID) or None
     return PricePoint(
         source=source,
@@ -226,7 +226,7 @@ def point_of(intake: Intake, source: str, result: Result, *, now: datetime) -> P
         cents=int(cents),
         currency=said.get(CURRENCY) or intake.currency,
         type=kind,
-        day=day,
+        day=day or now.date(),
         external_id=external_id,
         match=match_of(intake, result.title),
         key=dedupe_key(

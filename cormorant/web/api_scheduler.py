@@ -91,7 +91,6 @@ class _Seen:
 class _Look:
     """Reads all of it at once."""
 
-    now: datetime
     counted: tuple[int, int] | None
     clock: Clock
 
@@ -112,7 +111,7 @@ async def status(request: AnyRequest) -> SchedulerOut:
     """Counts, and the next time. A subscription that is paused is pending: it has no next time."""
     parts = parts_of(request)
     counts: Counts[tuple[int, int]] = request.app.state["subscription_counts"]
-    look = _Look(now=parts.clock.now(), counted=counts.known, clock=parts.clock)
+    look = _Look(counted=counts.known, clock=parts.clock)
     seen = await parts.database.read(look)
     if seen.took_s is not None:
         counts.keep((seen.total, seen.running), took_s=seen.took_s)

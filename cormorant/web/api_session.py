@@ -77,7 +77,10 @@ async def begin_session(request: AnyRequest, data: JSONBody[SignIn]) -> Response
 
 @delete("/session", summary="Sign a browser out", status_code=200)
 async def end_session(request: AnyRequest) -> Response[SessionOut]:
-    """The cookie is worth nothing afterwards, also where it was copied to and after a restart. Its streams end."""
+    """The cookie is worth nothing afterwards, also where it was copied to. Its streams end.
+
+    It is remembered after a restart, too, unless the database is away all the time until then.
+    """
     sign_outs, session = _sign_outs(request), await _session(request)
     if session is not None:
         await sign_outs.end(session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -73,15 +74,12 @@ class Clients:
         async with self._turn:
             if trio.current_time() - self._looked_at < age_s:
                 return
-            self._looked_at = trio.current_time()
             self._is_known = False
-            with trio.move_on_after(_PATIENCE_S):
-                try:
-                    added = await self.parts.database.read(clients.all_clients)
-                except (StorageUnavailable, CommitUnknown):
-                    return
+            with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
+                added = await self.parts.database.read(clients.all_clients)
                 self._added = {each.name: each for each in added if each.name not in self.parts.clients}
                 self._is_known = True
+            self._looked_at = trio.current_time()  # at the end: whoever waited for this look need not look again
 
     def _check_known(self) -> None:
         """Nobody is a stranger because the database is away."""

@@ -70,7 +70,7 @@ class News:
         if not kept.kept and not wanted.offset and wanted.is_whole:
             items = await self._stand_in(wanted)
         total = max(kept.total, len(items))
-        return FeedPage(title=wanted.title, items=items, offset=wanted.offset, total=total), bool(kept.kept)
+        return FeedPage(title=wanted.title, items=items, offset=wanted.offset, total=total), bool(kept.rows)
 
     async def _stand_in(self, wanted: Wanted) -> list[FeedItem]:
         records = wanted.records

@@ -17,6 +17,8 @@ __all__ = ["KeptPages", "Version"]
 LIFE_S: Final = 60.0
 """Finds that are forgotten because they are too old are shown so much longer."""
 BYTES_MAX: Final = 8_000_000
+PAGES_MAX: Final = 500
+"""What is known beside the documents is not counted in bytes."""
 
 Version = Sequence[tuple[SourceRecord, Times]]
 """The sources as they are asked, and when each category was: what a page is made of changes with nothing else."""
@@ -50,7 +52,7 @@ class KeptPages:
         self._forget(asked)
         self._kept[asked] = _Kept(document, version, trio.current_time())
         self.size_bytes += len(document)
-        while self.size_bytes > self.bytes_max:
+        while self.size_bytes > self.bytes_max or len(self._kept) > PAGES_MAX:
             self._forget(next(iter(self._kept)))
 
     def _forget(self, asked: Hashable) -> None:

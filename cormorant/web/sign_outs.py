@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -93,16 +93,12 @@ class SignOuts:
         async with self._turn:
             if trio.current_time() - self._looked_at < LOOK_S:
                 return
-            self._looked_at = trio.current_time()
             await self._write()
-            with trio.move_on_after(_PATIENCE_S):
-                try:
-                    found = await self.database.read(sign_outs.ended, now=self.clock.now())
-                except (StorageUnavailable, CommitUnknown):
-                    return
-                for number in found:
+            with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
+                for number in await self.database.read(sign_outs.ended, now=self.clock.now()):
                     self.sessions.end(number)
                 self._is_known = True
+            self._looked_at = trio.current_time()  # at the end: whoever waited for this look need not look again
 
     async def _write(self) -> None:
         owed = dict(self._owed)

@@ -63,14 +63,6 @@ class SubscriptionsPort(Protocol):
         """Check one now and wait for what comes of it."""
         ...
 
-    async def count(self) -> tuple[int, int]:
-        """How many there are, and how many of them are not paused."""
-        ...
-
-    async def next_due(self) -> datetime | None:
-        """When the next one is due."""
-        ...
-
     def statistics_now(self) -> dict[str, float]:
         """What checks did in the last hour."""
         ...

@@ -135,6 +135,17 @@ def test_feeds_come_from_opml_each_once_and_go_back_into_a_file_for_its_owner_al
     assert re.search(r"^  folder +music$", place.run("subscriptions", "show", "one").out, re.MULTILINE)
 
 
+def test_a_name_that_is_taken_by_one_of_two_with_one_address_does_not_refuse_a_whole_list(place: SourcePlace) -> None:
+    for name in ("A", "B"):
+        place.run("subscriptions", "add", name, URL)
+    feeds = "".join(f'<outline text="{name}" xmlUrl="https://c.test/{name}"/>' for name in ("A", "B", "404"))
+    (place.folder / "in.opml").write_text(f"<opml><body>{feeds}</body></opml>")
+    ended = place.run("subscriptions", "import", str(place.folder / "in.opml"), "--json")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert [each["name"] for each in json.loads(ended.out)["added"]] == ["A (2)", "B (2)", "404 (c.test)"]
+
+
 def test_the_schedule_tells_what_runs_when_each_in_its_turn(place: SourcePlace) -> None:
     for name in ("a", "b"):
         place.run("subscriptions", "add", name, f"https://x.test/{name}", "--every", "30m")

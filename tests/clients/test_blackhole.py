@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -173,6 +174,27 @@ async def test_a_filesystem_without_links_overwrites_nothing_either(
     assert half_done(tmp_path) == []
 
 
+async def test_a_name_whose_mark_a_crash_has_left_is_not_told_as_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", failing(errno.EPERM))
+    target = blackhole(tmp_path)
+    (tmp_path / "A title.torrent").write_bytes(b"not ours")
+    keyed = os.fsencode(tmp_path / "A title (want-7-1).torrent")
+    mark = tmp_path / SIDE / f"{hashlib.sha256(keyed).hexdigest()[:32]}.name"
+    mark.parent.mkdir()
+    mark.touch()
+
+    with pytest.raises(TargetUnavailable, match=f"has left the mark {mark}; remove that file"):
+        await target.give(parcel())
+    before = await target.look(parcel(), None)
+    mark.unlink()
+    await target.give(parcel())
+
+    assert before.standing is Standing.ABSENT
+    assert files(tmp_path) == {"A title.torrent": b"not ours", "A title (want-7-1).torrent": TORRENT}
+
+
 async def test_a_process_that_dies_right_after_the_name_was_given_has_given_it(tmp_path: Path) -> None:
     target = blackhole(tmp_path)
     await target.give(parcel())
@@ -280,14 +302,17 @@ async def test_a_disk_that_fails_after_the_name_was_given_leaves_doubt_and_the_l
     assert (await target.look(parcel(), None)).standing is Standing.PRESENT
 
 
-async def test_a_process_that_dies_before_the_name_is_given_has_given_nothing(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    part = folder.begin("want-7-1")
+def die_before_the_name_is_given(folder: Path) -> None:
+    part = Folder(folder).begin("want-7-1")
     part.write(TORRENT)
     part.finish()
     part.close()
     note = {"path": "A title.torrent", "part": part.path.name}
-    (tmp_path / SIDE / "want-7-1.json").write_text(json.dumps(note))
+    (folder / SIDE / "want-7-1.json").write_text(json.dumps(note))
+
+
+async def test_a_process_that_dies_before_the_name_is_given_has_given_nothing(tmp_path: Path) -> None:
+    die_before_the_name_is_given(tmp_path)
     target = blackhole(tmp_path)
 
     absent = await target.look(parcel(), None)
@@ -296,6 +321,21 @@ async def test_a_process_that_dies_before_the_name_is_given_has_given_nothing(tm
     assert absent.standing is Standing.ABSENT
     assert files(tmp_path) == {"A title.torrent": TORRENT}
     assert half_done(tmp_path) == []
+
+
+async def test_a_second_try_that_fails_after_a_crash_has_given_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die_before_the_name_is_given(tmp_path)
+    target = blackhole(tmp_path)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", failing(errno.ENOSPC))
+        with pytest.raises(TargetUnavailable, match="is full"):
+            await target.give(parcel())
+
+    assert (await target.look(parcel(), None)).standing is Standing.ABSENT
+    await target.give(parcel())
+    assert files(tmp_path) == {"A title.torrent": TORRENT}
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"path": 7}', '{"path": "/etc/passwd"}', '{"path": "../x"}'])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from time import perf_counter
 
 import pytest
@@ -9,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cormorant.clients.opml import FEEDS_MAX, NotOpml, Outline, read_opml, write_opml
+from cormorant.rules.feed_orders import check_order
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.subscriptions import Subscription
 
 LIST = """<?xml version="1.0" encoding="utf-8"?>
 <opml version="1.0"><head><title>mine</title></head><body>
@@ -40,6 +44,33 @@ def test_what_is_written_is_read_again() -> None:
     feeds = read_opml(LIST.encode()).feeds
 
     assert read_opml(write_opml(feeds)).feeds == feeds
+
+
+def test_names_and_folders_are_such_as_a_subscription_may_have() -> None:
+    odd = ["Family \U0001f468\u200d\U0001f467 blog", "soft\u00adhyphen", "\u200b", "404", "404", "\u200d", "x" * 300]
+    feeds = "".join(f'<outline text="{name}" xmlUrl="https://a.org/{place}"/>' for place, name in enumerate(odd))
+    long = f"https://{'h' * 300}.org"
+    bare = f'<outline text="٤٠٤" xmlUrl="{long}/1"/><outline xmlUrl="{long}/2"/><outline xmlUrl="{long}/3"/>'
+    found = read_opml(opml(f'<outline text="zero\u200bwidth">{feeds}{bare}</outline><outline text="&#x202e;"/>')).feeds
+
+    assert [feed.name for feed in found][:6] == [
+        "Family \U0001f468\U0001f467 blog",
+        "softhyphen",
+        "a.org",
+        "404 (a.org)",
+        "404 (a.org) (2)",
+        "a.org (2)",
+    ]
+    for feed in found:
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        schedule = Schedule(every_s=3_600.0)
+        wanted = Subscription(
+            name=feed.name, url="https://a.org/", folder=feed.folder, schedule=schedule, next_check_at=now, added_at=now
+        )
+        check_order(wanted, targets=None, configured=())
+        assert not feed.name.isdecimal()
+    assert len({feed.name for feed in found}) == len(odd) + 3
+    assert {feed.folder for feed in found} == {("zerowidth",)}
 
 
 def test_of_folders_within_folders_the_outer_ones_are_kept_each_not_too_long() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import pytest
 import trio
+from sqlalchemy import Connection
 from trio.testing import MockClock
 
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.jobs import JobState
 from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
 from cormorant.rules.price_settings import PriceSettings
@@ -21,6 +22,7 @@ from cormorant.testing import BROKEN, ScriptedSource, named_sources
 from storage import source_states
 from storage.intakes import IntakeConfigured, IntakeTakenOut, UnknownIntake
 from storage.job_reports import JobView
+from storage.prices import Collected
 from storage.sources import SourceRecord
 from supervisors import Service
 from tests.conformance.searching import SearchPlace, search_place
@@ -74,6 +76,38 @@ async def test_sources_are_asked_two_seconds_apart_and_what_they_state_is_valued
     assert [(each.source, each.points) for each in place.events.of(PriceCollected)] == [("a", 1), ("b", 1), ("c", 0)]
     assert [each.cents for each in place.events.of(PriceValued)] == [100, 200]
     assert [(each.side, each.cents) for each in place.events.of(PriceAlert)] == [("above", 200)]
+
+
+@pytest.mark.slow("a whole service")
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_an_alert_whose_commit_is_in_doubt_is_told_once(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch, *, is_written: bool
+) -> None:
+    with search_place(a=Shop()) as place:
+        run, cut = place.gateway.run, list[float]()
+
+        async def cut_once(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
+            def undone(connection: Connection, *args: Any, **words: Any) -> Any:
+                with connection.begin_nested() as step:
+                    done = function(connection, *args, **words)
+                    if isinstance(done, Collected) and not is_written:
+                        step.rollback()
+                return done
+
+            done = await run(function if cut else undone, *args, **words)
+            if isinstance(done, Collected) and not cut:
+                cut.append(trio.current_time())
+                raise CommitUnknown("the line was cut")
+            return done
+
+        monkeypatch.setattr(place.gateway, "run", cut_once)
+        async with service_of(place) as service:
+            await service.prices.watch("coin", "Morgan Dollar", below_cents=150)
+            await trio.sleep(60)
+            view = await service.prices.show("coin")
+
+    assert (len(cut), len(view.points), len(view.alerts)) == (1, 1, 1)
+    assert [(each.side, each.cents) for each in place.events.of(PriceAlert)] == [("below", 100)]
 
 
 @pytest.mark.slow("a whole service")

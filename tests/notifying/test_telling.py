@@ -12,7 +12,8 @@ import pytest
 import trio
 from sqlalchemy import Connection, text
 
-from actors.notifier import RING, NoticeBoard
+from actors.handlers import JobContext
+from actors.notifier import RING, NoticeBoard, Notifier
 from cormorant.clients.notifying import tell
 from cormorant.rules.events import DiskLow, Stamped
 from cormorant.rules.notices import Message, NoticeKind
@@ -53,12 +54,21 @@ async def tell_here(address: str, message: Message) -> None:
     tell(address, message)
 
 
-def run(chosen: Settings, body: Callable[[Service], Awaitable[object]], gateway: Database | None = None) -> Recorder:
+def run(
+    chosen: Settings,
+    body: Callable[[Service], Awaitable[object]],
+    gateway: Database | None = None,
+    *,
+    seed: int = 1,
+    **how: Any,
+) -> Recorder:
     """A service with these settings, on the mock clock from midnight of 1 January 2026 UTC."""
-    events, simulation = Recorder(), simulated(1)
+    events, simulation = Recorder(), simulated(seed)
 
     async def main(database: Database) -> None:
-        async with simulation.open_service(chosen, gateway=database, listeners=[events], tell=tell_here) as service:
+        async with simulation.open_service(
+            chosen, gateway=database, listeners=[events], tell=tell_here, **how
+        ) as service:
             await body(service)
 
     if gateway is not None:
@@ -162,6 +172,76 @@ def test_no_job_holds_an_address_and_each_address_has_its_own(phone: Phone, tmp_
 def _jobs(connection: Connection) -> list[tuple[str, str]]:
     found = connection.execute(text("SELECT dedupe_key, payload FROM jobs WHERE kind = 'notify'"))
     return [(str(row.dedupe_key), str(row.payload)) for row in found]
+
+
+@SLOW
+def test_what_happens_just_before_and_during_an_orderly_stop_is_told_after_the_next_start(
+    phone: Phone, tmp_path: Path
+) -> None:
+    services: list[Service] = []
+
+    async def work(_: JobContext) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            services[0].emit(SourceStopped(source="blue", because="403"))
+
+    async def until_the_end(service: Service) -> None:
+        services.append(service)
+        await service.enqueue("last", {})
+        await trio.sleep(5)
+        service.emit(SourceStopped(source="red", because="401"))
+        await trio.sleep(0.5)  # not yet the next round
+
+    async def later(_: Service) -> None:
+        await trio.sleep(MINUTE)
+
+    with memory_gateway() as gateway:
+        run(telling(phone, tmp_path), until_the_end, gateway, handlers={"last": work})
+        assert phone.told == []
+        run(telling(phone, tmp_path), later, gateway, seed=2)
+
+    assert [line.split(" ")[0] for told in phone.told for line in told["message"].splitlines()] == ["red", "blue"]
+
+
+async def test_what_a_notifier_could_not_put_up_is_put_up_by_the_next_one() -> None:
+    board = NoticeBoard(on=frozenset(NoticeKind))
+    board(Stamped(1, START, handed(1)))
+    put_up: list[str] = []
+
+    def notifier(run: Callable[..., Awaitable[object]]) -> Notifier:
+        class Store:
+            async def read(self, *_: object) -> dict[str, object]:
+                return {}
+
+            async def run(self, _: object, job: Any, **__: object) -> object:
+                return await run(job)
+
+        given: Any = dict.fromkeys(("free_bytes", "offload", "emit"))
+        return Notifier(
+            board=board,
+            options=NotifySettings(disk_free_bytes=0),
+            receivers=["me"],
+            folder="",
+            database=Store(),  # type: ignore[arg-type]  # two of its methods
+            make=lambda *_, dedupe_key, **__: dedupe_key,
+            ring=lambda: None,
+            clock=simulated(1).clock,
+            **given,
+        )
+
+    async def crash(_: str) -> object:
+        raise RuntimeError("a bug")
+
+    async def take(job: str) -> object:
+        put_up.append(job)
+        return True
+
+    with pytest.raises(RuntimeError):
+        await notifier(crash).round()
+    await notifier(take).end()
+
+    assert (put_up, board.waiting) == (["handed-over@me"], {})
 
 
 @SLOW

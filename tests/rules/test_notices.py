@@ -42,10 +42,10 @@ def test_a_source_that_refuses_our_key_is_told_with_the_remedy() -> None:
     assert notice.line.endswith("cormorant sources reset red")
 
 
-@pytest.mark.parametrize(
-    ("state", "kind"), [("done", NoticeKind.HANDED_OVER), ("gave up", NoticeKind.GAVE_UP), ("wanted", None)]
-)
-def test_of_a_want_its_end_is_told(state: str, kind: NoticeKind | None) -> None:
+@pytest.mark.parametrize(("state", "kind"), [("done", None), ("gave up", NoticeKind.GAVE_UP), ("wanted", None)])
+def test_of_a_want_it_is_told_that_it_was_given_up_and_not_that_what_was_handed_over_is_done(
+    state: str, kind: NoticeKind | None
+) -> None:
     notice = notice_of(WantChanged(want=7, title="A\nB\x00", state=state, reason="why"))
 
     assert (notice and notice.kind) is kind

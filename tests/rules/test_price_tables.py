@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -47,6 +47,8 @@ def test_prices_are_read_whatever_the_order_divider_and_case_of_the_columns() ->
     assert (first.source, first.title, first.match) == (IMPORTED, "Lincoln Cent", Match.EXACT)
     assert (second.cents, second.currency, second.day, second.type) == (700, "CHF", NOW.date(), PointType.ASK)
     assert second.match is Match.NONE, "a title that is given is judged"
+    [_, later] = points_in(table, {"cent": coin()}, now=NOW + timedelta(days=1))["cent"]
+    assert later.key == second.key, "the table can be imported again tomorrow"
 
 
 def test_things_are_read_with_all_that_can_be_said_of_them() -> None:

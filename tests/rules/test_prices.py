@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import random
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -213,6 +214,22 @@ def test_a_find_without_a_price_is_no_point_and_what_it_does_not_say_is_filled_i
     assert point_of(coin(), "shop", bare, now=NOW) is None
     assert point is not None
     assert (point.cents, point.currency, point.type, point.day) == (5, "CHF", PointType.ASK, NOW.date())
+
+
+def test_what_is_shown_without_a_day_is_the_same_point_tomorrow_and_with_another_day_another() -> None:
+    where = "https://shop.example/1"
+    said = {"price_cents": ("5",)}
+    bare = Result(title="Morgan Dollar", guid="1", link=where, details=where, protocol="web", attributes=said)
+    shown = [(bare, NOW), (bare, NOW + timedelta(days=1)), (attrs.evolve(bare, published=NOW), NOW)]
+
+    first, again, dated = [point_of(coin(), "shop", result, now=now) for result, now in shown]
+
+    assert first is not None
+    assert again is not None
+    assert dated is not None
+    assert (first.key == again.key, first.key == dated.key) == (True, False)
+    lines = f"{where}\nmorgan dollar\n5\n\nask"
+    assert first.key == f"hash_{hashlib.sha256(lines.encode()).hexdigest()[:16]}"
 
 
 @pytest.mark.parametrize(

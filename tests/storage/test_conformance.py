@@ -132,6 +132,15 @@ async def test_a_constraint_error_undoes_one_call_among_many(make: Maker) -> Non
     assert len(refused) == 20
 
 
+async def test_no_error_shows_the_values_that_were_to_be_written(make: Maker) -> None:
+    async with serving(make()) as database:
+        await database.run(add_note, 1)
+        with pytest.raises(IntegrityError) as caught:
+            await database.run(add_note, 1, words="https://site.example/feed?passkey=hunter2")
+
+    assert "hunter2" not in str(caught.value)
+
+
 def add_without_parent(connection: Connection) -> None:
     connection.exec_driver_sql("CREATE TABLE parts (note BIGINT REFERENCES notes (id) DEFERRABLE INITIALLY DEFERRED)")
     connection.exec_driver_sql("INSERT INTO parts VALUES (5)")

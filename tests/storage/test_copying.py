@@ -98,6 +98,11 @@ def test_every_table_goes_there_and_back_and_nothing_is_lost(tmp_path: Path, pos
     for url in (postgres_url, last):
         with filling(url) as connection:
             assert [_next_id(connection, "jobs"), _next_id(connection, "wants")] == [42, ROWS + 1]
+    with filling(postgres_url) as connection:
+        given = {name: _next_of_sequence(connection, name) for name, table in TABLES.items() if "id" in table.c}
+    numbered = {name: number for name, number in given.items() if number is not None}
+    assert "subscription_checks" in numbered, "one whose numbers SQLite gives without a counter"
+    assert {name for name, number in numbered.items() if number <= ROWS} == set()
 
 
 def _next_id(connection: Connection, name: str) -> int:
@@ -105,6 +110,12 @@ def _next_id(connection: Connection, name: str) -> int:
     words = {column.name: value(column, 0) for column in table.columns if column.name != "id"}
     odd = {column.name: "another" for column in table.columns if column.name in {"uid", "key", "dedupe_key"}}
     number: int = connection.execute(table.insert().returning(table.c.id), words | odd).scalar_one()
+    return number
+
+
+def _next_of_sequence(connection: Connection, name: str) -> int | None:
+    asked = text("SELECT nextval(pg_get_serial_sequence(:name, 'id'))")
+    number: int | None = connection.execute(asked, {"name": name}).scalar_one()
     return number
 
 

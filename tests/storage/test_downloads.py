@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.handovers import Handover, HandoverState
+from cormorant.rules.handovers import GONE_S, Handover, HandoverState
 from storage import downloads
 from storage.downloads import HandoverChanged, UnknownDownload
 from tests.storage.at_once import at_once
@@ -82,7 +82,7 @@ def test_who_asks_a_target_has_it_alone_for_a_while(job_store: JobStore) -> None
             begin(connection, want.id, f"key-{number}", state=HandoverState.HANDED_OVER, next_at=NOW)
 
     def follow(connection: Connection) -> list[str]:
-        due = downloads.due_to_follow(connection, now=NOW, until=at(300), limit=3)
+        due = downloads.due_to_follow(connection, known=["t"], now=NOW, until=at(300), limit=3)
         return [each.key for each in due]
 
     one, two = at_once(job_store, follow, follow)
@@ -95,7 +95,22 @@ def test_who_asks_a_target_has_it_alone_for_a_while(job_store: JobStore) -> None
 def test_a_clock_that_ran_ahead_lets_nothing_be_forgotten(connection: Connection) -> None:
     begin(connection, add_want(connection).id, state=HandoverState.HANDED_OVER, next_at=at(366 * 86_400))
 
-    assert len(downloads.due_to_follow(connection, now=NOW, until=at(300), limit=3)) == 1
+    assert len(downloads.due_to_follow(connection, known=["t"], now=NOW, until=at(300), limit=3)) == 1
+
+
+@pytest.mark.parametrize("known", [(), ("u", "v")])
+def test_what_is_at_a_target_that_is_not_known_here_is_left_to_others_until_nobody_has_touched_it_for_long(
+    connection: Connection, known: tuple[str, ...]
+) -> None:
+    begun = begin(connection, add_want(connection).id, state=HandoverState.HANDED_OVER, next_at=NOW)
+
+    def due(after_s: float, *names: str) -> int:
+        now, until = at(after_s), at(after_s)  # due again at once
+        return len(downloads.due_to_follow(connection, known=names, now=now, until=until, limit=3))
+
+    assert [due(GONE_S - 1, *known), due(GONE_S - 1, *known, "t"), due(GONE_S, *known)] == [0, 1, 1]
+    downloads.change(connection, begun, HandoverState.HANDED_OVER, next_at=at(GONE_S), now=at(GONE_S))
+    assert [due(GONE_S + 1, *known), due(GONE_S + 1, *known, "t"), due(2 * GONE_S, *known)] == [0, 1, 1]
 
 
 def test_what_is_held_is_told_the_oldest_first(connection: Connection) -> None:

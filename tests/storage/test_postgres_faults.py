@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 import trio
+from psycopg.pq import ExecStatus
 from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import IntegrityError
 
@@ -26,7 +27,8 @@ from cormorant.rules.errors import (
 )
 from cormorant.rules.events import StorageBack, StorageLost
 from storage.database import Database, Mode
-from storage.postgres_session import RERUNS_MAX
+from storage.options import StorageOptions
+from storage.postgres_session import RERUNS_MAX, PostgresSession
 from tests.postgres import PostgresServer
 from tests.storage.proxy import Cut, proxied
 from tests.storage.support import (
@@ -68,6 +70,46 @@ async def test_a_line_cut_at_commit_leaves_the_call_in_doubt_and_is_not_tried_ag
             await database.run(add_note, 1)
 
         assert await database.read(note_numbers) == found
+
+
+class Deaf:
+    """A driver that once cannot send a command, says so in words of its own, and does not know yet that the line is dead."""
+
+    def __init__(self, pgconn: Any, command: bytes) -> None:
+        self._pgconn = pgconn
+        self._command: bytes | None = command
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pgconn, name)
+
+    def exec_(self, command: bytes) -> Any:
+        if command != self._command:
+            return self._pgconn.exec_(command)
+        self._command = None
+        return self._pgconn.make_empty_result(ExecStatus.FATAL_ERROR)
+
+
+async def test_a_commit_that_the_driver_could_not_send_is_in_doubt_and_its_connection_is_given_up(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf: list[Deaf] = []
+    begin = PostgresSession.__init__
+
+    def hard_of_hearing(self: PostgresSession, connection: Connection, options: StorageOptions) -> None:
+        begin(self, connection, options)
+        if not deaf:
+            deaf.append(Deaf(self._pgconn, b"COMMIT"))
+            self._pgconn = deaf[0]  # type: ignore[assignment]  # it has what is asked of it
+
+    async with serving(gateway(postgres_url, connections=1)) as database:
+        await database.run(add_note, 1)
+    monkeypatch.setattr(PostgresSession, "__init__", hard_of_hearing)
+    async with serving(gateway(postgres_url, connections=1), with_notes=False) as database:
+        with pytest.raises(CommitUnknown, match="look before repeating"):
+            await database.run(add_note, 2)
+
+        assert await database.run(add_note, 3) == 3
+        assert await database.read(note_numbers) == [1, 3]
 
 
 async def test_a_read_has_its_answer_before_commit(postgres_url: str) -> None:

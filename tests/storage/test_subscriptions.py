@@ -61,6 +61,15 @@ def test_what_is_added_is_read_as_it_was_and_a_name_is_used_once(connection: Con
         subscriptions.remove(connection, "n")
 
 
+def test_a_number_means_the_feed_of_that_number_also_where_another_is_called_so(connection: Connection) -> None:
+    first = subscriptions.add(connection, new("harbour"))
+    other = subscriptions.add(connection, new(str(first.id)))
+
+    assert subscriptions.find_any(connection, str(first.id)) == first
+    assert subscriptions.find_any(connection, str(other.id)) == other
+    assert subscriptions.find_any(connection, "harbour") == first
+
+
 def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
     with job_store.begin() as connection:
         for name in "abcd":

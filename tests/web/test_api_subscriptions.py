@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import trio
 
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.searches import BadRequest
 from cormorant.rules.source_errors import SourceUnavailable
 from cormorant.rules.subscription_settings import FeedSettings, SubscriptionSettings
 from cormorant.rules.subscriptions import FeedPage, Item, Subscription
@@ -124,6 +126,10 @@ async def test_what_cannot_be_is_told_with_its_part_and_the_remedy(tmp_path: Pat
         async with place.served(given=given(), **SETTINGS) as (service, client):
             answers = [await client.post(HERE, json={"name": "x", "url": URL} | wrong) for wrong, _ in BAD]
             late = await client.post(f"{HERE}/written/reschedule", json={"at": "2026-01-01T00:00:00"})
+            with pytest.raises(BadRequest, match='^feed "odd": name: give a single line'):
+                await service.subscriptions.subscribe_all(
+                    [("x", URL, ()), ("odd ", URL, ())], Schedule(every_s=3_600.0)
+                )
             names = await service.subscriptions.names()
 
     assert [answer.status_code for answer in answers] == [400] * len(BAD)
@@ -134,4 +140,4 @@ async def test_what_cannot_be_is_told_with_its_part_and_the_remedy(tmp_path: Pat
     ] == []
     assert not [answer for answer in answers if KEY in answer.text]
     assert (late.status_code, late.json()["detail"]) == (400, "at: it has no zone; write it like 2026-11-16T12:00:00Z")
-    assert set(names.values()) <= {"written"}
+    assert {name for name, _ in names} <= {"written"}

@@ -15,7 +15,7 @@ from cormorant.testing import START, ScriptedSource, simulated
 from cormorant.web.counts import KEPT_S_MAX, TIMES, Counts
 from cormorant.web.feeds import LOOK_S
 from cormorant.web.gate_items import Find
-from cormorant.web.kept_pages import LIFE_S, KeptPages, Version
+from cormorant.web.kept_pages import LIFE_S, PAGES_MAX, KeptPages, Version
 from storage.sources import SourceRecord
 from tests.web.gate_alone import app, ask, gate_alone
 from tests.web.web_place import web_place
@@ -36,6 +36,16 @@ async def test_a_page_is_kept_until_a_source_was_polled_anew_or_is_asked_in_anot
         pages.get("sonarr", [(SourceRecord(id=1, name="red", identity="red", kind="newznab", url=""), {5000: START})])
         is None
     )
+
+
+async def test_so_many_pages_are_kept_however_small_they_are() -> None:
+    pages = KeptPages()
+
+    for number in range(PAGES_MAX + 3):
+        pages.put(number, VERSION, b"")
+
+    kept = [number for number in range(PAGES_MAX + 3) if pages.get(number, VERSION) is not None]
+    assert kept == list(range(3, PAGES_MAX + 3))
 
 
 async def test_a_page_is_forgotten_after_its_time(autojump_clock: MockClock) -> None:

@@ -213,6 +213,24 @@ async def test_signing_out_while_the_database_is_away_holds_at_once_and_is_writt
 
 
 @pytest.mark.slow("makes the tables of a database")
+async def test_those_who_come_together_while_the_database_is_away_do_not_wait_for_one_another(
+    autojump_clock: MockClock,
+) -> None:
+    async with two_processes() as (gateway, ours, _):
+        session = ours.sessions.begin()
+        await ours.session_of(session.cookie)
+        await trio.sleep(LOOK_S)
+        gateway.go_away()
+        began = trio.current_time()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(ours.session_of, session.cookie)
+
+        assert trio.current_time() - began == 2.0
+
+
+@pytest.mark.slow("makes the tables of a database")
 async def test_who_listens_hears_no_more_when_signed_out_in_another_process(autojump_clock: MockClock) -> None:
     async with two_processes() as (_, ours, theirs):
         session = ours.sessions.begin()

@@ -77,7 +77,7 @@ function artistRow(artist) {
     h("div", { class: "acts" },
       !artist.is_paused && button("Look", `look-${artist.number}`, `Look at ${artist.name} now`, () => act("POST", `${path}/check`, `${artist.name} is looked at.`)),
       button(Way, `way-${artist.number}`, `${Way} ${artist.name}`, () => act("POST", `${path}/${way}`, `${artist.name}: ${artist.is_paused ? "goes on" : "paused"}`)),
-      remover(artist.number, artist.name, path)));
+      remover(artist.name, path)));
 }
 
 function savedRow(saved) {
@@ -93,7 +93,7 @@ function savedRow(saved) {
     h("div", { class: "acts" },
       !saved.is_paused && button("Look", `check-${saved.name}`, `Repeat ${saved.name} now`, () => act("POST", `${path}/check`, `${saved.name} is repeated.`)),
       button(Way, `way-${saved.name}`, `${Way} ${saved.name}`, () => act("POST", `${path}/${way}`, `${saved.name}: ${saved.is_paused ? "goes on" : "paused"}`)),
-      saved.origin !== "configured" && remover(saved.name, saved.name, path)));
+      saved.origin !== "configured" && remover(saved.name, path)));
 }
 
 function feedRow(feed, last) {
@@ -109,7 +109,7 @@ function feedRow(feed, last) {
     h("div", { class: "acts" },
       button("Check", `feed-${feed.id}`, `Check ${feed.name} now`, () => check(feed, path)),
       button(Way, `way-feed-${feed.id}`, `${Way} ${feed.name}`, () => act("POST", `${path}/${way}`, `${feed.name}: ${feed.is_paused ? "goes on" : "paused"}`)),
-      feed.origin !== "configured" && remover(feed.id, feed.name, path)));
+      feed.origin !== "configured" && remover(feed.name, path)));
 }
 
 function brought(check) {
@@ -148,7 +148,7 @@ function priceRow(price) {
     h("div", { class: "acts" },
       !isTakenOut && button("Check", `price-${price.name}`, `Ask about ${price.name} now`, () => act("POST", `${path}/check`, `${price.name} is asked about.`)),
       !isTakenOut && button(Way, `way-price-${price.name}`, `${Way} ${price.name}`, () => act("POST", `${path}/${way}`, `${price.name}: ${price.is_paused ? "goes on" : "paused"}`)),
-      price.origin !== "configured" && remover(price.name, price.name, path)));
+      price.origin !== "configured" && remover(price.name, path)));
 }
 
 const matches = { exact: "matching in full", year: "matching in title and year", title: "matching in title" };
@@ -170,7 +170,7 @@ function button(words, key, label, action) {
   return h("button", { type: "button", class: "plain", "data-key": key, "aria-label": label, onclick: does(action) }, words);
 }
 
-function remover(key, name, path) {
+function remover(name, path) {
   const mark = `remove-${path}`;
   const isAsked = asked === mark;
   return button(isAsked ? "Really remove" : "Remove", mark, `${isAsked ? "Really remove" : "Remove"} ${name}`, async () => {

@@ -13,7 +13,7 @@ from cormorant.rules.target_errors import TargetError, TargetInDoubt, TargetUnav
 from cormorant.rules.watch_settings import TargetSettings
 from cormorant.scripted_watches import ScriptedTarget
 from supervisors import Service
-from tests.conformance.watchlist.test_decisions import SWEPT_S, lose_jobs, the_want, with_release
+from tests.conformance.watchlist.test_decisions import SWEPT_S, Silent, lose_jobs, the_want, with_release
 from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place
 
 AWAY = TargetUnavailable("it is away", retry_after_s=30.0)
@@ -21,10 +21,11 @@ DOUBT = TargetInDoubt("the connection broke")
 pytestmark = pytest.mark.slow("many minutes of whole services")
 
 
-async def an_hour_later(place: WatchPlace) -> None:
-    """By then a target that is in no settings counts as gone."""
-    place.clock.jump(3_600.0)
-    await trio.sleep(700)
+async def two_hours_later(place: WatchPlace) -> None:
+    """In the first one it is noticed that nobody asks a target, after the second it counts as gone."""
+    for _ in range(2):
+        place.clock.jump(3_600.0)
+        await trio.sleep(400)
 
 
 async def give_in_vain(place: WatchPlace, **settings: Any) -> None:
@@ -83,6 +84,20 @@ async def test_what_may_have_arrived_at_a_target_that_cannot_be_asked_is_held_af
             assert len(hook.given) == 2
 
 
+async def test_what_may_be_at_a_target_that_cannot_say_is_held_after_a_change_to_observe_mode(clock: MockClock) -> None:
+    with watch_place() as place:
+        silent = place.targets["qbittorrent"] = Silent(after=[DOUBT])
+        said = {"qbittorrent": TargetSettings(url="http://target.test", in_doubt="resend")}
+        await give_in_vain(place, targets=said)
+
+        async with place.service(mode="observe", targets=said) as service:
+            await trio.sleep(100)
+
+            [download] = await service.watches.downloads()
+            assert (download.state.value, download.reason) == ("held", "observe mode: it is not sent again")
+            assert len(silent.given) == 1
+
+
 async def test_a_find_whose_job_is_lost_is_not_handed_over_in_observe_mode(clock: MockClock) -> None:
     with watch_place("qbittorrent") as place:
         with_release(place, "A1 - New")
@@ -114,7 +129,7 @@ async def test_what_a_target_may_have_that_is_no_longer_configured_is_given_up_a
         async with place.service() as service:
             await trio.sleep(600)
             assert (await the_want(service)).state.value == state  # another process may know it
-            await an_hour_later(place)
+            await two_hours_later(place)
 
             want = await the_want(service)
             assert want.state.value == "gave up"
@@ -137,7 +152,7 @@ async def test_what_waited_for_a_target_that_is_no_longer_configured_goes_to_the
         del place.targets["old"]
 
         async with place.service() as service:
-            await an_hour_later(place)
+            await two_hours_later(place)
 
             assert len(place.targets["new"].given) == 1
             assert (await the_want(service)).state.value == "done"
@@ -150,7 +165,7 @@ async def test_what_waited_for_the_only_target_says_that_it_is_no_longer_configu
         place.targets = {"new": ScriptedTarget()}
 
         async with place.service() as service:
-            await an_hour_later(place)
+            await two_hours_later(place)
             want = await the_want(service)
             assert want.state.value == "chosen"
             assert want.reason == (
@@ -178,3 +193,29 @@ async def test_a_target_that_comes_back_in_time_is_gone_on_with(clock: MockClock
 
             assert (await the_want(service)).state.value == "done"
         assert len(old.given) == 2
+
+
+@pytest.mark.parametrize("trouble", [None, DOUBT, AWAY])
+async def test_a_target_that_is_missed_after_hours_in_which_nothing_ran_has_its_hour_too(
+    clock: MockClock, trouble: TargetError | None
+) -> None:
+    with watch_place("old") as place:
+        old = place.targets["old"]
+        old.standing, old.script = Standing.PRESENT, [trouble] if trouble else []
+        await give_in_vain(place)
+        async with place.service() as service:
+            before = await the_want(service)
+        place.targets = {}
+        place.clock.jump(8 * 3_600.0)
+        async with place.service() as service:
+            await trio.sleep(700)
+
+            assert await the_want(service) == before
+            [download] = await service.watches.downloads()
+            assert download.reason == "target old is no longer configured"
+        place.targets = {"old": old}
+        async with place.service() as service:
+            await trio.sleep(700)
+
+            [download] = await service.watches.downloads()
+            assert (download.state.value, download.reason) == ("handed over", "present")

@@ -15,7 +15,7 @@ from cormorant.rules.handing import Parcel, Receipt, Standing
 from cormorant.rules.job_events import JobFailed, JobRetried
 from cormorant.rules.releases import Album, Track
 from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
-from cormorant.rules.target_errors import TargetInDoubt
+from cormorant.rules.target_errors import TargetError, TargetInDoubt, TargetRefused, TargetUnavailable
 from cormorant.rules.wants import CannotHandOver, Want
 from cormorant.rules.watch_events import WatchlistProcess
 from cormorant.rules.watch_settings import TargetSettings
@@ -252,6 +252,26 @@ async def test_what_may_have_arrived_and_cannot_be_fetched_again_is_held_and_not
             [download] = await service.watches.downloads()
             assert (download.state.value, download.reason) == ("held", "it cannot be sent again: it is gone")
         assert len(place.targets["hook"].given) == 1
+
+
+@pytest.mark.slow("rounds of a whole service")
+@pytest.mark.parametrize(
+    ("second", "state"), [(TargetRefused("no"), "held"), (TargetUnavailable("away", retry_after_s=1e5), "in doubt")]
+)
+async def test_what_may_have_arrived_and_is_not_taken_a_second_time_is_not_replaced(
+    clock: MockClock, second: TargetError, state: str
+) -> None:
+    with watch_place() as place:
+        hook = place.targets["hook"] = ScriptedTarget(can_be_asked=False, script=[TargetInDoubt("no answer"), second])
+        with_release(place, "A1 - New one", "A1 - New two")
+        said = TargetSettings(kind="webhook", url="http://target.test", in_doubt="resend")
+        async with place.service(targets={"hook": said}) as service:
+            await watch(service, "a1")
+            await trio.sleep(100)
+
+            [download] = await service.watches.downloads()
+            assert download.state.value == state
+        assert len(hook.given) == 2
 
 
 async def test_what_waits_to_be_handed_over_is_only_shown_after_a_change_to_observe_mode(clock: MockClock) -> None:

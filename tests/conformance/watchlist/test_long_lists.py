@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import math
+import random
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 import trio
+from attrs import define, field
 from trio.testing import MockClock
 
-from cormorant.rules.catalogue_walks import PAGES_MAX
+from actors.watchlist_ticker import WatchlistTicker
+from cormorant.rules.catalogue_walks import PAGES_MAX, Walk
+from cormorant.rules.ports import ignore
 from cormorant.rules.releases import Album
 from cormorant.rules.source_errors import SourceLimited, SourceUnavailable
 from cormorant.rules.watch_events import WatchlistProcess
-from cormorant.rules.watchlist import Start
+from cormorant.rules.watch_settings import WatchlistSettings
+from cormorant.rules.watchlist import Artist, Charge, Charged, Start
 from cormorant.scripted_watches import ScriptedCatalogue, album
-from cormorant.testing import START
+from cormorant.testing import START, SimulatedClock
 from storage import catalogue_walks
+from storage.catalogue_walks import Key
 from supervisors import Service
+from tests.conformance.watchlist.test_own_stores import OwnStore
 from tests.conformance.watchlist.watching import WatchPlace, file_gateway, watch, watch_place
 
 BROKEN = SourceUnavailable("it is broken")
@@ -143,3 +152,86 @@ async def test_a_list_that_does_not_end_is_left_alone_until_the_next_look(clock:
             assert "does not end: 1001 releases on 1001 pages" in artist.last_error
             assert await place.gateway.read(catalogue_walks.find, [artist]) == {}
         assert len(place.catalogue.asked) == PAGES_MAX + 1
+
+
+@define
+class KeptWalks:
+    """Keeps walks in memory; one that is away does not answer."""
+
+    kept: dict[Key, Walk] = field(factory=dict)
+    is_away: bool = False
+
+    async def find(self, artists: Sequence[Artist]) -> dict[Key, Walk]:
+        await trio.lowlevel.checkpoint()
+        return dict(self.kept)
+
+    async def keep(self, walks: Mapping[Key, Walk], *, ended: Collection[Key]) -> None:
+        await trio.sleep(math.inf if self.is_away else 0)
+        self.kept |= walks
+        for key in ended:
+            del self.kept[key]
+
+
+@define
+class WatchedStore(OwnStore):
+    """Remembers how many releases were kept whenever an artist was given back."""
+
+    walks: KeptWalks = field(factory=KeptWalks)
+    kept_then: list[int] = field(factory=list)
+
+    async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
+        await trio.lowlevel.checkpoint()
+        self.kept_then += [sum(len(walk.albums) for walk in self.walks.kept.values()) for _ in artists]
+
+    async def fail(
+        self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
+    ) -> Charged:
+        await self.release([artist])
+        return charge(artist)
+
+
+def a_ticker(store: WatchedStore, catalogue: ScriptedCatalogue) -> WatchlistTicker:
+    async def is_paused() -> bool:
+        await trio.lowlevel.checkpoint()
+        return False
+
+    return WatchlistTicker(
+        store=store,
+        walks=store.walks,
+        catalogue=catalogue,
+        options=WatchlistSettings(),
+        is_paused=is_paused,
+        clock=SimulatedClock(),
+        chance=random.Random(1),
+        emit=ignore,
+    )
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "page_size", "between"),
+    [(3.0, 1, []), (0.0, 2, [SourceLimited("too fast", retry_after_s=0.0)]), (0.0, 2, [BROKEN] * 3)],
+)
+async def test_what_was_read_of_an_artist_is_kept_before_another_process_may_take_it(
+    clock: MockClock, takes_s: float, page_size: int, between: list[Exception]
+) -> None:
+    artist = Artist(source="own", artist_id="a1", name="A1", next_attempt_at=START, added_at=START, start=Start.ALL)
+    store = WatchedStore(artist)
+    catalogue = ScriptedCatalogue(
+        scripts={"a1": [long_list(4)]}, page_size=page_size, takes_s=takes_s, between=list(between)
+    )
+    ticker = a_ticker(store, catalogue)
+
+    await ticker.round()
+    assert store.kept_then == [2]
+    await ticker.round()
+    assert (len(store.wanted), store.walks.kept) == (4, {})
+
+
+async def test_artists_are_given_back_also_when_nothing_can_be_kept(clock: MockClock) -> None:
+    artist = Artist(source="own", artist_id="a1", name="A1", next_attempt_at=START, added_at=START)
+    store = WatchedStore(artist)
+    store.walks.is_away = True
+
+    await a_ticker(store, ScriptedCatalogue(scripts={"a1": [long_list(9)]}, page_size=1, takes_s=3.0)).round()
+
+    assert store.kept_then == [0]
