@@ -66,18 +66,21 @@ class World:
     hosts: dict[int, float] = field(factory=dict)
     """When each was left alone last; endless while it is asked."""
 
+    def feed_of(self, name: str) -> Feed:
+        return self.feeds[int(name.removeprefix("feed "))]
+
     def go_wrong(self, what: str) -> None:
         """A mistake fails the next check; a crash ends the ticker."""
         self.mistakes, self.place.crashes = int(what == "mistake"), int(what == "crash")
 
     def now_there(self, name: str) -> list[str]:
         """What a feed shows: all it ever had."""
-        count = int(trio.current_time() / self.feeds[int(name)].new_every_s)
+        count = int(trio.current_time() / self.feed_of(name).new_every_s)
         return [f"{name}/{number}" for number in range(count)]
 
     async def fetch(self, subscription: Due) -> FeedPage:
         """Be asked."""
-        name, feed = subscription.name, self.feeds[int(subscription.name)]
+        name, feed = subscription.name, self.feed_of(subscription.name)
         began = self.asked_at[name] = trio.current_time()
         if began < self.hosts.get(feed.host, -DAY) + APART_S - 1e-6:
             self.wrongs.append(f"host {feed.host} was asked too soon at {began}")
@@ -126,6 +129,10 @@ def test_for_months_none_is_forgotten_or_checked_twice_and_every_item_is_taken_o
     trio.run(live, known, told, seed, clock=MockClock(autojump_threshold=0))
 
 
+def name_of(number: int) -> str:
+    return f"feed {number}"
+
+
 async def live(known: list[Feed], told: list[tuple[str, float]], seed: int) -> None:
     with subscription_place() as place:
         world = World(place, known, random.Random(seed))
@@ -133,7 +140,7 @@ async def live(known: list[Feed], told: list[tuple[str, float]], seed: int) -> N
         async with place.opened(look_s=HOUR) as subscriptions:
             for number, feed in enumerate(known):
                 await subscriptions.subscribe(
-                    str(number),
+                    name_of(number),
                     f"http://h{feed.host}.test/{number}",
                     feed.schedule,
                     takes_first=True,
@@ -157,7 +164,7 @@ async def play(
     """Do what comes until a restart."""
     while left:
         what, wait_s = left.pop(0)
-        name = str(world.chance.randrange(len(world.feeds)))
+        name = name_of(world.chance.randrange(len(world.feeds)))
         match what:
             case "restart":
                 return
@@ -170,7 +177,7 @@ async def play(
             case "resume":
                 await subscriptions.resume(name)
             case "check" | "check all":
-                for each in [name] if what == "check" else map(str, range(len(world.feeds))):
+                for each in [name] if what == "check" else map(name_of, range(len(world.feeds))):
                     nursery.start_soon(by_hand, subscriptions, each)
             case _:
                 assert what == "wait"
