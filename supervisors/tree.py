@@ -46,11 +46,11 @@ def tree(parts: Parts) -> Supervisor:
     emit, chance = parts.emit, parts.chance
     sweepers = Supervisor(
         [
-            ChildSpec("reclaim_sweeper", parts.reclaim_sweeper, grace_s=0.8),
-            ChildSpec("maintenance", parts.maintenance, grace_s=0.8),
+            ChildSpec("reclaim_sweeper", parts.reclaim_sweeper, grace_s=0.7),
+            ChildSpec("maintenance", parts.maintenance, grace_s=0.7),
         ],
         name="sweepers",
-        stop_total_s=1.6,
+        stop_total_s=1.4,
         emit=emit,
         chance=chance,
     )
