@@ -16,7 +16,7 @@ version_of := -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fast soak check lint types format docs bench lock clean
+.PHONY: help run test fast soak stress check lint types format docs bench lock clean
 
 help: ## Show these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,14 @@ fast: $(READY) ## Run the tests that take no time
 
 soak: $(READY) ## Run the long tests: real processes killed, frozen and cut off
 	SOAK=1 $(BIN)/python -m pytest tests/chaos $(ARGS)
+
+# The loops end with this shell, also when it is killed: each asks every hundred thousand rounds whether its parent lives.
+BUSY_LOOP := while kill -0 $$PPID 2>/dev/null; do i=0; while [ $$i -lt 100000 ]; do i=$$((i+1)); done; done
+
+stress: $(READY) ## Run all tests beside three busy loops per core (ARGS="tests/web": a folder of them)
+	@loops=; trap 'kill $$loops' EXIT; trap 'exit 1' INT TERM; \
+	for _ in $$(seq $$((3 * $$(getconf _NPROCESSORS_ONLN)))); do sh -c '$(BUSY_LOOP)' & loops="$$loops $$!"; done; \
+	$(BIN)/python -m pytest $(SPREAD) $(or $(ARGS),tests tests/chaos cormorant/clients cormorant/rules)
 
 check: lint types test ## Do what CI does: lint, types, all tests, and those that take no time on the other Python
 	@own=$$($(BIN)/python $(version_of)); \
