@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -12,9 +11,9 @@ import trio
 from attrs import define, evolve, field
 
 from actors.check_ending import CheckEnding
+from actors.contained import Failed, contained
 from cormorant.rules.check_statistics import CheckStatistics
-from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
-from cormorant.rules.job_errors import describe_error
+from cormorant.rules.errors import CormorantError
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.redaction import keys_in, told
 from cormorant.rules.source_errors import SourceError
@@ -29,16 +28,11 @@ __all__ = ["PUT_OFF_S", "CheckUnwritten", "FeedChecker"]
 T = TypeVar("T")
 
 ERROR_LENGTH_MAX = 500
-MISTAKE_LENGTH_MAX = 300
 PUT_OFF_S = 3_600.0
 """So long one is left alone of which nothing can be written."""
 
-_FORESEEN = (SourceError, trio.TooSlowError, StorageUnavailable, CommitUnknown, CheckedElsewhere)
+_EXPECTED = (SourceError, trio.TooSlowError, CheckedElsewhere)
 _NOTHING = FeedPage(is_unchanged=True)
-
-
-class CheckMistake(CormorantError):
-    """Something went wrong in a check that nobody foresaw."""
 
 
 class CheckUnwritten(CormorantError):
@@ -95,14 +89,23 @@ class FeedChecker:
 
     async def _ask(self, subscription: Due) -> tuple[FeedPage, str | None]:
         try:
-            return await contained(partial(self._fetch, subscription), url=subscription.url), None
+            page = await self._contained(subscription, partial(self._fetch, subscription))
         except trio.TooSlowError:
             return _NOTHING, f"no answer in full within {self.timeout_s:g} s"
-        except CheckMistake as mistake:
-            return _NOTHING, str(mistake)
         except SourceError as trouble:
             error = told(str(trouble) or type(trouble).__name__, keys_in(subscription.url), length_max=ERROR_LENGTH_MAX)
             return evolve(_NOTHING, wait_s=trouble.retry_after_s or 0.0), error
+        return (_NOTHING, page.reason) if isinstance(page, Failed) else (page, None)
+
+    async def _contained(self, subscription: Due, step: Callable[[], Awaitable[T]]) -> T | Failed:
+        return await contained(
+            step,
+            kind="feed",
+            item=subscription.name,
+            emit=self.emit,
+            expected=_EXPECTED,
+            secrets=keys_in(subscription.url),
+        )
 
     async def _fetch(self, subscription: Due) -> FeedPage:
         with trio.fail_after(self.timeout_s):
@@ -114,14 +117,15 @@ class FeedChecker:
         async def written(page: FeedPage, check: Check) -> tuple[Check, int, Next | None]:
             return await self.database.run(self._ending, mine, page, check, until=until, now=self.clock.now())
 
-        try:
-            return await contained(partial(written, page, check), url=mine.url)
-        except CheckMistake as mistake:
-            failed = evolve(check, status=CheckStatus.FAILED, error=str(mistake))
-        # What the feed brought cannot be kept. That it could not can be, or at least when it is due again.
+        kept = await self._contained(mine, partial(written, page, check))
+        if not isinstance(kept, Failed):
+            return kept
+        failed = evolve(check, status=CheckStatus.FAILED, error=kept.reason)
+        # The page cannot be stored. The failure can be, or at least the time of the next check.
         for lesser in (partial(written, _NOTHING, failed), partial(self._put_off, mine, failed)):
-            with suppress(CheckMistake):
-                return await contained(lesser, url=mine.url)
+            noted = await self._contained(mine, lesser)
+            if not isinstance(noted, Failed):
+                return noted
         later = self.clock.now() + timedelta(seconds=PUT_OFF_S)
         self._tell(mine, _NOTHING, failed, 0, Next(next_check_at=later, effective_s=None, failures=mine.failures + 1))
         raise CheckUnwritten(mine.id, failed.error or "")
@@ -144,14 +148,3 @@ class FeedChecker:
             self.emit(event)
         if imported:
             self.ring()
-
-
-async def contained(step: Callable[[], Awaitable[T]], *, url: str) -> T:
-    """What a step of a check brings. What nobody foresaw is a `CheckMistake`: it ends this check, and not all others."""
-    try:
-        return await step()
-    except _FORESEEN:
-        raise
-    except Exception as mistake:
-        said = told(describe_error(mistake), keys_in(url), length_max=MISTAKE_LENGTH_MAX)
-        raise CheckMistake(f"a mistake in the program, please report it: {said}") from mistake

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import trio
 from attrs import define, field, frozen
 from sqlalchemy import Connection
 
+from actors.contained import Failed, contained
 from actors.rounds import Rounds
 from cormorant.clients.target import Target
 from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
@@ -113,10 +115,26 @@ class HandoverFollower(Rounds):
                 downloads.due_to_follow, known=[*self.places], now=now, until=until, limit=BATCH
             )
             for handover in due:
-                place = self.places.get(handover.target)
                 with suppress(HandoverChanged):  # another process has seen the same
-                    await (self._miss(handover) if place is None else self._look(handover, place))
+                    await self._follow_one(handover)
             is_more = len(due) == BATCH
+
+    async def _follow_one(self, handover: Handover) -> None:
+        place = self.places.get(handover.target)
+        step = partial(self._miss, handover) if place is None else partial(self._look, handover, place)
+        followed = await self._contained(handover, step)
+        if isinstance(followed, Failed):
+            said = Receipt(target_id=handover.target_id, standing=Standing.UNKNOWN, reason=followed.reason)
+            least_s = FOLLOW_S if place is None else place.follow_s
+            again_s = follow_again_s(self._age_s(handover), least_s=least_s)
+            # If this cannot be stored either, the handover is due again when its claim ends.
+            await self._contained(handover, partial(self._later, handover, said, again_s=again_s))
+
+    async def _contained(self, handover: Handover, step: Callable[[], Awaitable[None]]) -> Failed | None:
+        return await contained(step, kind="handover", item=handover.title, emit=self.emit, expected=(HandoverChanged,))
+
+    def _age_s(self, handover: Handover) -> float:
+        return (self.clock.now() - handover.created_at).total_seconds()
 
     async def _miss(self, handover: Handover) -> None:
         """Nobody has asked its target for long. That is written down first, and due for whoever knows it."""
@@ -134,7 +152,7 @@ class HandoverFollower(Rounds):
                 said = await place.target.look(parcel_of(handover), receipt)
         except (TargetError, trio.TooSlowError) as trouble:
             said = Receipt(target_id=handover.target_id, standing=Standing.UNKNOWN, reason=str(trouble))
-        age_s = (self.clock.now() - handover.created_at).total_seconds()
+        age_s = self._age_s(handover)
         if said.standing is Standing.DONE:
             await self._done(handover, said.reason or "")
         elif said.standing is Standing.ABSENT:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 
 from attrs import define, field
 from sqlalchemy import Connection
 
+from actors.contained import Failed, contained
 from actors.rounds import Rounds
-from cormorant.rules.ports import Clock
+from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.prices import Intake
 from storage import intakes
 from storage.database import Database
+
+T = TypeVar("T")
 
 LOOK_S = 30.0
 """How often is looked for what is due."""
@@ -32,6 +37,7 @@ class PriceTicker(Rounds):
     """A statement: whether the service is paused."""
     ring: Callable[[], None]
     clock: Clock
+    emit: Emit
     interval_s: float = LOOK_S
     grace_s: float = 0.0
     _has_configured: bool = field(init=False, default=False)
@@ -43,14 +49,30 @@ class PriceTicker(Rounds):
             self._has_configured = True
         if await self.database.read(self.is_paused):
             return
-        taken, place = TOGETHER, 0
-        while taken == TOGETHER:
-            taken, place = await self.database.run(self._enqueue_due, place, now=self.clock.now())
+        place, is_more = 0, True
+        while is_more:
+            due = await self.database.read(intakes.due, now=self.clock.now(), limit=TOGETHER)
+            is_more = len(due) == TOGETHER
+            for intake in due:
+                enqueued = await self._enqueue_contained(intake, place)
+                place += enqueued or 0
+                is_more &= enqueued is not None  # one that stays due would be read again at once
         if place:
             self.ring()
 
-    def _enqueue_due(self, connection: Connection, place: int, *, now: datetime) -> tuple[int, int]:
-        due = intakes.take_due(connection, now=now, limit=TOGETHER)
-        for intake in due:
-            place += self.enqueue(connection, intake, place=place, now=now)
-        return len(due), place
+    async def _enqueue_contained(self, intake: Intake, place: int) -> int | None:
+        """Number of jobs. None: the intake failed, and stays due because its next time cannot be set."""
+        now = self.clock.now()
+        enqueued = await self._contained(intake, partial(self.database.run, self._enqueue, intake, place, now=now))
+        if not isinstance(enqueued, Failed):
+            return enqueued
+        put_off = await self._contained(intake, partial(self.database.run, intakes.put_off, intake, now=now))
+        return None if isinstance(put_off, Failed) else 0
+
+    async def _contained(self, intake: Intake, step: Callable[[], Awaitable[T]]) -> T | Failed:
+        return await contained(step, kind="price", item=intake.name, emit=self.emit)
+
+    def _enqueue(self, connection: Connection, intake: Intake, place: int, *, now: datetime) -> int:
+        if not intakes.take(connection, intake, now=now):
+            return 0
+        return self.enqueue(connection, intake, place=place, now=now)

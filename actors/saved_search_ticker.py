@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 import trio
 from attrs import define, evolve, field
 from sqlalchemy import Connection
 
+from actors.contained import Failed, contained
 from actors.rounds import Rounds
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock, Emit
@@ -91,6 +93,15 @@ class SavedSearchTicker(Rounds):
         return len(due)
 
     async def _check(self, saved: SavedSearch) -> None:
+        checked = await self._contained(saved, partial(self._check_one, saved))
+        if isinstance(checked, Failed):
+            # If this cannot be stored either, the search is due again when its claim ends.
+            await self._contained(saved, partial(self._write_error, saved, checked.reason))
+
+    async def _contained(self, saved: SavedSearch, step: Callable[[], Awaitable[None]]) -> Failed | None:
+        return await contained(step, kind="saved search", item=saved.name, emit=self.emit)
+
+    async def _check_one(self, saved: SavedSearch) -> None:
         try:
             outcomes: Sequence[Outcome] | None = None
             with trio.move_on_after(CHECK_S):
@@ -106,7 +117,7 @@ class SavedSearchTicker(Rounds):
             raise
 
     async def _write_error(self, saved: SavedSearch, error: str) -> None:
-        """It names what is not there: that is told, and tried again in its time."""
+        """Store an error; the next check is due at its usual time."""
         now = self.clock.now()
         next_at = next_check(due=saved.next_attempt_at, every_s=saved.every_s, now=now)
         await self.database.run(saved_searches.end_check, saved, next_attempt_at=next_at, error=error, now=None)

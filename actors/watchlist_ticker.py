@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import trio
 from attrs import define, field, frozen
 
+from actors.contained import Failed, contained
 from actors.rounds import Rounds
 from actors.watchlist_store import Walks, WatchlistStore
 from cormorant.rules.catalogue_walks import Walk, can_go_on, lengthened
@@ -33,8 +34,18 @@ from cormorant.rules.watch_events import (
     WatchlistTick,
 )
 from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import Artist, charged, clamped_s, delay_before_retry, looked_at_before, news_of
+from cormorant.rules.watchlist import (
+    Artist,
+    charged,
+    clamped_s,
+    delay_after_crash,
+    delay_before_retry,
+    looked_at_before,
+    news_of,
+)
 from storage.catalogue_walks import Key
+
+T = TypeVar("T")
 
 CLAIM_SPARE_S = 30.0
 """So much longer than its budget a tick has its artists to itself: for writing down what it learned."""
@@ -92,7 +103,7 @@ class WatchlistTicker(Rounds):
     interval_s: float = field(init=False)
     grace_s: float = field(init=False)
     _deadline: float = field(init=False, default=math.inf)
-    _in_hand: dict[int, Artist] = field(init=False, factory=dict)
+    _in_hand: dict[Key, Artist] = field(init=False, factory=dict)
     _read: dict[Key, Walk] = field(init=False, factory=dict)
     """What was read of lists that have not been looked through to their end."""
     _kept: set[Key] = field(init=False, factory=set)
@@ -118,7 +129,11 @@ class WatchlistTicker(Rounds):
             return
         began, now, options = trio.current_time(), self.clock.now(), self.options
         until = now + timedelta(seconds=options.tick_budget_s + CLAIM_SPARE_S)
-        batch, left_alone = await self.store.claim(now=now, until=until, limit=options.max_per_tick)
+        claim = partial(self.store.claim, now=now, until=until, limit=options.max_per_tick)
+        claimed = await self._of_store(claim)
+        if isinstance(claimed, Failed):
+            return
+        batch, left_alone = claimed
         for artist in left_alone:
             assert artist.retry_block_until is not None
             self.emit(CooldownSkip(artist=artist.name, retry_block_until=artist.retry_block_until))
@@ -130,20 +145,25 @@ class WatchlistTicker(Rounds):
         self._read, self._kept = {}, set()
         self._deadline = began + options.tick_budget_s
         try:
-            await self._take_up(batch)
             await self._work_through(pending)
         finally:
             await self._close(batch, pending, began)
 
-    async def _take_up(self, batch: Sequence[Artist]) -> None:
-        """Go on where earlier ticks had to end."""
-        now, kept = self.clock.now(), await self.walks.find(batch)
-        self._kept = set(kept)
-        self._read = {
-            _key(artist): kept[_key(artist)]
-            for artist in batch
-            if _key(artist) in kept and can_go_on(kept[_key(artist)], artist, now=now)
-        }
+    async def _of_store(self, step: Callable[[], Awaitable[T]]) -> T | Failed:
+        """Run a step for all artists together. An embedding program may have written the store."""
+        return await contained(step, kind="watchlist", item="store", emit=self.emit)
+
+    async def _contained(self, artist: Artist, step: Callable[[], Awaitable[T]]) -> T | Failed:
+        return await contained(step, kind="artist", item=artist.name, emit=self.emit)
+
+    async def _take_up(self, artist: Artist) -> None:
+        """Go on where an earlier tick had to end."""
+        kept = (await self.walks.find([artist])).get(_key(artist))
+        if kept is None:
+            return
+        self._kept.add(_key(artist))
+        if can_go_on(kept, artist, now=self.clock.now()):
+            self._read[_key(artist)] = kept
 
     async def _work_through(self, pending: deque[Artist]) -> None:
         with trio.CancelScope(deadline=self._deadline):
@@ -157,12 +177,13 @@ class WatchlistTicker(Rounds):
             if self._read or self._kept:
                 # First, and in half of the time: who takes an artist next goes on from there.
                 with trio.move_on_after(RELEASE_S / 2):
-                    await self.walks.keep(self._read, ended=self._kept - self._read.keys())
+                    await self._of_store(partial(self.walks.keep, self._read, ended=self._kept - self._read.keys()))
             if self._in_hand or pending:
                 # Otherwise nobody looks at them before the claim has run out.
-                await self.store.release(pending)
+                await self._of_store(partial(self.store.release, pending))
                 # To the end of the line: a few that always take too long must not keep all others from their turn.
-                await self.store.release([*self._in_hand.values()], next_attempt_at=self.clock.now())
+                late = [*self._in_hand.values()]
+                await self._of_store(partial(self.store.release, late, next_attempt_at=self.clock.now()))
         for artist in self._in_hand.values():
             self._tell_out_of_time(artist)
         self.emit(
@@ -185,9 +206,11 @@ class WatchlistTicker(Rounds):
     async def _work(self, pending: deque[Artist]) -> None:
         while pending:
             artist = pending.popleft()
-            self._in_hand[artist.id] = artist
-            looked = await self._look(artist)
-            del self._in_hand[artist.id]
+            self._in_hand[_key(artist)] = artist
+            looked = await self._contained(artist, partial(self._look, artist))
+            if isinstance(looked, Failed):
+                looked = await self._back_off(artist, looked)
+            del self._in_hand[_key(artist)]
             self.emit(
                 WatchlistProcess(
                     artist=artist.name,
@@ -199,7 +222,15 @@ class WatchlistTicker(Rounds):
                 )
             )
 
+    async def _back_off(self, artist: Artist, failed: Failed) -> _Looked:
+        """Charge an unexpected error. If the store cannot take that either, the artist waits for the end of its claim."""
+        self._read.pop(_key(artist), None)  # a page that was read may be what fails
+        again_s = delay_after_crash(artist, every_s=self._every_s(artist))
+        noted = await self._contained(artist, partial(self._fail, artist, failed.reason, 1, failed=1, again_s=again_s))
+        return _Looked(status="failed", error=failed.reason) if isinstance(noted, Failed) else noted
+
     async def _look(self, artist: Artist) -> _Looked:
+        await self._take_up(artist)
         attempt = 0
         while True:
             attempt += 1
@@ -211,11 +242,11 @@ class WatchlistTicker(Rounds):
                 return await self._wait(artist, closed, attempt)
             except SourceRefused as refused:
                 self._read.pop(_key(artist), None)  # its next page may be what is refused
-                return await self._fail(artist, refused, attempt, failed=0, again_s=self._every_s(artist))
+                return await self._fail(artist, str(refused), attempt, failed=0, again_s=self._every_s(artist))
             except (SourceError, SearchError, trio.TooSlowError) as trouble:
                 delay_s = self._delay_s(attempt)
                 if attempt >= self.options.retry_max or delay_s >= self._left_s():
-                    return await self._fail(artist, trouble, attempt, failed=attempt, again_s=0.0)
+                    return await self._fail(artist, str(trouble), attempt, failed=attempt, again_s=0.0)
                 await trio.sleep(delay_s)
             else:
                 next_at = looked_at + timedelta(seconds=self._every_s(artist))
@@ -294,16 +325,16 @@ class WatchlistTicker(Rounds):
         await self.store.release([artist], next_attempt_at=next_at)
         return _Looked(status="waiting", attempts=attempt, error=str(closed))
 
-    async def _fail(self, artist: Artist, error: Exception, attempt: int, *, failed: int, again_s: float) -> _Looked:
+    async def _fail(self, artist: Artist, error: str, attempt: int, *, failed: int, again_s: float) -> _Looked:
         now, options = self.clock.now(), self.options
         charge = partial(charged, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
         next_at = now + timedelta(seconds=again_s)
         await self._keep_read(artist)
-        cost = await self.store.fail(artist, charge, next_attempt_at=next_at, error=str(error), now=now)
+        cost = await self.store.fail(artist, charge, next_attempt_at=next_at, error=error, now=now)
         if cost.block_until is not None:
             minutes = options.cooldown_s / 60
             self.emit(CooldownSet(artist=artist.name, minutes=minutes, retry_block_until=cost.block_until))
-        return _Looked(status="failed", attempts=attempt, error=str(error))
+        return _Looked(status="failed", attempts=attempt, error=error)
 
     async def _keep_read(self, artist: Artist) -> None:
         """Before an artist is given back: another process may take it at once."""

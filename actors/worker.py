@@ -15,19 +15,23 @@ from actors.job_notes import about
 from actors.jobs_in_hand import CANCELLED, LOST, FinishedJob, JobsInHand, PassingJob, RunningJob, Work
 from actors.leaks import give_up, is_left_open
 from actors.lease import Lease
-from cormorant.rules.errors import HandlerMisbehaved, JobTimedOut
-from cormorant.rules.failures import split_off
+from cormorant.rules.errors import CormorantError, HandlerMisbehaved, JobTimedOut
+from cormorant.rules.events import ItemFailed
+from cormorant.rules.failures import split_off, trace_of
 from cormorant.rules.job_errors import describe_error
 from cormorant.rules.job_events import JobBlockedLoop, JobCancelled, JobFailed, JobReturnedValue, JobStarted
 from cormorant.rules.jobs import RetryPolicy, Verb
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.verdicts import DONE, Verdict, verdict_on
+from cormorant.rules.verdicts import DONE, HandlerOutcome, Verdict, verdict_on
 from storage.jobs import ClaimedJob
 
 SLICE_S = 0.002
 """So long a worker runs handlers that never wait before it lets others go on."""
 NOT_THEIRS = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
 """What goes on up through a handler. All else that comes out of it is its own failure, `sys.exit()` too."""
+
+EXPECTED = (CormorantError, HandlerOutcome)
+"""A handler that raises these says what happened; the place where it did adds nothing."""
 
 
 class Interrupted(Exception):
@@ -191,6 +195,8 @@ class Worker:
         work = running.work
         if running.scope.cancelled_caught and running.why is None:
             error = JobTimedOut(work.kind, self._timeout_of(work.kind))
+        elif error is not None:
+            self._tell_unexpected(work, error)
         if isinstance(work, PassingJob):
             self._tell_of_passing(work, running, error)
             self.clerk.bell.nudge()  # there is room for another one
@@ -200,6 +206,16 @@ class Worker:
             took_s = trio.current_time() - running.started_at
             self.in_hand.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
             self.clerk.note_ended()
+
+    def _tell_unexpected(self, work: Work, error: BaseException) -> None:
+        """The job itself says only what was raised; the log also shows where."""
+        _, fault = split_off(error, EXPECTED)
+        if fault is not None:
+            number = "" if isinstance(work, PassingJob) else f" {work.id}"
+            traceback = trace_of(fault)
+            self.emit(
+                ItemFailed(kind="job", item=f"{work.kind}{number}", error=describe_error(fault), traceback=traceback)
+            )
 
     def _tell_of_passing(self, work: PassingJob, running: RunningJob, error: BaseException | None) -> None:
         if running.why is not None and _was_stopped(running, error):

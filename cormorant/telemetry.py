@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC
@@ -16,6 +15,7 @@ from typing import Any, Self, TextIO
 import attrs
 
 from cormorant.rules.events import Event, EventsLost, Stamped, fields_of
+from cormorant.rules.failures import trace_of
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings import LogSettings
 
@@ -26,10 +26,6 @@ Renderer = Callable[[dict[str, Any]], str]
 _RANK = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 _BATCH_MAX = 500
 _DECIMALS = 6
-
-# Where it began and how it ended tell the most: what is too long is cut in the middle.
-_TRACE_HEAD_MAX = 2_000
-_TRACE_TAIL_MAX = 6_000
 
 
 class LogWriter:
@@ -130,14 +126,9 @@ def line_of(stamped: Stamped, render: Renderer, secrets: Iterable[Secret] = ()) 
 
 def _trace(event: Event, secrets: Iterable[Secret]) -> dict[str, str]:
     values = [getattr(event, field.name) for field in attrs.fields(type(event))]
-    raised = [value for value in values if isinstance(value, BaseException) and value.__traceback__]
-    if not raised:
-        return {}
-    # Hidden before it is cut, which could leave half a secret.
-    text = hide_secrets("".join("".join(traceback.format_exception(error)) for error in raised).rstrip(), secrets)
-    if len(text) > _TRACE_HEAD_MAX + _TRACE_TAIL_MAX:
-        text = f"{text[:_TRACE_HEAD_MAX]}\n…\n{text[-_TRACE_TAIL_MAX:]}"
-    return {"trace": _printable(text)}
+    raised = [trace_of(value, secrets) for value in values if isinstance(value, BaseException) and value.__traceback__]
+    text = "\n".join([*raised, hide_secrets(getattr(event, "traceback", ""), secrets)]).rstrip()
+    return {"trace": _printable(text)} if text else {}
 
 
 def renderer_of(form: str) -> Renderer:

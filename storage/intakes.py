@@ -14,7 +14,6 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.prices import TAKEN_OUT, Intake
 from cormorant.rules.saved_searches import next_check
 from storage.columns import check_text, from_micros, to_micros
-from storage.locking import passing_locked
 
 CONFIGURED = "configured"
 
@@ -106,20 +105,30 @@ def by_id(connection: Connection, intake_id: int, *, lock: bool = False) -> Inta
     return None if row is None else _intake(row)
 
 
-def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Intake]:
-    """Those that are due, oldest first; they are due again after their time, so that no other process takes them now."""
+def due(connection: Connection, *, now: datetime, limit: int) -> list[Intake]:
+    """Intakes that are due, oldest first."""
     words = {"now": to_micros(now), "limit": limit, "taken_out": TAKEN_OUT}
-    rows = connection.execute(passing_locked(connection, _DUE), words)
-    due = [_intake(row) for row in rows]
-    for intake in due:
-        put_off(connection, intake, now=now)
-    return due
+    return [_intake(row) for row in connection.execute(_DUE, words)]
+
+
+def take(connection: Connection, intake: Intake, *, now: datetime) -> bool:
+    """Take a due intake and set its next time. False: another process took it, or it was paused or removed."""
+    words = {
+        "id": intake.id,
+        "due": to_micros(intake.next_attempt_at),
+        "next": _next_us(intake, now),
+        "taken_out": TAKEN_OUT,
+    }
+    return connection.execute(_TAKE, words).rowcount == 1
 
 
 def put_off(connection: Connection, intake: Intake, *, now: datetime) -> None:
     """It was taken in hand, and is due again after its time."""
-    following = next_check(due=intake.next_attempt_at, every_s=intake.every_s, now=now)
-    connection.execute(_PUT_OFF, {"id": intake.id, "next": to_micros(following)})
+    connection.execute(_PUT_OFF, {"id": intake.id, "next": _next_us(intake, now)})
+
+
+def _next_us(intake: Intake, now: datetime) -> int:
+    return to_micros(next_check(due=intake.next_attempt_at, every_s=intake.every_s, now=now))
 
 
 def _plain(intake: Intake) -> dict[str, Any]:
@@ -187,10 +196,14 @@ _FIND = text("SELECT * FROM intakes WHERE name = :name")
 _BY_ID = text("SELECT * FROM intakes WHERE id = :id")
 _LOCKED = text("SELECT * FROM intakes WHERE id = :id FOR UPDATE")
 # What is due after more than twice its time was put off by a clock that ran ahead.
-_DUE = """
+_DUE = text("""
     SELECT * FROM intakes
     WHERE NOT is_paused AND origin <> :taken_out
         AND (next_attempt_at <= :now OR next_attempt_at > :now + 2000000 * every_s)
-    ORDER BY next_attempt_at, id LIMIT :limit {lock}
-"""
+    ORDER BY next_attempt_at, id LIMIT :limit
+""")
+_TAKE = text("""
+    UPDATE intakes SET next_attempt_at = :next
+    WHERE id = :id AND next_attempt_at = :due AND NOT is_paused AND origin <> :taken_out
+""")
 _PUT_OFF = text("UPDATE intakes SET next_attempt_at = :next WHERE id = :id")

@@ -271,6 +271,7 @@ class PricingAssembly:
             is_paused=self.is_paused,
             ring=own.jobs.bell.ring,
             clock=own.clock,
+            emit=self.emit,
         )
         return self.timetable.noted("price_ticker", made)
 

@@ -26,7 +26,7 @@ AROUND = ("bench", "examples", "tests")
 ALLOWED = {
     "actors.actor.Served.__call__ catches BaseException": "notes how an incarnation ended and raises it again",
     "actors.callbacks.Callbacks._call catches Exception": "calls the callbacks of searches; a caller's mistake is told",
-    "actors.feed_check.contained catches Exception": "calls feed code; its mistakes fail one check, and not all of them",
+    "actors.contained.contained catches BaseException": "calls foreign code; one item fails, what is not its fault passes",
     "actors.flying.execute catches BaseException": "calls search functions; what is not their crash goes on up",
     "actors.handlers._timed catches BaseException": "passes on to a handler's coroutine whatever trio throws into it",
     "actors.worker.Worker._attempt catches BaseException": "calls handlers; what is not their crash goes on up",

@@ -29,12 +29,13 @@ class Stamped:
 
 
 def fields_of(event: Event) -> dict[str, Any]:
-    """The facts of an event as plain values; an error becomes its type and its text.
+    """The facts of an event as plain values; an error becomes its type and its text. Only the log shows a `traceback`.
 
     >>> fields_of(ChildExited(supervisor="root", child="web", how="returned", ran_s=2.5))
     {'supervisor': 'root', 'child': 'web', 'how': 'returned', 'ran_s': 2.5}
     """
-    return {field.name: _plain(getattr(event, field.name)) for field in attrs.fields(type(event))}
+    names = (field.name for field in attrs.fields(type(event)))
+    return {name: _plain(getattr(event, name)) for name in names if name != "traceback"}
 
 
 def _plain(value: object) -> object:
@@ -227,6 +228,22 @@ class MessageLost(Event):
     actor: str
     message: str
     why: str
+
+
+# Items of loops over external things
+
+
+@frozen(kw_only=True)
+class ItemFailed(Event):
+    """An unexpected exception failed one artist, feed, saved search, price, handover or job. It backs off; the others go on."""
+
+    name: ClassVar[str] = "item.failed"
+    level: ClassVar[str] = "error"
+
+    kind: str
+    item: str
+    error: str
+    traceback: str
 
 
 # Storage

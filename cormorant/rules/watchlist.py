@@ -21,6 +21,7 @@ __all__ = [
     "Start",
     "charged",
     "clamped_s",
+    "delay_after_crash",
     "delay_before_retry",
     "is_due",
     "looked_at_before",
@@ -33,6 +34,7 @@ OVERLAP: Final = timedelta(days=14)
 CLOCK_SPARE: Final = timedelta(hours=1)
 """So much two clocks may differ before one of them counts as wrong."""
 DELAY_S_MAX: Final = 5.0
+CRASH_DELAY_S: Final = 60.0
 
 
 class Start(StrEnum):
@@ -105,6 +107,18 @@ def delay_before_retry(*, attempt: int, base_s: float, spread: float, jitter: fl
     """
     whole_s = min(DELAY_S_MAX, base_s * 2.0 ** min(attempt - 1, 20))
     return min(DELAY_S_MAX, whole_s * (1 + spread * (2 * jitter - 1)))
+
+
+def delay_after_crash(artist: Artist, *, every_s: float) -> float:
+    """Seconds until the next check after an unexpected error: 1, 2, 4 min and so on, at most the artist's interval.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> artist = Artist(source="s", artist_id="a", name="A", next_attempt_at=now, added_at=now, failures=2)
+    >>> delay_after_crash(artist, every_s=43_200), delay_after_crash(artist, every_s=120)
+    (240.0, 120.0)
+    """
+    return float(min(every_s, CRASH_DELAY_S * 2 ** min(artist.failures, 20)))
 
 
 def clamped_s(timeout_s: float, *, left_s: float) -> float:

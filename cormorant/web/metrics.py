@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import define, field, frozen
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from cormorant.rules.events import Event, EventsLost, Stamped
+from cormorant.rules.events import Event, EventsLost, ItemFailed, Stamped
 from cormorant.rules.job_events import JobCompleted, JobFailed, JobRetried, JobStarted
 from cormorant.rules.search_events import RequestFinished, SearchFinished, SearchSubmitted
 from cormorant.rules.subscription_events import SubscriptionChecked, SubscriptionFailed
@@ -63,6 +63,11 @@ METRICS: Final = (
     _histogram("dequeue_latency_histogram", "Seconds that jobs were due before their handler began.", buckets=_LONG),
     _histogram("job_processing_duration", "Seconds that handlers took that completed.", "kind", buckets=_LONG),
     _counter("job_failures_total", "Attempts that failed: to be retried (retry) or for good (fail).", "kind", "verb"),
+    _counter(
+        "cormorant_item_failures_total",
+        "Artists, feeds, saved searches, prices, handovers and jobs that failed with an unexpected exception.",
+        "kind",
+    ),
     _gauge("breaker_state_gauge", "The breaker of a source: 0 closed, 1 half open, 2 open.", "platform"),
     _counter("cormorant_source_requests_total", "Requests to a source.", "source", "lane", "outcome"),
     _histogram("cormorant_source_request_seconds", "How long the requests to a source took.", "source", buckets=_LONG),
@@ -115,6 +120,7 @@ class Metrics:
             RequestFinished: self._request_finished,
             SubscriptionChecked: self._subscription_checked,
             SubscriptionFailed: self._subscription_failed,
+            ItemFailed: self._item_failed,
             EventsLost: self._lost,
         }
 
@@ -187,6 +193,9 @@ class Metrics:
     def _checked(self, status: CheckStatus, duration_ms: int) -> None:
         self._labelled("subscription_checks_total", status.value).inc()
         self._labelled("subscription_check_duration_seconds").observe(max(0.0, duration_ms / 1_000))
+
+    def _item_failed(self, event: ItemFailed) -> None:
+        self._labelled("cormorant_item_failures_total", event.kind).inc()
 
     def _lost(self, event: EventsLost) -> None:
         self._labelled("cormorant_events_lost_total").inc(event.count)

@@ -10,6 +10,7 @@ from trio.testing import MockClock
 
 from actors.handlers import Handler, JobContext
 from cormorant.rules.errors import HandlerMisbehaved, PayloadRefused, UnknownLabel
+from cormorant.rules.events import ItemFailed
 from cormorant.rules.job_events import (
     JobCancelled,
     JobCompleted,
@@ -110,6 +111,20 @@ async def test_failed_attempts_come_back_after_five_minutes_doubling(clock: Mock
     assert [event.retry_in_s for event in place.events.of(JobRetried)] == [300.0, 600.0, 1200.0]
     assert view.state is JobState.SUCCEEDED
     assert [entry["error"] for entry in view.last_errors] == ["ValueError: 1", "ValueError: 2", "ValueError: 3"]
+
+
+async def test_an_unexpected_exception_of_a_handler_is_told_with_its_traceback(
+    clock: MockClock, place: Workplace
+) -> None:
+    work = Handled(raises=[KeyError("albums"), Retry("later"), Snooze(5)])
+
+    async with place.service({"work": work}) as service:
+        job_id = await service.enqueue("work", {})
+        await trio.sleep(2_000)
+
+    [failed] = place.events.of(ItemFailed)
+    assert (failed.kind, failed.item, failed.error) == ("job", f"work {job_id}", "KeyError: 'albums'")
+    assert "Traceback" in failed.traceback
 
 
 async def test_after_the_last_attempt_a_job_is_a_dead_letter_and_can_be_revived(

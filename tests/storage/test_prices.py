@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 import pytest
@@ -147,6 +147,10 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_collected(connec
     assert len(prices.points_of(connection, kept.id)) == 1
 
 
+def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Intake]:
+    return [each for each in intakes.due(connection, now=now, limit=limit) if intakes.take(connection, each, now=now)]
+
+
 def test_what_the_settings_file_has_no_more_stays_idle_until_it_is_removed_or_comes_back(
     connection: Connection,
 ) -> None:
@@ -156,13 +160,13 @@ def test_what_the_settings_file_has_no_more_stays_idle_until_it_is_removed_or_co
 
     intakes.set_configured(connection, [])
     idle = intakes.find(connection, "coin")
-    due = intakes.take_due(connection, now=at(10), limit=9)
+    due = take_due(connection, now=at(10), limit=9)
     with pytest.raises(IntakeTakenOut, match="cormorant prices remove coin"):
         intakes.set_paused(connection, "coin", is_paused=True)
     intakes.set_configured(connection, [new_intake()])
 
     assert (idle.idle_because, due) == ("[prices.coin] is no longer in the settings file", [])
-    assert [each.id for each in intakes.take_due(connection, now=at(10), limit=9)] == [known.id]
+    assert [each.id for each in take_due(connection, now=at(10), limit=9)] == [known.id]
     assert len(prices.points_of(connection, known.id)) == len(prices.history(connection, known.id)) == 1
 
 
@@ -171,11 +175,11 @@ def test_one_that_is_paused_is_not_due_and_a_start_does_not_end_the_pause(connec
 
     assert intakes.set_paused(connection, "a", is_paused=True).idle_because == "it is paused"
     intakes.set_configured(connection, [new_intake("a"), new_intake("b")])
-    due = [each.name for each in intakes.take_due(connection, now=at(10), limit=9)]
+    due = [each.name for each in take_due(connection, now=at(10), limit=9)]
     intakes.set_paused(connection, "a", is_paused=False)
 
     assert due == ["b"]
-    assert [each.name for each in intakes.take_due(connection, now=at(10), limit=9)] == ["a"]
+    assert [each.name for each in take_due(connection, now=at(10), limit=9)] == ["a"]
     with pytest.raises(UnknownIntake):
         intakes.set_paused(connection, "none", is_paused=True)
 
@@ -187,14 +191,14 @@ def test_what_is_due_is_taken_once_and_keeps_its_cadence(job_store: JobStore) ->
 
     one, two = at_once(
         job_store,
-        lambda c: intakes.take_due(c, now=at(10), limit=3),
-        lambda c: intakes.take_due(c, now=at(10), limit=3),
+        lambda c: take_due(c, now=at(10), limit=9),
+        lambda c: take_due(c, now=at(10), limit=9),
     )
 
     assert sorted(each.name for each in one + two) == ["a", "b", "c", "d"]
     with job_store.begin() as connection:
-        assert intakes.take_due(connection, now=at(59), limit=9) == []
-        assert len(intakes.take_due(connection, now=at(60), limit=9)) == 4
+        assert take_due(connection, now=at(59), limit=9) == []
+        assert len(take_due(connection, now=at(60), limit=9)) == 4
 
 
 def test_of_two_processes_that_write_one_point_the_stronger_stays(job_store: JobStore) -> None:
@@ -248,8 +252,8 @@ def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: J
 
 def test_what_a_clock_that_ran_ahead_put_off_is_due_again(connection: Connection) -> None:
     known = intakes.add(connection, new_intake("cent"))
-    [taken] = intakes.take_due(connection, now=at(400 * 86_400), limit=9)
+    [taken] = take_due(connection, now=at(400 * 86_400), limit=9)
 
     assert taken.id == known.id
-    assert [each.id for each in intakes.take_due(connection, now=at(10), limit=9)] == [known.id]
-    assert intakes.take_due(connection, now=at(11), limit=9) == []
+    assert [each.id for each in take_due(connection, now=at(10), limit=9)] == [known.id]
+    assert take_due(connection, now=at(11), limit=9) == []

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.events import ChildStarted, EventsLost, Stamped
+from cormorant.rules.events import ChildStarted, EventsLost, ItemFailed, Stamped
 from cormorant.rules.job_events import About, JobCompleted, JobFailed, JobRetried, JobStarted
 from cormorant.rules.secrets import Secret
 from cormorant.rules.web_settings import WebSettings
@@ -38,6 +38,7 @@ def test_jobs_are_counted_by_kind_and_by_how_they_ended() -> None:
         JobCompleted(**ABOUT, took_s=2.0, runs_again=False),
         JobRetried(**ABOUT, attempts=1, retry_in_s=5.0, error="x"),
         JobFailed(**ABOUT, attempts=2, error="x"),
+        ItemFailed(kind="artist", item="A1", error="KeyError: 'x'", traceback=""),
         EventsLost(count=7),
         ChildStarted(supervisor="root", child="web", restarts=1),
     )
@@ -45,6 +46,7 @@ def test_jobs_are_counted_by_kind_and_by_how_they_ended() -> None:
     assert found["dequeue_latency_histogram_count"] == 1
     assert found["job_processing_duration_sum sync"] == 2.0
     assert (found["job_failures_total sync retry"], found["job_failures_total sync fail"]) == (1, 1)
+    assert found["cormorant_item_failures_total artist"] == 1
     assert found["cormorant_events_lost_total"] == 7
 
 

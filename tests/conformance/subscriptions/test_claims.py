@@ -129,7 +129,7 @@ async def test_a_mistake_in_one_feed_is_a_failed_check_of_that_feed_and_nothing_
             [failed], [fine] = await subscriptions.checks(1), await subscriptions.checks(2)
             one = await subscriptions.find(1)
 
-        said = "a mistake in the program, please report it: ZeroDivisionError: a mistake with ***; KeyError: 'k'"
+        said = "an unexpected error, please report it: ZeroDivisionError: a mistake with ***; KeyError: 'k'"
         assert (failed.status, failed.error) == (CheckStatus.FAILED, said)
         assert (one.failures, one.last_error) == (1, said)
         assert fine.status is CheckStatus.SUCCESS
@@ -154,7 +154,7 @@ async def test_what_a_feed_brings_that_cannot_be_kept_fails_that_check_alone(
             good = await subscriptions.check("one")
 
         assert (failed.status, failed.new_items) == (CheckStatus.FAILED, 0)
-        assert failed.error == "a mistake in the program, please report it: ValueError: too odd"
+        assert failed.error == "an unexpected error, please report it: ValueError: too odd"
         assert (good.status, place.taken) == (CheckStatus.SUCCESS, ["a"])
 
 
@@ -183,7 +183,7 @@ async def test_a_check_that_cannot_be_recorded_counts_as_failed_and_ends_nothing
         assert place.events.of(ChildCrashed) == []
         assert (bad.failures, bad.last_error) == (
             3,
-            "a mistake in the program, please report it: RuntimeError: no such row can be",
+            "an unexpected error, please report it: RuntimeError: no such row can be",
         )
         assert [len(place.feeds.times(name)) for name in ("bad", "good")] == [3, 3]
 
@@ -199,7 +199,7 @@ async def test_a_feed_of_which_nothing_can_be_written_is_left_alone_for_an_hour_
             await subscribe(subscriptions, "good", host="good.test")
             await trio.sleep(1.5 * HOUR)
             asked = len(place.feeds.times("bad"))
-            with pytest.raises(CheckUnwritten, match="cannot be written; a mistake in the program"):
+            with pytest.raises(CheckUnwritten, match="cannot be written; an unexpected error"):
                 await subscriptions.check("bad")
             monkeypatch.undo()
             await subscriptions.check("bad")
