@@ -98,7 +98,8 @@ class SourceKeeper(Actor[None]):
         await self.database.run(sources.set_configured, self.configured, now=self.clock.now())
 
     async def _look(self) -> None:
-        found = {record.name: record for record in await self.database.read(sources.all_sources)}
+        stored = await self.database.read(sources.all_sources)
+        found = {each.name: sources.with_secrets(each, self.configured) for each in stored}
         for name, desk in list(self.desks.by_name.items()):
             if name not in found or found[name].id != desk.record.id:
                 await self._drop(name, desk)

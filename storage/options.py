@@ -9,6 +9,7 @@ from attrs import field, frozen
 from attrs.validators import ge, gt
 
 from cormorant.rules.addresses import shown_address
+from storage.data_files import FILE_MODE
 
 
 class Mode(Enum):
@@ -39,3 +40,5 @@ class StorageOptions:
     """How long a call that did not run waits out an outage before it gets `StorageUnavailable`."""
     backup_folder: Path | None = None
     """Where SQLite is saved before a migration. None: beside the database."""
+    file_mode: int = FILE_MODE
+    """Of a SQLite file and what is beside it."""

@@ -49,6 +49,17 @@ class SourceRecord:
     origin: str = BY_COMMAND
 
 
+def as_stored(source: SourceRecord) -> SourceRecord:
+    """The source as the database has it: the settings file keeps the secrets of its own sources."""
+    return evolve(source, key=Secret(""), proxy=Secret("")) if source.origin == CONFIGURED else source
+
+
+def with_secrets(stored: SourceRecord, configured: Sequence[SourceRecord]) -> SourceRecord:
+    """A source of the database with its secrets of the settings file, if it is one of those."""
+    own = next((each for each in configured if each.identity == stored.identity), None)
+    return stored if own is None else evolve(stored, key=own.key, proxy=own.proxy)
+
+
 def all_sources(connection: Connection) -> list[SourceRecord]:
     """Those that are in use, by name."""
     return [_record(row) for row in connection.execute(_ALL)]
@@ -88,7 +99,7 @@ def set_configured(connection: Connection, wanted: Sequence[SourceRecord], *, no
             del in_use[named.identity]
     for source in wanted:
         there = in_use.get(source.identity)
-        if there is None or evolve(source, id=there.id, origin=CONFIGURED) != there:
+        if there is None or as_stored(evolve(source, id=there.id, origin=CONFIGURED)) != there:
             _put(connection, evolve(source, origin=CONFIGURED), now=now)
     names = {source.identity for source in wanted}
     for identity, there in in_use.items():
@@ -123,13 +134,14 @@ def set_caps(connection: Connection, source_id: int, said: Any, *, now: datetime
 
 
 def _put(connection: Connection, source: SourceRecord, *, now: datetime) -> SourceRecord:
+    stored = as_stored(source)
     words = {
         "identity": check_text(source.identity),
         "name": check_text(source.name),
         "kind": source.kind,
         "url": check_text(source.url),
-        "key": check_text(source.key.reveal()),
-        "proxy": check_text(source.proxy.reveal()),
+        "key": check_text(stored.key.reveal()),
+        "proxy": check_text(stored.proxy.reveal()),
         "limits": dump_limits(source.limits),
         "origin": source.origin,
         "now": to_micros(now),

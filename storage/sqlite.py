@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import MigrationFailed, StorageMisconfigured
 from storage.calls import Away
+from storage.data_files import create_file
 from storage.migrations.runner import Migrated, Migration, apply
 from storage.options import StorageOptions
 from storage.schema import Applied, SchemaState, check_compatible, describe, pending_after, read_applied
@@ -71,6 +72,9 @@ class Sqlite:
     def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:
         """Open or create the file and bring it to our schema."""
         self._check_path()
+        if self._path is not None and not self._was_ready:
+            with suppress(OSError):  # SQLite fails for the same reason, and names it
+                create_file(self._path, mode=self._options.file_mode)
         with self._opened() as connection:
             applied = read_applied(connection)
             connection.rollback()
@@ -170,7 +174,8 @@ class Sqlite:
         if self._path is None:
             return NoTurn()
         try:
-            return FileTurn(self._path, patience_s=min(TURN_PATIENCE_S, self._options.busy_timeout_s))
+            patience_s = min(TURN_PATIENCE_S, self._options.busy_timeout_s)
+            return FileTurn(self._path, patience_s=patience_s, file_mode=self._options.file_mode)
         except OSError:
             # A lock file that belongs to somebody else: unfair is better than not at all.
             return NoTurn()
@@ -242,7 +247,7 @@ class Sqlite:
             return None
         folder = self._options.backup_folder or self._path.parent
         try:
-            return back_up(self._path, folder, version=applied.schema_version)
+            return back_up(self._path, folder, version=applied.schema_version, file_mode=self._options.file_mode)
         except OSError as error:
             raise StorageMisconfigured(
                 f"no backup could be made in {folder}, so nothing was migrated: {error}"

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+from storage.data_files import FILE_MODE, create_file
+
 FIRST_NAP_S = 0.000_05
 LONGEST_NAP_S = 0.001
 
@@ -53,9 +55,9 @@ class NoTurn:
 class FileTurn:
     """Fair turns among the processes that write to `database`, by two lock files beside it."""
 
-    def __init__(self, database: Path, *, patience_s: float) -> None:
-        self._queue = _open(database.with_name(f"{database.name}-queue"))
-        self._write = _open(database.with_name(f"{database.name}-turn"))
+    def __init__(self, database: Path, *, patience_s: float, file_mode: int = FILE_MODE) -> None:
+        self._queue = _open(database.with_name(f"{database.name}-queue"), file_mode)
+        self._write = _open(database.with_name(f"{database.name}-turn"), file_mode)
         self._patience_s = patience_s
         self._is_patient = True
 
@@ -86,9 +88,9 @@ class FileTurn:
         self._is_patient = queued and _lock(self._write, give_up_at)
 
 
-def _open(path: Path) -> int:
-    # Like the database itself, for whoever the umask lets: the processes may run as different users.
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+def _open(path: Path, mode: int) -> int:
+    create_file(path, mode=mode)
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 
 def _try_lock(file: int) -> bool:

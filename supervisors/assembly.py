@@ -139,6 +139,7 @@ class Assembly:
             web=self.settings.web,
             clients=self.settings.clients,
             data=self.settings.data,
+            file_mode=self.settings.data_file_mode,
             mode=self.settings.mode,
             rss_ttl_s=self.settings.search.rss_ttl_s,
             searches=searches,
@@ -300,4 +301,5 @@ def storage_options(settings: Settings) -> StorageOptions:
         lock_timeout_s=chosen.lock_timeout_s,
         hold_s=chosen.hold_s,
         backup_folder=Path(settings.data) / "backups",
+        file_mode=settings.data_file_mode,
     )

@@ -33,6 +33,7 @@ from storage.sources import SourceRecord
 from supervisors.asking import Asker, price_recipes
 from supervisors.assembly import Assembly, storage_options
 from supervisors.child import ChildView
+from supervisors.data_folder import prepare_data
 from supervisors.environment import SystemClock, SystemRandom, in_thread
 from supervisors.event_bus import EventBus, EventStream, Listener
 from supervisors.jobs import Jobs
@@ -97,6 +98,7 @@ class Service:
         self.chance = chance or SystemRandom()
         self.offload = offload
         self._bus = EventBus(self.clock, listeners)
+        self._has_own_database = gateway is None
         self._database = self._own(gateway)
         asker = Asker(offload=offload, clock=self.clock, chance=self.chance, recipes=price_recipes(settings))
         assembly = Assembly(
@@ -293,6 +295,8 @@ class Service:
         self._state = ServiceState.STARTING
         began_at = trio.current_time()
         try:
+            if self._has_own_database:
+                await self.offload(prepare_data, self.settings)
             await self._root.__aenter__()
         except BaseException as error:
             self._state = ServiceState.STOPPED

@@ -5,10 +5,12 @@ from __future__ import annotations
 import platform
 import shutil
 import sqlite3
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from importlib.metadata import version
+from pathlib import Path
 
 from attrs import frozen
 
@@ -17,6 +19,7 @@ from cormorant.cli.preflight import (
     database_problem,
     folder_problem,
     look_at_database,
+    mode_problems,
     nearest_existing,
     settled,
     shown_database,
@@ -26,6 +29,7 @@ from cormorant.rules.errors import SettingsError
 from cormorant.rules.settings import Settings
 from cormorant.settings import load_settings
 from storage.database import SchemaState
+from supervisors.data_folder import wrong_modes
 
 __all__ = ["Check", "Status", "clock_check", "disk_check", "examine"]
 
@@ -66,10 +70,11 @@ def examine(config: str) -> Iterator[Check]:
         for problem in error.problems:
             yield Check("settings", Status.FAIL, problem)
         return
-    yield Check("settings", Status.OK, config)
+    yield Check("settings", Status.OK, f"{config}, mode {stat.S_IMODE(Path(config).stat().st_mode):04o}")
     if settings.playground.enabled:
         yield Check("play", Status.OK, "the playground: its sites are invented; `cormorant init` leads to real ones")
     yield _folder_check(settings)
+    yield from _mode_checks(settings, config)
     yield disk_check(shutil.disk_usage(nearest_existing(settings.data)).free)
     asked_at = datetime.now(UTC)
     state = look_at_database(settings)
@@ -86,6 +91,18 @@ def _folder_check(settings: Settings) -> Check:
     here = nearest_existing(settings.data)
     will = "" if str(here) == settings.data else ", will be made at the first start"
     return Check("data", Status.OK, f"{shown_path(settings.data)}{will}")
+
+
+def _mode_checks(settings: Settings, config: str) -> Iterator[Check]:
+    problems = mode_problems(settings, config)
+    for problem in problems:
+        yield Check("modes", Status.WARN, problem.found, problem.remedy)
+    ours = [each for each in wrong_modes(settings) if each.is_ours]
+    if ours:
+        names = ", ".join(f"{shown_path(str(each.path))} ({each.mode:04o})" for each in ours)
+        yield Check("modes", Status.OK, f"the next start corrects the modes of {names}")
+    elif not problems:
+        yield Check("modes", Status.OK, "no file with keys is open to other users")
 
 
 def disk_check(free_bytes: int) -> Check:

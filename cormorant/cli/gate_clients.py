@@ -37,7 +37,7 @@ def client_key(settings: Settings, name: str, *, may_make: bool = True) -> Secre
     if client is None and not _is_let_in(settings, name):
         file.unlink(missing_ok=True)  # the key of one that was removed must not come back
     try:
-        key = kept_key(file, of=f"the client {name}", emit=ignore)
+        key = kept_key(file, of=f"the client {name}", emit=ignore, file_mode=settings.data_file_mode)
     except KeyUnusable as error:
         raise NotDone(str(error)) from None
     if client is None:

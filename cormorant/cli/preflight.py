@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from attrs import frozen
@@ -12,11 +15,12 @@ from cormorant.cli.tables import printable
 from cormorant.cli.words import Refused, shown_path
 from cormorant.rules.addresses import shown_address, sqlite_file
 from cormorant.rules.catalogue import secrets_in
-from cormorant.rules.errors import SettingsError
+from cormorant.rules.errors import SettingsError, StorageMisconfigured
 from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.settings import Settings
 from cormorant.settings import load_settings
 from storage.database import SchemaState, inspect
+from supervisors.data_folder import prepare_data, wrong_modes
 
 __all__ = [
     "Problem",
@@ -25,12 +29,15 @@ __all__ = [
     "load_or_refuse",
     "look_at_database",
     "make_data_folder",
+    "mode_problems",
     "nearest_existing",
     "refuse_what_cannot_work",
     "settled",
     "shown_database",
 ]
 
+_OTHERS = 0o077
+_SECRET_MIN = 4
 _ELSEWHERE = "give the right to it, or set {key} to another path"
 
 
@@ -71,10 +78,32 @@ def refuse_what_cannot_work(settings: Settings) -> None:
 def make_data_folder(settings: Settings) -> None:
     """The first thing that is changed, when nothing is left to check."""
     try:
-        Path(settings.data).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = f"data: {printable(settings.data)} cannot be made: {error.strerror}"
-        raise Refused(f"{why}; set data to another path") from None
+        prepare_data(settings)
+    except StorageMisconfigured as error:
+        raise Refused(printable(str(error))) from None
+
+
+def mode_problems(settings: Settings, config: str) -> list[Problem]:
+    """Files and folders that other users can open although they may have keys, and that a start does not correct."""
+    left = [each for each in wrong_modes(settings) if not each.is_ours]
+    found = [_mode_problem(each.path, each.mode, each.wanted) for each in left]
+    return [*found, *_settings_file_problem(settings, Path(config))]
+
+
+def _settings_file_problem(settings: Settings, config: Path) -> Iterator[Problem]:
+    """The settings file is never changed."""
+    try:
+        mode, text = stat.S_IMODE(config.stat().st_mode), config.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return
+    has_secret = any(len(each.reveal()) >= _SECRET_MIN and each.reveal() in text for each in secrets_in(settings))
+    if has_secret and mode & _OTHERS:
+        yield _mode_problem(config, mode, mode & ~_OTHERS)
+
+
+def _mode_problem(path: Path, mode: int, wanted: int) -> Problem:
+    found = f"other users can open {shown_path(str(path))} (mode {mode:04o}), which may have keys"
+    return Problem(found, f"chmod {wanted & 0o777:o} {shlex.quote(str(path))}")
 
 
 def folder_problem(data: str) -> Problem | None:

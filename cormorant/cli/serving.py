@@ -16,7 +16,13 @@ import trio
 from actors.handlers import Handler, Run
 from cormorant import __version__
 from cormorant.cli import STARTED_AT
-from cormorant.cli.preflight import load_or_refuse, make_data_folder, refuse_what_cannot_work, shown_database
+from cormorant.cli.preflight import (
+    load_or_refuse,
+    make_data_folder,
+    mode_problems,
+    refuse_what_cannot_work,
+    shown_database,
+)
 from cormorant.cli.signals import StopSignals
 from cormorant.cli.streams import say
 from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Refused, causes, shown_path
@@ -54,7 +60,7 @@ def serve(config: str, signals: StopSignals) -> int:
     make_data_folder(settings)
     with log:
         signals.last_words = partial(log.close, _FORCED_FLUSH_S)
-        ended = _run(service, signals)
+        ended = _run(service, signals, config)
     has_failed = isinstance(ended, ServiceFailed)
     say("\n".join(_last_words(ended, secrets)), err=has_failed and log.is_drained, within_s=_LAST_WORDS_S)
     is_clean = ended is None or (isinstance(ended, ShutdownReport) and ended.clean)
@@ -68,16 +74,16 @@ def _handlers_or_refuse() -> dict[str, Run | Handler]:
         raise Refused("handlers of installed packages cannot be used; nothing was started", broken.problems) from None
 
 
-def _run(service: Service, signals: StopSignals) -> ShutdownReport | ServiceFailed | None:
+def _run(service: Service, signals: StopSignals, config: str) -> ShutdownReport | ServiceFailed | None:
     try:
-        return trio.run(_until_told_to_stop, service, signals)
+        return trio.run(_until_told_to_stop, service, signals, config)
     except ServiceFailed as error:
         return error
     except PlaygroundClosed as error:
         raise Refused(str(error)) from None
 
 
-async def _until_told_to_stop(service: Service, signals: StopSignals) -> ShutdownReport | None:
+async def _until_told_to_stop(service: Service, signals: StopSignals, config: str) -> ShutdownReport | None:
     token, told = trio.lowlevel.current_trio_token(), trio.Event()
     playing = _playground(service)
     with trio.CancelScope() as whole:
@@ -88,8 +94,7 @@ async def _until_told_to_stop(service: Service, signals: StopSignals) -> Shutdow
                 await around.enter_async_context(playing)
             async with service:
                 signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
-                lines = "\n".join(_ready_lines(service.settings))
-                await trio.to_thread.run_sync(say, lines)  # a stuck stream holds up no job
+                await trio.to_thread.run_sync(_say_ready, service.settings, config)  # a stuck stream holds up no job
                 gc.freeze()  # what was loaded stays: going through all of it again holds up the loop for 0.1 s
                 if playing is None:
                     await told.wait()
@@ -120,7 +125,11 @@ def _last_words(ended: ShutdownReport | ServiceFailed | None, secrets: Iterable[
         yield from report_lines(ended, secrets)
 
 
-def _ready_lines(settings: Settings) -> Iterator[str]:
+def _say_ready(settings: Settings, config: str) -> None:
+    say("\n".join(_ready_lines(settings, config)))
+
+
+def _ready_lines(settings: Settings, config: str) -> Iterator[str]:
     took_s = time.perf_counter() - STARTED_AT
     web = settings.web
     page = f"http://{web.address.shown}{web.url_base}"
@@ -129,6 +138,8 @@ def _ready_lines(settings: Settings) -> Iterator[str]:
     if web.enabled:
         key = "that of web.key" if web.key else f"in {shown_path(str(Path(settings.data) / 'keys' / 'web.key'))}"
         yield f"open {page.rstrip('/')}/ - key {key}"
+    for problem in mode_problems(settings, config):
+        yield f"{problem.found}; {problem.remedy}"
 
 
 def report_lines(report: ShutdownReport, secrets: Iterable[Secret] = ()) -> Iterator[str]:

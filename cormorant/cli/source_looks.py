@@ -30,7 +30,7 @@ def take_in(connection: Connection, name: str, configured: Sequence[SourceRecord
     record = _named(connection, name, configured)
     stored = {each.name: each for each in sources.all_sources(connection)}
     there = stored.get(name)
-    if there == record:
+    if there == sources.as_stored(record):
         return record
     if there is not None and there.identity != record.identity:
         sources.remove(connection, name, now=now)

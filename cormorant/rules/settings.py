@@ -205,6 +205,11 @@ class Settings:
     """Everything that can be set. With the defaults it runs anywhere."""
 
     data: str = path("data", "Folder for the database and all else that is kept. Made when it is missing.")
+    data_mode: str = choice(
+        "0600",
+        "Mode of the files in the data folder. 0660 shares them with the group of the folder.",
+        choices=("0600", "0660"),
+    )
     time_zone: str = zone("UTC", "Zone of times of day and of days, such as Europe/Berlin.")
     storage: StorageSettings = field(factory=StorageSettings)
     service: ServiceSettings = field(factory=ServiceSettings)
@@ -236,6 +241,11 @@ class Settings:
     def database_url(self) -> Secret:
         """Where the database is: as set, or the file in the data folder."""
         return self.storage.url or Secret(sqlite_address(f"{self.data}/{DATABASE_FILE}"))
+
+    @property
+    def data_file_mode(self) -> int:
+        """The mode of files in the data folder, as a number."""
+        return int(self.data_mode, 8)
 
 
 def _sum(*parts_s: float) -> float:

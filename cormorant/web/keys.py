@@ -16,6 +16,7 @@ from cormorant.rules.events import WebKeyMade
 from cormorant.rules.ports import Emit
 from cormorant.rules.secrets import Secret
 from cormorant.rules.web_settings import ClientSettings, WebSettings
+from storage.data_files import FILE_MODE, create_file, folder_mode, make_folder
 
 __all__ = ["Keys", "kept_key", "keys_of", "new_key"]
 
@@ -65,15 +66,17 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode(errors="surrogatepass")).digest()
 
 
-def keys_of(web: WebSettings, clients: Mapping[str, ClientSettings], *, data: str, emit: Emit) -> Keys:
+def keys_of(
+    web: WebSettings, clients: Mapping[str, ClientSettings], *, data: str, emit: Emit, file_mode: int = FILE_MODE
+) -> Keys:
     """The keys as they are set; those that are not are made, and kept in the data folder."""
-    folder = Path(data) / "keys"
+
+    def kept(name: str, of: str) -> Secret:
+        return kept_key(Path(data) / "keys" / f"{name}.key", of=of, emit=emit, file_mode=file_mode)
+
     return Keys(
-        web=web.key or kept_key(folder / "web.key", of="the API", emit=emit),
-        clients={
-            name: client.key or kept_key(folder / f"client-{name}.key", of=f"the client {name}", emit=emit)
-            for name, client in clients.items()
-        },
+        web=web.key or kept("web", "the API"),
+        clients={name: client.key or kept(f"client-{name}", f"the client {name}") for name, client in clients.items()},
     )
 
 
@@ -82,17 +85,18 @@ def new_key() -> str:
     return secrets.token_urlsafe(_BYTES)
 
 
-def kept_key(file: Path, *, of: str, emit: Emit) -> Secret:
-    """The key in a file that only its owner can read; made when it is not there."""
+def kept_key(file: Path, *, of: str, emit: Emit, file_mode: int = FILE_MODE) -> Secret:
+    """The key in a file; made when it is not there."""
     try:
         if file.exists():  # then nothing needs to be written, also where nothing can be
             return _read(file)
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(file.parent, mode=folder_mode(file_mode))
         try:
             made = new_key()
             # A name of its own first: nobody ever finds a file without its key.
             fresh = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+            create_file(fresh, mode=file_mode)
+            with fresh.open("w", encoding="ascii") as opened:
                 opened.write(f"{made}\n")
                 opened.flush()
                 os.fsync(opened.fileno())

@@ -150,6 +150,7 @@ class WebParts:
     web: WebSettings
     clients: Mapping[str, ClientSettings]
     data: str
+    file_mode: int
     mode: str
     """What becomes of finds: observe shows them, live hands them over."""
     rss_ttl_s: float

@@ -44,7 +44,7 @@ class WebServer(Actor[None]):
     async def begin(self) -> None:
         """Bind and serve. The start is acknowledged only when connections are taken."""
         parts = self.parts
-        keys = keys_of(parts.web, parts.clients, data=parts.data, emit=parts.emit)
+        keys = keys_of(parts.web, parts.clients, data=parts.data, emit=parts.emit, file_mode=parts.file_mode)
         desks = parts.searches.desks.by_name
         self._closing = Closing(self.nursery)
         searches = SearchDesk(nursery=self.nursery, closing=self._closing, desk_of=desks.get)

@@ -50,7 +50,7 @@ def test_all_is_well_in_a_fresh_folder_and_nothing_is_made(tmp_path: Path) -> No
 
     assert ended.code == 0, ended.out + ended.err
     names = [line.split()[1] for line in ended.out.splitlines() if not line.startswith(" ")]
-    assert names == ["settings", "data", "disk", "database", "versions"]
+    assert names == ["settings", "data", "modes", "disk", "database", "versions"]
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
 
 
@@ -108,5 +108,26 @@ def test_programs_get_the_same_as_json(tmp_path: Path, postgres_url: str) -> Non
     answer = json.loads(ended.out)
     assert answer["ok"] is True
     assert {check["name"]: check["status"] for check in answer["checks"]} == dict.fromkeys(
-        ["settings", "data", "disk", "database", "schema", "clock", "versions"], "ok"
+        ["settings", "data", "modes", "disk", "database", "schema", "clock", "versions"], "ok"
     )
+
+
+@pytest.mark.slow("starts the program, which loads everything")
+def test_files_with_keys_that_other_users_can_open_are_told_with_the_command(tmp_path: Path) -> None:
+    config, data = tmp_path / "config.toml", tmp_path / "data"
+    config.write_text(
+        '[sources.attic]\nkind = "torznab"\nurl = "http://attic.test/api"\nkey = "hunter2hunter2"\nlimits = "private"\n'
+    )
+    config.chmod(0o640)
+    data.mkdir(mode=0o755)
+    (data / "holiday.jpg").touch()
+    (data / "cormorant.db").touch(mode=0o644)
+
+    ended = cormorant("doctor", cwd=tmp_path)
+
+    assert "warn  modes     other users can open data (mode 0755), which may have keys" in ended.out
+    assert f"-> chmod 700 {data}" in ended.out
+    assert "other users can open config.toml (mode 0640)" in ended.out
+    assert "-> chmod 600 config.toml" in ended.out
+    assert "the next start corrects the modes of data/cormorant.db (0644)" in ended.out
+    assert (config.stat().st_mode & 0o777, data.stat().st_mode & 0o777) == (0o640, 0o755)

@@ -12,7 +12,14 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
-from cormorant.rules.errors import RestartsExhausted, ServiceFailed, ServiceStopped, StartFailed, StorageUnavailable
+from cormorant.rules.errors import (
+    RestartsExhausted,
+    ServiceFailed,
+    ServiceStopped,
+    StartFailed,
+    StorageMisconfigured,
+    StorageUnavailable,
+)
 from cormorant.rules.events import (
     ChildStarted,
     ServiceReady,
@@ -47,6 +54,26 @@ def remember(connection: Connection, name: str) -> int:
     connection.execute(text("INSERT INTO names VALUES (:name)"), {"name": name})
     count: int = connection.execute(text("SELECT count(*) FROM names")).scalar_one()
     return count
+
+
+@pytest.mark.slow("a real database in threads")
+async def test_the_data_folder_is_created_for_the_owner_alone(tmp_path: Path) -> None:
+    chosen = settings(data=str(tmp_path / "new" / "data"))
+
+    async with open_service(chosen) as service:
+        await service.transaction(remember, "geogaddi")
+
+    made = [tmp_path / "new" / "data", tmp_path / "new" / "data" / "cormorant.db"]
+    assert [f"{path.stat().st_mode & 0o777:o}" for path in made] == ["700", "600"]
+
+
+@pytest.mark.slow("a real database in threads")
+async def test_a_data_folder_that_cannot_be_created_is_told_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StorageMisconfigured, match="cannot be created: .*; set data to another path"):
+        async with open_service(settings(data=str(tmp_path / "file" / "data"))):
+            pass
 
 
 async def test_the_service_is_ready_when_every_child_is_up_and_stops_clean(clock: MockClock, gateway: Database) -> None:

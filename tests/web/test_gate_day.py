@@ -101,6 +101,7 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         web=WebSettings(),
         clients=APPS,
         data="",
+        file_mode=0o600,
         rss_ttl_s=60.0,
         searches=searches,
         jobs=None,  # type: ignore[arg-type]  # the gate has nothing to do with jobs
