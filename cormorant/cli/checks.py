@@ -21,6 +21,8 @@ from cormorant.cli.preflight import (
     look_at_database,
     mode_problems,
     nearest_existing,
+    port_problem,
+    running_at,
     settled,
     shown_database,
 )
@@ -75,6 +77,7 @@ def examine(config: str) -> Iterator[Check]:
         yield Check("play", Status.OK, "the playground: its sites are invented; `cormorant init` leads to real ones")
     yield _folder_check(settings)
     yield from _mode_checks(settings, config)
+    yield from _port_checks(settings)
     yield disk_check(shutil.disk_usage(nearest_existing(settings.data)).free)
     asked_at = datetime.now(UTC)
     state = look_at_database(settings)
@@ -103,6 +106,18 @@ def _mode_checks(settings: Settings, config: str) -> Iterator[Check]:
         yield Check("modes", Status.OK, f"the next start corrects the modes of {names}")
     elif not problems:
         yield Check("modes", Status.OK, "no file with keys is open to other users")
+
+
+def _port_checks(settings: Settings) -> Iterator[Check]:
+    running = running_at(settings)
+    if running:
+        yield Check("port", Status.OK, f"Cormorant is running at {running}")
+        return
+    problem = port_problem(settings)
+    if problem:
+        yield Check("port", Status.FAIL, problem.found, problem.remedy)
+    elif settings.web.enabled:
+        yield Check("port", Status.OK, f"{settings.web.address.shown} is free")
 
 
 def disk_check(free_bytes: int) -> Check:

@@ -15,10 +15,12 @@ from cormorant.cli.tables import printable
 from cormorant.cli.words import Refused, shown_path
 from cormorant.rules.addresses import shown_address, sqlite_file
 from cormorant.rules.catalogue import secrets_in
-from cormorant.rules.errors import SettingsError, StorageMisconfigured
+from cormorant.rules.errors import CannotListen, SettingsError, StorageMisconfigured
+from cormorant.rules.listen_addresses import ListenAddress, parse_listen_address
 from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.settings import Settings
 from cormorant.settings import load_settings
+from cormorant.web.listening import bound, is_cormorant
 from storage.database import SchemaState, inspect
 from supervisors.data_folder import prepare_data, wrong_modes
 
@@ -31,7 +33,10 @@ __all__ = [
     "make_data_folder",
     "mode_problems",
     "nearest_existing",
+    "port_problem",
+    "refuse_busy_ports",
     "refuse_what_cannot_work",
+    "running_at",
     "settled",
     "shown_database",
 ]
@@ -73,6 +78,41 @@ def refuse_what_cannot_work(settings: Settings) -> None:
     problem = folder_problem(settings.data) or database_problem(settings, look_at_database(settings))
     if problem:
         raise Refused(f"{problem.found}; {problem.remedy}")
+
+
+def refuse_busy_ports(settings: Settings) -> None:
+    """Raise `Refused` when `run` cannot listen where it should. Changes nothing."""
+    problem = port_problem(settings)
+    if problem:
+        raise Refused(f"{problem.found}; {problem.remedy}")
+
+
+def port_problem(settings: Settings) -> Problem | None:
+    """Why `run` cannot listen at `web.listen` or, with a playground, at `playground.listen`."""
+    wanted = [("web.listen", settings.web.address)] if settings.web.enabled else []
+    if settings.playground.enabled:
+        wanted.append(("playground.listen", parse_listen_address(settings.playground.listen)))
+    problems = (_port_problem(key, address, settings.web.url_base) for key, address in wanted if address.port)
+    return next((problem for problem in problems if problem), None)
+
+
+def running_at(settings: Settings) -> str | None:
+    """The address of a Cormorant that runs with these settings; None: none answers."""
+    web = settings.web
+    is_there = web.enabled and web.address.port and is_cormorant(web.address, web.url_base)
+    return f"http://{web.address.shown}{web.url_base}" if is_there else None
+
+
+def _port_problem(key: str, address: ListenAddress, url_base: str) -> Problem | None:
+    try:
+        bound(address).close()
+    except CannotListen as error:
+        if is_cormorant(address, url_base):
+            return Problem(f"{key}: Cormorant is running already at {address.shown}", f"stop it, or set another {key}")
+        return Problem(
+            f"{key}: cannot listen on {address.shown}: {error.why}", f"end what uses it, or set another {key}"
+        )
+    return None
 
 
 def make_data_folder(settings: Settings) -> None:

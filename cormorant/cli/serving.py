@@ -20,6 +20,7 @@ from cormorant.cli.preflight import (
     load_or_refuse,
     make_data_folder,
     mode_problems,
+    refuse_busy_ports,
     refuse_what_cannot_work,
     shown_database,
 )
@@ -54,6 +55,7 @@ def serve(config: str, signals: StopSignals) -> int:
     settings = load_or_refuse(config)
     handlers = _handlers_or_refuse()
     refuse_what_cannot_work(settings)
+    refuse_busy_ports(settings)
     secrets = tuple(secrets_in(settings))
     log = LogWriter(settings.log, stream=sys.stderr, secrets=secrets)
     service = open_service(settings, handlers=handlers, listeners=[log])

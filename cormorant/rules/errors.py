@@ -254,6 +254,7 @@ class CannotListen(CormorantError):
             "(web.enabled = false: no server)"
         )
         self.address = address
+        self.why = why
 
 
 class KeyUnusable(CormorantError):

@@ -65,7 +65,7 @@ _PRICE: Final = {"name": {"type": "string", "pattern": _NAME}, "currency": {"typ
 _NOON: Final = "2026-11-16T12:00:00Z"
 _EXAMPLES: Final[Mapping[str, object]] = {
     "SearchBody": {"query": "boards of canada", "kind": "music", "categories": [3000], "wait_s": 20},
-    "Health": {"status": "alive"},
+    "Health": {"status": "alive", "service": "cormorant"},
     "SchedulerOut": {
         "running": True,
         "total_jobs": 2,

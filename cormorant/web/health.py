@@ -9,6 +9,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.web.closing import Closing
+from cormorant.web.listening import SERVICE
 from cormorant.web.port import WebParts
 from cormorant.web.problems import AnyRequest, parts_of, problem
 
@@ -19,9 +20,10 @@ _PATIENCE_S = 2.0
 
 @frozen(kw_only=True)
 class Health:
-    """That it is alive, or ready."""
+    """That it is alive, or ready. `service` tells it from other programs at the same port."""
 
     status: str
+    service: str = SERVICE
 
 
 @get("/health", opt={"open": True}, summary="Whether the process is alive")

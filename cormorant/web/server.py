@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 
 import trio
@@ -11,7 +10,6 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 
 from actors.actor import Actor
-from cormorant.rules.errors import CannotListen
 from cormorant.rules.events import WebListening
 from cormorant.rules.listen_addresses import ListenAddress
 from cormorant.web.app import make_app
@@ -19,16 +17,16 @@ from cormorant.web.closing import Closing
 from cormorant.web.doors import Doors
 from cormorant.web.guard import Guard
 from cormorant.web.keys import keys_of
+from cormorant.web.listening import bound
 from cormorant.web.port import WebParts
 from cormorant.web.search_desk import SearchDesk
 
-__all__ = ["GRACE_S", "WebServer", "bound"]
+__all__ = ["GRACE_S", "WebServer"]
 
 GRACE_S = 3.0
 """What answers under way get at the end; with it the server's child of the tree is done."""
 
 _ANSWERS_S = 2.0
-_BACKLOG = 1024
 _LOOK_S = 0.5
 _HEAD_BYTES_MAX = 32 * 1024
 
@@ -84,21 +82,6 @@ def _config() -> Config:
     config.include_server_header = False
     config.h11_max_incomplete_size = _HEAD_BYTES_MAX
     return config
-
-
-def bound(address: ListenAddress) -> socket.socket:
-    """A socket at this address, or `CannotListen`."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((address.host, address.port))
-        listening.settimeout(0)
-        listening.listen(_BACKLOG)  # two may bind with SO_REUSEADDR; only one may listen
-    except OSError as error:
-        listening.close()
-        raise CannotListen(address.shown, os.strerror(error.errno or 0).lower()) from error
-    return listening
 
 
 def _address_of(listening: socket.socket) -> ListenAddress:

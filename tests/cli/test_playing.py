@@ -69,5 +69,5 @@ def test_a_playground_whose_port_is_taken_does_not_start_and_says_why(
 
     assert refused.value.exit_code == 2
     assert str(refused.value).startswith(
-        f"playground.listen: the playground cannot listen on {listen}: something else listens there; "
+        f"playground.listen: cannot listen on {listen}: address already in use; end what uses it, or set another"
     )

@@ -29,8 +29,8 @@ async def test_it_is_alive_and_ready_without_a_key(tmp_path: Path) -> None:
             alive = await client.get("/health", headers={"X-Api-Key": ""})
             ready = await client.get("/ready", headers={"X-Api-Key": ""})
 
-    assert (alive.status_code, alive.json()) == (200, {"status": "alive"})
-    assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
+    assert (alive.status_code, alive.json()) == (200, {"status": "alive", "service": "cormorant"})
+    assert (ready.status_code, ready.json()) == (200, {"status": "ready", "service": "cormorant"})
 
 
 async def test_it_is_not_ready_while_the_database_is_away(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_the_program_says_where_it_listens_and_refuses_a_taken_address(tmp_path:
     assert opened == f"open http://{address}/ - key in data/keys/web.key\n"
     assert (tmp_path / "data" / "keys" / "web.key").exists()
     assert ended.code == 0
-    assert second.code == 1
-    assert (
-        f"web.listen: cannot listen on {address}: address already in use; end what uses it" in second.err + second.out
-    )
+    assert second.code == 2
+    assert second.out == ""
+    said = f"web.listen: Cormorant is running already at {address}; stop it, or set another web.listen"
+    assert second.err == f"cormorant: {said}\n"
