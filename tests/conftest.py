@@ -73,7 +73,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name them. Not a failure: a busy machine would fail at random."""
+    """Name them. Not a failure: a busy machine would fail at random. And say loudly what was not tried, and why."""
+    # From the reports: with several processes this one has run no test itself.
+    reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])]
+    for reason in dict.fromkeys(reasons):
+        terminalreporter.write_line(f"{reason} (tests left out: {reasons.count(reason)})", red=True, bold=True)
     if unmarked:
         terminalreporter.section(f"slower than {SLOW_S} s and not marked slow")
         for report in unmarked:

@@ -22,8 +22,6 @@ WAIT_MS = 10_000
 SCENARIO_S = 60.0
 expect.set_options(timeout=WAIT_MS)  # far more than it takes: a busy machine is no mistake of the page
 
-left_out: list[str] = []
-
 
 @define(eq=False)
 class BrowserThread:
@@ -87,7 +85,6 @@ def browser() -> Iterator[BrowserThread]:
     except BrowserMissing as missing:
         if os.environ.get("CI"):
             pytest.fail(str(missing), pytrace=False)
-        left_out.append(str(missing))
         pytest.skip(str(missing))
     thread = BrowserThread()
     thread.open(path)
@@ -111,12 +108,6 @@ def new_tab(browser: BrowserThread) -> Iterator[Callable[..., Watched]]:
         browser.run(context.close)
         assert watched.errors == []
         assert len(watched.hosts) == 1, watched.hosts
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One loud line when nobody has looked at the page."""
-    for missing in left_out[:1]:
-        terminalreporter.write_line(missing, red=True, bold=True)
 
 
 @pytest.hookimpl(tryfirst=True)
