@@ -126,11 +126,13 @@ class Gate:
         answers = self._answers(outcomes, client.settings.rank)
         finds = [Find(record=self._record(each.source), result=result) for each in answers for result in each.results]
         items = await self.items.of(client.name, finds, base=base)
+        link = f"{base}/"
         if is_one:
-            return FeedPage(title=names[0], items=items, offset=query.offset, total=query.offset + len(items))
+            total = query.offset + len(items)
+            return FeedPage(title=names[0], link=link, items=items, offset=query.offset, total=total)
         items.sort(key=lambda item: item.published, reverse=True)
         shown = items[query.offset : query.offset + query.limit]
-        return FeedPage(title=_TITLE, items=shown, offset=query.offset, total=len(items))
+        return FeedPage(title=_TITLE, link=link, items=shown, offset=query.offset, total=len(items))
 
     async def _wanted(
         self, client: Client, query: GateQuery, request: SearchRequest, *, where: str, base: str

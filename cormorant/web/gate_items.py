@@ -117,6 +117,8 @@ def _shown(find: Find, screen: Screen, *, first_seen: datetime) -> Shown:
         result=_clean(result, screen),
         # Not the site's own: it may hold a key where nobody looks for one.
         guid=f"cormorant-{record.name}-{digest}",
+        indexer_id=record.id,
+        indexer=record.name,
         published=result.published or first_seen.replace(microsecond=0),
         # Part of an address is no address: one in which something was hidden is left out.
         details="" if HIDDEN in hide_passwords(screen.hidden(details)) else details,
@@ -140,12 +142,15 @@ def _clean(result: Result, screen: Screen) -> Result:
     )
 
 
-def placeholder(where: str, kinds: Sequence[str], categories: Sequence[int], *, base: str) -> FeedItem:
+def placeholder(
+    where: str, records: Sequence[SourceRecord], categories: Sequence[int], *, title: str, base: str
+) -> FeedItem:
     """An item that says there is none: Sonarr, Radarr and Lidarr cannot be given an address whose feed is empty.
 
-    It has no seeders, and what it links to is not there.
+    It has no seeders, and what it links to is not there. Of several sources none has it: its indexer is number 0.
     """
-    protocol: Protocol = "usenet" if kinds and set(kinds) == {"newznab"} else "torrent"
+    kinds = {record.kind for record in records}
+    protocol: Protocol = "usenet" if kinds == {"newznab"} else "torrent"
     result = Result(
         title=_PLACEHOLDER_TITLE,
         guid=_PLACEHOLDER,
@@ -157,7 +162,13 @@ def placeholder(where: str, kinds: Sequence[str], categories: Sequence[int], *, 
         peers=0 if protocol == "torrent" else None,
     )
     link = f"{base}/gate/{where}/download/{_PLACEHOLDER}"
-    shown = Shown(result=result, guid=f"cormorant-{where}-{_PLACEHOLDER}", published=_PLACEHOLDER_AT)
+    shown = Shown(
+        result=result,
+        guid=f"cormorant-{where}-{_PLACEHOLDER}",
+        indexer_id=next((record.id for record in records if record.name == where), 0),
+        indexer=title,
+        published=_PLACEHOLDER_AT,
+    )
     return FeedItem(shown=shown, link=link)
 
 

@@ -70,12 +70,12 @@ class News:
         if not kept.kept and not wanted.offset and wanted.is_whole:
             items = await self._stand_in(wanted)
         total = max(kept.total, len(items))
-        return FeedPage(title=wanted.title, items=items, offset=wanted.offset, total=total), bool(kept.rows)
+        page = FeedPage(title=wanted.title, link=f"{wanted.base}/", items=items, offset=wanted.offset, total=total)
+        return page, bool(kept.rows)
 
     async def _stand_in(self, wanted: Wanted) -> list[FeedItem]:
         records = wanted.records
         may_come = [record for record in records if await self.abilities.may_have(record, wanted.categories)]
         if records and not may_come:
             return []
-        kinds = [record.kind for record in may_come]
-        return [placeholder(wanted.where, kinds, wanted.categories, base=wanted.base)]
+        return [placeholder(wanted.where, may_come, wanted.categories, title=wanted.title, base=wanted.base)]

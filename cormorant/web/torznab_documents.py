@@ -75,6 +75,9 @@ class Shown:
 
     result: Result = field(repr=False)
     guid: str
+    indexer_id: int
+    indexer: str
+    """The source that has it, for apps that tell sources apart in a feed of several."""
     published: datetime
     details: str = ""
 
@@ -107,6 +110,8 @@ class FeedPage:
     """A page of finds."""
 
     title: str
+    link: str
+    """Our address as the app sees it."""
     items: Sequence[FeedItem]
     offset: int
     total: int
@@ -150,7 +155,8 @@ def feed_document(page: FeedPage) -> bytes:
     # Written as text and not built as a tree: a hundred finds have thousands of elements, and the loop waits meanwhile.
     head = (
         f'{_DECLARATION}<rss xmlns:torznab="{TORZNAB}" xmlns:newznab="{NEWZNAB}" version="2.0"><channel>'
-        f"<title>{_text(page.title)}</title><description>found through the gate</description>"
+        f"<title>{_text(page.title)}</title><link>{_text(page.link)}</link>"
+        "<description>found through the gate</description>"
         f'<newznab:response offset="{page.offset}" total="{page.total}"/>'
     )
     return "".join([head, *[_item(item) for item in page.items], "</channel></rss>"]).encode()
@@ -173,9 +179,14 @@ def _around(shown: Shown) -> tuple[str, str, str]:
         [f'<{prefix}:attr name="{name}" value="{value}"/>' for name, value in _attributes(result, numbers, date)]
     )
     title = f"<title>{_text(result.title) or 'untitled'}</title>"
+    # No attribute on guid: xml2js makes an object of an element that has any, and cross-seed reads this one as text. It
+    # follows the link, because readers of RSS take a guid without isPermaLink for the link where none came before it.
+    guid = f"<guid>{_text(shown.guid)}</guid>"
+    # With an attribute, for the same reason: cross-seed and Headphones expect the form that Prowlarr writes.
+    indexer = f'<prowlarrindexer id="{shown.indexer_id}">{_text(shown.indexer)}</prowlarrindexer>'
     return (
-        f'<item>{title}<guid isPermaLink="false">{_text(shown.guid)}</guid><link>',
-        f'</link>{comments}<pubDate>{date}</pubDate><size>{size}</size>{categories}<enclosure url="',
+        f"<item>{title}<link>",
+        f'</link>{guid}{indexer}{comments}<pubDate>{date}</pubDate><size>{size}</size>{categories}<enclosure url="',
         f'" length="{size}" type="{_ENCLOSURES[result.protocol]}"/>{attributes}</item>',
     )
 

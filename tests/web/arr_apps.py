@@ -171,14 +171,27 @@ class App:
         return answer.status_code, answer.headers.get("content-type", ""), answer.content
 
 
-def five_fields(answer: httpx2.Response) -> list[dict[str, Any]]:
-    """The items as cross-seed reads them: unchecked, so that what is missing crashes it."""
-    items = etree.fromstring(answer.content).findall("channel/item")
+def six_fields(document: bytes) -> list[dict[str, Any]]:
+    """The items as cross-seed reads them: unchecked, so that what is missing or is no text crashes it."""
+    items = etree.fromstring(document).findall("channel/item")
     return [
-        {name: item.findtext(name) for name in ("guid", "title", "link")}
-        | {"size": int(str(item.findtext("size"))), "pubDate": _moment(str(item.findtext("pubDate")))}
+        {name: _text_for_xml2js(item, name) for name in ("guid", "title", "link")}
+        | {
+            "size": int(_text_for_xml2js(item, "size")),
+            "pubDate": _moment(_text_for_xml2js(item, "pubDate")),
+            "tracker": item.findtext("prowlarrindexer[@id]") or "UnknownTracker",
+        }
         for item in items
     ]
+
+
+def _text_for_xml2js(item: etree._Element, name: str) -> str:
+    """The text of the first element of a name. xml2js makes an object of an element with attributes."""
+    element = item.find(name)
+    assert element is not None, name
+    if element.attrib:
+        raise Complaint(f"{name} is an object and cannot be bound to an SQLite parameter")
+    return element.text or ""
 
 
 def _check_status(answer: httpx2.Response) -> None:

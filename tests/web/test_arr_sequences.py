@@ -15,7 +15,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import SourceSettings
 from cormorant.rules.web_settings import ClientSettings
 from tests.clients.raw_server import RawServer, raw_server
-from tests.web.arr_apps import NEWZNAB, App, Complaint, five_fields
+from tests.web.arr_apps import NEWZNAB, App, Complaint, six_fields
 from tests.web.stand_in_site import StandInSite, a_library
 from tests.web.test_gate_downloads import NZB, TORRENT
 from tests.web.web_place import SOURCE_KEY, WebPlace, web_place
@@ -150,7 +150,7 @@ async def test_prowlarr_and_cross_seed_read_what_they_need(tmp_path: Path) -> No
         answer = await cross_seed.get("search", ("q", "Some Show S02E003"))
         wrong = await here.app("", key="nobody's").get("search", ("q", "x"))
 
-    [found] = five_fields(answer)
+    [found] = six_fields(answer.content)
     assert found["title"] == "Some.Show.S02E003.1080p"
     assert found["size"] == 1_000_000
     assert all(found.values())

@@ -10,7 +10,7 @@ import trio
 
 from cormorant.testing import ScriptedSource
 from cormorant.web.clients import STRANGE_S
-from tests.web.test_gate import RSS, SEARCH, error_of, titles
+from tests.web.test_gate import RSS, SEARCH, error_of, titles, xml
 from tests.web.test_gate_feeds import two_places
 from tests.web.web_place import WebPlace, web_place
 
@@ -52,17 +52,18 @@ async def test_an_app_that_was_removed_is_let_in_no_more_and_neither_are_its_lin
         async with one.served() as (_, first), two.served() as (_, second):
             key = (await first.post("/api/v1/clients", json={"name": "radarr"})).json()["key"]
             elsewhere = await two.torznab(second, "red", apikey=key, **SEARCH)
-            link = elsewhere.text.partition("<link>")[2].partition("</link>")[0]
+            link = str(xml(elsewhere).findtext("channel/item/link"))
             await first.delete("/api/v1/clients/radarr")
             with trio.fail_after(10):
                 while (await two.torznab(second, "red", apikey=key, t="caps")).text.count("<caps"):
                     await trio.sleep(0.2)
             refused = await two.torznab(second, "red", apikey=key, **SEARCH)
-            gone = await second.get(link)
+            gone, gone_by_head = await second.get(link), await second.head(link)
 
     assert titles(elsewhere) == ["x"]
     assert error_of(refused) == WRONG_KEY
     assert error_of(gone)[:2] == (404, "300")
+    assert gone_by_head.status_code == 404
 
 
 async def test_what_cannot_be_added_or_removed_is_told(tmp_path: Path) -> None:
