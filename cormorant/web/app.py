@@ -29,6 +29,7 @@ from cormorant.web.described import openapi_config
 from cormorant.web.event_feed import EventFeeds
 from cormorant.web.gate import Gate
 from cormorant.web.gate_routes import download, torznab
+from cormorant.web.heads import allowing_head
 from cormorant.web.health import health, ready
 from cormorant.web.keys import Keys
 from cormorant.web.metric_looks import metrics_route
@@ -142,4 +143,4 @@ async def _is_signed_in(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
 async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 - Litestar's signature
     if message["type"] == "http.response.start":
         given = {name.lower() for name, _ in message["headers"]}  # the page brings a policy of its own
-        message["headers"] = [*message["headers"], *[each for each in _HEADERS if each[0] not in given]]
+        message["headers"] = [*allowing_head(message["headers"]), *[each for each in _HEADERS if each[0] not in given]]

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from cormorant.clients.downloads import Download
 from cormorant.rules import priorities
@@ -36,7 +36,7 @@ from cormorant.web.shares import Claim, Client, Shares
 from cormorant.web.torznab_documents import FeedPage, feed_document
 from storage.sources import SourceRecord, UnknownSource
 
-__all__ = ["COMBINED", "Client", "Gate", "NothingAnswered"]
+__all__ = ["COMBINED", "Client", "Gate", "NothingAnswered", "SiteLink"]
 
 COMBINED: Final = "combined"
 
@@ -58,6 +58,20 @@ class NothingAnswered(Exception):
         super().__init__(why)
         self.retry_after_s = retry_after_s
         self.is_gone = is_gone
+
+
+@frozen(kw_only=True)
+class SiteLink:
+    """A link of a site that one of ours stands for, and the app that ours was given to."""
+
+    client: Client
+    record: SourceRecord
+    address: str = field(repr=False)
+
+    @property
+    def is_magnet(self) -> bool:
+        """Whether it is the download itself, and no site is asked for it."""
+        return self.address.startswith("magnet:")
 
 
 @define(eq=False, kw_only=True)
@@ -230,17 +244,24 @@ class Gate:
         desk = self.parts.searches.desks.by_name.get(source)
         return hide_passwords(text if desk is None else screen_of(desk.record).hidden(text))
 
-    async def fetch(self, source: str, token: str) -> Download:
-        """What a link of ours stands for, fetched as a download of the app that it was given to."""
+    async def link(self, source: str, token: str) -> SiteLink:
+        """What a link of ours stands for, or `NothingAnswered`."""
         await self.parts.searches.desks.have_come.wait()
         record = self._record(source)
         client = await self.clients.by_name(client_of_token(token))
         if client is None or not self.items.is_ours(token, record):
             raise NothingAnswered("there is no such download", is_gone=True)
-        link = await self.items.link(token, record)
-        if link is None:
+        address = await self.items.link(token, record)
+        if address is None:
             raise NothingAnswered("this download is too old; search again", is_gone=True)
-        return await self._grab(client, source, link)
+        return SiteLink(client=client, record=record, address=address)
+
+    async def fetch(self, source: str, token: str) -> Download:
+        """What a link of ours leads to, fetched as a download of the app that it was given to."""
+        link = await self.link(source, token)
+        if link.is_magnet:  # nobody is asked
+            return Download(kind="magnet", magnet=link.address)
+        return await self._grab(link.client, source, link.address)
 
     async def _grab(self, client: Client, name: str, link: str) -> Download:
         fetched: list[Download] = []
@@ -249,8 +270,6 @@ class Gate:
             fetched.append(await self.parts.fetch(record, link))
             return SearchPage(results=())
 
-        if link.startswith("magnet:"):  # nobody is asked
-            return Download(kind="magnet", magnet=link)
         chosen = client.settings
         until = trio.current_time() + chosen.hold_s
         claim = await self.shares.claim(client, name, lane=Lane.GRAB, priority=chosen.rank, until=until)

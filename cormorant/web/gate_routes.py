@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from litestar import Response, get
 from litestar.params import FromPath
+from litestar.response import Stream
 from litestar.types import ExceptionHandlersMap
 
 from cormorant.clients.downloads import Download
@@ -19,6 +20,7 @@ from cormorant.rules.gate_queries import MISSING_PARAMETER, GateQuery, GateRefus
 from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.web.closing import Closing
 from cormorant.web.gate import COMBINED, Client, Gate, NothingAnswered
+from cormorant.web.heads import head_of_unknown_length, is_head
 from cormorant.web.porter import Porter, TooManyTries, client_of
 from cormorant.web.problems import BUSY_S, AnyRequest, parts_of
 from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
@@ -97,15 +99,24 @@ _DOWNLOAD_HANDLERS: Final[ExceptionHandlersMap] = {**_HANDLERS, UnknownSource: _
 
 
 @get("/gate/{source:str}/api", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False)
-async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer:
+async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer | Stream:
     """A source, or all of them, as a Torznab indexer."""
     gate: Gate = request.app.state["gate"]
     closing: Closing = request.app.state["closing"]
     client = await _client_of(request, gate)
     query = read_query(request.query_params.multi_items())
     base = _base_of(request)
+    if is_head(request):
+        head = await closing.unless_gone(request.receive, _head, gate, query, source)
+        return _stopping() if head is None else head
     answer = await closing.unless_gone(request.receive, _answer, gate, client, query, source=source, base=base)
     return _stopping() if answer is None else answer
+
+
+async def _head(gate: Gate, query: GateQuery, source: str) -> Stream:
+    """No site is asked, and nothing is spent."""
+    await gate.names(source)
+    return head_of_unknown_length(XML_TYPE if query.request is None else FEED_TYPE)
 
 
 async def _answer(gate: Gate, client: Client, query: GateQuery, *, source: str, base: str) -> Answer:
@@ -122,12 +133,24 @@ async def _answer(gate: Gate, client: Client, query: GateQuery, *, source: str, 
     exception_handlers=_DOWNLOAD_HANDLERS,
     include_in_schema=False,
 )
-async def download(request: AnyRequest, source: FromPath[str], token: FromPath[str]) -> Answer:
+async def download(request: AnyRequest, source: FromPath[str], token: FromPath[str]) -> Answer | Stream:
     """What a link that an app was given leads to."""
     gate: Gate = request.app.state["gate"]
     closing: Closing = request.app.state["closing"]
+    if is_head(request):
+        head = await closing.unless_gone(request.receive, _download_head, gate, source, token)
+        return _stopping() if head is None else head
     fetched = await closing.unless_gone(request.receive, gate.fetch, source, token)
     return _stopping() if fetched is None else _file(fetched)
+
+
+async def _download_head(gate: Gate, source: str, token: str) -> Answer | Stream:
+    """The site is not asked, so that the length is not known, and the type is what sources of this kind have."""
+    link = await gate.link(source, token)
+    if link.is_magnet:
+        return _file(Download(kind="magnet", magnet=link.address))
+    media_type, _ = _FILES["nzb" if link.record.kind == "newznab" else "torrent"]
+    return head_of_unknown_length(media_type)
 
 
 def _stopping() -> Answer:

@@ -16,6 +16,7 @@ from cormorant.web.app import make_app
 from cormorant.web.closing import Closing
 from cormorant.web.doors import Doors
 from cormorant.web.guard import Guard
+from cormorant.web.heads import HeadAnswers
 from cormorant.web.keys import keys_of
 from cormorant.web.listening import bound
 from cormorant.web.port import WebParts
@@ -49,7 +50,7 @@ class WebServer(Actor[None]):
         app = make_app(parts, keys, self._closing, searches)
         listening = bound(parts.web.address)
         address = _address_of(listening)
-        guard = Guard(app=app, web=parts.web, emit=parts.emit, answered=parts.metrics.answered)
+        guard = Guard(app=HeadAnswers(app), web=parts.web, emit=parts.emit, answered=parts.metrics.answered)
         doors = Doors(app=ASGIWrapper(guard), config=_config(), web=parts.web, emit=parts.emit)  # type: ignore[arg-type]  # as above
         app.state["doors"] = doors
         self.nursery.start_soon(self._serve, doors, listening)
