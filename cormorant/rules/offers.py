@@ -18,7 +18,8 @@ def offered(responses: Sequence[Response], request: SearchRequest) -> tuple[Resu
     """What peers offer for a search, best first: whole albums, and single files when there are none."""
     params = request.params
     title = params.get("album") or params.get("title") or request.query
-    tracks = int(params["tracks"]) if params.get("tracks", "0").isdigit() else 0
+    said = params.get("tracks", "")
+    tracks = int(said) if said.isdecimal() else 0
     wish = Wish(title=title, artist=params.get("artist", ""), tracks_total=tracks or None)
     ranked = () if "title" in params else rank_albums(responses, wish).candidates
     if not ranked and "album" not in params:
