@@ -91,6 +91,7 @@ class Landing:
     error: BaseException | None = None
     took_s: float = 0.0
     waited_s: float = 0.0
+    was_cut: bool = False
 
     @property
     def was_cancelled(self) -> bool:
@@ -108,6 +109,7 @@ class Landing:
             error=self.error,
             waited_s=self.waited_s,
             took_s=self.took_s,
+            was_cut=self.was_cut,
         )
 
     def finished(self, ticket: Ticket, status: OutcomeStatus) -> SearchFinished:
@@ -120,6 +122,7 @@ class Landing:
             waited_s=self.waited_s,
             took_s=self.took_s,
             error=None if self.error is None else str(self.error),
+            was_cut=self.was_cut,
         )
 
     def request_finished(self, source: str, lane: Lane, status: OutcomeStatus) -> RequestFinished:
@@ -135,7 +138,12 @@ def landing_of(ended: Ended, source: str, *, took_s: float, waited_s: float, now
         stated = ended.page.limits
         end = end_of(None, learned=learned_from(stated), quota_wait_s=quota_wait_s(stated, now=now))
         return Landing(
-            end=end, status=OutcomeStatus.FOUND, results=ended.page.results, took_s=took_s, waited_s=waited_s
+            end=end,
+            status=OutcomeStatus.FOUND,
+            results=ended.page.results,
+            took_s=took_s,
+            waited_s=waited_s,
+            was_cut=ended.page.was_cut,
         )
     error = ended.error
     if isinstance(error, SourceError):
@@ -224,7 +232,8 @@ def record_landing(  # noqa: PLR0913 - all that is written at the end of a reque
     history.record(connection, [_asked(ticket, record, landing, now) for ticket in tickets])
     if key is None or ttl_s <= 0:
         return known  # nothing is kept, so nothing is to be forgotten
-    if landing.end.kind is EndKind.ANSWERED:
+    # A cut answer is not kept: a search with a longer time-out may find more.
+    if landing.end.kind is EndKind.ANSWERED and not landing.was_cut:
         cache.put(connection, record.id, key, landing.results, ttl_s=ttl_s, now=now)
     else:
         cache.drop(connection, record.id, key)

@@ -87,6 +87,7 @@ class Flight:
                     waited_s=outcome.waited_s,
                     took_s=outcome.took_s,
                     is_cached=outcome.is_cached,
+                    was_cut=outcome.was_cut,
                 )
             )
 

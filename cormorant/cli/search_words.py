@@ -150,7 +150,8 @@ def _answer(outcome: Outcome) -> str:
     count = len(outcome.results)
     how = "kept from an earlier search" if outcome.is_cached else f"in {outcome.took_s:.1f} s"
     waited = f", after waiting {rough(outcome.waited_s)}" if outcome.waited_s >= 1 else ""
-    return f"{count:,} {'result' if count == 1 else 'results'} {how}{waited}"
+    cut = ", cut short by the time-out: there may be more" if outcome.was_cut else ""
+    return f"{count:,} {'result' if count == 1 else 'results'} {how}{waited}{cut}"
 
 
 def _size(size_bytes: int | None) -> str:
@@ -184,6 +185,7 @@ def search_json(
                 "waited_s": outcome.waited_s,
                 "took_s": outcome.took_s,
                 "is_cached": outcome.is_cached,
+                "was_cut": outcome.was_cut,
             }
             for outcome in outcomes
         ],

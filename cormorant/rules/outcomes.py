@@ -94,6 +94,8 @@ class Outcome:
     waited_s: float = 0.0
     took_s: float = 0.0
     is_cached: bool = False
+    was_cut: bool = False
+    """Whether the search was ended before the source had answered in full, to keep the time-out."""
 
     @property
     def is_answer(self) -> bool:

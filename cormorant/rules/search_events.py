@@ -36,7 +36,10 @@ class SearchStarted(Event):
 
 @frozen(kw_only=True)
 class SearchFinished(Event):
-    """A search ended at one source: found, failed, refused, rate_limited, cancelled or shut_down."""
+    """A search ended at one source: found, failed, refused, rate_limited, cancelled or shut_down.
+
+    `was_cut`: to keep the time-out it was ended before the source had answered in full.
+    """
 
     name: ClassVar[str] = "search.finished"
 
@@ -47,6 +50,7 @@ class SearchFinished(Event):
     waited_s: float
     took_s: float
     error: str | None
+    was_cut: bool = False
 
 
 @frozen(kw_only=True)

@@ -164,6 +164,8 @@ class SearchPage:
     offset: int = 0
     total: int | None = None
     limits: StatedLimits | None = None
+    was_cut: bool = False
+    """Whether the search was ended before the source had answered in full, to keep the time-out."""
 
 
 @frozen(kw_only=True)

@@ -119,6 +119,7 @@ class OutcomeOut:
     waited_s: float
     took_s: float
     is_cached: bool
+    was_cut: bool
     results: list[ResultOut]
 
 
@@ -251,6 +252,7 @@ def outcome_out(outcome: Outcome, desk: SourceDesk | None) -> OutcomeOut:
         waited_s=outcome.waited_s,
         took_s=outcome.took_s,
         is_cached=outcome.is_cached,
+        was_cut=outcome.was_cut,
         results=[_result_out(result, screen) for result in outcome.results],
     )
 

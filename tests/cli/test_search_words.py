@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cormorant.cli.search_words import Line, SearchWords, merged
+from cormorant.cli.search_words import Line, SearchWords, merged, search_json
 from cormorant.rules.gates import Explanation, Gate, GateName
 from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import Result
+from cormorant.rules.searches import Result, SearchRequest
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceUnavailable
 
@@ -70,6 +70,18 @@ def test_a_site_that_was_not_asked_yet_says_what_it_waits_for(said: SearchWords,
 
 def test_a_site_that_is_being_asked_says_since_when() -> None:
     assert words().line("asked", None, now=NOON + timedelta(seconds=3)) == Line("asked", "for 3 s", "cyan")
+
+
+def test_a_search_that_was_cut_short_says_so() -> None:
+    outcome = Outcome(job_id=1, source="slskd", status=OutcomeStatus.FOUND, took_s=25.5, was_cut=True)
+
+    said = words()
+
+    assert said.line("slskd", outcome, now=NOON).said == (
+        "0 results in 25.5 s, cut short by the time-out: there may be more"
+    )
+    [shown] = search_json(SearchRequest(query="x"), [outcome], [], said)["sources"]
+    assert shown["was_cut"]
 
 
 def test_a_site_that_opens_too_late_says_when_and_why() -> None:

@@ -11,10 +11,12 @@ import httpx2
 import pytest
 import trio
 
+from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_errors import SourceUnavailable
 from cormorant.rules.web_settings import WebSettings
 from cormorant.testing import TIMEOUT, ScriptedSource
+from cormorant.web.models import outcome_out
 from supervisors import Ending
 from tests.web.web_place import KEY, SOURCE_KEY, web_place
 
@@ -78,6 +80,12 @@ async def test_a_search_that_waits_for_its_outcomes_has_them_all(tmp_path: Path)
     assert (outcomes["blue"]["status"], outcomes["blue"]["error"]) == ("failed", "SourceUnavailable: it says ***")
     assert SOURCE_KEY not in answer.text
     assert "link" not in outcomes["red"]["results"][0]
+
+
+def test_an_outcome_says_whether_the_search_was_cut() -> None:
+    outcome = Outcome(job_id=1, source="slskd", status=OutcomeStatus.FOUND, was_cut=True)
+
+    assert outcome_out(outcome, None).was_cut
 
 
 async def test_outcomes_are_streamed_as_they_come_and_again_for_who_comes_late(tmp_path: Path) -> None:

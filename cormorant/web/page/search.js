@@ -106,7 +106,8 @@ function pending(name) {
 function ended(outcome) {
   if (outcome.status !== "found") return h("span", {}, ENDS[outcome.status] ?? outcome.status, outcome.error && h("span", { class: "reason" }, outcome.error));
   const took = outcome.is_cached ? "kept from before" : `${span(outcome.took_s)}${outcome.waited_s > 1 ? ` after ${span(outcome.waited_s)} of waiting` : ""}`;
-  return `${outcome.results.length ? plural(outcome.results.length, "result") : "nothing"}, ${took}`;
+  const cut = outcome.was_cut ? ", cut short by the time-out: there may be more" : "";
+  return `${outcome.results.length ? plural(outcome.results.length, "result") : "nothing"}, ${took}${cut}`;
 }
 
 function results(name, line) {
