@@ -58,7 +58,8 @@ class Asker:
         """What peers offer, each album or file as one result."""
         client = SlskdClient(record.url, record.key, transport, offload=self.offload, chance=self.chance)
         found = await client.search(request.query)
-        return SearchPage(results=await self.offload(offered, found.responses, request))
+        results = await self.offload(offered, found.responses, request)
+        return SearchPage(results=results, was_cut=found.was_cut)
 
     async def download(self, record: SourceRecord, link: str) -> Download:
         """What a link leads to, checked to be a torrent, an NZB or a magnet."""

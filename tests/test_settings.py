@@ -273,6 +273,24 @@ def test_settings_that_do_not_go_together_are_told_with_all_else_that_is_wrong(t
     ]
 
 
+@pytest.mark.parametrize(("written", "seconds"), [("1000", 1.0), ("300000", 300.0)])
+def test_the_time_out_of_searches_through_slskd_has_a_range(tmp_path: Path, written: str, seconds: float) -> None:
+    file = write(tmp_path, "")
+
+    settings = load_settings(file, {"WATCHLIST_SLSKD_SEARCH_TIMEOUT_MS": written})
+
+    assert settings.watchlist.slskd_search_timeout_s == seconds
+    assert load_settings(file, NONE).watchlist.slskd_search_timeout_s == 60.0
+
+
+@pytest.mark.parametrize("written", ["999", "300001"])
+def test_a_time_out_of_searches_through_slskd_outside_its_range_is_refused(tmp_path: Path, written: str) -> None:
+    [problem] = problems_of(write(tmp_path, ""), {"WATCHLIST_SLSKD_SEARCH_TIMEOUT_MS": written})
+
+    assert problem.startswith("WATCHLIST_SLSKD_SEARCH_TIMEOUT_MS: ")
+    assert problem.endswith("allowed: 1s to 5m")
+
+
 def test_settings_that_just_go_together_are_accepted(tmp_path: Path) -> None:
     text = '[service]\nstop_total = "25.3s"\n[jobs]\ngrace = "0.3s"\nlock_timeout = "40s"'
 

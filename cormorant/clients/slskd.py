@@ -1,7 +1,8 @@
-"""How is Soulseek searched through slskd? Start a search, look until it has ended, take what was found, leave nothing behind."""
+"""Client for searches through slskd: start a search, poll it to its end, fetch the results, remove the search."""
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
@@ -10,13 +11,14 @@ import trio
 from attrs import frozen
 
 from cormorant.clients.json_replies import as_json, read_json, said_by, segment
-from cormorant.clients.slskd_json import Json, read_responses, text_of
+from cormorant.clients.slskd_json import Json, number_of, read_responses, text_of
 from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.rules.ports import Chance, Offload
 from cormorant.rules.redaction import spellings
 from cormorant.rules.secrets import Secret
 from cormorant.rules.slskd_replies import error_of_search
 from cormorant.rules.slskd_states import flags_of
+from cormorant.rules.slskd_times import SearchTimes, search_times
 from cormorant.rules.soulseek import Response
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
 
@@ -25,22 +27,15 @@ TEXT_LENGTH_MAX: Final = 200
 
 _NOT_STARTED: Final = range(400, 500)
 _NOT_FOUND: Final = 404
+_BUSY: Final = 429
 
 
 @frozen(kw_only=True)
 class SlskdOptions:
-    """How a search is asked for and how long it may take.
-
-    `quiet_s` is slskd's own time-out: it counts from the last answer of a peer, so that a busy search goes on for long;
-    `search_s` ends it, and what was found until then counts.
-    """
+    """Limits of a search. `timeout_s` bounds one request, `usual_s` a search whose caller has no time-out."""
 
     timeout_s: float = 10.0
-    search_s: float = 45.0
-    quiet_s: float = 12.0
-    poll_s: float = 1.0
-    settle_s: float = 3.0
-    tidy_s: float = 3.0
+    usual_s: float = 60.0
     responses_max: int = 250
     files_max: int = 10_000
     body_max_bytes: int = 50_000_000
@@ -48,7 +43,7 @@ class SlskdOptions:
 
 @frozen(kw_only=True)
 class Found:
-    """What peers offer. `was_cut`: the search was ended before slskd thought it had all."""
+    """The responses of peers. `was_cut`: the search was cancelled while peers still answered, so there may be more."""
 
     responses: tuple[Response, ...]
     state: str
@@ -77,17 +72,21 @@ class SlskdClient:
         self._options = options or SlskdOptions()
 
     async def search(self, text: str) -> Found:
-        """What peers have that has all words of `text` in its path."""
+        """Find what peers share that has all words of `text` in its path.
+
+        The search fits into the time-out of the caller, which is the deadline of the cancel scopes around this call.
+        """
         if not text.strip() or len(text) > TEXT_LENGTH_MAX:
             raise SourceRefused(f"a search needs 1 to {TEXT_LENGTH_MAX} characters; this has {len(text.strip())}")
-        # Ours, so that a search whose start was not confirmed can be ended, too.
-        run = _Search(self, str(UUID(int=self._chance.getrandbits(128), version=4)), self._options)
+        left_s = trio.current_effective_deadline() - trio.current_time()
+        times = search_times(self._options.usual_s if left_s == math.inf else left_s)
+        # Our id, so that a search whose start was not confirmed can be removed, too.
+        run = _Search(self, str(UUID(int=self._chance.getrandbits(128), version=4)), self._options, times)
         try:
-            await run.start(text)
-            state = await run.wait()
-            return Found(responses=await run.responses(), state=state, was_cut=run.was_cut)
+            return await run.results(text)
         finally:
-            with trio.move_on_after(self._options.tidy_s, shield=True):
+            # Without the shield a search that is cancelled would go on in slskd and stay there.
+            with trio.move_on_after(times.tidy_s(after_s=run.age_s), shield=True):
                 await run.tidy()
 
     async def call(self, method: str, path: str, content: bytes = b"") -> Answer:
@@ -115,23 +114,65 @@ class SlskdClient:
 
 
 class _Search:
-    """One search, from its start until nothing is left of it."""
+    """One search, from its start until slskd has removed it."""
 
-    def __init__(self, client: SlskdClient, search_id: str, options: SlskdOptions) -> None:
+    def __init__(self, client: SlskdClient, search_id: str, options: SlskdOptions, times: SearchTimes) -> None:
         self.client = client
         self.options = options
-        self.id = search_id
+        self.times = times
+        self.began_at = trio.current_time()
         self.path = f"/searches/{segment(search_id)}"
+        self.id = search_id
         self.may_exist = False
+        self.is_started = False
+        self.has_run = False
         self.is_over = False
-        self.was_cut = False
+        self.state = ""
+        self.count = 0
+        """Responses that slskd says it has received."""
 
-    async def start(self, text: str) -> None:
-        """Ask for it. What was refused does not exist; what was not answered may."""
+    @property
+    def age_s(self) -> float:
+        """Seconds since the start."""
+        return trio.current_time() - self.began_at
+
+    async def results(self, text: str) -> Found:
+        """Run the search to its end, or cut it, and fetch its results."""
+        with trio.move_on_at(self.began_at + self.times.give_up_s):
+            await self._start(text)
+            with trio.move_on_at(self.began_at + self.times.cut_s):
+                await self._end()
+            if not self.is_over:
+                await self._cut()
+            was_cut = "Cancelled" in flags_of(self.state)
+            if was_cut and not self.has_run:
+                raise SourceUnavailable(
+                    f"slskd kept the search in its queue for {self.age_s:.3g} s and did not begin it"
+                )
+            return Found(responses=await self._responses(), state=self.state, was_cut=was_cut)
+        raise SourceUnavailable(self._why_late())
+
+    async def _start(self, text: str) -> None:
+        """Ask for the search. slskd starts one search at a time: while it starts another one, try again, ever later."""
+        wait_s = self.times.poll_s
+        answer = await self._post(text)
+        while answer.status == _BUSY and self.age_s + wait_s < self.times.cut_s:
+            await trio.sleep(wait_s)
+            wait_s *= 2
+            answer = await self._post(text)
+        self.client.refuse(answer)
+        started = await self.client.read(answer, dict)
+        # An older slskd may choose an id of its own.
+        self.id = text_of(started, "id") or self.id
+        self.path = f"/searches/{segment(self.id)}"
+        self.is_started = True
+
+    async def _post(self, text: str) -> Answer:
+        """Send the request. A search that was refused does not exist; one that was not answered may."""
         wanted = {
             "id": self.id,
             "searchText": text,
-            "searchTimeout": round(self.options.quiet_s * 1000),
+            "searchTimeout": self.times.quiet_ms,
             "responseLimit": self.options.responses_max,
             "fileLimit": self.options.files_max,
         }
@@ -142,42 +183,39 @@ class _Search:
             self.may_exist = False
             raise
         self.may_exist = answer.status not in _NOT_STARTED
-        self.client.refuse(answer)
-        started = await self.client.read(answer, dict)
-        # An older slskd may choose an id of its own.
-        self.id = text_of(started, "id") or self.id
-        self.path = f"/searches/{segment(self.id)}"
+        return answer
 
-    async def wait(self) -> str:
-        """Look until it has ended, or end it; the state it ended in."""
-        with trio.move_on_after(self.options.search_s):
-            return await self._ended(self.options.poll_s)
-        self.was_cut = True
-        await self.client.call("PUT", self.path)
-        with trio.move_on_after(self.options.settle_s):
-            return await self._ended(min(self.options.poll_s, self.options.settle_s / 10))
-        raise SourceUnavailable(f"slskd did not end the search after {self.options.search_s:g} s, and has told nothing")
+    async def _cut(self) -> None:
+        """Cancel the search. slskd keeps the responses that it has received."""
+        # A slow or failed answer says nothing about the search: its state does.
+        with trio.move_on_after(self.times.cancel_s), suppress(SourceError):
+            await self.client.call("PUT", self.path)
+        await self._end()
 
-    async def responses(self) -> tuple[Response, ...]:
-        """What was found; it is there only when the search has ended."""
-        answer = await self.client.call("GET", f"{self.path}/responses")
-        self.client.refuse(answer)
-        return await self.client.offers(answer)
+    async def _responses(self) -> tuple[Response, ...]:
+        """Fetch the results. slskd shows that a search has ended a moment before it shows the responses."""
+        while True:
+            answer = await self.client.call("GET", f"{self.path}/responses")
+            self.client.refuse(answer)
+            found = await self.client.offers(answer)
+            if found or not self.count:
+                return found
+            await trio.sleep(self.times.poll_s)
 
     async def tidy(self) -> None:
-        """End it if it runs, and remove it. Nobody waits for that for long, and nobody minds if it fails."""
+        """Cancel the search if it still runs, and remove it. Failure is ignored: the results do not depend on it."""
         if not self.may_exist:
             return
-        with suppress(SourceError):
-            if not self.is_over:
+        if not self.is_over:
+            # Half of the time: the rest is for the removal. A search that is removed before it has ended comes back.
+            with trio.move_on_after(self.times.tidy_s(after_s=self.age_s) / 2), suppress(SourceError):
                 await self.client.call("PUT", self.path)
-                # A search that is removed before it has ended writes itself down again.
-                with trio.move_on_after(self.options.tidy_s / 2):
-                    await self._ended(self.options.tidy_s / 20)
+                await self._end()
         with suppress(SourceError):
             await self.client.call("DELETE", self.path)
 
-    async def _ended(self, poll_s: float) -> str:
+    async def _end(self) -> None:
+        """Poll until the search has ended."""
         while True:
             answer = await self.client.call("GET", self.path)
             if answer.status == _NOT_FOUND:
@@ -186,18 +224,26 @@ class _Search:
                     "slskd no longer knows the search; was it restarted, or the search removed there?"
                 )
             self.client.refuse(answer)
-            state = self._state(await self.client.read(answer, dict))
-            if state is not None:
-                return state
-            await trio.sleep(poll_s)
+            self._note(await self.client.read(answer, dict))
+            if self.is_over:
+                return
+            await trio.sleep(self.times.poll_s)
 
-    def _state(self, search: Json) -> str | None:
-        """The state if it has ended. Only "Completed" is an end: a search may be requested and queued before it runs."""
-        state = text_of(search, "state")
-        flags = flags_of(state)
-        if search.get("isComplete") is not True and "Completed" not in flags:
-            return None
-        self.is_over = True
-        if "Errored" in flags:
-            raise SourceUnavailable(f"the search failed in slskd ({state[:40]}); its log has the reason")
-        return state
+    def _note(self, search: Json) -> None:
+        """Keep the state. Only "Completed" is an end: a search may be requested and queued before it runs."""
+        self.state = text_of(search, "state")
+        self.count = number_of(search, "responseCount") or 0
+        flags = flags_of(self.state)
+        self.is_over = search.get("isComplete") is True or "Completed" in flags
+        self.has_run = self.has_run or "InProgress" in flags or self.count > 0
+        if self.is_over and "Errored" in flags:
+            raise SourceUnavailable(f"the search failed in slskd ({self.state[:40]}); its log has the reason")
+
+    def _why_late(self) -> str:
+        within = f"within {self.times.give_up_s:.3g} s"
+        if not self.is_started:
+            return f"slskd did not confirm {within} that it started the search"
+        counted = f"{self.count} {'response' if self.count == 1 else 'responses'}"
+        if not self.is_over:
+            return f"slskd was told to end the search after {self.times.cut_s:.3g} s and did not {within}; {counted} are lost"
+        return f"slskd ended the search and did not hand over its {counted} {within}"

@@ -1,8 +1,9 @@
-"""What would slskd say? A stand-in with peers of its own, whose searches and transfers go on as its clock does."""
+"""A stand-in for slskd with peers of its own. Its searches and transfers take as long as those of slskd."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -10,6 +11,7 @@ from uuid import UUID
 
 from attrs import define, field
 
+from cormorant.playground.slskd_searches import Course, PlayedSearch, courses, peers_matching, terms_of
 from cormorant.rules.soulseek import File, Response
 
 Answered = tuple[int, Mapping[str, str], bytes]
@@ -18,16 +20,11 @@ API: Final = "/api/v0"
 _SEARCHES: Final = f"{API}/searches"
 _DOWNLOADS: Final = f"{API}/transfers/downloads"
 _BUSY: Final = "Only one concurrent operation is permitted. Wait until the previous request completes"
-
-
-@define(kw_only=True)
-class PlayedSearch:
-    """A search: when it began, and when and how it ends."""
-
-    text: str
-    began_at: float
-    ends_at: float
-    end: str = "TimedOut"
+_QUIET_MS: Final = 15_000
+_QUIET_MS_MIN: Final = 5
+_RESPONSES_MAX: Final = 250
+_FILES_MAX: Final = 25_000
+"""What holds for a search that does not say otherwise, and the least silence that slskd accepts."""
 
 
 @define(kw_only=True)
@@ -51,9 +48,19 @@ class SlskdStandIn:
     peers: list[Response] = field(factory=list)
     key: str = "playground-key-of-slskd"
     is_connected: bool = True
-    search_takes_s: float = 2.0
-    starting_takes_s: float = 0.0
-    """So long nobody else can start a search."""
+    answers_every_s: float = 0.5
+    """The first peer that has something answers a search after this time, each further one this time later."""
+    answers_after_s: dict[str, float] = field(factory=dict)
+    """Peers that answer a search after another time."""
+    silence_max_s: float = math.inf
+    """A search ends after at most this silence, whatever was asked for. slskd has no such limit; a playground does."""
+    starting_takes_s: float = 0.1
+    """While a search is being started, slskd refuses to start another one."""
+    cancel_takes_s: float = 0.1
+    writing_takes_s: float = 0.04
+    """The responses of a search are there only this long after its end: slskd shows the end first."""
+    running_max: int = 2
+    """Further searches wait in the queue."""
     has_batches: bool = True
     says_without_batches: int = 400
     """What a slskd without batches answers to one: 400 or 500 because "batches" is no peer, 404 or 405 from a proxy."""
@@ -91,60 +98,73 @@ class SlskdStandIn:
         return _json(200, about[path]) if path in about else (404, {}, b"")
 
     def _start(self, wanted: dict[str, Any]) -> Answered:
-        if self.now_s() < self._busy_until:
-            return _json(429, _BUSY)
-        if not self.is_connected:
-            return _json(409, "The server connection must be connected and logged in")
-        if not wanted.get("searchText"):
-            return _json(400, "SearchText may not be null or empty")
-        self._busy_until = self.now_s() + self.starting_takes_s
         now = self.now_s()
-        search = PlayedSearch(text=wanted["searchText"], began_at=now, ends_at=now + self.search_takes_s)
-        self.searches[wanted["id"]] = search
-        return _json(200, self._shown(wanted["id"], search))
+        quiet_ms = wanted.get("searchTimeout", _QUIET_MS)
+        if quiet_ms < _QUIET_MS_MIN:
+            return _json(400, f"The field SearchTimeout must be between {_QUIET_MS_MIN} and {2**31 - 1}.")
+        if now < self._busy_until:
+            return _json(429, _BUSY)
+        self._busy_until = now + self.starting_takes_s
+        if not terms_of(wanted.get("searchText", ""))[0]:
+            return _json(400, "Search query must contain at least one non-exclusion term with length greater than 1")
+        if not self.is_connected:
+            return _json(409, "The server connection must be connected and logged in to perform a search")
+        if wanted["id"] in self.searches:
+            return _json(500, "An error occurred while saving the entity changes. See the inner exception for details.")
+        self.searches[wanted["id"]] = PlayedSearch(
+            text=wanted["searchText"],
+            ready_at=self._busy_until,
+            quiet_s=min(quiet_ms / 1000, self.silence_max_s),
+            arrivals=self._arrivals(wanted["searchText"]),
+            responses_max=wanted.get("responseLimit", _RESPONSES_MAX),
+            files_max=wanted.get("fileLimit", _FILES_MAX),
+        )
+        return _json(200, self._shown(wanted["id"]))
+
+    def _arrivals(self, text: str) -> list[tuple[float, Response]]:
+        usual = enumerate(peers_matching(self.peers, text), 1)
+        delays = [(self.answers_after_s.get(peer.username, n * self.answers_every_s), peer) for n, peer in usual]
+        return sorted(delays, key=lambda each: each[0])
 
     def _search(self, method: str, search_id: str, rest: str) -> Answered:
-        search = self.searches.get(search_id)
-        if search is None:
+        if search_id not in self.searches:
             return 404, {}, b""
-        is_over = self.now_s() >= search.ends_at
         if method == "DELETE":
             del self.searches[search_id]
             return 204, {}, b""
         if method == "PUT":
-            if is_over:
-                return 304, {}, b""
-            search.ends_at, search.end = self.now_s(), "Cancelled"
+            search = self.searches[search_id]
+            search.cancelled_at = self.now_s() if search.cancelled_at is None else search.cancelled_at
             return 200, {}, b""
         if rest == "responses":
-            return _json(200, [_response(peer) for peer in self._matching(search.text)] if is_over else [])
-        return _json(200, self._shown(search_id, search))
+            course = self._course(search_id)
+            is_written = self.now_s() >= course.ends_at + self.writing_takes_s
+            return _json(200, [_response(peer) for peer in course.received(self.now_s())] if is_written else [])
+        return _json(200, self._shown(search_id))
 
-    def _shown(self, search_id: str, search: PlayedSearch) -> dict[str, Any]:
-        gone = (self.now_s() - search.began_at) / max(self.search_takes_s, 1e-9)
-        is_over = self.now_s() >= search.ends_at
-        state = "Requested" if gone < 0.2 else "Queued" if gone < 0.4 else "InProgress"  # noqa: PLR2004 - parts of the time
-        found = self._matching(search.text)
-        return {
+    def _course(self, search_id: str) -> Course:
+        planned = courses(self.searches.values(), running_max=self.running_max, cancel_takes_s=self.cancel_takes_s)
+        return dict(zip(self.searches, planned, strict=True))[search_id]
+
+    def _shown(self, search_id: str) -> dict[str, Any]:
+        now, search, course = self.now_s(), self.searches[search_id], self._course(search_id)
+        is_over = now >= course.ends_at
+        state = "Requested" if now < search.ready_at else "Queued" if now < course.begins_at else "InProgress"
+        received = course.received(now)
+        shown = {
             "id": search_id,
             "searchText": search.text,
-            "state": f"Completed, {search.end}" if is_over else state,
+            "state": f"Completed, {course.end}" if is_over else state,
             "isComplete": is_over,
-            "responseCount": round(len(found) * min(1.0, gone)),
-            "fileCount": sum(len(peer.files) for peer in found),
-            "lockedFileCount": sum(len(peer.locked_files) for peer in found),
-            "startedAt": _time(search.began_at),
+            "responseCount": len(received),
+            "fileCount": sum(len(peer.files) for peer in received),
+            "lockedFileCount": sum(len(peer.locked_files) for peer in received),
+            "startedAt": _time(search.ready_at - self.starting_takes_s),
             "token": 1,
             "responses": [],
         }
-
-    def _matching(self, text: str) -> list[Response]:
-        words = text.lower().split()
-
-        def has(file: File) -> bool:
-            return all(word in file.filename.lower() for word in words)
-
-        return [peer for peer in self.peers if any(map(has, peer.files + peer.locked_files))]
+        is_written = now >= course.ends_at + self.writing_takes_s
+        return shown | ({"endedAt": _time(course.ends_at)} if is_written else {})
 
     def _downloads(self, method: str, rest: str, value: Any) -> Answered:
         if rest.startswith("batches") and self.has_batches:

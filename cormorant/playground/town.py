@@ -68,6 +68,8 @@ _PER_HOUR: Final = {"cellar": 40, "vault": 40}
 
 _TAKES_S: Final = 1.5
 _FOLLOW_S: Final = 1.0
+_SILENCE_S: Final = 1.0
+"""The stand-in of slskd ends a search after this silence. slskd itself keeps to the 12 s that it is asked for."""
 _CACHE_S: Final = 5.0
 """Prices change while one looks."""
 
@@ -121,7 +123,12 @@ def _around_watching(news: Sequence[News], catalogue: Catalogue, clock: Clock) -
     artists = GrowingArtists(news, catalogue, clock)
     yield Mounted("spotify", SpotifyStandIn(artists=artists, now_s=now_s, client_id=SPOTIFY_ID, secret=KEY))
     slskd = SlskdStandIn(
-        now_s=now_s, peers=peers_with(news), key=KEY, search_takes_s=1.0, lag_s=0.5, transfer_takes_s=_TAKES_S
+        now_s=now_s,
+        peers=peers_with(news),
+        key=KEY,
+        silence_max_s=_SILENCE_S,
+        lag_s=0.5,
+        transfer_takes_s=_TAKES_S,
     )
     yield Mounted("slskd", slskd)
     yield Mounted("qbittorrent", QbittorrentStandIn(now=now_s, user="playground", password=KEY, takes_s=_TAKES_S))

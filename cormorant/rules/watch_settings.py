@@ -64,10 +64,10 @@ class WatchlistSettings:
         aliases=(Alias("WATCHLIST_SPOTIFY_TIMEOUT_MS", "ms"),),
     )
     slskd_search_timeout_s: float = duration(
-        12.0,
-        "Longest time for a search at slskd.",
-        low_s=0.1,
-        high_s=60.0,
+        60.0,
+        "Time-out of a want's search through slskd. At its end the results found so far count.",
+        low_s=1.0,
+        high_s=300.0,
         aliases=(Alias("WATCHLIST_SLSKD_SEARCH_TIMEOUT_MS", "ms"),),
     )
     tick_budget_s: float = duration(

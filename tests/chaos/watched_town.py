@@ -56,7 +56,13 @@ class Town:
     def __attrs_post_init__(self) -> None:
         self.artists = {name: PlayedArtist(id=name, name=name.upper()) for name in self.names}
         self.slskd = SlskdStandIn(
-            now_s=trio.current_time, lag_s=self.lag_s, search_takes_s=0.1, transfer_takes_s=1_000.0
+            now_s=trio.current_time,
+            lag_s=self.lag_s,
+            answers_every_s=0.02,
+            silence_max_s=0.1,
+            starting_takes_s=0.0,
+            running_max=50,
+            transfer_takes_s=1_000.0,
         )
         self.spotify = SpotifyStandIn(artists=self.artists, now_s=trio.current_time)
         self.qbittorrent = QbittorrentStandIn(now=trio.current_time, lag_s=self.lag_s)

@@ -27,12 +27,14 @@ class Mounted:
     cuts: dict[str, Cut] = field(factory=dict)
     linger_s: float = 0.0
     """So long before and after it takes something it does nothing."""
+    slow_s: dict[str, float] = field(factory=dict)
+    """Methods that are taken at once and answered this much later."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    async def serve(self, stream: trio.SocketStream) -> None:
+    async def serve(self, stream: trio.abc.Stream) -> None:
         try:
             await self._answer(stream, h11.Connection(h11.SERVER))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -41,7 +43,7 @@ class Mounted:
             with trio.move_on_after(1, shield=True):
                 await stream.aclose()
 
-    async def _answer(self, stream: trio.SocketStream, wire: h11.Connection) -> None:
+    async def _answer(self, stream: trio.abc.Stream, wire: h11.Connection) -> None:
         request, body = await _read(stream, wire)
         target = urlsplit(request.target.decode("ascii"))
         path = unquote(target.path)
@@ -52,7 +54,7 @@ class Mounted:
         query = dict(parse_qsl(target.query, keep_blank_values=True))
         await trio.sleep(self.linger_s)
         status, given, content = self.handler(request.method.decode(), path, query, headers, body)
-        await trio.sleep(self.linger_s)
+        await trio.sleep(self.linger_s + self.slow_s.get(request.method.decode(), 0.0))
         if cut == "after":
             return
         if cut == "silent":
@@ -62,13 +64,13 @@ class Mounted:
             await stream.send_all(wire.send(event) or b"")
 
 
-async def _read(stream: trio.SocketStream, wire: h11.Connection) -> tuple[h11.Request, bytes]:
+async def _read(stream: trio.abc.Stream, wire: h11.Connection) -> tuple[h11.Request, bytes]:
     request: h11.Request | None = None
     body = b""
     while True:
         event = wire.next_event()
         if event is h11.NEED_DATA:
-            wire.receive_data(await stream.receive_some(65536))
+            wire.receive_data(bytes(await stream.receive_some(65536)))
         elif isinstance(event, h11.Request):
             request = event
         elif isinstance(event, h11.Data):

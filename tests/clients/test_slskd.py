@@ -1,7 +1,8 @@
-"""Searching through slskd against a stand-in on loopback: to the end, within bounds, and nothing is left behind."""
+"""Searching through slskd against a stand-in: to the end, within the time-out, and nothing is left behind."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cormorant.clients.slskd import SlskdClient, SlskdOptions
 from cormorant.clients.transport import Transport
@@ -18,8 +20,9 @@ from cormorant.rules.slskd_replies import BUSY_S, OFFLINE_S
 from cormorant.rules.soulseek import File, Response, Wish, rank_albums
 from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 from cormorant.testing import in_line
-from tests.clients.mounted import Mounted, mounted
+from tests.clients.mounted import Mounted
 from tests.clients.raw_server import page, raw_server
+from tests.clients.wired import wired
 
 KEY = "playground-key-of-slskd"
 FOLDER = "@@x\\Music\\Artist\\Album"
@@ -37,12 +40,16 @@ PEERS = [
 ]
 
 
+def crowd(count: int) -> list[Response]:
+    return [Response(username=f"peer {number}", files=(audio(number),)) for number in range(count)]
+
+
 @asynccontextmanager
 async def playing(**habits: Any) -> AsyncIterator[tuple[SlskdClient, SlskdStandIn, Mounted]]:
-    options = {"search_s": 5.0, "poll_s": 0.01, **habits.pop("options", {})}
-    stand_in = SlskdStandIn(now_s=trio.current_time, peers=PEERS, **{"search_takes_s": 0.05, **habits})
-    async with mounted(stand_in.handle) as server:
-        yield client_of(server, **options), stand_in, server
+    """A stand-in that takes as long as slskd does, and a client of it. No test with it may run on the real clock."""
+    stand_in = SlskdStandIn(now_s=trio.current_time, **{"peers": PEERS, **habits})
+    async with wired(stand_in.handle) as wire:
+        yield client_of(wire.server), stand_in, wire.server
 
 
 def client_of(server: Mounted, *, key: str = KEY, **options: Any) -> SlskdClient:
@@ -56,10 +63,11 @@ def client_of(server: Mounted, *, key: str = KEY, **options: Any) -> SlskdClient
     )
 
 
-async def test_a_search_is_followed_through_all_its_states_to_the_end() -> None:
+async def test_a_search_is_followed_through_all_its_states_to_the_end(clock: MockClock) -> None:
     async with playing() as (client, slskd, _):
         found = await client.search("artist ALBUM")
 
+        assert trio.current_time() == 14.0  # three peers answer until 1.6 s, then 12 s of silence
     assert (found.state, found.was_cut) == ("Completed, TimedOut", False)
     assert [response.username for response in found.responses] == ["open", "locked", "half/open peer"]
     assert found.responses[0] == PEERS[0]
@@ -70,7 +78,24 @@ async def test_a_search_is_followed_through_all_its_states_to_the_end() -> None:
     assert slskd.asked[-1].startswith("DELETE /api/v0/searches/")
 
 
-async def test_what_is_found_can_be_ranked_and_no_locked_file_is_among_it() -> None:
+async def test_the_results_are_waited_for_until_slskd_has_written_them(clock: MockClock) -> None:
+    async with playing(writing_takes_s=2.0) as (client, _, _):
+        found = await client.search("artist album")
+
+        assert trio.current_time() == 16.0
+    assert len(found.responses) == 3
+
+
+async def test_a_search_that_finds_nothing_is_no_search_whose_results_are_late(clock: MockClock) -> None:
+    async with playing() as (client, slskd, _):
+        found = await client.search("nothing of this")
+
+        assert trio.current_time() == 12.5
+    assert (found.responses, found.state) == ((), "Completed, TimedOut")
+    assert len([line for line in slskd.asked if line.endswith("/responses")]) == 1
+
+
+async def test_what_is_found_can_be_ranked_and_no_locked_file_is_among_it(clock: MockClock) -> None:
     async with playing() as (client, _, _):
         found = await client.search("album")
 
@@ -79,42 +104,116 @@ async def test_what_is_found_can_be_ranked_and_no_locked_file_is_among_it() -> N
     assert [(one.username, one.because) for one in ranking.rejected] == [("half/open peer", "1 flac track, wanted 2")]
 
 
-async def test_what_is_asked_of_a_search_is_said_in_its_units() -> None:
+@pytest.mark.parametrize(("timeout_s", "quiet_ms"), [(None, 12000), (300, 12000), (30, 10000), (1, 333)])
+async def test_what_is_asked_of_a_search_is_said_in_its_units(
+    clock: MockClock, timeout_s: float | None, quiet_ms: int
+) -> None:
     wanted: list[bytes] = []
-    slskd = SlskdStandIn(now_s=trio.current_time, peers=PEERS, search_takes_s=0)
+    slskd = SlskdStandIn(now_s=trio.current_time, peers=PEERS)
 
     def listening(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
         wanted.extend([body] if method == "POST" else [])
         return slskd.handle(method, path, query, headers, body)
 
-    async with mounted(listening) as server:
-        await client_of(server, quiet_s=12, responses_max=100, files_max=1000).search("album")
+    async with wired(listening) as wire:
+        with trio.fail_after(math.inf if timeout_s is None else timeout_s):
+            await client_of(wire.server, responses_max=100, files_max=1000).search("album")
 
-    assert b'"searchTimeout": 12000, "responseLimit": 100, "fileLimit": 1000' in wanted[0]
+    assert f'"searchTimeout": {quiet_ms}, "responseLimit": 100, "fileLimit": 1000'.encode() in wanted[0]
     assert b"null" not in wanted[0]
 
 
-async def test_a_search_that_does_not_end_is_ended_and_what_was_found_counts() -> None:
-    async with playing(search_takes_s=1000, options={"search_s": 0.1, "settle_s": 1.0}) as (client, slskd, _):
-        found = await client.search("album")
+@pytest.mark.parametrize(("timeout_s", "ended_at", "count"), [(None, 55.5, 9), (30, 25.5, 8), (1, 0.816667, 6)])
+async def test_a_busy_search_is_cut_before_the_time_out_and_what_was_found_counts(
+    clock: MockClock, timeout_s: float | None, ended_at: float, count: int
+) -> None:
+    every_s = (timeout_s or 60) / 10
+    async with playing(peers=crowd(20), answers_every_s=every_s) as (client, slskd, _):
+        with trio.fail_after(math.inf if timeout_s is None else timeout_s):
+            found = await client.search("album")
 
+        assert round(trio.current_time(), 6) == ended_at
     assert (found.state, found.was_cut) == ("Completed, Cancelled", True)
-    assert len(found.responses) == 3
+    assert len(found.responses) == count
     assert slskd.searches == {}
 
 
-async def test_a_cancelled_search_is_ended_and_removed_in_slskd() -> None:
-    async with playing(search_takes_s=1000) as (client, slskd, _):
-        with trio.move_on_after(0.1) as scope:
+async def test_a_search_that_ends_by_itself_at_the_moment_of_the_cut_was_not_cut(clock: MockClock) -> None:
+    # The last answer comes at 43.05 s, so that it ends at 55.05 s. It is cancelled at 55 s, which takes longer.
+    async with playing(peers=crowd(20), answers_every_s=42.95 / 20) as (client, _, _):
+        found = await client.search("album")
+
+        assert trio.current_time() == 55.5
+    assert (found.state, found.was_cut) == ("Completed, TimedOut", False)
+    assert len(found.responses) == 20
+
+
+@pytest.mark.parametrize("answered_after_s", [3.0, 100.0])
+async def test_what_was_found_is_fetched_although_slskd_is_slow_to_answer_the_cancellation(
+    clock: MockClock, answered_after_s: float
+) -> None:
+    async with playing(answers_every_s=10.0) as (client, slskd, server):
+        server.slow_s["PUT"] = answered_after_s
+        with trio.fail_after(30):
+            found = await client.search("album")
+
+        assert trio.current_time() == 26.875  # the answer is waited for until half of the time for it is over
+    assert (found.was_cut, len(found.responses)) == (True, 2)
+    assert slskd.searches == {}
+
+
+@pytest.mark.parametrize(
+    ("habits", "why"),
+    [
+        (
+            {"cancel_takes_s": 100.0},
+            "slskd was told to end the search after 25 s and did not within 28.8 s; 2 responses are lost",
+        ),
+        ({"writing_takes_s": 100.0}, "slskd ended the search and did not hand over its 2 responses within 28.8 s"),
+    ],
+)
+async def test_a_search_whose_results_cannot_be_had_in_time_says_what_happened(
+    clock: MockClock, habits: dict[str, float], why: str
+) -> None:
+    async with playing(answers_every_s=10.0, **habits) as (client, slskd, _):
+        with trio.fail_after(30), pytest.raises(SourceUnavailable) as caught:
             await client.search("album")
 
+    assert str(caught.value) == why
+    assert slskd.searches == {}
+
+
+async def test_a_start_that_is_not_confirmed_in_time_says_so(clock: MockClock) -> None:
+    async with playing() as (client, slskd, server):
+        server.slow_s["POST"] = 9.0
+        with (
+            trio.fail_after(9),
+            pytest.raises(SourceUnavailable, match="did not confirm within 8.25 s that it started"),
+        ):
+            await client.search("album")
+
+    assert slskd.searches == {}
+
+
+async def test_a_cancelled_search_is_ended_and_removed_in_slskd(clock: MockClock) -> None:
+    async with playing() as (client, slskd, _), trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            nursery.start_soon(_cancel_at, scope, 5.2)
+            await client.search("album")
+
+        assert trio.current_time() == pytest.approx(5.7)  # slskd was seen to have ended it
     assert scope.cancelled_caught
     assert slskd.searches == {}
     assert [line.split()[0] for line in slskd.asked if not line.startswith("GET")] == ["POST", "PUT", "DELETE"]
 
 
-async def test_a_search_whose_start_was_not_confirmed_is_removed() -> None:
-    async with playing(options={"timeout_s": 0.2}) as (client, slskd, server):
+async def _cancel_at(scope: trio.CancelScope, seconds: float) -> None:
+    await trio.sleep_until(seconds)
+    scope.cancel()
+
+
+async def test_a_search_whose_start_was_not_confirmed_is_removed(clock: MockClock) -> None:
+    async with playing() as (client, slskd, server):
         server.cuts["/api/v0/searches"] = "after"
         with pytest.raises(SourceUnavailable, match="does not speak HTTP"):
             await client.search("album")
@@ -122,32 +221,50 @@ async def test_a_search_whose_start_was_not_confirmed_is_removed() -> None:
     assert slskd.searches == {}
 
 
-async def test_tidying_up_has_an_end() -> None:
-    async with playing(search_takes_s=1000, options={"tidy_s": 0.1, "timeout_s": 60}) as (client, slskd, server):
+@pytest.mark.parametrize(("timeout_s", "left_at", "ended_at"), [(60, 5.2, 8.2), (3, 0.2, 1.2), (3, 1.8, 2.4)])
+async def test_tidying_up_has_an_end_within_the_time_out(
+    clock: MockClock, timeout_s: float, left_at: float, ended_at: float
+) -> None:
+    async with playing() as (client, slskd, server), trio.open_nursery() as nursery:
 
         def silent(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
             server.cuts[path] = "silent"
             return slskd.handle(method, path, query, headers, body)
 
-        with trio.fail_after(5), trio.move_on_after(0.1) as scope:
+        with trio.fail_after(timeout_s), trio.CancelScope() as scope:
+            nursery.start_soon(_cancel_at, scope, left_at)
             server.handler = silent
             await client.search("album")
 
-    assert scope.cancelled_caught
+        assert scope.cancelled_caught
+        assert trio.current_time() == pytest.approx(ended_at)
 
 
-async def test_only_one_search_is_started_at_a_time() -> None:
-    async with playing(starting_takes_s=1000) as (client, slskd, _):
-        await client.search("album")
-        asked = len(slskd.asked)
+async def test_while_slskd_starts_another_search_it_is_asked_again(clock: MockClock) -> None:
+    async with playing(starting_takes_s=3.0) as (client, slskd, _):
+        other = b'{"id": "other", "searchText": "else"}'
+        slskd.handle("POST", "/api/v0/searches", {}, {"x-api-key": KEY, "content-type": "application/json"}, other)
+        found = await client.search("album")
+
+        # Asked at 0, 0.5, 1.5 and 3.5 s; it runs from 6.5 s on, and the last of three peers answers at 8 s.
+        assert trio.current_time() == 20.5
+    assert len(found.responses) == 3
+    assert slskd.asked.count("POST /api/v0/searches") == 5
+
+
+async def test_a_slskd_that_never_starts_the_search_says_that_it_is_busy(clock: MockClock) -> None:
+    async with playing(starting_takes_s=1000.0) as (client, slskd, _):
+        other = b'{"id": "other", "searchText": "else"}'
+        slskd.handle("POST", "/api/v0/searches", {}, {"x-api-key": KEY, "content-type": "application/json"}, other)
         with pytest.raises(SourceUnavailable, match="starting another search .HTTP 429, Only one concurrent") as caught:
             await client.search("album")
 
+        assert trio.current_time() == 31.5  # after 0.5, 1, 2, 4, 8 and 16 s; 32 s more are too late
     assert caught.value.retry_after_s == BUSY_S
-    assert len(slskd.asked) == asked + 1
+    assert list(slskd.searches) == ["other"]
 
 
-async def test_without_soulseek_it_says_so() -> None:
+async def test_without_soulseek_it_says_so(clock: MockClock) -> None:
     async with playing(is_connected=False) as (client, _, _):
         with pytest.raises(SourceUnavailable, match="not connected to Soulseek") as caught:
             await client.search("album")
@@ -155,7 +272,7 @@ async def test_without_soulseek_it_says_so() -> None:
     assert caught.value.retry_after_s == OFFLINE_S
 
 
-async def test_a_wrong_key_is_never_shown_and_stops_it() -> None:
+async def test_a_wrong_key_is_never_shown_and_stops_it(clock: MockClock) -> None:
     async with playing() as (_, slskd, server):
         with pytest.raises(CredentialsRefused, match="check the key") as caught:
             await client_of(server, key="wrong-key-of-mine").search("album")
@@ -164,12 +281,11 @@ async def test_a_wrong_key_is_never_shown_and_stops_it() -> None:
     assert len(slskd.asked) == 1
 
 
-async def test_a_search_that_vanished_is_told() -> None:
-    async with playing(search_takes_s=1000) as (client, slskd, _), trio.open_nursery() as nursery:
+async def test_a_search_that_vanished_is_told(clock: MockClock) -> None:
+    async with playing() as (client, slskd, _), trio.open_nursery() as nursery:
 
         async def forget() -> None:
-            while not slskd.searches:
-                await trio.sleep(0.005)
+            await trio.sleep(3)
             slskd.searches.clear()
 
         nursery.start_soon(forget)
@@ -177,12 +293,11 @@ async def test_a_search_that_vanished_is_told() -> None:
             await client.search("album")
 
 
-async def test_a_search_that_failed_in_slskd_is_no_empty_answer() -> None:
+async def test_a_search_that_failed_in_slskd_is_no_empty_answer(clock: MockClock) -> None:
     async with playing() as (client, slskd, _), trio.open_nursery() as nursery:
 
         async def spoil() -> None:
-            while not slskd.searches:
-                await trio.sleep(0.005)
+            await trio.sleep(3)
             for search in slskd.searches.values():
                 search.end = "Errored"
 
@@ -194,7 +309,7 @@ async def test_a_search_that_failed_in_slskd_is_no_empty_answer() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "x" * 201])
-async def test_what_cannot_be_searched_is_not_asked(text: str) -> None:
+async def test_what_cannot_be_searched_is_not_asked(clock: MockClock, text: str) -> None:
     async with playing() as (client, slskd, _):
         with pytest.raises(SourceRefused, match="1 to 200 characters"):
             await client.search(text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from cormorant.playground.slskd_stand_in import SlskdStandIn
 from cormorant.rules.soulseek import File, Response
 
@@ -24,24 +26,92 @@ def asked(slskd: SlskdStandIn, method: str, path: str, value: Any = None) -> tup
     return status, json.loads(answer) if answer else None
 
 
-def test_what_was_found_is_shown_only_when_the_search_has_ended() -> None:
+def peer(name: str, path: str = "x\\song.flac") -> Response:
+    return Response(username=name, files=(File(filename=path, size_bytes=1),))
+
+
+def seen(slskd: SlskdStandIn, now: Now, seconds: float, search: str = "s") -> tuple[str, int, int]:
+    """What slskd shows of a search at a time: its state, how many responses it counts, how many it hands over."""
+    now.seconds = seconds
+    shown = asked(slskd, "GET", f"/searches/{search}")[1]
+    assert shown["isComplete"] == shown["state"].startswith("Completed")
+    return shown["state"], shown["responseCount"], len(asked(slskd, "GET", f"/searches/{search}/responses")[1])
+
+
+def test_a_search_ends_after_its_silence_and_shows_what_was_found_a_moment_later() -> None:
     now = Now()
-    peer = Response(username="peer", files=(File(filename="x\\song.flac", size_bytes=1),))
-    slskd = SlskdStandIn(now_s=now, peers=[peer], search_takes_s=10, starting_takes_s=1)
+    slskd = SlskdStandIn(now_s=now, peers=[peer("one"), peer("two"), peer("late")], answers_after_s={"late": 16.0})
+    asked(slskd, "POST", "/searches", {"id": "s", "searchText": "song", "searchTimeout": 12_000})
+
+    assert [seen(slskd, now, at) for at in (0.0, 0.1, 0.6, 1.1, 13.09, 13.1, 13.14)] == [
+        ("Requested", 0, 0),
+        ("InProgress", 0, 0),
+        ("InProgress", 1, 0),
+        ("InProgress", 2, 0),
+        ("InProgress", 2, 0),
+        ("Completed, TimedOut", 2, 0),
+        ("Completed, TimedOut", 2, 2),
+    ]
+
+
+def test_each_answer_of_a_peer_begins_the_silence_anew_and_it_is_fifteen_seconds_if_nothing_is_said() -> None:
+    now = Now()
+    slskd = SlskdStandIn(now_s=now, peers=[peer("one"), peer("late")], answers_after_s={"late": 15.0})
     asked(slskd, "POST", "/searches", {"id": "s", "searchText": "song"})
 
-    seen = []
-    for seconds in (1, 3, 9, 10):
-        now.seconds = seconds
-        search = asked(slskd, "GET", "/searches/s")[1]
-        seen.append((search["state"], search["isComplete"], len(asked(slskd, "GET", "/searches/s/responses")[1])))
-
-    assert seen == [
-        ("Requested", False, 0),
-        ("Queued", False, 0),
-        ("InProgress", False, 0),
-        ("Completed, TimedOut", True, 1),
+    assert [seen(slskd, now, at)[:2] for at in (15.09, 15.1, 30.09, 30.1)] == [
+        ("InProgress", 1),
+        ("InProgress", 2),
+        ("InProgress", 2),
+        ("Completed, TimedOut", 2),
     ]
+
+
+def test_a_cancelled_search_takes_a_moment_to_end_and_keeps_what_it_had() -> None:
+    now = Now()
+    slskd = SlskdStandIn(now_s=now, peers=[peer("one"), peer("two")], answers_every_s=5.0)
+    asked(slskd, "POST", "/searches", {"id": "s", "searchText": "song"})
+    now.seconds = 6.0
+
+    assert asked(slskd, "PUT", "/searches/s")[0] == 200
+    assert [seen(slskd, now, at) for at in (6.0, 6.1, 6.14, 99.0)] == [
+        ("InProgress", 1, 0),
+        ("Completed, Cancelled", 1, 0),
+        ("Completed, Cancelled", 1, 1),
+        ("Completed, Cancelled", 1, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "end"), [("responseLimit", "ResponseLimitReached"), ("fileLimit", "FileLimitReached")]
+)
+def test_a_search_ends_at_its_limit(limit: str, end: str) -> None:
+    now = Now()
+    slskd = SlskdStandIn(now_s=now, peers=[peer("one"), peer("two"), peer("three")])
+    asked(slskd, "POST", "/searches", {"id": "s", "searchText": "song", limit: 2})
+
+    assert [seen(slskd, now, at)[:2] for at in (1.0, 1.1, 9.0)] == [
+        ("InProgress", 1),
+        (f"Completed, {end}", 2),
+        (f"Completed, {end}", 2),
+    ]
+
+
+def test_two_searches_run_and_the_third_waits_until_one_of_them_has_ended() -> None:
+    now = Now()
+    slskd = SlskdStandIn(now_s=now, peers=[peer("one")], starting_takes_s=0.0)
+    for name in ("a", "b", "c", "d"):
+        asked(slskd, "POST", "/searches", {"id": name, "searchText": "song", "searchTimeout": 1_000})
+    now.seconds = 0.5
+    asked(slskd, "PUT", "/searches/d")
+
+    assert [seen(slskd, now, at, "c")[:2] for at in (1.0, 1.5, 2.0, 3.0)] == [
+        ("Queued", 0),
+        ("InProgress", 0),
+        ("InProgress", 1),
+        ("Completed, TimedOut", 1),
+    ]
+    assert seen(slskd, now, 3.0, "d") == ("Completed, Cancelled", 0, 0)
 
 
 def test_a_second_search_must_wait_until_the_first_has_started() -> None:
@@ -51,10 +121,25 @@ def test_a_second_search_must_wait_until_the_first_has_started() -> None:
     statuses = []
     for name, seconds in (("a", 0.0), ("b", 0.5), ("c", 1.0)):
         now.seconds = seconds
-        statuses.append(asked(slskd, "POST", "/searches", {"id": name, "searchText": "x"})[0])
+        statuses.append(asked(slskd, "POST", "/searches", {"id": name, "searchText": "xx"})[0])
 
     assert statuses == [200, 429, 200]
     assert set(slskd.searches) == {"a", "c"}
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"searchText": "x"}, {"searchText": "-song"}, {"searchText": "song", "searchTimeout": 4}]
+)
+def test_what_slskd_cannot_search_for_is_refused(wanted: dict[str, Any]) -> None:
+    assert asked(SlskdStandIn(now_s=Now()), "POST", "/searches", {"id": "s", **wanted})[0] == 400
+
+
+def test_words_of_one_letter_are_left_out_and_excluded_ones_are_not_found() -> None:
+    now = Now()
+    slskd = SlskdStandIn(now_s=now, peers=[peer("one", "x\\song.flac"), peer("two", "x\\song live.flac")])
+    asked(slskd, "POST", "/searches", {"id": "s", "searchText": "a Song -live"})
+
+    assert seen(slskd, now, 99.0) == ("Completed, TimedOut", 1, 1)
 
 
 def test_what_does_not_say_that_it_is_json_is_refused() -> None:
