@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from actors.handlers import JobContext
 from actors.watchlist_store import take_in
+from cormorant.rules import priorities
 from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.priorities import Priority
@@ -31,8 +32,15 @@ from supervisors.choosing import Chooser, Judged, why_chosen, why_nothing_fits
 from supervisors.searches import Searches
 
 KIND = "want"
+SPARE_S = 60.0
 CHOOSE_AFTER_S = 1_800.0
 """So long all sources are waited for while something fits already; then the best of those that answered is taken."""
+
+
+def longest_run_s(options: WatchlistSettings) -> float:
+    """Longer than a run can take. It has at most one search through slskd and three at indexers, one after the other."""
+    indexer_s = priorities.timeout_s(Priority.BACKGROUND)
+    return PATIENCE_S + options.slskd_search_timeout_s + 3 * (PATIENCE_S + indexer_s) + SPARE_S
 
 
 @frozen(kw_only=True)

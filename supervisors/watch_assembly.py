@@ -148,7 +148,11 @@ class WatchAssembly:
             chance=parts.chance,
             emit=parts.emit,
         )
-        own = {want_search.KIND: Handler(search), handing_over.KIND: Handler(self.handing, timeout_s=HANDOVER_S)}
+        longest_s = want_search.longest_run_s(parts.settings.watchlist)
+        own = {
+            want_search.KIND: Handler(search, timeout_s=max(parts.settings.jobs.timeout_s, longest_s)),
+            handing_over.KIND: Handler(self.handing, timeout_s=HANDOVER_S),
+        }
         return own | self.pricing.handlers()
 
     def follower(self) -> Runnable:

@@ -219,3 +219,17 @@ async def test_a_search_that_slskd_never_began_is_no_empty_answer(clock: MockClo
     assert outcome.status is OutcomeStatus.FAILED
     assert str(outcome.error) == "slskd kept the search in its queue for 25.5 s and did not begin it"
     assert list(place.slskd.searches) == ["other"]
+
+
+@pytest.mark.slow("a whole service")
+async def test_the_longest_search_through_slskd_fits_into_its_job_also_after_a_slow_indexer(clock: MockClock) -> None:
+    indexer = ScriptedSource([], takes_s=20.0)
+    async with peers_of(
+        MANY, watchlist={"slskd_search_timeout_s": 300.0}, indexer=indexer, answers_every_s=10.0
+    ) as place:
+        await watch(place.service, "a1")
+        await trio.sleep(500)
+
+        finished = [each for each in place.heard.of(SearchFinished) if each.source == "slskd"]
+        assert [(each.status, round(each.took_s, 6), each.results) for each in finished] == [("found", 295.5, 29)]
+        assert len(place.target.given) == 1
