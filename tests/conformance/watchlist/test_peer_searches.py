@@ -138,6 +138,7 @@ async def test_with_the_default_settings_a_want_is_found_through_slskd(
         assert place.slskd.searches == {}
 
 
+@pytest.mark.slow("a whole service, and dozens of polls")
 @pytest.mark.parametrize(("count", "took_s", "results"), [(FEW, 14.5, 2), (MANY, 25.5, 12)])
 async def test_with_the_default_settings_a_manual_search_finds_something_through_slskd(
     clock: MockClock, count: int, took_s: float, results: int
@@ -189,6 +190,7 @@ async def test_what_a_cut_search_found_is_not_kept_for_a_caller_who_has_more_tim
     assert (kept.is_cached, len(kept.results)) == (True, 20)
 
 
+@pytest.mark.slow("a whole service, and dozens of polls")
 async def test_two_searches_that_slskd_is_asked_for_at_the_same_time_both_find_everything(clock: MockClock) -> None:
     together = {"in_flight": 2, "spacing_s": 0.0}
     async with peers_of(FEW, source=together, starting_takes_s=0.7) as place:
@@ -206,6 +208,7 @@ async def test_two_searches_that_slskd_is_asked_for_at_the_same_time_both_find_e
     assert place.slskd.asked.count("POST /api/v0/searches") == 4
 
 
+@pytest.mark.slow("a whole service, and dozens of polls")
 async def test_a_search_that_slskd_never_began_is_no_empty_answer(clock: MockClock) -> None:
     async with peers_of(FEW, running_max=1) as place:
         # Another program searches for something that never ends.
