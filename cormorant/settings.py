@@ -39,8 +39,9 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import Settings, SettingsConflict
 from cormorant.rules.times_of_day import TimeOfDay, zone_of
 from cormorant.rules.variables import referenced, strange_in, values_in, with_names
+from cormorant.rules.web_settings import WebSettings
 
-__all__ = ["CONFIG_VARIABLE", "Settings", "load", "load_settings"]
+__all__ = ["CONFIG_VARIABLE", "Settings", "WebSettings", "load", "load_settings"]
 
 CONFIG_VARIABLE = "CORMORANT_CONFIG"
 """Names the settings file for the command line; it is no setting."""

@@ -18,7 +18,8 @@ EXAMPLES = {
 @pytest.mark.parametrize(
     ("page", "number"), [(page, number) for page in PAGES for number in range(1, len(EXAMPLES[page]) + 1)]
 )
-def test_each_example_runs(page: str, number: int) -> None:
+def test_each_example_runs(page: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # an empty folder, as a reader has it
     source = EXAMPLES[page][number - 1]
     example = compile(source, f"{page}, example {number}", "exec")
 
