@@ -11,7 +11,6 @@ counts as not set. In tables by name, such as `[sources.cross-seed]`, the enviro
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -99,9 +98,8 @@ def _read(path: Path) -> tuple[dict[str, Any], list[str]]:
     except OSError as error:
         return {}, [f"{path}: cannot be read: {error.strerror}"]
     except tomllib.TOMLDecodeError as error:
-        found = re.fullmatch(r"(.*) \(at (.*)\)", str(error), re.DOTALL)
-        what, where = found.groups() if found else (str(error), "somewhere")
-        return {}, [f"{path}, {where}: not valid TOML: {what}"]
+        what, is_placed, where = str(error).removesuffix(")").rpartition(" (at ")
+        return {}, [f"{path}, {where}: not valid TOML: {what}" if is_placed else f"{path}: not valid TOML: {error}"]
     except (ValueError, RecursionError) as error:
         return {}, [f"{path}: not valid TOML: {error}"]
 

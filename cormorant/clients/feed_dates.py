@@ -16,7 +16,7 @@ Reader = Callable[[str], struct_time | None]
 _LENGTH_MAX: Final = 64
 _FORMS: Final = ("onblog", "nate", "greek", "hungarian", "rfc822", "w3dtf", "asctime", "perforce")
 _USUAL: Final = re.compile(
-    r"[A-Za-z0-9, ]+ \d\d:\d\d:\d\d (?:[+-]\d{4}|GMT|UTC|Z)"
+    r"\A[A-Za-z0-9, ]+ \d\d:\d\d:\d\d (?:[+-]\d{4}|GMT|UTC|Z)"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )

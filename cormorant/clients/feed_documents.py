@@ -59,7 +59,7 @@ _WALKED_MAX: Final = 2_000
 """So many elements within another are walked for its text: an empty one costs time as well, for each that it stands in."""
 _BASES_MAX: Final = 10
 """So many xml:base around a link count, the nearest ones: each may make the address longer for all that stand in it."""
-_NUMBER: Final = re.compile(r"\s*([0-9]{1,18})\s*", re.ASCII)
+_NUMBER: Final = re.compile(r"\A\s*+([0-9]{1,18})\s*", re.ASCII)
 _JSON_FEED: Final = "https://jsonfeed.org/version/"
 
 

@@ -47,9 +47,9 @@ _ELEMENT_NAMES: Final = ("title", "guid", "comments", "pubDate", "enclosure")
 # The same words for all results: what is held once stays near the processor.
 _NAMES: Final = {name: name for name in _COMMON}
 _DIGITS_MAX: Final = 18
-_NUMBER: Final = re.compile(r"\s*\+?(\d{1,18})(?:\.0*)?\s*", re.ASCII)
+_NUMBER: Final = re.compile(r"\A\s*+\+?(\d{1,18})(?:\.0*)?\s*", re.ASCII)
 _FACTORS: Final = {"0": 0.0, "0.5": 0.5, "1": 1.0, "2": 2.0}
-_FACTOR: Final = re.compile(r"\s*(\d{1,6}(?:\.\d{1,12})?)\s*", re.ASCII)
+_FACTOR: Final = re.compile(r"\A\s*+(\d{1,6}(?:\.\d{1,12})?)\s*", re.ASCII)
 _PLAIN: Final = re.compile(r"[0-9A-Za-z_.~-]+", re.ASCII)
 _ESCAPED: Final = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 

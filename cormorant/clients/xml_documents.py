@@ -13,8 +13,8 @@ from lxml import etree
 from cormorant.rules.source_errors import SourceUnavailable
 
 _BOMS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_DECLARED: Final = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
-_DECLARATION: Final = re.compile(r"\s*<\?xml[^>]{0,300}\?>")
+_DECLARED: Final = re.compile(rb"\A\s*+<\?xml[^>]{0,200}?encoding\s*+=\s*+[\"']([A-Za-z0-9._-]{1,40})[\"']")
+_DECLARATION: Final = re.compile(r"\A\s*+<\?xml[^>]{0,300}\?>")
 # A section of CDATA is kept as it is: what looks like an entity there is text. One that never ends does so where the
 # document does: otherwise each of many would be looked for up to there, which takes the square of the length.
 _ENTITY: Final = re.compile(

@@ -16,7 +16,7 @@ __all__ = ["COMBINED", "Change", "Endpoint", "Entry", "Gate", "Step", "changes",
 
 COMBINED: Final = "combined"
 _OURS: Final = "Cormorant"
-_GATE_PATH: Final = re.compile(r".*/gate/([a-z][a-z0-9_-]{0,39})/?")
+_GATE_PATH: Final = re.compile(r"\A.*/gate/([a-z][a-z0-9_-]{0,39})/?")
 _NAMES_MAX: Final = 1_000
 
 Implementation = Literal["Torznab", "Newznab"]

@@ -22,10 +22,10 @@ _SIGN: Final = f"[{''.join(map(re.escape, _SIGNS))}]"
 _APOSTROPHE: Final = "\u2019"
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _WRITTEN: Final = re.compile(
-    rf"(?P<before>{_SIGN}|[A-Za-z]{{3}})?\s*(?P<number>[0-9][0-9.,' ]*)\s*(?P<after>{_SIGN}|[A-Za-z]{{3}})?"
+    rf"\A(?P<before>{_SIGN}|[A-Za-z]{{3}})? *(?P<number>[0-9][0-9.,' ]*+)(?P<after>{_SIGN}|[A-Za-z]{{3}})?"
 )
-# Spaces and apostrophes only ever divide thousands.
-_GAPS: Final = re.compile(r"[' ]")
+# What divides thousands. Spaces and apostrophes only ever do that.
+_GAPS: Final = re.compile(r"[.,' ]")
 _GROUPED: Final = re.compile(r"[1-9][0-9]{0,2}(?:([.,' ])[0-9]{3})(?:\1[0-9]{3})*")
 _PLAIN: Final = re.compile(r"[0-9]+(?:[.,][0-9]{1,2})?")
 _BOTH: Final = re.compile(r"(?P<whole>[1-9][0-9]{0,2}(?:(?P<gap>[.,' ])[0-9]{3})+)(?P<point>[.,])(?P<cents>[0-9]{1,2})")
@@ -99,11 +99,11 @@ def _amount(value: str, number: str) -> Decimal:
     if _PLAIN.fullmatch(number):
         return Decimal(number.replace(",", "."))
     if _GROUPED.fullmatch(number):
-        return Decimal(re.sub(r"[.,]", "", _GAPS.sub("", number)))
+        return Decimal(_GAPS.sub("", number))
     found = _BOTH.fullmatch(number)
-    if found is None or found["gap"] == found["point"] or len(set(re.findall(r"[^0-9]", found["whole"]))) > 1:
+    if found is None or found["gap"] == found["point"] or len(set(_GAPS.findall(found["whole"]))) > 1:
         raise BadPrice(value, "nobody can tell its thousands from its cents; write 1234.50")
-    return Decimal(f"{re.sub(r'[^0-9]', '', found['whole'])}.{found['cents']}")
+    return Decimal(f"{_GAPS.sub('', found['whole'])}.{found['cents']}")
 
 
 def _currency(written: str | None) -> str | None:

@@ -37,7 +37,7 @@ _SHOWN_MAX = 60
 _BYTES_BY_LOWER = {unit.lower(): count for unit, count in _BYTES.items()}
 
 # ASCII digits only, and room for any float but not for a megabyte of them. Fractions, because Decimal rounds at 28 digits.
-_NUMBER = r"[0-9]{1,400}(?:\.[0-9]{1,400})?"
+_NUMBER = r"(?<![0-9])[0-9]{1,400}+(?:\.[0-9]{1,400}+)?"
 _DURATION = re.compile(rf"(?:{_NUMBER} *[a-z]+ *)+")
 _DURATION_PART = re.compile(rf"({_NUMBER}) *([a-z]+)")
 _SIZE = re.compile(rf"({_NUMBER}) *([A-Za-z]+)")

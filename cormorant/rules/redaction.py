@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from html import escape
+from itertools import islice
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from cormorant.rules.secrets import Secret, hide_secrets
@@ -19,12 +20,17 @@ _KEY_NAMES = (
 )
 _KEY_PARAM = re.compile(rf"(?<=[?&;])((?:amp;)?(?:{_KEY_NAMES})=)[^&#\s;]+", re.IGNORECASE)
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s@]*@")
-_VALUE = re.compile(r"(?<=[?&;])([^=&#\s]*=)[^&#\s]*")
+# It also matches a part without a value: the search then goes on behind it and not at each `?` and `;` in it.
+_PART = re.compile(r"(?<=[?&;])([^=&#\s]*+)(=?+)[^&#\s]*+")
 # A part of a path that is long and means nothing to a reader may be a key.
 _PATH_KEY = re.compile(r"(?<=/)(?=[^/?#\s]*\d)[0-9A-Za-z_-]{20,}(?=[/?#.]|$)")
+_ESCAPE = re.compile(r"%[0-9A-F]{2}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _SHOWN_MAX = 300
 # What is shorter stands in honest text, too: hiding "1" would leave little to read.
 _KEY_LENGTH_MIN = 5
+KEYS_MAX = 100
+"""A link with more keys than these is no honest one. A server can redirect to a link with thousands."""
 
 
 def hide_keys(text: str) -> str:
@@ -50,13 +56,19 @@ def hide_link(link: str) -> str:
     """
     if link.startswith("magnet:"):
         return "magnet:…"
-    hidden = _VALUE.sub(rf"\1{HIDDEN}", _USER_INFO.sub(f"{HIDDEN}@", link))
+    hidden = _PART.sub(_without_value, _USER_INFO.sub(f"{HIDDEN}@", link))
     hidden = _PATH_KEY.sub(HIDDEN, hidden)
     return hidden if len(hidden) <= _SHOWN_MAX else f"{hidden[:_SHOWN_MAX]}…"
 
 
+def _without_value(part: re.Match[str]) -> str:
+    return f"{part[1]}={HIDDEN}" if part[2] else part[1]
+
+
 def keys_in(link: str, *, in_path: bool = True) -> tuple[Secret, ...]:
     """What in a link is secret: the values of parameters that carry keys, a password, parts of the path that could be keys.
+
+    At most `KEYS_MAX` of them: every text beside the link is searched for each.
 
     >>> [secret.reveal() for secret in keys_in("https://me:hunter2@x.org/rss/0123456789abcdef0123456789abcdef?passkey=a1b2c3d4")]
     ['a1b2c3d4', '0123456789abcdef0123456789abcdef', 'hunter2', 'me:hunter2']
@@ -65,7 +77,8 @@ def keys_in(link: str, *, in_path: bool = True) -> tuple[Secret, ...]:
     user = [found[0][:-1] for found in _USER_INFO.finditer(link)]
     passwords = [text.partition(":")[2] for text in user]
     found = [*values, *(_PATH_KEY.findall(link) if in_path else ()), *passwords, *user]
-    return tuple(Secret(text) for text in found if len(text) >= _KEY_LENGTH_MIN)
+    long_enough = dict.fromkeys(text for text in found if len(text) >= _KEY_LENGTH_MIN)
+    return tuple(Secret(text) for text in islice(long_enough, KEYS_MAX))
 
 
 def spellings(secrets: Iterable[Secret]) -> tuple[Secret, ...]:
@@ -86,10 +99,7 @@ def _spellings(text: str) -> Iterator[str]:
 
 
 def _lower_escapes(text: str) -> str:
-    return re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), text)
-
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+    return _ESCAPE.sub(lambda found: found[0].lower(), text)
 
 
 def told(text: str, secrets: Iterable[Secret] = (), *, length_max: int = 200) -> str:

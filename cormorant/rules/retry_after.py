@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 RETRY_AFTER_MAX_S = 7 * 24 * 3600.0
 """A longer wait is taken for a mistake and cut: the source would never be asked again."""
 
-_SECONDS = re.compile(r"\s*(\d{1,15})(?:\.\d{0,15})?\s*", re.ASCII)
+_SECONDS = re.compile(r"\A\s*+(\d{1,15})(?:\.\d{0,15})?\s*", re.ASCII)
 _DATE_LENGTH_MAX = 64  # the longest form of RFC 9110 has 33 characters
 
 

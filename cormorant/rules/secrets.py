@@ -16,8 +16,10 @@ _NAMES = "password|passwd|passphrase|passkey|api_?key|token|secret"
 SECRET_NAME = re.compile(rf"(?:{_NAMES})$", re.IGNORECASE)
 """The end of a name whose value is nobody's business."""
 
-# Not what follows the port of a host: "http://host:8080/users/me@x" holds no password.
-_URL_PASSWORD = re.compile(r"(:/{1,2}[^\s:/@]{0,200}):(?![0-9]{1,5}/)\S{0,500}@")
+# What stands before the password in an address. Not the host before a port: "http://host:8080/users/me@x" holds no password.
+_URL_USER = re.compile(r":/{1,2}[^\s:/@]{0,200}+(?=:(?![0-9]{1,5}/))")
+_URL_PASSWORD_MAX = 500
+_SPACE = re.compile(r"\s")
 _NAMED_PASSWORD = re.compile(
     rf"((?:{_NAMES})=)" r"(?:'(?:[^'\\]|\\.)*'|\"[^\"]*\"|[^\s&;,'\")]+)",
     re.IGNORECASE,
@@ -69,8 +71,29 @@ def hide_passwords(text: str) -> str:
     'host=db password=*** user=me'
     """
     if "@" in text:
-        text = _URL_PASSWORD.sub(r"\1:***@", text)
+        text = _hide_url_passwords(text)
     return _NAMED_PASSWORD.sub(r"\1***", text) if "=" in text else text
+
+
+def _hide_url_passwords(text: str) -> str:
+    """Replace what stands between each `://user:` and the last @ of the next 500 characters, up to the next space.
+
+    By hand: as one pattern it reads these 500 characters twice for each of many `:/` close to each other.
+    """
+    shown: list[str] = []
+    done, space = 0, -1
+    for user in _URL_USER.finditer(text):
+        begin = user.end() + 1
+        if user.start() < done:
+            continue
+        if space < begin:
+            found = _SPACE.search(text, begin)
+            space = found.start() if found else len(text)
+        at = text.rfind("@", begin, min(begin + _URL_PASSWORD_MAX + 1, space))
+        if at >= 0:
+            shown += (text[done:begin], "***")
+            done = at
+    return "".join([*shown, text[done:]])
 
 
 def hide_secrets(text: str, secrets: Iterable[Secret]) -> str:

@@ -31,7 +31,7 @@ _EXTENSION: Final = re.compile(r"\.([0-9A-Za-z]{1,5})$")
 _DISC: Final = re.compile(r"(?:cd|dis[ck]|vinyl|side)[\s._-]*(?:\d{1,2}|[a-d])\b.*", re.IGNORECASE)
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|(?:^|[\\/])\.\.(?:[\\/]|$)")
 # Shops name the guests in the title of a track, people who name files do not.
-_GUESTS: Final = re.compile(r"\s*[(\[](?:feat|ft|with)\b[^()\[\]]*[)\]]", re.IGNORECASE)
+_GUESTS: Final = re.compile(r"(?<!\s)\s*+[(\[](?:feat|ft|with)\b[^()\[\]]*+[)\]]", re.IGNORECASE)
 _BEST_MP3_KBPS: Final = 320
 _MEGABYTE: Final = 1_000_000
 

@@ -12,9 +12,10 @@ LENGTH_MAX: Final = 200
 
 _DIGEST_LENGTH: Final = 16
 # What a shop adds to the name of the same recordings. A deluxe or live edition is another release and keeps its words.
+# It begins where a run of spaces begins and looks ahead for the word: each sign is read a fixed number of times.
 _REISSUE: Final = re.compile(
-    r"\s*(?:[(\[][^()\[\]]*\b(?:remaster(?:ed)?|explicit|clean version)\b[^()\[\]]*[)\]]"
-    r"|\s-\s(?:\d{4}\s)?remaster(?:ed)?(?:\s(?:version|edition))?(?:\s\d{4})?\s*$)",
+    r"(?<!\s)(?:\s*+[(\[](?=[^()\[\]]*\b(?:remaster(?:ed)?|explicit|clean version)\b)[^()\[\]]*+[)\]]"
+    r"|\s++-\s(?:\d{4}\s)?remaster(?:ed)?(?:\s(?:version|edition))?(?:\s\d{4})?\s*$)",
     re.IGNORECASE,
 )
 # Every sign that is written for an apostrophe.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -75,10 +74,10 @@ def _table_meant(variable: str, known: Iterable[Known]) -> str | None:
     """The table by name in which a variable would set something, were there such a table."""
     for each in known:
         above, is_named, below = each.key.partition(f".{NAME}.")
-        pattern = f"{variable_of(above)}__(.+)__{re.escape(below.replace('.', '__').upper())}"
-        found = re.fullmatch(pattern, variable) if is_named else None
-        if found:
-            return f"{above}.{found[1].lower()}"
+        begin, end = f"{variable_of(above)}__", f"__{below.replace('.', '__').upper()}"
+        name = variable.removeprefix(begin).removesuffix(end)
+        if is_named and name and variable == f"{begin}{name}{end}":
+            return f"{above}.{name.lower()}"
     return None
 
 
