@@ -97,7 +97,7 @@ class SlskdTarget:
     async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
         """Where its files stand: by their names among all of the peer, else by the batch."""
         _ = receipt
-        names = [name for name, _ in parcel.files]
+        names = dict.fromkeys(name for name, _ in parcel.files)
         if not parcel.username or not names:
             return Receipt(standing=Standing.UNKNOWN, reason="nothing is known by which it could be found")
         transfers = await self._transfers(f"{_DOWNLOADS}/{segment(parcel.username)}")

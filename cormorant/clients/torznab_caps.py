@@ -51,18 +51,17 @@ def _child(parent: etree._Element, name: str) -> etree._Element | None:
 
 
 def _searching(parent: etree._Element | None) -> tuple[dict[SearchKind, frozenset[str]], frozenset[SearchKind]]:
-    found: dict[SearchKind, frozenset[str]] = {}
+    found: dict[SearchKind, set[str]] = {}
     stated: set[SearchKind] = set()
     for element in () if parent is None else parent:
         kind = _KINDS.get(local_name(element))
         if kind is None or (element.get("available") or "").strip().lower() != "yes":
             continue
         listed = element.get("supportedParams")
-        params = _DEFAULTS[kind] if listed is None else _names(listed)
-        found[kind] = found.get(kind, frozenset()) | params
+        found.setdefault(kind, set()).update(_DEFAULTS[kind] if listed is None else _names(listed))
         if listed is not None:
             stated.add(kind)
-    return found, frozenset(stated)
+    return {kind: frozenset(params) for kind, params in found.items()}, frozenset(stated)
 
 
 def _names(listed: str) -> frozenset[str]:

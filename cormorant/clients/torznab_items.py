@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -11,6 +10,7 @@ from urllib.parse import urljoin
 from attrs import define, evolve
 from lxml import etree
 
+from cormorant.rules.feed_items import unescaped
 from cormorant.rules.magnets import infohash_of_magnet, read_infohash
 from cormorant.rules.published import read_date
 from cormorant.rules.redaction import HIDDEN, hide_keys
@@ -132,11 +132,13 @@ class _Raw:
         attributes = self.attributes
         put = attributes.setdefault
         names = pairs[::_PAIR]
+        several: dict[str, dict[str, None]] = {}
         for name, one in zip(map(_NAMES.get, names, names), map(known.__getitem__, pairs[1::_PAIR]), strict=True):
-            others = put(name, one)
+            first = put(name, one)
             # A reply may state each twice, once in each namespace.
-            if others is not one and one[0] not in others:
-                attributes[name] = others + one
+            if first is not one:
+                several.setdefault(name, dict.fromkeys(first))[one[0]] = None
+        attributes.update((name, tuple(values)) for name, values in several.items())
 
     def first(self, name: str) -> str | None:
         """The first value of an attribute."""
@@ -184,7 +186,7 @@ class ItemReader:
         if link.startswith("magnet:"):
             magnet = link
         if "&" in title and _ESCAPED.search(title):
-            title = html.unescape(title)
+            title = unescaped(title)
         seeders = whole(first("seeders"))
         return Result(
             title=self._clean(title) if self.secrets else title,

@@ -127,7 +127,11 @@ def _page_elements(root: etree._Element) -> dict[str, list[etree._Element]]:
         for child in holder:
             found.setdefault(local_name(child), []).append(child)
     if "item" not in found:
-        found["item"] = [element for element in root.iter() if local_name(element) == "item"]
+        items = (element for element in root.iter() if local_name(element) == "item")
+        # An item within the title of another would hold the rest of the reply once more, and a hundred of them a hundred times.
+        found["item"] = [
+            item for item in items if next(item.iterancestors("{*}item", "{*}Item", "{*}ITEM"), None) is None
+        ]
     return found
 
 

@@ -163,7 +163,19 @@ def plain(text: str) -> str:
     'The new & only one, 2 < 3'
     """
     text = _TAG.sub("", text) if "<" in text else text
-    return " ".join((unescape(text) if "&" in text else text).split())
+    return " ".join(unescaped(text).split())
+
+
+def unescaped(text: str) -> str:
+    """Text with the characters that its entities stand for; as it is, when one has more digits than Python reads.
+
+    >>> unescaped("A &amp; B &#65;"), unescaped(f"&#{'9' * 5000};")[:4]
+    ('A & B A', '&#99')
+    """
+    try:
+        return unescape(text) if "&" in text else text
+    except ValueError:
+        return text
 
 
 def is_whole(link: str) -> bool:

@@ -78,13 +78,14 @@ def merged_caps(each: Sequence[Caps]) -> Caps:
 
 
 def _merged(categories: Iterable[Category]) -> tuple[Category, ...]:
-    found: dict[int, Category] = {}
+    names: dict[int, str] = {}
+    children: dict[int, dict[int, Category]] = {}
     for each in categories:
-        there = found.get(each.id)
-        below = each.children if there is None else (*there.children, *each.children)
-        named = each if there is None else there
-        found[each.id] = Category(id=each.id, name=named.name, children=tuple({one.id: one for one in below}.values()))
-    return tuple(found[number] for number in sorted(found))
+        names.setdefault(each.id, each.name)
+        children.setdefault(each.id, {}).update((one.id, one) for one in each.children)
+    return tuple(
+        Category(id=number, name=names[number], children=tuple(children[number].values())) for number in sorted(names)
+    )
 
 
 def plain_caps(caps: Caps) -> dict[str, Any]:

@@ -193,11 +193,14 @@ def things_in(table: Table, make: Watching) -> list[Intake]:
 
 def points_in(table: Table, things: Mapping[str, Intake], *, now: datetime) -> dict[str, list[PricePoint]]:
     """The prices of each thing. Raises `WrongLines`."""
+    strange: set[str] = set()
 
     def read(row: Row) -> tuple[str, PricePoint]:
         name = row.cells["name"]
         if name not in things:
-            meant = nearest(name, things)
+            strange.add(name)
+            # Only the first problems are shown: the nearest name is not worth looking for in all lines of a wrong file.
+            meant = nearest(name[:40], things) if len(strange) <= _SHOWN else None
             how = f"did you mean {meant}?" if meant else 'add it first: cormorant prices add NAME "TITLE"'
             raise ValueError(f"name: no price is watched as {as_written(name[:40])}; {how}")
         return name, _point(things[name], row.cells, now=now)

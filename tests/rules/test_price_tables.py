@@ -20,6 +20,7 @@ from cormorant.rules.price_tables import (
     things_in,
 )
 from cormorant.rules.prices import Intake, Match, PointType
+from tests.bounds import QUADRATIC_FROM, growth
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 
@@ -136,3 +137,14 @@ def test_whatever_stands_below_the_first_line_is_read_or_refused_by_name(rest: s
         told = str(error)
 
     assert not rest.strip() or told, "no text is a price of a cent by chance"
+
+
+@pytest.mark.slow("looks for names that are nearly alike")
+def test_a_table_of_wrong_names_is_refused_in_linear_time() -> None:
+    def refuse(count: int) -> None:
+        things = {f"thing-{number}": coin() for number in range(count)}
+        table = read_table("\n".join(["name,price", *(f"thng-{number},1" for number in range(count))]).encode())
+        with pytest.raises(WrongLines, match="did you mean thing-0"):
+            points_in(table, things, now=NOW)
+
+    assert growth(refuse, 40, 320) < QUADRATIC_FROM
