@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, cast
 from urllib.parse import urlencode
@@ -24,6 +23,7 @@ from cormorant.clients.transport import (
     shown_origin,
     words_of,
 )
+from cormorant.rules.nesting import parse_json
 from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import spellings, told
 from cormorant.rules.retry_after import retry_after_s
@@ -207,6 +207,6 @@ class _Sending:
 def as_json(answer: Answer) -> Any:
     """The body as JSON; None when it is none."""
     try:
-        return json.loads(answer.body)
-    except (ValueError, RecursionError):
+        return parse_json(answer.body)
+    except ValueError:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -16,6 +15,7 @@ from cormorant.clients.feed_dates import read_feed_date
 from cormorant.clients.feed_text import decode_feed
 from cormorant.clients.xml_documents import mended, parse_xml, refuse_entities
 from cormorant.rules.feed_items import ITEMS_MAX, LINK_MAX, TITLE_MAX, Enclosure, Entry, is_whole, joined, plain
+from cormorant.rules.nesting import parse_json
 from cormorant.rules.redaction import told
 from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
 
@@ -255,8 +255,8 @@ def _based(base: str, nearer: str) -> str:
 
 def _json_feed(text: str, address: str) -> FeedDocument:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse_json(text)
+    except ValueError:
         raise SourceRefused("what came begins as JSON and is none; write the address of a feed") from None
     if not isinstance(found, dict) or not str(found.get("version", "")).startswith(_JSON_FEED):
         raise SourceRefused("JSON came that is no JSON Feed; write the address of an RSS, Atom or JSON feed")

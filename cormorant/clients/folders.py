@@ -23,6 +23,7 @@ from typing import Final
 from attrs import frozen
 
 from cormorant.rules.file_names import NAME_BYTES_MAX, cut_to
+from cormorant.rules.nesting import parse_json
 from cormorant.rules.target_errors import (
     TargetError,
     TargetInDoubt,
@@ -133,7 +134,7 @@ class Folder:
     def find(self, key: str) -> Placed | None:
         """Where the parcel with this key was placed; None when it was not."""
         try:
-            note = json.loads(self._note_path(key).read_bytes())
+            note = parse_json(self._note_path(key).read_bytes())
             noted, part = PurePath(note["path"]), self._side / PurePath(note.get("part", f"{key}.part")).name
         except FileNotFoundError:
             return None
@@ -175,7 +176,7 @@ class Folder:
         """Take the note away that names this part file, and no other."""
         note = self._note_path(key)
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            if json.loads(note.read_bytes())["part"] == part.name:
+            if parse_json(note.read_bytes())["part"] == part.name:
                 note.unlink()
 
     def _drop_orphan(self, key: str, part: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from cormorant.clients.transport import Answer, FetchLimits, Transport
+from cormorant.rules.nesting import parse_json
 from cormorant.rules.ports import Offload
 from cormorant.rules.redaction import told
 from cormorant.rules.secrets import Secret
@@ -91,8 +92,8 @@ class JsonApi:
         if not answer.body.strip():
             return None
         try:
-            return await self.offload(json.loads, answer.body)
-        except (ValueError, RecursionError):
+            return await self.offload(parse_json, answer.body)
+        except ValueError:
             raise SourceRefused(f"what is there does not answer in JSON, so it is not {self.app}") from None
 
     def _read(self, answer: Answer, said: Any) -> Any:

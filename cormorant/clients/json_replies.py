@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx2
 
 from cormorant.clients.transport import Answer, shown_origin
+from cormorant.rules.nesting import parse_json
 from cormorant.rules.ports import Offload
 from cormorant.rules.redaction import told
 from cormorant.rules.secrets import Secret
@@ -53,16 +54,16 @@ def reason_of(answer: Answer) -> str:
 
 def _stated(answer: Answer) -> Any:
     try:
-        return json.loads(answer.body[:_STATED_BYTES_MAX])
-    except (ValueError, RecursionError):
+        return parse_json(answer.body[:_STATED_BYTES_MAX])
+    except ValueError:
         return answer.body[:_STATED_BYTES_MAX].decode("utf-8", "replace")
 
 
 async def read_json(answer: Answer, offload: Offload, kind: type[dict[str, Any] | list[Any]]) -> Any:
     """The answer as what it must be, read in a thread. Raises `SourceUnavailable` for everything else."""
     try:
-        found = await offload(json.loads, answer.body)
-    except (ValueError, RecursionError):
+        found = await offload(parse_json, answer.body)
+    except ValueError:
         raise SourceUnavailable(f"{_where(answer)} answered HTTP {answer.status} with what is no JSON") from None
     if not isinstance(found, kind):
         raise SourceUnavailable(f"{_where(answer)} answered with another kind of JSON than it should")

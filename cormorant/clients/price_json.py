@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,6 +13,7 @@ from attrs import asdict, field, frozen
 
 from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.rules.money import BadPrice, Price, currency_problem, read_price
+from cormorant.rules.nesting import parse_json
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.price_settings import PARTS, PriceFieldSettings
 from cormorant.rules.prices import CENTS, CURRENCY, EXTERNAL_ID, PROBLEM, TYPE, PointType
@@ -104,8 +104,8 @@ class PriceClient:
 
     def _read(self, body: bytes) -> tuple[Result, ...]:
         try:
-            document = json.loads(body, parse_int=_read_number)
-        except (ValueError, RecursionError):
+            document = parse_json(body, parse_int=_read_number)
+        except ValueError:
             raise SourceUnavailable("its answer is no JSON; check url and query") from None
         found = at_path(document, self._recipe.items)
         if not isinstance(found, list):

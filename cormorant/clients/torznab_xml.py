@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from lxml import etree
 
 from cormorant.clients.torznab_items import ItemReader, whole
 from cormorant.clients.xml_documents import read_xml
+from cormorant.rules.nesting import parse_json
 from cormorant.rules.published import read_date
 from cormorant.rules.retry_after import RETRY_AFTER_MAX_S
 from cormorant.rules.searches import SearchPage, StatedLimits
@@ -66,8 +66,8 @@ def _stated(error: etree._Element) -> StatedError:
 def _read_json(body: bytes) -> StatedError:
     """Throttles answer in JSON whatever was asked for."""
     try:
-        said = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        said = parse_json(body)
+    except ValueError as error:
         raise SourceUnavailable("it answered with something that is neither XML nor JSON") from error
     found = _json_error(said)
     if found is None:

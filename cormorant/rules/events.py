@@ -72,7 +72,10 @@ class WebKeyMade(Event):
 
 @frozen(kw_only=True)
 class WebRequestCrashed(Event):
-    """A request was answered with 500, because handling it raised an error that nobody expected."""
+    """A request was answered with 500, because handling it raised an error that nobody expected.
+
+    The same error of the same line is told at most once a minute; left_out counts the others since the last time.
+    """
 
     name: ClassVar[str] = "web.request_crashed"
     level: ClassVar[str] = "error"
@@ -80,6 +83,22 @@ class WebRequestCrashed(Event):
     method: str
     path: str
     error: BaseException
+    left_out: int = 0
+
+
+@frozen(kw_only=True)
+class WebBodyTooDeep(Event):
+    """A request was refused because its JSON has more than 100 arrays and objects within each other.
+
+    It is told at most once a minute for all clients; left_out counts the others since the last time.
+    """
+
+    name: ClassVar[str] = "web.body_too_deep"
+    level: ClassVar[str] = "warning"
+
+    client: str
+    path: str
+    left_out: int = 0
 
 
 @frozen(kw_only=True)
@@ -131,13 +150,17 @@ class WebFull(Event):
 
 @frozen(kw_only=True)
 class WebConnectionCrashed(Event):
-    """A connection ended with an error that nobody expected. The others go on."""
+    """A connection ended with an error that nobody expected. The others go on.
+
+    The same error of the same line is told at most once a minute; left_out counts the others since the last time.
+    """
 
     name: ClassVar[str] = "web.connection_crashed"
     level: ClassVar[str] = "error"
 
     client: str
     error: BaseException
+    left_out: int = 0
 
 
 # Supervision

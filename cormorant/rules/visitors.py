@@ -70,7 +70,7 @@ class SaidLately:
     """What was said within the last minute, so that a flood of the same is one line."""
 
     for_s: float = SAID_S
-    _said_at: Remembered[float] = field(init=False, factory=Remembered)
+    _said: Remembered[tuple[float, int]] = field(init=False, factory=Remembered)
 
     def is_news(self, what: str, *, now: float) -> bool:
         """Whether it is to be said; it is then taken as said.
@@ -79,11 +79,21 @@ class SaidLately:
         >>> said.is_news("a", now=0.0), said.is_news("a", now=59.0), said.is_news("a", now=61.0)
         (True, False, True)
         """
-        at = self._said_at.get(what)
+        return self.left_out(what, now=now) is not None
+
+    def left_out(self, what: str, *, now: float) -> int | None:
+        """How often it was left out since it was last said; None: it was said within the last minute, and is left out again.
+
+        >>> said = SaidLately()
+        >>> [said.left_out("a", now=now) for now in (0.0, 30.0, 59.0, 60.0, 120.0)]
+        [0, None, None, 2, 0]
+        """
+        at, count = self._said.get(what) or (None, 0)
         if at is not None and now - at < self.for_s:
-            return False
-        self._said_at.put(what, now)
-        return True
+            self._said.put(what, (at, count + 1))
+            return None
+        self._said.put(what, (now, 0))
+        return count
 
 
 @define

@@ -23,8 +23,10 @@ from cormorant.web.api_sources import source_routes
 from cormorant.web.api_subscriptions import subscription_routes
 from cormorant.web.api_wants import want_routes
 from cormorant.web.api_watches import watch_routes
+from cormorant.web.bodies import BoundedRequest
 from cormorant.web.closing import Closing
 from cormorant.web.counts import Counts
+from cormorant.web.crashes import Crashes
 from cormorant.web.described import openapi_config
 from cormorant.web.event_feed import EventFeeds
 from cormorant.web.gate import Gate
@@ -101,10 +103,12 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
                 "sign_outs": SignOuts(sessions=sessions, database=parts.database, clock=parts.clock),
                 "feeds": feeds,
                 "porter": porter,
+                "crashes": Crashes(emit=parts.emit),
                 "job_counts": Counts(),
                 "subscription_counts": Counts(),
             }
         ),
+        request_class=BoundedRequest,
         plugins=[AttrsSchemaPlugin()],
         openapi_config=openapi_config(),
         request_max_body_size=parts.web.body_max_bytes,

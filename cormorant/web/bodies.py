@@ -1,14 +1,31 @@
-"""Is a body what it should be? A field that nobody reads is told, for it is most likely a typo."""
+"""JSON bodies of requests: their nesting has a limit, and a field that no model has is refused, as it is most likely a typo."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import attrs
+from litestar import Request
+from typing_extensions import override
 
+from cormorant.rules.nesting import NestedTooDeep, check_nesting
 from cormorant.rules.searches import BadRequest
 
-__all__ = ["refuse_unknown"]
+__all__ = ["BoundedRequest", "refuse_unknown"]
+
+
+class BoundedRequest(Request[Any, Any, Any]):
+    """A request whose JSON cannot be nested too deep. Litestar reads every body through it."""
+
+    @override
+    async def json(self) -> Any:
+        """The body. Raises `NestedTooDeep`."""
+        try:
+            body = await super().json()
+        except RecursionError:
+            raise NestedTooDeep from None
+        check_nesting(body)
+        return body
 
 
 def refuse_unknown(body: object, model: type[Any]) -> None:

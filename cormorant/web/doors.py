@@ -21,6 +21,7 @@ from cormorant.rules.ports import Emit
 from cormorant.rules.visitors import SaidLately
 from cormorant.rules.web_settings import WebSettings
 from cormorant.web.connection import Connection, Times
+from cormorant.web.crashes import kind_of
 
 __all__ = ["Doors"]
 
@@ -145,13 +146,18 @@ class Doors:
         if self._said.is_news(limit, now=trio.current_time()):
             self.emit(WebFull(client=client, connections=len(self.open), limit=limit))
 
+    def _tell_crash(self, client: str, crash: BaseException) -> None:
+        left_out = self._said.left_out(kind_of(crash), now=trio.current_time())
+        if left_out is not None:
+            self.emit(WebConnectionCrashed(client=client, error=crash, left_out=left_out))
+
     async def _serve(self, connection: Connection) -> None:
         try:
             await connection.serve(self.app, self.config, self._context)
         except BaseException as raised:  # noqa: BLE001 - whatever a stranger sent must not end the others
             crash, rest = split_crash(raised)
             if crash is not None:
-                self.emit(WebConnectionCrashed(client=connection.client, error=crash))
+                self._tell_crash(connection.client, crash)
             if rest is not None:
                 raise rest from None
         finally:

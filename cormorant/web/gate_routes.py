@@ -15,14 +15,13 @@ from litestar.types import ExceptionHandlersMap
 
 from cormorant.clients.downloads import Download
 from cormorant.rules.errors import CommitUnknown, ServiceStopped, StorageUnavailable
-from cormorant.rules.events import WebRequestCrashed
 from cormorant.rules.gate_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
 from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.web.closing import Closing
 from cormorant.web.gate import COMBINED, Client, Gate, NothingAnswered
 from cormorant.web.heads import head_of_unknown_length, is_head
 from cormorant.web.porter import Porter, TooManyTries, client_of
-from cormorant.web.problems import BUSY_S, AnyRequest, parts_of
+from cormorant.web.problems import BUSY_S, AnyRequest, crashes_of, parts_of
 from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
 from storage.sources import UnknownSource
 
@@ -74,7 +73,7 @@ def _busy(_: AnyRequest, error: Exception) -> Answer:
 
 
 def _crashed(request: AnyRequest, error: Exception) -> Answer:
-    parts_of(request).emit(WebRequestCrashed(method=request.method, path=request.scope["path"][:200], error=error))
+    crashes_of(request).crashed(error, method=request.method, path=request.scope["path"])
     return _error(_UNKNOWN, "it failed; look for web.request_crashed in the log", status=500)
 
 

@@ -23,15 +23,16 @@ from cormorant.rules.errors import (
     TextRefused,
     UnknownJob,
 )
-from cormorant.rules.events import WebRequestCrashed
+from cormorant.rules.nesting import NestedTooDeep
 from cormorant.rules.outcomes import RateLimitWaitError, SearchQueueFull
 from cormorant.rules.searches import BadRequest
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.source_errors import SourceError, SourceRefused
 from cormorant.rules.target_errors import TargetError, UnknownTarget
 from cormorant.rules.wants import UnknownWant, WantError
+from cormorant.web.crashes import Crashes
 from cormorant.web.port import WebParts
-from cormorant.web.porter import TooManyTries
+from cormorant.web.porter import TooManyTries, client_of
 from cormorant.web.search_desk import UnknownSearch
 from storage.clients import ClientExists, UnknownClient
 from storage.downloads import UnknownDownload
@@ -42,7 +43,7 @@ from storage.subscription_claims import CheckedElsewhere
 from storage.subscriptions import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
 from storage.watchlist import ArtistExists, UnknownArtist
 
-__all__ = ["PROBLEM_TYPE", "Problem", "parts_of", "problem", "problem_handlers"]
+__all__ = ["PROBLEM_TYPE", "Problem", "crashes_of", "parts_of", "problem", "problem_handlers"]
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
@@ -76,6 +77,12 @@ def parts_of(request: AnyRequest) -> WebParts:
     """What the web of this request was put together from."""
     parts: WebParts = request.app.state["parts"]
     return parts
+
+
+def crashes_of(request: AnyRequest) -> Crashes:
+    """Where failures of requests are reported."""
+    crashes: Crashes = request.app.state["crashes"]
+    return crashes
 
 
 def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
@@ -123,8 +130,13 @@ def _away(_: AnyRequest, error: Exception) -> Response[bytes]:
     return problem(503, str(error), headers={"Retry-After": str(math.ceil(BUSY_S))})
 
 
+def _too_deep(request: AnyRequest, error: NestedTooDeep) -> Response[bytes]:
+    crashes_of(request).too_deep(client=client_of(request), path=request.scope["path"])
+    return problem(400, str(error))
+
+
 def _crashed(request: AnyRequest, error: Exception) -> Response[bytes]:
-    parts_of(request).emit(WebRequestCrashed(method=request.method, path=request.scope["path"][:200], error=error))
+    crashes_of(request).crashed(error, method=request.method, path=request.scope["path"])
     return problem(500, "it was logged; look for web.request_crashed")
 
 
@@ -145,6 +157,7 @@ def problem_handlers() -> ExceptionHandlersMap:
         ClientExists: _conflict,
         UnknownSubscription: _not_found,
         BadRequest: _bad,
+        NestedTooDeep: _too_deep,
         TextRefused: _bad,
         SourceRefused: _bad,
         JobError: _conflict,
