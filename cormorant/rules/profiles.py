@@ -153,7 +153,8 @@ def _has(preference: str, result: Result) -> bool:
 
 def _standing(result: Result) -> tuple[float, ...]:
     """What counts when all that is preferred is equal: whether it will come soon, then how much of it there is."""
-    soulseek = result.attributes.get("rank", ())
+    # Only ours: an indexer may state an attribute of that name, and anything as its value.
+    soulseek = result.attributes.get("rank", ()) if result.protocol == "soulseek" else ()
     if soulseek:
         return (float(soulseek[0]), float(result.size_bytes or 0))
     return (float(min(result.seeders or 0, 1_000)), float(result.size_bytes or 0))
