@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import socket
 from contextlib import closing
@@ -11,6 +10,7 @@ from typing import Final
 
 from cormorant.rules.errors import CannotListen
 from cormorant.rules.listen_addresses import ListenAddress
+from cormorant.rules.nesting import parse_json
 
 __all__ = ["SERVICE", "bound", "is_cormorant"]
 
@@ -43,7 +43,7 @@ def is_cormorant(address: ListenAddress, url_base: str) -> bool:
     try:
         with closing(http.client.HTTPConnection(near, address.port, timeout=_ANSWER_S)) as connection:
             connection.request("GET", f"{url_base.rstrip('/')}/health")
-            said = json.loads(connection.getresponse().read(_ANSWER_BYTES))
-    except (OSError, http.client.HTTPException, ValueError, RecursionError):
+            said = parse_json(connection.getresponse().read(_ANSWER_BYTES))
+    except (OSError, http.client.HTTPException, ValueError):
         return False
     return isinstance(said, dict) and said.get("service") == SERVICE
