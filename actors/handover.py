@@ -209,9 +209,18 @@ class HandoverFollower(Rounds):
     async def _revive_orphans(self) -> None:
         """A want whose job was cancelled, failed or pruned would wait for ever."""
         before = self.clock.now() - timedelta(seconds=ORPHANS_S)
-        while orphans := await self.database.read(wants.orphans, before=before, limit=ORPHANS_BATCH):
-            await self.database.run(self.revive(orphans))  # with a job they are none any more
+        has_failed = False
+        while not has_failed and (
+            orphans := await self.database.read(wants.orphans, before=before, limit=ORPHANS_BATCH)
+        ):
+            for want in orphans:
+                step = partial(self._revive, want)
+                revived = await contained(step, kind="want", item=want.words, emit=self.emit)
+                has_failed = has_failed or isinstance(revived, Failed)  # it stays an orphan, and would be read again
             self.ring()
+
+    async def _revive(self, want: Want) -> None:
+        await self.database.run(self.revive([want]))  # with a job it is no orphan any more
 
 
 def _set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> Want:

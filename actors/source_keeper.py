@@ -98,8 +98,8 @@ class SourceKeeper(Actor[None]):
         await self.database.run(sources.set_configured, self.configured, now=self.clock.now())
 
     async def _look(self) -> None:
-        stored = await self.database.read(sources.all_sources)
-        found = {each.name: sources.with_secrets(each, self.configured) for each in stored}
+        usable = await self.database.read(sources.usable_sources, self.configured)
+        found = {each.name: each for each in usable}
         for name, desk in list(self.desks.by_name.items()):
             if name not in found or found[name].id != desk.record.id:
                 await self._drop(name, desk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -129,14 +129,9 @@ class WatchlistTicker(Rounds):
             return
         began, now, options = trio.current_time(), self.clock.now(), self.options
         until = now + timedelta(seconds=options.tick_budget_s + CLAIM_SPARE_S)
-        claim = partial(self.store.claim, now=now, until=until, limit=options.max_per_tick)
-        claimed = await self._of_store(claim)
-        if isinstance(claimed, Failed):
+        batch = await self._of_store(partial(self._claim, now=now, until=until, limit=options.max_per_tick))
+        if isinstance(batch, Failed):
             return
-        batch, left_alone = claimed
-        for artist in left_alone:
-            assert artist.retry_block_until is not None
-            self.emit(CooldownSkip(artist=artist.name, retry_block_until=artist.retry_block_until))
         if not batch:
             self.emit(WatchlistHeartbeat())
             return
@@ -148,6 +143,13 @@ class WatchlistTicker(Rounds):
             await self._work_through(pending)
         finally:
             await self._close(batch, pending, began)
+
+    async def _claim(self, *, now: datetime, until: datetime, limit: int) -> list[Artist]:
+        claimed, left_alone = await self.store.claim(now=now, until=until, limit=limit)
+        for artist in left_alone:
+            assert artist.retry_block_until is not None
+            self.emit(CooldownSkip(artist=artist.name, retry_block_until=artist.retry_block_until))
+        return list(claimed)
 
     async def _of_store(self, step: Callable[[], Awaitable[T]]) -> T | Failed:
         """Run a step for all artists together. An embedding program may have written the store."""
@@ -210,7 +212,7 @@ class WatchlistTicker(Rounds):
             looked = await self._contained(artist, partial(self._look, artist))
             if isinstance(looked, Failed):
                 looked = await self._back_off(artist, looked)
-            del self._in_hand[_key(artist)]
+            self._in_hand.pop(_key(artist), None)  # a store may return an artist twice
             self.emit(
                 WatchlistProcess(
                     artist=artist.name,
@@ -225,9 +227,12 @@ class WatchlistTicker(Rounds):
     async def _back_off(self, artist: Artist, failed: Failed) -> _Looked:
         """Charge an unexpected error. If the store cannot take that either, the artist waits for the end of its claim."""
         self._read.pop(_key(artist), None)  # a page that was read may be what fails
+        charged = await self._contained(artist, partial(self._charge, artist, failed.reason))
+        return _Looked(status="failed", error=failed.reason) if isinstance(charged, Failed) else charged
+
+    async def _charge(self, artist: Artist, reason: str) -> _Looked:
         again_s = delay_after_crash(artist, every_s=self._every_s(artist))
-        noted = await self._contained(artist, partial(self._fail, artist, failed.reason, 1, failed=1, again_s=again_s))
-        return _Looked(status="failed", error=failed.reason) if isinstance(noted, Failed) else noted
+        return await self._fail(artist, reason, 1, failed=1, again_s=again_s)
 
     async def _look(self, artist: Artist) -> _Looked:
         await self._take_up(artist)

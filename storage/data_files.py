@@ -10,30 +10,37 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
-__all__ = ["FILE_MODE", "WrongMode", "create_file", "find_wrong_modes", "folder_mode", "make_folder", "prepare"]
+__all__ = ["FILE_MODE", "DataFolder", "WrongMode", "create_file", "folder_mode", "make_folder"]
 
 FILE_MODE: Final = 0o600
 """Only the owner reads and writes: the database has the keys of sites."""
 
-_PERMISSIONS: Final = 0o777
+_COMPARED: Final = 0o777 | stat.S_ISGID
 _PASS_THROUGH: Final = 0o011
 _BESIDE_DATABASE: Final = ("", "-wal", "-shm", "-journal", "-queue", "-turn")
 _OURS: Final = {"keys": ("*.key", ".*.key.*"), "backups": ("*.schema-*.backup*",)}
 """Patterns of our files in each folder of ours."""
+_DATABASE: Final = "cormorant.db"
 _PLAYGROUND: Final = "playground"
 """A data folder inside the data folder."""
 
 
 @frozen(kw_only=True)
 class WrongMode:
-    """A file or folder with another mode than it should have. `is_ours`: the next start corrects it."""
+    """A file or folder with another mode than it should have. `is_corrected`: a start corrects it."""
 
     path: Path
     mode: int
     wanted: int
-    is_ours: bool
+    is_owned: bool
+    is_corrected: bool
+
+    @property
+    def is_too_open(self) -> bool:
+        """Whether users can open it who should not. Otherwise users cannot who should."""
+        return bool(self.mode & ~self.wanted & 0o777)
 
 
 def folder_mode(file_mode: int) -> int:
@@ -58,85 +65,107 @@ def create_file(path: Path, *, mode: int) -> None:
 
 
 def make_folder(path: Path, *, mode: int) -> None:
-    """Create a folder and those above it that are missing, each with exactly this mode."""
-    if path.is_dir():
-        return
-    if path.parent != path:
-        make_folder(path.parent, mode=mode)
-    with suppress(FileExistsError):
+    """Create a folder with exactly this mode, unless it exists. Missing folders above it get the usual mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
         path.mkdir(mode=mode)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    else:
         path.chmod(mode)
 
 
-def prepare(data: Path, *, database: Path | None, file_mode: int, has_targets: bool) -> list[WrongMode]:
-    """Create the data folder and correct the modes of our files in it. Returns what only a person can correct.
-
-    `has_targets`: a folder of a target is in it, so that programs of other users must be able to pass through.
-    """
-    make_folder(data, mode=_data_mode(file_mode, has_targets=has_targets))
-    left = []
-    for each in find_wrong_modes(data, database=database, file_mode=file_mode, has_targets=has_targets):
-        try:
-            if each.is_ours:
-                each.path.chmod(each.wanted)
-                continue
-        except OSError:  # a file system without modes, or one that is read-only
-            pass
-        left.append(each)
-    return left
+def _resolved(path: Path) -> Path:
+    return path.resolve()
 
 
-def find_wrong_modes(data: Path, *, database: Path | None, file_mode: int, has_targets: bool) -> list[WrongMode]:
-    """Files and folders of ours that have another mode than they should. Changes nothing."""
-    data, database = data.resolve(), database.resolve() if database else None
-    wanted = _data_mode(file_mode, has_targets=has_targets)
-    found = [_checked(data, wanted, is_ours=_has_only_ours(data, database))]
-    names = {data / "cormorant.db", *([database] if database else [])}
-    files = [name.with_name(f"{name.name}{suffix}") for name in sorted(names) for suffix in _BESIDE_DATABASE]
-    found += [_checked(file, file_mode, is_ours=True) for file in files]
-    for folder, patterns in _OURS.items():
-        found.append(_checked(data / folder, folder_mode(file_mode), is_ours=True))
-        found += [
-            _checked(file, file_mode, is_ours=True)
-            for file in _entries(data / folder)
-            if any(fnmatchcase(file.name, pattern) for pattern in patterns)
-        ]
-    return [each for each in found if each is not None]
+@frozen(kw_only=True)
+class DataFolder:
+    """A data folder and the modes of what is in it."""
+
+    path: Path = field(converter=_resolved)
+    database: Path | None = None
+    """A SQLite file, wherever it is."""
+    file_mode: int = FILE_MODE
+    targets: frozenset[str] = frozenset()
+    """Names of folders in it that belong to targets. Programs of other users pass through to them."""
+
+    @property
+    def mode(self) -> int:
+        """The mode of the data folder itself."""
+        return folder_mode(self.file_mode) | (_PASS_THROUGH if self.targets else 0)
+
+    def prepare(self) -> list[WrongMode]:
+        """Create the folder and correct the modes of our files in it. Returns what only a person can correct."""
+        make_folder(self.path, mode=self.mode)
+        return [each for each in self.wrong_modes() if not (each.is_corrected and _corrected(each))]
+
+    def wrong_modes(self) -> list[WrongMode]:
+        """What has another mode than it should. Changes nothing."""
+        found = [_checked(self.path, self.mode, may_correct=self._has_only_ours(self.path))]
+        databases = {self.path / _DATABASE, *([self.database.resolve()] if self.database else [])}
+        files = [name.with_name(f"{name.name}{suffix}") for name in sorted(databases) for suffix in _BESIDE_DATABASE]
+        found += [_checked(file, self.file_mode) for file in files]
+        for name, patterns in _OURS.items():
+            folder = self.path / name
+            if not folder.is_symlink():
+                found.append(_checked(folder, folder_mode(self.file_mode)))
+                found += [_checked(file, self.file_mode) for file in _entries(folder) if _is_like(file, patterns)]
+        return [each for each in found if each is not None]
+
+    def _has_only_ours(self, folder: Path) -> bool:
+        """Whether nothing in a folder could belong to another program, except the folders of targets."""
+        own = self.database.resolve().name if self.database and self.database.resolve().parent == folder else _DATABASE
+        files = {f"{name}{suffix}" for name in (_DATABASE, own) for suffix in _BESIDE_DATABASE}
+        for entry in _entries(folder):
+            if entry.is_symlink():
+                return False
+            if entry.name in _OURS and entry.is_dir():
+                if not all(_is_like(file, _OURS[entry.name]) for file in _entries(entry)):
+                    return False
+            elif entry.name == _PLAYGROUND and entry.is_dir():
+                if not self._has_only_ours(entry):
+                    return False
+            elif entry.name not in files | self.targets:
+                return False
+        return True
 
 
-def _data_mode(file_mode: int, *, has_targets: bool) -> int:
-    return folder_mode(file_mode) | (_PASS_THROUGH if has_targets else 0)
-
-
-def _checked(path: Path, wanted: int, *, is_ours: bool) -> WrongMode | None:
+def _checked(path: Path, wanted: int, *, may_correct: bool = True) -> WrongMode | None:
     try:
         found = path.lstat()
     except OSError:
         return None
     mode = stat.S_IMODE(found.st_mode)
-    if stat.S_ISLNK(found.st_mode) or mode & _PERMISSIONS == wanted & _PERMISSIONS:
+    if stat.S_ISLNK(found.st_mode) or mode & _COMPARED == wanted & _COMPARED:
         return None
-    is_ours = is_ours and found.st_uid == os.geteuid()
-    # One that is too narrow and not ours endangers nothing.
-    is_told = is_ours or bool(mode & ~wanted & _PERMISSIONS)
-    return WrongMode(path=path, mode=mode, wanted=wanted, is_ours=is_ours) if is_told else None
+    is_owned = found.st_uid == os.geteuid()
+    return WrongMode(path=path, mode=mode, wanted=wanted, is_owned=is_owned, is_corrected=is_owned and may_correct)
 
 
-def _has_only_ours(data: Path, database: Path | None) -> bool:
-    """Whether nothing in the folder could belong to another program."""
-    names = {"cormorant.db", *([database.name] if database and database.parent == data else [])}
-    files = {f"{name}{suffix}" for name in names for suffix in _BESIDE_DATABASE}
-    for entry in _entries(data):
-        if entry.name in _OURS and entry.is_dir() and not entry.is_symlink():
-            patterns = _OURS[entry.name]
-            if not all(any(fnmatchcase(file.name, each) for each in patterns) for file in _entries(entry)):
-                return False
-        elif entry.name == _PLAYGROUND and entry.is_dir():
-            if not _has_only_ours(entry, None):
-                return False
-        elif entry.name not in files:
+def _corrected(wrong: WrongMode) -> bool:
+    """Set the mode of what was checked, and of nothing that has taken its place."""
+    # O_PATH: closing an ordinary descriptor of a database would release the locks that this process holds on it.
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", 0)
+    try:
+        opened = os.open(wrong.path, flags)
+    except OSError:  # it is gone
+        return False
+    try:
+        found = os.fstat(opened)
+        if found.st_uid != os.geteuid() or stat.S_ISLNK(found.st_mode):
             return False
+        Path(f"/proc/self/fd/{opened}").chmod(wrong.wanted)
+    except OSError:  # a file system that is read-only or has no modes
+        return False
+    finally:
+        os.close(opened)
     return True
+
+
+def _is_like(file: Path, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(file.name, pattern) for pattern in patterns)
 
 
 def _entries(folder: Path) -> Iterator[Path]:

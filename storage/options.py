@@ -41,4 +41,4 @@ class StorageOptions:
     backup_folder: Path | None = None
     """Where SQLite is saved before a migration. None: beside the database."""
     file_mode: int = FILE_MODE
-    """Of a SQLite file and what is beside it."""
+    """Mode of a SQLite file, its lock files and its backups."""

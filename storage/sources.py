@@ -34,6 +34,14 @@ class UnknownSource(CormorantError):
         self.name = name
 
 
+class SourceOfOtherSettings(UnknownSource):
+    """The source is in the settings of another process, which has its key."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.args = (f"{name!r} is a source of another settings file, which has its key; name that file with --config",)
+
+
 @frozen(kw_only=True)
 class SourceRecord:
     """A source as it is asked."""
@@ -54,10 +62,18 @@ def as_stored(source: SourceRecord) -> SourceRecord:
     return evolve(source, key=Secret(""), proxy=Secret("")) if source.origin == CONFIGURED else source
 
 
-def with_secrets(stored: SourceRecord, configured: Sequence[SourceRecord]) -> SourceRecord:
-    """A source of the database with its secrets of the settings file, if it is one of those."""
-    own = next((each for each in configured if each.identity == stored.identity), None)
-    return stored if own is None else evolve(stored, key=own.key, proxy=own.proxy)
+def usable_sources(connection: Connection, configured: Sequence[SourceRecord]) -> list[SourceRecord]:
+    """Sources that a process with these configured sources may ask, by name, with their secrets.
+
+    A source of another process's settings is left out: its key is not known here, and a request without a key can cost the
+    account.
+    """
+    own = {each.identity: each for each in configured}
+    return [
+        evolve(each, key=own[each.identity].key, proxy=own[each.identity].proxy) if each.identity in own else each
+        for each in all_sources(connection)
+        if each.origin != CONFIGURED or each.identity in own
+    ]
 
 
 def all_sources(connection: Connection) -> list[SourceRecord]:
@@ -91,6 +107,7 @@ def add(connection: Connection, source: SourceRecord, *, now: datetime) -> Sourc
 
 def set_configured(connection: Connection, wanted: Sequence[SourceRecord], *, now: datetime) -> None:
     """Make the configured sources those of the settings file. Sources added by command are left alone."""
+    connection.execute(_FORGET_SECRETS, {"origin": CONFIGURED})  # earlier versions stored them
     in_use = {each.identity: each for each in all_sources(connection)}
     for source in wanted:
         named = next((each for each in in_use.values() if each.name == source.name), None)
@@ -183,5 +200,6 @@ _PUT = text("""
     RETURNING id
 """)
 _REMOVE = text("UPDATE sources SET is_removed = true, changed_at = :now WHERE id = :id")
+_FORGET_SECRETS = text("UPDATE sources SET key = '', proxy = '' WHERE origin = :origin AND (key <> '' OR proxy <> '')")
 _CAPS = text("SELECT caps, caps_at FROM sources WHERE id = :id")
 _SET_CAPS = text("UPDATE sources SET caps = :caps, caps_at = :now WHERE id = :id")

@@ -31,7 +31,7 @@ from cormorant.rules.errors import SettingsError
 from cormorant.rules.settings import Settings
 from cormorant.settings import load_settings
 from storage.database import SchemaState
-from supervisors.data_folder import wrong_modes
+from supervisors.data_folder import data_folder
 
 __all__ = ["Check", "Status", "clock_check", "disk_check", "examine"]
 
@@ -100,12 +100,12 @@ def _mode_checks(settings: Settings, config: str) -> Iterator[Check]:
     problems = mode_problems(settings, config)
     for problem in problems:
         yield Check("modes", Status.WARN, problem.found, problem.remedy)
-    ours = [each for each in wrong_modes(settings) if each.is_ours]
+    ours = [each for each in data_folder(settings).wrong_modes() if each.is_corrected]
     if ours:
         names = ", ".join(f"{shown_path(str(each.path))} ({each.mode:04o})" for each in ours)
         yield Check("modes", Status.OK, f"the next start corrects the modes of {names}")
     elif not problems:
-        yield Check("modes", Status.OK, "no file with keys is open to other users")
+        yield Check("modes", Status.OK, "the data folder is closed to other users")
 
 
 def _port_checks(settings: Settings) -> Iterator[Check]:
@@ -116,7 +116,7 @@ def _port_checks(settings: Settings) -> Iterator[Check]:
     problem = port_problem(settings)
     if problem:
         yield Check("port", Status.FAIL, problem.found, problem.remedy)
-    elif settings.web.enabled:
+    elif settings.web.enabled and settings.web.address.port:
         yield Check("port", Status.OK, f"{settings.web.address.shown} is free")
 
 

@@ -235,7 +235,8 @@ def _sites(settings: Settings) -> list[Site]:
 
 def _known_sites(connection: Connection, configured: Sequence[SourceRecord]) -> list[Site]:
     names = {each.name for each in configured}
-    stored = {each.name: each for each in sources.all_sources(connection) if each.kind in SEARCHED}
+    usable = sources.usable_sources(connection, configured)
+    stored = {each.name: each for each in usable if each.kind in SEARCHED}
     shown = [*configured, *(each for each in stored.values() if each.name not in names)]
     return sorted((_site(connection, each, stored.get(each.name)) for each in shown), key=lambda site: site.name)
 

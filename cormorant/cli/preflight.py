@@ -17,12 +17,14 @@ from cormorant.rules.addresses import shown_address, sqlite_file
 from cormorant.rules.catalogue import secrets_in
 from cormorant.rules.errors import CannotListen, SettingsError, StorageMisconfigured
 from cormorant.rules.listen_addresses import ListenAddress, parse_listen_address
-from cormorant.rules.secrets import hide_secrets
+from cormorant.rules.redaction import keys_in
+from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings import Settings
 from cormorant.settings import load_settings
 from cormorant.web.listening import bound, is_cormorant
+from storage.data_files import WrongMode
 from storage.database import SchemaState, inspect
-from supervisors.data_folder import prepare_data, wrong_modes
+from supervisors.data_folder import data_folder, prepare_data
 
 __all__ = [
     "Problem",
@@ -41,8 +43,10 @@ __all__ = [
     "shown_database",
 ]
 
-_OTHERS = 0o077
+_NOT_OWNER = 0o077
+_OTHERS = 0o007
 _SECRET_MIN = 4
+"""A shorter one may be in the file for another reason."""
 _ELSEWHERE = "give the right to it, or set {key} to another path"
 
 
@@ -109,9 +113,8 @@ def _port_problem(key: str, address: ListenAddress, url_base: str) -> Problem | 
     except CannotListen as error:
         if is_cormorant(address, url_base):
             return Problem(f"{key}: Cormorant is running already at {address.shown}", f"stop it, or set another {key}")
-        return Problem(
-            f"{key}: cannot listen on {address.shown}: {error.why}", f"end what uses it, or set another {key}"
-        )
+        remedy = f"end what uses it, or set another {key}" if error.is_in_use else f"set another {key}"
+        return Problem(f"{key}: cannot listen on {address.shown}: {error.why}", remedy)
     return None
 
 
@@ -124,26 +127,41 @@ def make_data_folder(settings: Settings) -> None:
 
 
 def mode_problems(settings: Settings, config: str) -> list[Problem]:
-    """Files and folders that other users can open although they may have keys, and that a start does not correct."""
-    left = [each for each in wrong_modes(settings) if not each.is_ours]
-    found = [_mode_problem(each.path, each.mode, each.wanted) for each in left]
-    return [*found, *_settings_file_problem(settings, Path(config))]
+    """Modes that endanger keys or shut out a target, and that a start does not correct."""
+    left = [each for each in data_folder(settings).wrong_modes() if not each.is_corrected]
+    return [*map(_mode_problem, left), *_settings_file_problem(settings, Path(config))]
+
+
+def _mode_problem(wrong: WrongMode) -> Problem:
+    where, path = shown_path(str(wrong.path)), shlex.quote(str(wrong.path))
+    what = "other users can open" if wrong.is_too_open else "programs that need it cannot open"
+    found = f"{what} {where} (mode {wrong.mode:04o})"
+    if wrong.is_owned:
+        return Problem(found, f"chmod {wrong.wanted:o} {path}")
+    # Without the right owner another mode could shut this process out.
+    return Problem(found, f'as root: chown {_user()} {path}; for several users set data_mode = "0660"')
 
 
 def _settings_file_problem(settings: Settings, config: Path) -> Iterator[Problem]:
-    """The settings file is never changed."""
+    """A settings file that has keys and that other users can read. The group of a file of another owner is ours."""
     try:
-        mode, text = stat.S_IMODE(config.stat().st_mode), config.read_text(encoding="utf-8")
+        found, text = config.stat(), config.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return
-    has_secret = any(len(each.reveal()) >= _SECRET_MIN and each.reveal() in text for each in secrets_in(settings))
-    if has_secret and mode & _OTHERS:
-        yield _mode_problem(config, mode, mode & ~_OTHERS)
+    is_owned, mode = found.st_uid == os.geteuid(), stat.S_IMODE(found.st_mode)
+    is_open = bool(mode & (_NOT_OWNER if is_owned else _OTHERS))
+    if is_open and any(each.reveal() in text for each in _written_secrets(settings)):
+        where, path = shown_path(str(config)), shlex.quote(str(config))
+        remedy = f"chmod {mode & ~_NOT_OWNER:o} {path}" if is_owned else f"as root: chmod o-rwx {path}"
+        yield Problem(f"other users can read the keys in {where} (mode {mode:04o})", remedy)
 
 
-def _mode_problem(path: Path, mode: int, wanted: int) -> Problem:
-    found = f"other users can open {shown_path(str(path))} (mode {mode:04o}), which may have keys"
-    return Problem(found, f"chmod {wanted & 0o777:o} {shlex.quote(str(path))}")
+def _written_secrets(settings: Settings) -> Iterator[Secret]:
+    """Every secret that a settings file can have, also those in addresses of feeds, sources and targets."""
+    feeds, sources, targets = settings.feeds.values(), settings.sources.values(), settings.targets.values()
+    addresses = (*(each.url for each in feeds), *(each.url for each in sources), *(each.url for each in targets))
+    in_addresses = (secret for address in addresses for secret in keys_in(address))
+    yield from (each for each in (*secrets_in(settings), *in_addresses) if len(each.reveal()) >= _SECRET_MIN)
 
 
 def folder_problem(data: str) -> Problem | None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from storage import sources
 from storage.source_looks import SourceLook, look
-from storage.sources import SourceRecord, UnknownSource
+from storage.sources import SourceOfOtherSettings, SourceRecord, UnknownSource
 
 __all__ = ["look_at_all", "look_at_one", "take_in"]
 
@@ -40,9 +40,8 @@ def take_in(connection: Connection, name: str, configured: Sequence[SourceRecord
 def _records(connection: Connection, configured: Sequence[SourceRecord]) -> list[SourceRecord]:
     """Invariant: the settings file wins, as it does when a service starts."""
     names, identities = {each.name for each in configured}, {each.identity for each in configured}
-    others = [
-        each for each in sources.all_sources(connection) if each.name not in names and each.identity not in identities
-    ]
+    usable = sources.usable_sources(connection, configured)
+    others = [each for each in usable if each.name not in names and each.identity not in identities]
     ours = [evolve(each, id=_id_of(connection, each)) for each in configured]
     return sorted([*ours, *others], key=lambda each: each.name)
 
@@ -55,5 +54,7 @@ def _id_of(connection: Connection, record: SourceRecord) -> int:
 def _named(connection: Connection, name: str, configured: Sequence[SourceRecord]) -> SourceRecord:
     records = {each.name: each for each in _records(connection, configured)}
     if name not in records:
+        if any(each.name == name for each in sources.all_sources(connection)):
+            raise SourceOfOtherSettings(name)
         raise UnknownSource(name, list(records))
     return records[name]

@@ -335,7 +335,7 @@ def at_watch_desk(
 
     async def run(database: Database) -> int:
         search, watches, _ = assembly_of(settings, database).by_hand()
-        others = await database.read(sources.all_sources)
+        others = await database.read(sources.usable_sources, ours)
         names = {each.name for each in ours}
         records = [*ours, *(each for each in others if each.name not in names)]
         desk = WatchDesk(

@@ -108,9 +108,9 @@ class SlskdClient:
         """The body, read in a thread."""
         return await read_json(answer, self._offload, kind)
 
-    async def offers(self, answer: Answer) -> tuple[Response, ...]:
+    async def offers(self, shown: list[Any]) -> tuple[Response, ...]:
         """What peers offer, read in a thread."""
-        return await self._offload(read_responses, await self.read(answer, list))
+        return await self._offload(read_responses, shown)
 
 
 class _Search:
@@ -197,9 +197,9 @@ class _Search:
         while True:
             answer = await self.client.call("GET", f"{self.path}/responses")
             self.client.refuse(answer)
-            found = await self.client.offers(answer)
-            if found or not self.count:
-                return found
+            shown = await self.client.read(answer, list)
+            if shown or not self.count:
+                return await self.client.offers(shown)
             await trio.sleep(self.times.poll_s)
 
     async def tidy(self) -> None:
@@ -243,7 +243,7 @@ class _Search:
         within = f"within {self.times.give_up_s:.3g} s"
         if not self.is_started:
             return f"slskd did not confirm {within} that it started the search"
-        counted = f"{self.count} {'response' if self.count == 1 else 'responses'}"
         if not self.is_over:
-            return f"slskd was told to end the search after {self.times.cut_s:.3g} s and did not {within}; {counted} are lost"
-        return f"slskd ended the search and did not hand over its {counted} {within}"
+            told = f"slskd was told to end the search after {self.times.cut_s:.3g} s and did not {within}"
+            return f"{told}; responses lost: {self.count}"
+        return f"slskd ended the search and did not hand over its responses {within}; responses lost: {self.count}"

@@ -248,13 +248,15 @@ class SettingsError(CormorantError):
 class CannotListen(CormorantError):
     """The HTTP server could not take its address."""
 
-    def __init__(self, address: str, why: str) -> None:
+    def __init__(self, address: str, why: str, *, is_in_use: bool) -> None:
+        remedy = "end what uses it, or set" if is_in_use else "set"
         super().__init__(
-            f"web.listen: cannot listen on {address}: {why}; end what uses it, or set web.listen to another address "
+            f"web.listen: cannot listen on {address}: {why}; {remedy} web.listen to another address "
             "(web.enabled = false: no server)"
         )
         self.address = address
         self.why = why
+        self.is_in_use = is_in_use
 
 
 class KeyUnusable(CormorantError):

@@ -258,7 +258,7 @@ class MessageLost(Event):
 
 @frozen(kw_only=True)
 class ItemFailed(Event):
-    """An unexpected exception failed one artist, feed, saved search, price, handover or job. It backs off; the others go on."""
+    """An unexpected exception failed one artist, feed, saved search, price, handover, want or job. The others go on."""
 
     name: ClassVar[str] = "item.failed"
     level: ClassVar[str] = "error"

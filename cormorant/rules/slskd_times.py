@@ -23,11 +23,11 @@ _TIDY_S_MAX: Final = 3.0
 
 @frozen(kw_only=True)
 class SearchTimes:
-    """When what happens, in seconds after the start of a search.
+    """The times of a search, in seconds after its start.
 
     slskd ends a search after a silence of `quiet_ms`, counted from the last response. A busy search is never silent: it
-    is cancelled at `cut_s`, and its results so far are fetched. At `give_up_s` the client stops waiting for them and says
-    why, before the time-out of the caller ends it without a word.
+    is cancelled at `cut_s`, and its results so far are fetched. At `give_up_s`, before the time-out of the caller, the
+    client stops waiting for them and raises an error with the reason.
     """
 
     timeout_s: float

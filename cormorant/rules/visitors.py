@@ -79,13 +79,15 @@ class SaidLately:
         >>> said.is_news("a", now=0.0), said.is_news("a", now=59.0), said.is_news("a", now=61.0)
         (True, False, True)
         """
-        return self.left_out(what, now=now) is not None
+        return self.say_or_count(what, now=now) is not None
 
-    def left_out(self, what: str, *, now: float) -> int | None:
-        """How often it was left out since it was last said; None: it was said within the last minute, and is left out again.
+    def say_or_count(self, what: str, *, now: float) -> int | None:
+        """Take it as said now and return how often it was left out since the last time.
+
+        None: it was said within the last minute, and is counted as left out.
 
         >>> said = SaidLately()
-        >>> [said.left_out("a", now=now) for now in (0.0, 30.0, 59.0, 60.0, 120.0)]
+        >>> [said.say_or_count("a", now=now) for now in (0.0, 30.0, 59.0, 60.0, 120.0)]
         [0, None, None, 2, 0]
         """
         at, count = self._said.get(what) or (None, 0)

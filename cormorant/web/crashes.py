@@ -23,13 +23,13 @@ class Crashes:
 
     def crashed(self, error: BaseException, *, method: str, path: str) -> None:
         """Report a request that was answered with 500."""
-        left_out = self._said.left_out(kind_of(error), now=trio.current_time())
+        left_out = self._said.say_or_count(kind_of(error), now=trio.current_time())
         if left_out is not None:
             self.emit(WebRequestCrashed(method=method, path=path[:_PATH_MAX], error=error, left_out=left_out))
 
     def too_deep(self, *, client: str, path: str) -> None:
         """Report a body that was refused for its nesting."""
-        left_out = self._said.left_out("too deep", now=trio.current_time())
+        left_out = self._said.say_or_count("too deep", now=trio.current_time())
         if left_out is not None:
             self.emit(WebBodyTooDeep(client=client, path=path[:_PATH_MAX], left_out=left_out))
 

@@ -147,7 +147,7 @@ class Doors:
             self.emit(WebFull(client=client, connections=len(self.open), limit=limit))
 
     def _tell_crash(self, client: str, crash: BaseException) -> None:
-        left_out = self._said.left_out(kind_of(crash), now=trio.current_time())
+        left_out = self._said.say_or_count(kind_of(crash), now=trio.current_time())
         if left_out is not None:
             self.emit(WebConnectionCrashed(client=client, error=crash, left_out=left_out))
 

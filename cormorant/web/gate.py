@@ -62,7 +62,7 @@ class NothingAnswered(Exception):
 
 @frozen(kw_only=True)
 class SiteLink:
-    """A link of a site that one of ours stands for, and the app that ours was given to."""
+    """The link of a site behind a download link of the gate, and the app that got the download link."""
 
     client: Client
     record: SourceRecord

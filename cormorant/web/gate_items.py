@@ -147,7 +147,7 @@ def placeholder(
 ) -> FeedItem:
     """An item that says there is none: Sonarr, Radarr and Lidarr cannot be given an address whose feed is empty.
 
-    It has no seeders, and what it links to is not there. Of several sources none has it: its indexer is number 0.
+    It has no seeders, and its link leads nowhere. In `combined` its indexer has the number 0.
     """
     kinds = {record.kind for record in records}
     protocol: Protocol = "usenet" if kinds == {"newznab"} else "torrent"

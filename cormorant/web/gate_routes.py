@@ -19,7 +19,7 @@ from cormorant.rules.gate_queries import MISSING_PARAMETER, GateQuery, GateRefus
 from cormorant.rules.outcomes import SearchQueueFull
 from cormorant.web.closing import Closing
 from cormorant.web.gate import COMBINED, Client, Gate, NothingAnswered
-from cormorant.web.heads import head_of_unknown_length, is_head
+from cormorant.web.heads import asked_method, head_of_unknown_length, is_head
 from cormorant.web.porter import Porter, TooManyTries, client_of
 from cormorant.web.problems import BUSY_S, AnyRequest, crashes_of, parts_of
 from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
@@ -73,7 +73,7 @@ def _busy(_: AnyRequest, error: Exception) -> Answer:
 
 
 def _crashed(request: AnyRequest, error: Exception) -> Answer:
-    crashes_of(request).crashed(error, method=request.method, path=request.scope["path"])
+    crashes_of(request).crashed(error, method=asked_method(request), path=request.scope["path"])
     return _error(_UNKNOWN, "it failed; look for web.request_crashed in the log", status=500)
 
 

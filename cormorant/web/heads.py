@@ -12,7 +12,7 @@ from litestar.enums import ScopeType
 from litestar.response import Stream
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HeadAnswers", "allowing_head", "head_of_unknown_length", "is_head"]
+__all__ = ["HeadAnswers", "allowing_head", "asked_method", "head_of_unknown_length", "is_head"]
 
 _HEAD: Final = "cormorant.head"
 
@@ -60,6 +60,11 @@ def is_head(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
     """Whether only the headers of the answer will be sent."""
     state: dict[str, Any] = connection.scope["state"]
     return _HEAD in state
+
+
+def asked_method(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    """The method as the client sent it."""
+    return "HEAD" if is_head(connection) else str(connection.scope.get("method", ""))
 
 
 def head_of_unknown_length(media_type: str) -> Stream:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
+import errno
 import os
 import socket
-from contextlib import closing
 from typing import Final
+
+import trio
 
 from cormorant.rules.errors import CannotListen
 from cormorant.rules.listen_addresses import ListenAddress
@@ -17,9 +18,9 @@ __all__ = ["SERVICE", "bound", "is_cormorant"]
 SERVICE: Final = "cormorant"
 """How `/health` names the program."""
 
+ANSWER_S: Final = 2.0
+_ANSWER_BYTES: Final = 8_000
 _BACKLOG: Final = 1024
-_ANSWER_S: Final = 2.0
-_ANSWER_BYTES: Final = 1_000
 
 
 def bound(address: ListenAddress) -> socket.socket:
@@ -33,17 +34,28 @@ def bound(address: ListenAddress) -> socket.socket:
         listening.listen(_BACKLOG)  # two may bind with SO_REUSEADDR; only one may listen
     except OSError as error:
         listening.close()
-        raise CannotListen(address.shown, os.strerror(error.errno or 0).lower()) from error
+        why = os.strerror(error.errno or 0).lower()
+        raise CannotListen(address.shown, why, is_in_use=error.errno == errno.EADDRINUSE) from error
     return listening
 
 
 def is_cormorant(address: ListenAddress, url_base: str) -> bool:
-    """Whether a Cormorant answers at this address. Blocks for some seconds at most."""
+    """Whether a Cormorant answers at this address within 2 s. Blocks; not for use inside of a Trio program."""
+    return trio.run(_is_cormorant, address, url_base)
+
+
+async def _is_cormorant(address: ListenAddress, url_base: str) -> bool:
     near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)  # noqa: S104 - asked, not bound
+    # HTTP/1.0: the answer is not chunked, and ends with the connection.
+    question = f"GET {url_base.rstrip('/')}/health HTTP/1.0\r\nHost: {address.shown}\r\n\r\n".encode()
+    answer = b""
     try:
-        with closing(http.client.HTTPConnection(near, address.port, timeout=_ANSWER_S)) as connection:
-            connection.request("GET", f"{url_base.rstrip('/')}/health")
-            said = parse_json(connection.getresponse().read(_ANSWER_BYTES))
-    except (OSError, http.client.HTTPException, ValueError):
+        with trio.fail_after(ANSWER_S):
+            async with await trio.open_tcp_stream(near, address.port) as stream:
+                await stream.send_all(question)
+                while (piece := await stream.receive_some(_ANSWER_BYTES)) and len(answer) < _ANSWER_BYTES:
+                    answer += piece
+        said = parse_json(answer.partition(b"\r\n\r\n")[2])
+    except (OSError, trio.BrokenResourceError, trio.TooSlowError, ValueError):
         return False
     return isinstance(said, dict) and said.get("service") == SERVICE

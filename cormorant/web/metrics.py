@@ -65,7 +65,7 @@ METRICS: Final = (
     _counter("job_failures_total", "Attempts that failed: to be retried (retry) or for good (fail).", "kind", "verb"),
     _counter(
         "cormorant_item_failures_total",
-        "Artists, feeds, saved searches, prices, handovers and jobs that failed with an unexpected exception.",
+        "Artists, feeds, saved searches, prices, handovers, wants and jobs that failed with an unexpected exception.",
         "kind",
     ),
     _gauge("breaker_state_gauge", "The breaker of a source: 0 closed, 1 half open, 2 open.", "platform"),

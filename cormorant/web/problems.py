@@ -31,6 +31,7 @@ from cormorant.rules.source_errors import SourceError, SourceRefused
 from cormorant.rules.target_errors import TargetError, UnknownTarget
 from cormorant.rules.wants import UnknownWant, WantError
 from cormorant.web.crashes import Crashes
+from cormorant.web.heads import asked_method
 from cormorant.web.port import WebParts
 from cormorant.web.porter import TooManyTries, client_of
 from cormorant.web.search_desk import UnknownSearch
@@ -136,7 +137,7 @@ def _too_deep(request: AnyRequest, error: NestedTooDeep) -> Response[bytes]:
 
 
 def _crashed(request: AnyRequest, error: Exception) -> Response[bytes]:
-    crashes_of(request).crashed(error, method=request.method, path=request.scope["path"])
+    crashes_of(request).crashed(error, method=asked_method(request), path=request.scope["path"])
     return problem(500, "it was logged; look for web.request_crashed")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cormorant.cli.checks import Status, clock_check, disk_check
+from cormorant.cli.preflight import mode_problems
+from cormorant.settings import load_settings
 from tests.cli.program import cormorant
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -125,9 +128,39 @@ def test_files_with_keys_that_other_users_can_open_are_told_with_the_command(tmp
 
     ended = cormorant("doctor", cwd=tmp_path)
 
-    assert "warn  modes     other users can open data (mode 0755), which may have keys" in ended.out
+    assert "warn  modes     other users can open data (mode 0755)\n" in ended.out
     assert f"-> chmod 700 {data}" in ended.out
-    assert "other users can open config.toml (mode 0640)" in ended.out
+    assert "other users can read the keys in config.toml (mode 0640)" in ended.out
     assert "-> chmod 600 config.toml" in ended.out
     assert "the next start corrects the modes of data/cormorant.db (0644)" in ended.out
     assert (config.stat().st_mode & 0o777, data.stat().st_mode & 0o777) == (0o640, 0o755)
+
+
+@pytest.mark.slow("starts the program, which loads everything")
+def test_a_key_in_the_address_of_a_feed_counts_as_a_key(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[feeds.x]\nurl = "https://x.test/rss?passkey=0123456789abcdef"\n')
+    config.chmod(0o644)
+
+    ended = cormorant("doctor", cwd=tmp_path)
+
+    assert "other users can read the keys in config.toml (mode 0644)" in ended.out
+
+
+def test_no_command_shuts_out_a_process_that_is_not_the_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, data = tmp_path / "config.toml", tmp_path / "data"
+    config.write_text('[web]\nkey = "hunter2hunter2hunter2"\n')
+    config.chmod(0o640)
+    data.mkdir()
+    data.chmod(0o777)
+    settings = load_settings(config, {})
+    monkeypatch.setattr(os, "geteuid", lambda: 987_654_321)
+
+    by_group = mode_problems(settings, str(config))
+    config.chmod(0o644)
+    by_all = mode_problems(settings, str(config))
+
+    assert [each.remedy for each in by_group] == [
+        f'as root: chown uid 987654321 {data}; for several users set data_mode = "0660"'
+    ]
+    assert by_all[1].remedy == f"as root: chmod o-rwx {config}"

@@ -63,7 +63,7 @@ def test_a_folder_of_others_keeps_its_mode_and_the_start_says_the_command(tmp_pa
 
     out = run_once(tmp_path)
 
-    assert f"other users can open data (mode 0755), which may have keys; chmod 700 {tmp_path / 'data'}\n" in out
+    assert f"other users can open data (mode 0755); chmod 700 {tmp_path / 'data'}\n" in out
     assert modes(tmp_path / "data")["data"] == "0755"
     assert modes(tmp_path / "data")["data/cormorant.db"] == "0600"
 
@@ -94,3 +94,19 @@ def test_keys_of_the_environment_and_of_files_are_in_no_file_of_the_data_folder(
     content = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
     assert not [each for each in (b"of-the-environment", b"of-a-file", b"of-the-proxy") if each in content]
     assert listed.out.count('"has_key": true') == 2
+
+
+def test_keys_that_an_earlier_version_stored_are_deleted(tmp_path: Path) -> None:
+    table = '[sources.{0}]\nkind = "torznab"\nurl = "http://127.0.0.1:9/{0}"\nkey = {{ env = "KEY" }}\n'
+    config, database = tmp_path / "config.toml", tmp_path / "data" / "cormorant.db"
+    config.write_text(table.format("attic") + table.format("gone"))
+    run_once(tmp_path, KEY="of-the-environment-9d2e")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE sources SET key = 'of-an-earlier-version', proxy = 'http://me:old@127.0.0.1:9'")
+    config.write_text(table.format("attic"))
+
+    run_once(tmp_path, KEY="of-the-environment-9d2e")
+
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("SELECT name, key, proxy FROM sources ORDER BY name").fetchall()
+    assert rows == [("attic", "", ""), ("gone", "", "")]

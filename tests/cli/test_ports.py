@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -46,7 +47,26 @@ def mute() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("who", ["stranger", "mute"])
+@pytest.fixture
+def slow() -> Iterator[str]:
+    """The address of a program that sends one byte of a head after the other, for ever."""
+    has_ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                while not has_ended.wait(0.05):
+                    connection.sendall(b"x")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        has_ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("who", ["stranger", "mute", "slow"])
 def test_run_refuses_a_busy_port_in_one_line_and_creates_nothing(
     tmp_path: Path, request: pytest.FixtureRequest, who: str
 ) -> None:
@@ -69,7 +89,7 @@ def test_an_address_of_another_machine_is_refused_the_same_way(tmp_path: Path) -
     ended = cormorant("run", cwd=tmp_path, CORMORANT_WEB__ENABLED="true")
 
     assert ended.code == 2
-    assert "web.listen: cannot listen on 192.0.2.1:7979: cannot assign requested address" in ended.err
+    assert "192.0.2.1:7979: cannot assign requested address; set another web.listen\n" in ended.err
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
 
 

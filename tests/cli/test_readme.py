@@ -55,7 +55,7 @@ def spotify_id() -> str:
 
 @define
 class Reader:
-    """Somebody who types what the README says."""
+    """Types what the README says."""
 
     folder: Path
     env: dict[str, str]

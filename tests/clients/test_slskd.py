@@ -167,9 +167,12 @@ async def test_what_was_found_is_fetched_although_slskd_is_slow_to_answer_the_ca
     [
         (
             {"cancel_takes_s": 100.0},
-            "slskd was told to end the search after 25 s and did not within 28.8 s; 2 responses are lost",
+            "slskd was told to end the search after 25 s and did not within 28.8 s; responses lost: 2",
         ),
-        ({"writing_takes_s": 100.0}, "slskd ended the search and did not hand over its 2 responses within 28.8 s"),
+        (
+            {"writing_takes_s": 100.0},
+            "slskd ended the search and did not hand over its responses within 28.8 s; responses lost: 2",
+        ),
     ],
 )
 async def test_a_search_whose_results_cannot_be_had_in_time_says_what_happened(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ import trio
 from cormorant.rules.ports import ignore
 from cormorant.testing import START
 from storage import flags
-from storage.data_files import create_file, find_wrong_modes, make_folder, prepare
+from storage.data_files import DataFolder, WrongMode, create_file, make_folder
 from storage.database import Database, Mode, StorageOptions
 from storage.sqlite_backup import back_up
 
@@ -25,6 +29,10 @@ def mask(request: pytest.FixtureRequest) -> Iterator[int]:
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
+
+
+def prepare(data: Path, *targets: str, file_mode: int = 0o600) -> list[WrongMode]:
+    return DataFolder(path=data, file_mode=file_mode, targets=frozenset(targets)).prepare()
 
 
 def modes(folder: Path) -> dict[str, str]:
@@ -50,7 +58,7 @@ async def test_the_database_its_locks_and_its_backups_have_the_mode_of_the_setti
 ) -> None:
     data = tmp_path / "data"
 
-    assert prepare(data, database=None, file_mode=file_mode, has_targets=False) == []
+    assert prepare(data, file_mode=file_mode) == []
     await write_to(data / "cormorant.db", file_mode=file_mode)
     back_up(data / "cormorant.db", data / "backups", version=3, file_mode=file_mode)
 
@@ -84,10 +92,10 @@ def old_data(folder: Path) -> Path:
 def test_existing_files_and_a_folder_with_nothing_else_are_corrected(tmp_path: Path) -> None:
     data = old_data(tmp_path / "data")
 
-    assert prepare(data, database=data / "cormorant.db", file_mode=0o600, has_targets=False) == []
+    assert prepare(data) == []
 
     assert set(modes(data).values()) == {"0700", "0600"}
-    assert find_wrong_modes(data, database=None, file_mode=0o600, has_targets=False) == []
+    assert DataFolder(path=data).wrong_modes() == []
 
 
 def test_a_folder_with_files_of_others_keeps_its_mode_and_is_told(tmp_path: Path) -> None:
@@ -95,7 +103,7 @@ def test_a_folder_with_files_of_others_keeps_its_mode_and_is_told(tmp_path: Path
     (data / "holiday.jpg").touch(mode=0o644)
     (data / "holiday.jpg").chmod(0o644)
 
-    [left] = prepare(data, database=data / "cormorant.db", file_mode=0o600, has_targets=False)
+    [left] = prepare(data)
 
     assert (left.path, left.mode, left.wanted) == (data, 0o755, 0o700)
     found = modes(data)
@@ -106,27 +114,108 @@ def test_a_folder_with_files_of_others_keeps_its_mode_and_is_told(tmp_path: Path
 def test_a_folder_with_the_folder_of_a_target_lets_others_pass_through(tmp_path: Path) -> None:
     data = tmp_path / "data"
 
-    prepare(data, database=None, file_mode=0o600, has_targets=True)
+    prepare(data, "watch")
 
     assert modes(data) == {"data": "0711"}
+
+
+def test_a_target_added_later_can_be_reached_and_its_files_keep_their_mode(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    prepare(data)
+    (data / "watch").mkdir()
+    (data / "watch").chmod(0o755)
+
+    assert prepare(data, "watch") == []
+
+    assert modes(data) == {"data": "0711", "data/watch": "0755"}
+
+
+def test_a_folder_that_is_too_narrow_for_a_target_and_has_files_of_others_is_told(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    prepare(data)
+    (data / "holiday.jpg").touch()
+
+    [left] = prepare(data, "watch")
+
+    assert (left.mode, left.wanted, left.is_too_open) == (0o700, 0o711, False)
+
+
+def test_an_existing_shared_folder_gets_the_bit_that_keeps_its_group(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(0o770)
+
+    prepare(data, file_mode=0o660)
+
+    assert modes(data) == {"data": "2770"}
+
+
+def test_a_database_elsewhere_is_corrected_too(tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere.db"
+    file.touch()
+    file.chmod(0o644)
+
+    DataFolder(path=tmp_path / "data", database=file).prepare()
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_file_in_the_place_of_the_data_folder_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "important.sh"
+    file.touch()
+    file.chmod(0o644)
+
+    with pytest.raises(FileExistsError):
+        prepare(file)
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_a_folder_of_keys_that_is_a_link_is_left_as_it_is(tmp_path: Path) -> None:
+    data, foreign = tmp_path / "data", tmp_path / "ssl"
+    prepare(data)
+    foreign.mkdir()
+    (foreign / "server.key").touch()
+    (foreign / "server.key").chmod(0o640)
+    (data / "keys").symlink_to(foreign)
+
+    prepare(data)
+
+    assert stat.S_IMODE((foreign / "server.key").stat().st_mode) == 0o640
+
+
+def test_correcting_the_mode_of_a_database_keeps_the_locks_of_this_process(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    prepare(data)
+    with closing(sqlite3.connect(data / "cormorant.db", isolation_level=None)) as ours:
+        ours.execute("CREATE TABLE t (x)")
+        ours.execute("BEGIN IMMEDIATE")
+        (data / "cormorant.db").chmod(0o644)
+
+        prepare(data)
+
+        script = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+        other = subprocess.run([sys.executable, "-c", script, data / "cormorant.db"], capture_output=True, check=False)
+    assert b"database is locked" in other.stderr
 
 
 def test_files_of_another_user_are_left_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = old_data(tmp_path / "data")
     monkeypatch.setattr(os, "geteuid", lambda: 4321)
 
-    left = prepare(data, database=data / "cormorant.db", file_mode=0o600, has_targets=False)
+    left = prepare(data)
 
     assert len(left) == len(modes(data))
+    assert not any(each.is_owned for each in left)
     assert set(modes(data).values()) == {"0755", "0644"}
 
 
 def test_shared_files_become_private_and_private_ones_shared_as_the_settings_say(tmp_path: Path) -> None:
     data = old_data(tmp_path / "data")
 
-    prepare(data, database=None, file_mode=0o660, has_targets=False)
+    prepare(data, file_mode=0o660)
     shared = set(modes(data).values())
-    prepare(data, database=None, file_mode=0o600, has_targets=False)
+    prepare(data)
 
     assert shared == {"2770", "0660"}
     assert {mode[1:] for mode in modes(data).values()} == {"700", "600"}
@@ -139,17 +228,18 @@ def test_links_are_not_followed_and_a_linked_data_folder_is_the_one_it_leads_to(
     (data / "keys" / "other.key").symlink_to(elsewhere)
     (tmp_path / "link").symlink_to(data)
 
-    prepare(tmp_path / "link", database=None, file_mode=0o600, has_targets=False)
+    prepare(tmp_path / "link")
 
     assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o644
     assert stat.S_IMODE((data / "cormorant.db").stat().st_mode) == 0o600
 
 
-def test_missing_folders_above_are_made_as_private_and_existing_files_keep_their_content(tmp_path: Path) -> None:
+def test_missing_folders_above_keep_the_umask_and_existing_files_their_content(tmp_path: Path, mask: int) -> None:
     make_folder(tmp_path / "a" / "b", mode=0o700)
     (tmp_path / "a" / "b" / "file").write_text("kept")
 
     create_file(tmp_path / "a" / "b" / "file", mode=0o600)
 
-    assert modes(tmp_path / "a")["a"] == modes(tmp_path / "a")["a/b"] == "0700"
+    assert modes(tmp_path / "a")["a"] == f"{0o777 & ~mask:04o}"
+    assert modes(tmp_path / "a")["a/b"] == "0700"
     assert (tmp_path / "a" / "b" / "file").read_text() == "kept"

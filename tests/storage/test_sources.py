@@ -198,3 +198,18 @@ COUNT = st.none() | st.integers(1, 1_000_000)
 )
 def test_limits_come_back_exactly_as_they_were(limits: SourceLimits) -> None:
     assert load_limits(dump_limits(limits)) == limits
+
+
+def test_a_source_of_other_settings_is_not_usable_and_keys_come_from_the_own_settings(connection: Connection) -> None:
+    own, other = record_of("own", key=Secret("own-key")), record_of("other", key=Secret("other-key"))
+    sources.set_configured(connection, [own, other], now=NOW)
+    sources.add(connection, record_of("added", key=Secret("added-key")), now=NOW)
+
+    usable = sources.usable_sources(connection, [own])
+
+    assert [(each.name, each.key.reveal()) for each in usable] == [("added", "added-key"), ("own", "own-key")]
+    assert {each.name: each.key.reveal() for each in sources.all_sources(connection)} == {
+        "added": "added-key",
+        "other": "",
+        "own": "",
+    }
