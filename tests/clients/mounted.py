@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -29,6 +29,8 @@ class Mounted:
     """So long before and after it takes something it does nothing."""
     slow_s: dict[str, float] = field(factory=dict)
     """Methods that are taken at once and answered this much later."""
+    on_silence: Callable[[], None] = lambda: None
+    """Called when a connection has become silent. It moves the clock on to the client's time-out, or cancels the client."""
 
     @property
     def url(self) -> str:
@@ -58,6 +60,7 @@ class Mounted:
         if cut == "after":
             return
         if cut == "silent":
+            self.on_silence()
             await trio.sleep_forever()
         fields = [*given.items(), ("Content-Length", str(len(content))), ("Connection", "close")]
         for event in (h11.Response(status_code=status, headers=fields), h11.Data(data=content), h11.EndOfMessage()):

@@ -21,6 +21,7 @@ from cormorant.rules.handing import ParcelKind, Standing
 from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import in_line
 from supervisors.environment import in_thread
+from tests.bounds import WAIT_S
 from tests.clients.parcel_samples import HTML, MAGNET, NZB, TITLES, TORRENT, parcel, torrent_number
 
 
@@ -247,7 +248,7 @@ def test_two_processes_that_share_a_folder_overwrite_nothing(tmp_path: Path) -> 
             giver.stdin.write(b"go\n")
             giver.stdin.flush()
         for giver in givers:
-            giver.communicate(timeout=60)
+            giver.communicate(timeout=WAIT_S)
 
     assert [giver.returncode for giver in givers] == [0, 0]
     written = files(tmp_path)

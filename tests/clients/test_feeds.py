@@ -6,13 +6,14 @@ import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from time import perf_counter
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given as tried
 from hypothesis import settings
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from cormorant.clients.feed_documents import read_feed
 from cormorant.clients.feeds import FeedClient, FeedOptions
@@ -23,13 +24,12 @@ from cormorant.rules.feed_items import ITEMS_MAX, items_of
 from cormorant.rules.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.subscriptions import FeedPage
 from cormorant.testing import SimulatedClock, in_line
+from tests.bounds import QUADRATIC_FROM, growth
 from tests.clients.mounted import mounted
 from tests.clients.parcel_samples import TORRENT
 from tests.clients.raw_server import RawServer, page, raw_server, redirect
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
-FAR_TOO_LONG_S = 4.0
-"""What takes the square of its length takes longer by far, and what does not is done in a tenth of it on a busy machine."""
 RSS = "<rss version='2.0'><channel><title>Radio</title>{}</channel></rss>"
 ONE = RSS.format("<item><guid>1</guid><title>One</title></item>")
 
@@ -196,12 +196,13 @@ async def test_a_bomb_of_compression_is_stopped_at_the_limit() -> None:
         await fetched(packed, Content_Encoding="gzip")
 
 
-async def test_a_silent_server_is_left() -> None:
+async def test_a_silent_server_is_left(mock_clock: MockClock) -> None:
     async with mounted(FeedStandIn().handle) as server:
         server.cuts["/harbour-lights.xml"] = "silent"
-        options = FeedOptions(timeout_s=0.05)
+        server.on_silence = partial(mock_clock.jump, 10)
+        options = FeedOptions(timeout_s=10)
         client = FeedClient(server.transport, offload=in_line, clock=SimulatedClock(), options=options)
-        with pytest.raises(SourceUnavailable, match="did not answer in full"):
+        with pytest.raises(SourceUnavailable, match="did not answer in full within 10 s"):
             await client.fetch(f"{server.url}/harbour-lights.xml")
 
 
@@ -326,15 +327,14 @@ async def test_what_a_json_feed_says_may_be_of_any_kind() -> None:
     assert [(each.key, each.title, each.size_bytes) for each in found.items] == [("7", "Words", 9)]
 
 
+@pytest.mark.slow("measures long documents")
 @pytest.mark.parametrize("piece", ["<![CDATA[ ", "<a ", "&", "<!--", "<item>", "<item><link>", "<item> "])
 def test_a_document_made_to_be_slow_is_not(piece: str) -> None:
-    body = ("<rss><channel>" + piece * (60_000 // len(piece))).encode()
-    began = perf_counter()
+    def slow(length: int) -> bytes:
+        return ("<rss><channel>" + piece * (length // len(piece))).encode()
 
-    found = read_feed(body)
-
-    assert len(found.entries) <= ITEMS_MAX
-    assert perf_counter() - began < FAR_TOO_LONG_S
+    assert len(read_feed(slow(60_000)).entries) <= ITEMS_MAX
+    assert growth(read_feed, slow(7_500), slow(60_000)) < QUADRATIC_FROM
 
 
 PIECES = st.sampled_from(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cormorant.clients.qbittorrent import Qbittorrent, QbittorrentOptions
 from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
@@ -174,10 +176,11 @@ async def test_the_test_tells_the_version(generation: Any) -> None:
 
 
 @pytest.mark.parametrize("cut", ["after", "silent"])
-async def test_in_doubt_after_it_was_taken_the_look_finds_it(generation: Any, cut: Any) -> None:
+async def test_in_doubt_after_it_was_taken_the_look_finds_it(mock_clock: MockClock, generation: Any, cut: Any) -> None:
     stand_in = QbittorrentStandIn(generation=generation)
-    async with playing(stand_in, timeout_s=0.1) as (client, _, server):
+    async with playing(stand_in, timeout_s=10) as (client, _, server):
         server.cuts[ADD] = cut
+        server.on_silence = partial(mock_clock.jump, 10)
         with pytest.raises(TargetInDoubt, match="it may have arrived"):
             await client.give(parcel())
 

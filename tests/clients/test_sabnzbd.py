@@ -5,9 +5,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
+from trio.testing import MockClock
 
 from cormorant.clients.sabnzbd import Sabnzbd, SabnzbdOptions
 from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
@@ -152,9 +154,10 @@ async def test_the_test_tells_the_version() -> None:
     ("cut", "standing"),
     [("after", Standing.PRESENT), ("silent", Standing.PRESENT), ("before", Standing.ABSENT)],
 )
-async def test_in_doubt_the_look_tells_whether_it_arrived(cut: Any, standing: Standing) -> None:
-    async with playing(timeout_s=0.1) as (client, _, server):
+async def test_in_doubt_the_look_tells_whether_it_arrived(mock_clock: MockClock, cut: Any, standing: Standing) -> None:
+    async with playing(timeout_s=10) as (client, _, server):
         server.cuts["/api"] = cut
+        server.on_silence = partial(mock_clock.jump, 10)
         with pytest.raises(TargetInDoubt):
             await client.give(parcel())
         server.cuts.clear()

@@ -19,6 +19,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.slskd_replies import BUSY_S
 from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import SimulatedClock, in_line
+from tests.bounds import WAIT_S
 from tests.clients.mounted import Mounted, mounted
 from tests.clients.raw_server import page, raw_server
 
@@ -48,7 +49,7 @@ async def playing(**habits: Any) -> AsyncIterator[tuple[SlskdTarget, SlskdStandI
 
 
 def target_at(url: str, transport: Transport, key: str = KEY) -> SlskdTarget:
-    options = SlskdTargetOptions(settle_s=0.0, timeout_s=5.0)
+    options = SlskdTargetOptions(settle_s=0.0, timeout_s=WAIT_S)
     return SlskdTarget(url, Secret(key), transport, offload=in_line, clock=SimulatedClock(), options=options)
 
 
@@ -276,7 +277,8 @@ async def test_it_is_a_target_and_says_which_version_answers() -> None:
 async def test_a_peer_that_is_cancelled_while_given_is_asked_about_later() -> None:
     async with playing() as (target, slskd, server):
         server.cuts[BATCHES] = "silent"
-        with trio.move_on_after(0.1) as scope:
+        with trio.CancelScope() as scope:
+            server.on_silence = scope.cancel
             await target.give(parcel())
         server.cuts.clear()
         again = await target.give(parcel())

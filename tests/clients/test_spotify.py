@@ -7,11 +7,13 @@ import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import date
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
 from cormorant.playground.spotify_stand_in import (
@@ -34,6 +36,7 @@ from cormorant.rules.source_errors import (
     SourceUnavailable,
 )
 from cormorant.testing import SimulatedClock, in_line
+from tests.bounds import WAIT_S
 from tests.clients.mounted import Mounted, mounted
 
 SECRET = "playground-secret"  # noqa: S105 - the stand-in's own, no secret
@@ -268,7 +271,7 @@ async def test_every_refusal_says_what_it_means(
     spotify = stand_in()
     spotify.troubles.append(trouble)
     async with client_of(spotify) as client:
-        with trio.fail_after(5), pytest.raises(kind, match=message) as caught:
+        with trio.fail_after(WAIT_S), pytest.raises(kind, match=message) as caught:
             await client.artist("one")
 
     assert type(caught.value) is kind
@@ -294,12 +297,13 @@ async def test_a_page_without_items_is_no_empty_list() -> None:
             await client.albums_of("one")
 
 
-async def test_a_spotify_that_does_not_answer_has_its_time() -> None:
+async def test_a_spotify_that_does_not_answer_has_its_time(mock_clock: MockClock) -> None:
     spotify = stand_in()
     async with mounted(spotify.handle) as server:
         server.cuts["/v1/artists/one"] = "silent"
-        where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", timeout_s=0.1)
-        with pytest.raises(SourceUnavailable, match="within 0.1 s"):
+        server.on_silence = partial(mock_clock.jump, 10)
+        where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", timeout_s=10)
+        with pytest.raises(SourceUnavailable, match="within 10 s"):
             await client_at(server, SECRET, where).artist("one")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cormorant import __version__
 from cormorant.clients.transport import Answer, FetchLimits, Transport
@@ -38,48 +39,47 @@ async def test_an_answer_has_status_headers_body_and_time() -> None:
     assert server.asked[0].headers["user-agent"] == f"Cormorant/{__version__}"
 
 
-async def test_the_time_out_is_for_all_of_it() -> None:
+async def test_the_time_out_is_for_all_of_it(mock_clock: MockClock) -> None:
     async def drip(stream: trio.SocketStream, asked: Asked) -> None:
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         for _ in range(1000):
             await stream.send_all(b"x")
-            await trio.sleep(0.01)
+            mock_clock.jump(1)
 
     async with raw_server({"/": drip}) as server:
-        began = trio.current_time()
-        with pytest.raises(SourceUnavailable, match="did not answer in full within 0.1 s"):
-            await fetch(server, limits=FetchLimits(timeout_s=0.1))
-
-        assert trio.current_time() - began < 0.25
+        with pytest.raises(SourceUnavailable, match="did not answer in full within 10 s"):
+            await fetch(server, limits=FetchLimits(timeout_s=10))
 
 
-async def test_the_time_out_is_for_all_redirects_together() -> None:
+async def test_the_time_out_is_for_all_redirects_together(mock_clock: MockClock) -> None:
     async def wait(stream: trio.SocketStream, asked: Asked) -> None:
-        await trio.sleep(0.04)
+        mock_clock.jump(4)
         await stream.send_all(redirect(f"{asked.path}x"))
 
     async with raw_server({"*": wait}) as server:
-        with pytest.raises(SourceUnavailable, match="within 0.1 s"):
-            await fetch(server, limits=FetchLimits(timeout_s=0.1))
+        with pytest.raises(SourceUnavailable, match="within 10 s"):
+            await fetch(server, limits=FetchLimits(timeout_s=10))
 
-    assert len(server.asked) <= 3
+    assert len(server.asked) == 3
 
 
-async def test_a_server_that_never_answers_is_given_up() -> None:
+async def test_a_server_that_never_answers_is_given_up(mock_clock: MockClock) -> None:
     async def sulk(stream: trio.SocketStream, asked: Asked) -> None:
+        mock_clock.jump(10)
         await trio.sleep_forever()
 
     async with raw_server({"/": sulk}) as server:
-        with pytest.raises(SourceUnavailable, match="within 0.05 s"):
-            await fetch(server, limits=FetchLimits(timeout_s=0.05))
+        with pytest.raises(SourceUnavailable, match="within 10 s"):
+            await fetch(server, limits=FetchLimits(timeout_s=10))
 
 
 async def test_being_cancelled_from_outside_is_no_error_of_the_source() -> None:
     async def sulk(stream: trio.SocketStream, asked: Asked) -> None:
+        scope.cancel()
         await trio.sleep_forever()
 
     async with raw_server({"/": sulk}) as server:
-        with trio.move_on_after(0.05) as scope:
+        with trio.CancelScope() as scope:
             await fetch(server)
 
     assert scope.cancelled_caught
