@@ -58,6 +58,15 @@ def clock() -> MockClock:
     return MockClock(autojump_threshold=0)
 
 
+@pytest.fixture
+def socket_clock() -> MockClock:
+    """As `clock`, for a test with real sockets: it jumps only when nothing has come for 10 ms, so what was sent arrives first.
+
+    Both ends of every connection must be in this process. Threads must not be waited for: time would not wait for them.
+    """
+    return MockClock(autojump_threshold=0.01)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A slow test says why."""
     for item in items:

@@ -10,6 +10,7 @@ import httpx2
 import trio
 from attrs import frozen
 
+from tests.bounds import WAIT_S
 from tests.web.web_place import WebPlace
 
 
@@ -77,7 +78,7 @@ async def health_s(place: WebPlace, source: str = "127.0.0.1") -> float:
     """How long /health takes on a fresh connection; it must answer."""
     began = trio.current_time()
     transport = httpx2.AsyncHTTPTransport(local_address=source)
-    async with httpx2.AsyncClient(base_url=place.address, transport=transport, timeout=10.0) as client:
+    async with httpx2.AsyncClient(base_url=place.address, transport=transport, timeout=WAIT_S) as client:
         answer = await client.get("/health")
     assert answer.status_code == 200
     return trio.current_time() - began

@@ -11,6 +11,7 @@ import trio
 from cormorant.rules.searches import Result, SearchPage, SearchRequest
 from cormorant.testing import ScriptedSource, named_sources
 from storage.sources import SourceRecord
+from tests.bounds import WAIT_S
 from tests.web.web_place import web_place
 
 STATED = {"price_cents": ("12345",), "price_currency": ("USD",), "price_type": ("sold",), "price_id": ("1",)}
@@ -36,7 +37,7 @@ async def test_a_price_is_watched_collected_shown_and_removed(tmp_path: Path) ->
             again = await client.post("/api/v1/prices", json=body)
             wrong = await client.post("/api/v1/prices", json=body | {"name": "x", "currency": "coins"})
             strange = await client.post("/api/v1/prices", json=body | {"name": "x", "colour": "red"})
-            with trio.fail_after(10):
+            with trio.fail_after(WAIT_S):
                 while not (shown := (await client.get("/api/v1/prices/coin")).json())["points"]:
                     await trio.sleep(0.02)
             listed = (await client.get("/api/v1/prices")).json()

@@ -21,6 +21,7 @@ from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource
 from storage.sources import SourceRecord
 from supervisors import Service
+from tests.bounds import WAIT_S
 from tests.web.web_place import SOURCE_KEY, WebPlace, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")
@@ -65,7 +66,7 @@ async def watched(
 
 async def until(client: httpx2.AsyncClient, path: str, state: str) -> Any:
     """The first of a list, once it is in a state."""
-    with trio.fail_after(10):
+    with trio.fail_after(WAIT_S):
         while True:
             [found] = (await client.get(f"/api/v1/{path}")).json()[path] or [{"state": None}]
             if found["state"] == state:
@@ -206,7 +207,7 @@ async def test_a_want_is_ignored_and_searched_again_at_once(tmp_path: Path) -> N
     with web_place(tmp_path, red=source) as place:
         async with watched(place) as (_, client):
             await client.post("/api/v1/watchlist", json={"id": "a1", "name": "A1"})
-            with trio.fail_after(10):
+            with trio.fail_after(WAIT_S):
                 while not (await client.get("/api/v1/wants")).json()["wants"] or not source.asked_at:
                     await trio.sleep(0.02)
             want = await until(client, "wants", "wanted")

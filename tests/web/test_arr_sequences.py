@@ -50,7 +50,7 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     site = StandInSite(kind, [] if is_empty else a_library())
     usual: dict[str, Any] = {"spacing_s": 0.0, "pace_s": 0.0, "key": Secret(SOURCE_KEY), "kind": kind}
-    clients = {name: ClientSettings(key=Secret(f"key of {name}"), hold_s=0.2) for name in ("sonarr", "radarr")}
+    clients = {name: ClientSettings(key=Secret(f"key of {name}")) for name in ("sonarr", "radarr")}
     async with raw_server() as server:
         site.server = server
         server.routes = {"*": site.play}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cormorant.rules.events import WebClientBlocked, WebClientTooFast, WebConnectionCrashed, WebFull, WebKeyRefused
 from cormorant.rules.networks import networks
@@ -18,11 +19,11 @@ from cormorant.rules.web_settings import WebSettings
 from tests.web.raw_client import dial, health_s, heard, say
 from tests.web.web_place import KEY, SONARR, WebPlace, web_place
 
-pytestmark = pytest.mark.slow("real sockets, on the real clock")
+pytestmark = pytest.mark.slow("real sockets")
 
 IS_LONG = bool(os.environ.get("SOAK"))
 ON_TIME_S = 2.0
-"""The machine may be busy; a server that is held up takes as long as its attackers."""
+"""On the mock clock, where computing takes no time. A server that is held up takes as long as its attackers."""
 ELSEWHERE = "127.0.0.2"
 
 
@@ -66,7 +67,7 @@ CROOKED = {
 }
 
 
-async def test_crooked_requests_are_refused_and_the_server_stays(tmp_path: Path) -> None:
+async def test_crooked_requests_are_refused_and_the_server_stays(tmp_path: Path, socket_clock: MockClock) -> None:
     with web_place(tmp_path) as place:
         async with place.service(web=web()):
             got = {name: (await say(place, sent)).status for name, (sent, _) in CROOKED.items()}
@@ -80,7 +81,7 @@ async def test_crooked_requests_are_refused_and_the_server_stays(tmp_path: Path)
     assert place.events.of(WebConnectionCrashed) == []
 
 
-async def test_a_body_of_a_gigabyte_is_refused_before_it_is_read(tmp_path: Path) -> None:
+async def test_a_body_of_a_gigabyte_is_refused_before_it_is_read(tmp_path: Path, socket_clock: MockClock) -> None:
     head = b"POST /api/v1/searches HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     with web_place(tmp_path) as place:
         async with place.service(web=web()):
@@ -111,8 +112,8 @@ async def _pour(stream: trio.SocketStream, head: bytes) -> int:
     return taken
 
 
-async def test_slow_heads_and_slow_bodies_are_given_up(tmp_path: Path) -> None:
-    chosen = web(head_timeout_s=0.5, body_timeout_s=0.5, idle_timeout_s=0.5)
+async def test_slow_heads_and_slow_bodies_are_given_up(tmp_path: Path, socket_clock: MockClock) -> None:
+    chosen = web(head_timeout_s=10, body_timeout_s=10, idle_timeout_s=10)
     with web_place(tmp_path) as place:
         async with place.service(web=chosen) as service:
             began = trio.current_time()
@@ -123,7 +124,7 @@ async def test_slow_heads_and_slow_bodies_are_given_up(tmp_path: Path) -> None:
                     async with await dial(place) as stream:
                         await stream.send_all(begin)
                         nursery.start_soon(_drip, stream)
-                        answers[name] = await heard(stream, within_s=10)
+                        answers[name] = await heard(stream, within_s=100)
 
                 async with trio.open_nursery() as slow:
                     for _ in range(30):
@@ -138,7 +139,7 @@ async def test_slow_heads_and_slow_bodies_are_given_up(tmp_path: Path) -> None:
 
     assert (answers["head"].status, answers["body"].status) == (408, 408)
     assert all(answer.is_closed for answer in answers.values())
-    assert given_up_s < 8.0
+    assert 10.0 <= given_up_s < 12.0
     assert took_s < ON_TIME_S
     assert service.report is not None
     assert service.report.clean
@@ -148,12 +149,12 @@ async def _drip(stream: trio.SocketStream) -> None:
     try:
         while True:
             await stream.send_all(b"x")
-            await trio.sleep(0.1)
+            await trio.sleep(1)
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         return
 
 
-async def test_thousands_of_connections_are_held_within_their_number(tmp_path: Path) -> None:
+async def test_thousands_of_connections_are_held_within_their_number(tmp_path: Path, socket_clock: MockClock) -> None:
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     wanted, per_client = (5_000, 500) if IS_LONG else (600, 100)
     count = min(wanted, allowed - 2_000 if IS_LONG else allowed // 2)
@@ -189,7 +190,9 @@ async def _dial_many(place: WebPlace, count: int, streams: list[trio.SocketStrea
         streams.append(await dial(place))
 
 
-async def test_when_all_connections_are_in_use_one_more_is_told_to_come_back(tmp_path: Path) -> None:
+async def test_when_all_connections_are_in_use_one_more_is_told_to_come_back(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
     chosen = web(connections_max=10, connections_per_client_max=5)
     asking = b"POST /api/v1/searches HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
     with web_place(tmp_path) as place:
@@ -197,7 +200,7 @@ async def test_when_all_connections_are_in_use_one_more_is_told_to_come_back(tmp
             streams = [await dial(place) for _ in range(5)]
             for stream in streams:
                 await stream.send_all(asking)
-            await trio.sleep(0.1)
+            await trio.sleep(1)  # over when the server has read all of it
             full = await say(place, b"")
             took_s = await health_s(place, ELSEWHERE)
             for stream in streams:
@@ -208,7 +211,7 @@ async def test_when_all_connections_are_in_use_one_more_is_told_to_come_back(tmp
     assert [event.limit for event in place.events.of(WebFull)] == ["web.connections_per_client_max"]
 
 
-async def test_a_thousand_wrong_keys_are_refused_and_told_of_once(tmp_path: Path) -> None:
+async def test_a_thousand_wrong_keys_are_refused_and_told_of_once(tmp_path: Path, socket_clock: MockClock) -> None:
     count = 1_000 if IS_LONG else 150
     with web_place(tmp_path) as place:
         async with place.served(web=web()) as (_, client):
@@ -234,7 +237,9 @@ async def test_a_thousand_wrong_keys_are_refused_and_told_of_once(tmp_path: Path
     assert [blocked.client for blocked in place.events.of(WebClientBlocked)] == ["127.0.0.1"]
 
 
-async def test_who_asks_too_fast_is_told_when_to_come_back_and_health_is_free(tmp_path: Path) -> None:
+async def test_who_asks_too_fast_is_told_when_to_come_back_and_health_is_free(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
     with web_place(tmp_path) as place:
         async with place.served(web=web(requests_per_second=5)) as (_, client):
             answers = [await client.get("/ready") for _ in range(30)]
@@ -248,7 +253,7 @@ async def test_who_asks_too_fast_is_told_when_to_come_back_and_health_is_free(tm
     assert len(place.events.of(WebClientTooFast)) == 1
 
 
-async def test_only_a_trusted_proxy_is_believed_about_who_asks(tmp_path: Path) -> None:
+async def test_only_a_trusted_proxy_is_believed_about_who_asks(tmp_path: Path, socket_clock: MockClock) -> None:
     forged = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "birds.example"}
     told = []
     for trusted in ([], ["127.0.0.0/8"]):
@@ -261,7 +266,7 @@ async def test_only_a_trusted_proxy_is_believed_about_who_asks(tmp_path: Path) -
     assert told == ["127.0.0.1", "203.0.113.7"]
 
 
-async def test_one_that_takes_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
+async def test_one_that_takes_nothing_does_not_hold_up_the_end(tmp_path: Path, socket_clock: MockClock) -> None:
     with web_place(tmp_path) as place:
         async with place.service(web=web()) as service:
             stream = await dial(place)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cormorant.rules.subscription_settings import SubscriptionSettings
+from tests.bounds import WAIT_S
 from tests.clients.raw_server import page, raw_server, redirect
 from tests.web.web_place import web_place
 
@@ -76,7 +77,7 @@ async def test_what_is_no_feed_is_told_in_a_sentence_without_its_key_and_the_oth
                 url = f"{server.url}/{name.replace(' ', '%20')}?passkey={KEY}"
                 body = {"name": name, "url": url, "first_check": "take", "auto_import": False}
                 made = (await client.post(HERE, json=body)).json()
-                said[name] = (await client.post(f"{HERE}/{made['id']}/check", timeout=60)).json()
+                said[name] = (await client.post(f"{HERE}/{made['id']}/check", timeout=WAIT_S)).json()
             listed = await client.get(HERE, params={"limit": 100})
             kept = {each.name: each.url for each in await service.subscriptions.page()}
 

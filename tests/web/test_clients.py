@@ -7,14 +7,16 @@ from pathlib import Path
 import httpx2
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cormorant.testing import ScriptedSource
 from cormorant.web.clients import STRANGE_S
+from tests.bounds import WAIT_S
 from tests.web.test_gate import RSS, SEARCH, error_of, titles, xml
 from tests.web.test_gate_feeds import two_places
 from tests.web.web_place import WebPlace, web_place
 
-pytestmark = pytest.mark.slow("real sockets, on the real clock")
+pytestmark = pytest.mark.slow("real sockets")
 
 WRONG_KEY = (200, "100", "Incorrect user credentials")
 
@@ -47,14 +49,16 @@ async def test_an_app_that_was_added_is_let_in_at_once_and_its_spending_is_shown
     assert added.json()["client"] == usual | radarr | {"queries_today": 0, "sources": []}
 
 
-async def test_an_app_that_was_removed_is_let_in_no_more_and_neither_are_its_links(tmp_path: Path) -> None:
+async def test_an_app_that_was_removed_is_let_in_no_more_and_neither_are_its_links(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
     with two_places(tmp_path, red=ScriptedSource(["x"])) as (one, two):
         async with one.served() as (_, first), two.served() as (_, second):
             key = (await first.post("/api/v1/clients", json={"name": "radarr"})).json()["key"]
             elsewhere = await two.torznab(second, "red", apikey=key, **SEARCH)
             link = str(xml(elsewhere).findtext("channel/item/link"))
             await first.delete("/api/v1/clients/radarr")
-            with trio.fail_after(10):
+            with trio.fail_after(WAIT_S):
                 while (await two.torznab(second, "red", apikey=key, t="caps")).text.count("<caps"):
                     await trio.sleep(0.2)
             refused = await two.torznab(second, "red", apikey=key, **SEARCH)
@@ -89,7 +93,9 @@ async def test_what_cannot_be_added_or_removed_is_told(tmp_path: Path) -> None:
     assert without_key.status_code == 401
 
 
-async def test_who_guesses_keys_does_not_make_us_look_at_the_database_each_time(tmp_path: Path) -> None:
+async def test_who_guesses_keys_does_not_make_us_look_at_the_database_each_time(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
     with web_place(tmp_path, red=ScriptedSource(["x"])) as place:
         async with place.served() as (_, client):
             looks, began_at = _counted(place), trio.current_time()

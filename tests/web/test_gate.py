@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx2
 import pytest
 import trio
 from lxml import etree
+from trio.testing import MockClock
 
 from cormorant.rules.gate_caps import plain_caps
 from cormorant.rules.searches import Caps
@@ -21,7 +23,7 @@ from cormorant.testing import BROKEN, ScriptedSource, busy, named_sources
 from storage import history, sources
 from tests.web.web_place import KEY, SONARR, SOURCE_KEY, web_place
 
-pytestmark = pytest.mark.slow("real sockets, on the real clock")
+pytestmark = pytest.mark.slow("real sockets")
 
 SEARCH = {"t": "tvsearch", "cat": "5030,5040", "extended": "1", "offset": "0", "limit": "100", "q": "some show"}
 RSS = {name: value for name, value in SEARCH.items() if name != "q"}
@@ -145,8 +147,10 @@ async def test_sources_that_speak_no_torznab_are_not_there_for_apps(tmp_path: Pa
     assert songs.asked_at == peers.asked_at == []
 
 
-async def test_a_search_that_would_wait_too_long_is_told_when_to_come_back(tmp_path: Path) -> None:
-    red, hasty = ScriptedSource(["x"]), {"sonarr": ClientSettings(key=Secret(SONARR), hold_s=0.2)}
+async def test_a_search_that_would_wait_too_long_is_told_when_to_come_back(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
+    red, hasty = ScriptedSource(["x"]), {"sonarr": ClientSettings(key=Secret(SONARR), hold_s=20.0)}
     with web_place(tmp_path, red=red) as place:
         async with place.served({"spacing_s": 30.0}, clients=hasty) as (_, client):
             first = await place.torznab(client, "red", **SEARCH | {"q": "one"})
@@ -158,20 +162,22 @@ async def test_a_search_that_would_wait_too_long_is_told_when_to_come_back(tmp_p
     assert len(red.requests) == 1
 
 
-async def test_a_search_is_held_until_its_turn_comes(tmp_path: Path) -> None:
+async def test_a_search_is_held_until_its_turn_comes(tmp_path: Path, socket_clock: MockClock) -> None:
     red = ScriptedSource(["x"])
     with web_place(tmp_path, red=red) as place:
-        async with place.served({"spacing_s": 0.5}) as (_, client):
+        async with place.served({"spacing_s": 30.0}) as (_, client):
             await place.torznab(client, "red", **SEARCH | {"q": "one"})
             held = await place.torznab(client, "red", **SEARCH | {"q": "two"})
 
     assert held.status_code == 200
-    assert red.asked_at[1] - red.asked_at[0] >= 0.5
+    assert red.asked_at[1] - red.asked_at[0] == pytest.approx(30.0)
 
 
-async def test_a_site_that_limits_us_and_one_that_is_paused_close_for_the_app_too(tmp_path: Path) -> None:
+async def test_a_site_that_limits_us_and_one_that_is_paused_close_for_the_app_too(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
     with web_place(tmp_path, red=ScriptedSource(busy(retry_after_s=120)), blue=ScriptedSource(["x"])) as place:
-        async with place.served(clients={"sonarr": ClientSettings(key=Secret(SONARR), hold_s=0.1)}) as (
+        async with place.served(clients={"sonarr": ClientSettings(key=Secret(SONARR), hold_s=20.0)}) as (
             service,
             client,
         ):
@@ -231,7 +237,9 @@ async def test_all_sources_together_answer_with_what_there_is(tmp_path: Path) ->
     assert "/torznab/all" not in whole.text
 
 
-async def test_five_apps_that_ask_for_what_is_new_at_once_are_one_request(tmp_path: Path) -> None:
+async def test_five_apps_that_ask_for_what_is_new_at_once_are_one_request(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
     red = ScriptedSource(["new"], takes_s=0.1)
     names = [f"app{number}" for number in range(5)]
     apps = {name: ClientSettings(key=Secret(f"key of {name}")) for name in names}
@@ -283,7 +291,7 @@ async def test_what_was_asked_is_put_down_to_the_app(tmp_path: Path) -> None:
     assert [(each.source, each.consumer, each.query) for each in asked] == [("red", "sonarr", "some show")]
 
 
-async def test_a_held_search_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+async def test_a_held_search_does_not_hold_up_the_stop(tmp_path: Path, socket_clock: MockClock) -> None:
     answers: list[httpx2.Response] = []
     with web_place(tmp_path, red=ScriptedSource(["x"])) as place:
         service = place.service({"spacing_s": 50.0})
@@ -312,11 +320,13 @@ async def _hold(place: Any, client: httpx2.AsyncClient, answers: list[httpx2.Res
     answers.append(await place.torznab(client, "red", **SEARCH | {"q": "held"}))
 
 
-async def test_an_app_uses_no_more_than_its_share_and_what_is_kept_is_for_all(tmp_path: Path) -> None:
+async def test_an_app_uses_no_more_than_its_share_and_what_is_kept_is_for_all(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
     red = ScriptedSource(["x"])
     apps = {
-        "greedy": ClientSettings(key=Secret("key of greedy"), share=0.25, hold_s=0.2),
-        "sonarr": ClientSettings(key=Secret(SONARR), hold_s=0.2),
+        "greedy": ClientSettings(key=Secret("key of greedy"), share=0.25, hold_s=20.0),
+        "sonarr": ClientSettings(key=Secret(SONARR), hold_s=20.0),
     }
     with web_place(tmp_path, red=red) as place:
         async with place.served({"per_day": 8}, clients=apps) as (_, client):
@@ -339,16 +349,19 @@ async def test_an_app_uses_no_more_than_its_share_and_what_is_kept_is_for_all(tm
     assert len(red.requests) == 4
 
 
-async def test_nothing_is_asked_for_an_app_that_has_hung_up(tmp_path: Path) -> None:
+async def test_nothing_is_asked_for_an_app_that_has_hung_up(tmp_path: Path, socket_clock: MockClock) -> None:
     red = ScriptedSource(["x"])
     with web_place(tmp_path, red=red) as place:
-        async with place.served({"spacing_s": 0.8}) as (_, client):
+        async with place.served({"spacing_s": 30.0}) as (service, client):
             await place.torznab(client, "red", **SEARCH | {"q": "one"})
-            async with place.client() as hasty:
-                with trio.move_on_after(0.2):
-                    await place.torznab(hasty, "red", **SEARCH | {"q": "two"})
-            await trio.sleep(1.2)
+            async with place.client() as hasty, trio.open_nursery() as nursery:
+                nursery.start_soon(partial(place.torznab, hasty, "red", **SEARCH | {"q": "two"}))
+                await trio.sleep(10)
+                waited = service.sources.desks.by_name["red"].waiting()
+                nursery.cancel_scope.cancel()
+            await trio.sleep(60)
             after = await place.torznab(client, "red", **SEARCH | {"q": "three"})
 
+    assert waited == 1
     assert [request.query for request in red.requests] == ["one", "three"]
     assert after.status_code == 200

@@ -16,9 +16,8 @@ from sqlalchemy import Connection, text
 from cormorant.clients.torznab_items import NEWZNAB, TORZNAB
 from cormorant.rules.secrets import Secret
 from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.web_settings import ClientSettings
 from tests.clients.raw_server import Asked, RawServer, page, raw_server
-from tests.web.web_place import SONARR, SOURCE_KEY, WebPlace, web_place
+from tests.web.web_place import SOURCE_KEY, WebPlace, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")
 
@@ -148,8 +147,7 @@ async def test_a_magnet_is_a_redirect_and_asks_nobody(tmp_path: Path) -> None:
 
 
 async def test_what_is_gone_is_404_and_what_is_limited_is_429(tmp_path: Path) -> None:
-    hasty = {"sonarr": ClientSettings(key=Secret(SONARR), hold_s=0.1)}
-    async with a_site(tmp_path, clients=hasty) as (place, _, client):
+    async with a_site(tmp_path) as (place, _, client):
         _, items = await found(place, client)
         answers = [await client.get(link_of(items[name])) for name in ("Gone", "torrent", "torrent")]
 

@@ -12,6 +12,7 @@ import attrs
 import httpx2
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cormorant.rules.gate_caps import plain_caps
 from cormorant.rules.ports import ignore
@@ -26,7 +27,7 @@ from storage.sources import SourceRecord
 from tests.web.test_gate import RSS, SEARCH, error_of, titles, xml
 from tests.web.web_place import SONARR, WebPlace, web_place
 
-pytestmark = pytest.mark.slow("real sockets, on the real clock")
+pytestmark = pytest.mark.slow("real sockets")
 
 NEVER_FRESH: dict[str, Any] = {"search": attrs.evolve(SearchSettings(), rss_ttl_s=0.0)}
 
@@ -84,7 +85,7 @@ async def test_all_sources_together_are_paged_also_while_one_does_not_answer(tmp
     assert {total(page)[1] for page in pages} == {"140"}
 
 
-async def test_one_poll_serves_the_apps_of_two_processes(tmp_path: Path) -> None:
+async def test_one_poll_serves_the_apps_of_two_processes(tmp_path: Path, socket_clock: MockClock) -> None:
     red = ScriptedSource(news(0, 3), takes_s=0.5)
     with two_places(tmp_path, red=red) as (one, two):
         async with one.served() as (_, first), two.served() as (_, second):
@@ -180,7 +181,7 @@ async def test_a_site_that_has_other_things_is_told_to_have_none_of_these(tmp_pa
     assert (films.status_code, titles(films)) == (200, [])
 
 
-async def test_a_poll_that_fails_gives_its_turn_back(tmp_path: Path) -> None:
+async def test_a_poll_that_fails_gives_its_turn_back(tmp_path: Path, socket_clock: MockClock) -> None:
     red = ScriptedSource(BROKEN, ["x"])
     with web_place(tmp_path, red=red) as place:
         async with place.served(clients={"sonarr": ClientSettings(key=Secret(SONARR), hold_s=5.0)}) as (_, client):

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cormorant.rules.secrets import Secret
 from cormorant.rules.web_settings import ClientSettings
@@ -14,12 +15,14 @@ from cormorant.testing import ScriptedSource
 from tests.web.test_gate import RSS, SEARCH, titles
 from tests.web.web_place import SONARR, web_place
 
-pytestmark = pytest.mark.slow("real sockets, on the real clock")
+pytestmark = pytest.mark.slow("real sockets")
 
 
-async def test_searches_at_the_same_moment_do_not_use_more_than_the_share(tmp_path: Path) -> None:
-    red = ScriptedSource(["x"], takes_s=0.2)
-    apps = {"sonarr": ClientSettings(key=Secret(SONARR), share=0.25, hold_s=5.0)}
+async def test_searches_at_the_same_moment_do_not_use_more_than_the_share(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
+    red = ScriptedSource(["x"], takes_s=2.0)
+    apps = {"sonarr": ClientSettings(key=Secret(SONARR), share=0.25, hold_s=20.0)}
     answers: list[httpx2.Response] = []
 
     with web_place(tmp_path, red=red) as place:
@@ -37,15 +40,15 @@ async def test_searches_at_the_same_moment_do_not_use_more_than_the_share(tmp_pa
     assert len(red.requests) == 2
 
 
-async def test_who_can_wait_is_not_refused_with_one_who_cannot(tmp_path: Path) -> None:
+async def test_who_can_wait_is_not_refused_with_one_who_cannot(tmp_path: Path, socket_clock: MockClock) -> None:
     apps = {
-        "sonarr": ClientSettings(key=Secret(SONARR), hold_s=0.1),
-        "radarr": ClientSettings(key=Secret("key of radarr"), hold_s=20.0),
+        "sonarr": ClientSettings(key=Secret(SONARR), hold_s=5.0),
+        "radarr": ClientSettings(key=Secret("key of radarr"), hold_s=60.0),
     }
     answers: dict[str, httpx2.Response] = {}
 
     with web_place(tmp_path, red=ScriptedSource(["x"])) as place:
-        async with place.served({"spacing_s": 1.0}, clients=apps) as (_, client):
+        async with place.served({"spacing_s": 30.0}, clients=apps) as (_, client):
             await place.torznab(client, "red", **SEARCH)
 
             async def poll(name: str, key: str) -> None:

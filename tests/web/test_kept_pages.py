@@ -13,10 +13,10 @@ from cormorant.rules.redaction import HIDDEN
 from cormorant.rules.secrets import Secret
 from cormorant.testing import START, ScriptedSource, simulated
 from cormorant.web.counts import KEPT_S_MAX, TIMES, Counts
-from cormorant.web.feeds import LOOK_S
 from cormorant.web.gate_items import Find
 from cormorant.web.kept_pages import LIFE_S, PAGES_MAX, KeptPages, Version
 from storage.sources import SourceRecord
+from tests.bounds import WAIT_S
 from tests.web.gate_alone import app, ask, gate_alone
 from tests.web.web_place import web_place
 
@@ -89,8 +89,10 @@ async def test_a_count_is_shown_for_twenty_times_as_long_as_it_took(autojump_clo
     assert known == [None, 7, None, 8, None]
 
 
-@pytest.mark.slow("real sockets, on the real clock")
-async def test_an_app_that_asks_again_is_answered_without_the_database_and_sees_the_next_poll(tmp_path: Path) -> None:
+@pytest.mark.slow("real sockets")
+async def test_an_app_that_asks_again_is_answered_without_the_database_and_sees_the_next_poll(
+    tmp_path: Path, socket_clock: MockClock
+) -> None:
     with web_place(tmp_path, red=ScriptedSource(["one"], ["one", "two"])) as place:
         async with place.served() as (_, client):
             first = await place.torznab(client, "red", t="search")
@@ -99,7 +101,7 @@ async def test_an_app_that_asks_again_is_answered_without_the_database_and_sees_
             again = await place.torznab(client, "red", t="search")
             place.gateway.come_back()
             other = await place.torznab(client, "red", t="search", cat="5000")
-            with trio.fail_after(LOOK_S + 5):
+            with trio.fail_after(WAIT_S):
                 while "two" not in (shown := await place.torznab(client, "red", t="search")).text:
                     await trio.sleep(0.05)
 

@@ -46,7 +46,7 @@ async def test_no_spelling_of_a_key_is_in_any_answer(tmp_path: Path) -> None:
     source: Any = leaky
     with web_place(tmp_path, red=source) as place:
         async with place.served({"key": Secret(KEY)}) as (_, client):
-            number = (await client.post("/api/v1/searches", json={"query": "x", "wait_s": 5})).json()["id"]
+            number = (await client.post("/api/v1/searches", json={"query": "x", "wait_s": 90})).json()["id"]
             answers = [
                 await place.torznab(client, "red", t="search", q="x"),
                 await place.torznab(client, "red", t="search"),
@@ -54,7 +54,7 @@ async def test_no_spelling_of_a_key_is_in_any_answer(tmp_path: Path) -> None:
                 await place.torznab(client, "red", t="search", q="fail"),
                 await client.get(f"/api/v1/searches/{number}"),
                 await client.get(f"/api/v1/searches/{number}/stream"),
-                await client.post("/api/v1/searches", json={"query": "fail again", "wait_s": 5}),
+                await client.post("/api/v1/searches", json={"query": "fail again", "wait_s": 90}),
                 await client.get("/api/v1/sources"),
                 await client.get("/api/v1/status"),
             ]

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 import trio
 from attrs import define
+from trio.testing import MockClock
 
 from cormorant.rules.priorities import Priority
 from cormorant.rules.searches import SearchRequest
@@ -21,9 +22,10 @@ from cormorant.rules.source_settings import ReserveSettings
 from cormorant.testing import TIMEOUT, ScriptedSource
 from cormorant.web import event_feed
 from supervisors import Service
+from tests.bounds import WAIT_S
 from tests.web.web_place import KEY, SOURCE_KEY, WebPlace, web_place
 
-pytestmark = pytest.mark.slow("real sockets, on the real clock")
+pytestmark = pytest.mark.slow("real sockets")
 
 
 async def overview(client: httpx2.AsyncClient) -> dict[str, Any]:
@@ -117,7 +119,7 @@ class Listener:
 
     async def hear(self, word: str) -> str:
         """Everything up to a word, or to the end."""
-        with trio.fail_after(5):
+        with trio.fail_after(WAIT_S):
             while word not in self.text and (more := await self.stream.receive_some()):
                 self.text += more.decode()
         return self.text
@@ -158,14 +160,14 @@ async def test_who_hangs_up_is_forgotten_and_too_many_are_refused(
                 await ear.hear("retry: ")
                 full = await client.get("/api/v1/events")
                 readers = service._bus.readers()  # noqa: SLF001 - whether anything stays behind
-            with trio.fail_after(5):
+            with trio.fail_after(WAIT_S):
                 while service._bus.readers():  # noqa: SLF001 - as above
                     await trio.sleep(0.01)
 
     assert (readers, full.status_code, full.headers["retry-after"]) == (1, 429, "5")
 
 
-async def test_a_stop_ends_those_who_listen(tmp_path: Path) -> None:
+async def test_a_stop_ends_those_who_listen(tmp_path: Path, socket_clock: MockClock) -> None:
     with web_place(tmp_path) as place:
         service = place.service()
         async with AsyncExitStack() as stack:

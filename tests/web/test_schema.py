@@ -25,6 +25,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.subscriptions import FeedPage, Subscription
 from cormorant.rules.web_settings import WebSettings
 from cormorant.testing import ScriptedSource
+from tests.bounds import WAIT_S
 from tests.web.web_place import KEY, WebPlace, web_place
 
 pytestmark = pytest.mark.slow("hundreds of requests over real sockets")
@@ -79,12 +80,12 @@ class Background:
 
     def __enter__(self) -> WebPlace:
         self._thread.start()
-        assert self._is_up.wait(20)
+        assert self._is_up.wait(WAIT_S)
         return self.place
 
     def __exit__(self, *exc_info: object) -> None:
         self._token.run_sync_soon(self._end.set)
-        self._thread.join(20)
+        self._thread.join(WAIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebPlace]:
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_every_answer_is_one_that_the_document_names(place: WebPlace, mode: GenerationMode) -> None:
-    answer = httpx2.get(f"{place.address}/api/v1/openapi.json", headers={"X-Api-Key": KEY})
+    answer = httpx2.get(f"{place.address}/api/v1/openapi.json", headers={"X-Api-Key": KEY}, timeout=WAIT_S)
     document = schemathesis.openapi.from_dict(answer.json(), config=SchemathesisConfig())
     found = [each.ok() for each in document.get_all_operations() if isinstance(each, Ok)]
     operations = [each for each in found if not each.path.endswith("/events")]  # that one never ends
@@ -113,7 +114,9 @@ def _problem_of(operation: Any, place: WebPlace, mode: GenerationMode) -> str | 
     )
     def check(case: Any) -> None:
         left_out = [positive_data_acceptance] if operation.label in NAMES_WHAT_MUST_EXIST else []
-        case.call_and_validate(base_url=place.address, headers={"X-Api-Key": KEY}, timeout=20, excluded_checks=left_out)
+        case.call_and_validate(
+            base_url=place.address, headers={"X-Api-Key": KEY}, timeout=WAIT_S, excluded_checks=left_out
+        )
 
     try:
         check()
@@ -145,7 +148,9 @@ WRONG = {
 def test_a_wrong_field_is_answered_with_its_name(
     place: WebPlace, method: str, path: str, body: object, field: str
 ) -> None:
-    answer = httpx2.request(method, f"{place.address}/api/v1{path}", json=body, headers={"X-Api-Key": KEY})
+    answer = httpx2.request(
+        method, f"{place.address}/api/v1{path}", json=body, headers={"X-Api-Key": KEY}, timeout=WAIT_S
+    )
 
     problem = answer.json()
     assert answer.status_code == 400
@@ -158,6 +163,7 @@ def test_a_body_that_is_no_json_is_told_so(place: WebPlace) -> None:
         f"{place.address}/api/v1/searches",
         content=b"{",
         headers={"X-Api-Key": KEY, "Content-Type": "application/json"},
+        timeout=WAIT_S,
     )
 
     assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 import trio
+from trio.testing import MockClock
 
 from cormorant.rules.errors import ServiceFailed
 from cormorant.rules.events import WebKeyMade, WebKeyRefused
@@ -20,7 +21,7 @@ from cormorant.rules.web_settings import ClientSettings, WebSettings
 from tests.cli.program import Program, cormorant
 from tests.web.web_place import KEY, SONARR, web_place
 
-pytestmark = pytest.mark.slow("real sockets, on the real clock")
+pytestmark = pytest.mark.slow("real sockets")
 
 
 async def test_it_is_alive_and_ready_without_a_key(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ async def test_keys_that_are_not_set_are_made_once_and_only_their_place_is_told(
     assert not [line for line in place.events.lines() if key in line]
 
 
-async def test_after_the_end_nobody_listens(tmp_path: Path) -> None:
+async def test_after_the_end_nobody_listens(tmp_path: Path, socket_clock: MockClock) -> None:
     with web_place(tmp_path) as place:
         async with place.served() as (service, client):
             await client.get("/health")
@@ -167,7 +168,7 @@ async def test_too_large_a_head_or_body_is_refused_and_the_server_stays(tmp_path
     assert after.status_code == 200
 
 
-async def test_a_hundred_connections_that_say_nothing_hold_up_nobody(tmp_path: Path) -> None:
+async def test_a_hundred_connections_that_say_nothing_hold_up_nobody(tmp_path: Path, socket_clock: MockClock) -> None:
     with web_place(tmp_path) as place:
         async with place.served() as (service, client):
             host, port = place.address.removeprefix("http://").split(":")

@@ -244,9 +244,11 @@ async def test_who_listens_hears_no_more_when_signed_out_in_another_process(auto
         assert not Permit(theirs, "").is_over  # a program with the key
 
 
-@pytest.mark.slow("real sockets, on the real clock")
+@pytest.mark.slow("real sockets")
 @pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/searches/{search}/stream"])
-async def test_who_listens_hears_no_more_once_the_session_is_over(place: WebPlace, path: str) -> None:
+async def test_who_listens_hears_no_more_once_the_session_is_over(
+    place: WebPlace, path: str, socket_clock: MockClock
+) -> None:
     async with place.served() as (service, client):
         await service.pause_source("red")
         search = (await client.post("/api/v1/searches", json={"query": "waits"})).json()["id"]

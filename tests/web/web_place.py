@@ -1,4 +1,4 @@
-"""A service with scripted sources and a real server on loopback, on the real clock."""
+"""A service with scripted sources and a real server on loopback. On a mock clock the wall clock follows it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import trio
 from attrs import define, field
+from trio.testing import MockClock
 
 from cormorant.rules.events import WebListening
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import JobSettings
 from cormorant.rules.web_settings import ClientSettings, WebSettings
-from cormorant.testing import Recorder, ScriptedSource, in_line, memory_gateway, named_sources, scripted, settings
+from cormorant.testing import (
+    Recorder,
+    ScriptedSource,
+    SimulatedClock,
+    in_line,
+    memory_gateway,
+    named_sources,
+    scripted,
+    settings,
+)
 from storage.database import Database
 from supervisors import Service, open_service
+from tests.bounds import WAIT_S
 
 KEY = "the-key-of-the-api"
 SONARR = "the-key-of-sonarr"
@@ -45,8 +57,10 @@ class WebPlace:
             "web": WebSettings(listen="127.0.0.1:0", key=Secret(KEY)),
             "clients": {"sonarr": ClientSettings(key=Secret(SONARR))},
         }
+        is_mocked = isinstance(trio.lowlevel.current_clock(), MockClock)
         return open_service(
             settings(**usual | chosen),
+            clock=SimulatedClock() if is_mocked else None,
             chance=random.Random(1),
             offload=in_line,
             gateway=self.gateway,
@@ -75,7 +89,7 @@ class WebPlace:
 
     def client(self, **headers: str) -> httpx2.AsyncClient:
         """Somebody who asks the server."""
-        return httpx2.AsyncClient(base_url=self.address, headers={"X-Api-Key": KEY} | headers, timeout=10.0)
+        return httpx2.AsyncClient(base_url=self.address, headers={"X-Api-Key": KEY} | headers, timeout=WAIT_S)
 
 
 @contextmanager
