@@ -86,7 +86,7 @@ def now() -> datetime:
 
 
 def enqueue(connection: Connection, kind: str, *, due_in: timedelta = timedelta(), key: str | None = None) -> int:
-    """Take in a job that was enqueued an hour ago, or will be due later."""
+    """Take in a job that was enqueued two and a half hours ago, or will be due later."""
     job = NewJob(
         uid=secrets.token_hex(8),
         kind=kind,
@@ -97,7 +97,7 @@ def enqueue(connection: Connection, kind: str, *, due_in: timedelta = timedelta(
         dedupe_key=key,
         correlation_id="req-17",
     )
-    return jobs.enqueue(connection, job, now=now() - 60 * MINUTE).id
+    return jobs.enqueue(connection, job, now=now() - 150 * MINUTE).id
 
 
 def register(connection: Connection, owner: str = OWNER, *, silent_for: timedelta = timedelta(seconds=7)) -> None:

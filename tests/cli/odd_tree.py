@@ -14,6 +14,7 @@ from typing_extensions import override
 from cormorant.cli import main, serving
 from cormorant.cli.streams import say
 from cormorant.rules.events import MessageLost
+from cormorant.rules.settings import LogSettings
 from cormorant.telemetry import LogWriter
 from supervisors import ChildSpec, Supervisor, service
 from supervisors.tree import Parts, tree
@@ -76,8 +77,16 @@ def dawdler() -> ChildSpec:
     return ChildSpec("stubborn", Stubborn(), grace_s=1000.0)
 
 
+DRAIN_S = {"chatter for ever": 1000.0}
+"""How long the log waits at the end for a reader, where that is longer than usual."""
+
+
 class AnnouncedLog(LogWriter):
     """Says when it begins to write what is left."""
+
+    @override
+    def __init__(self, settings: LogSettings, **more: Any) -> None:
+        super().__init__(settings, **more, drain_s=DRAIN_S.get(sys.argv[1], 2.0))
 
     @override
     def close(self, within_s: float | None = None) -> None:
@@ -99,6 +108,7 @@ HABITS: dict[str, Callable[[Parts], list[ChildSpec]]] = {
     "hesitate": lambda _: [ChildSpec("hesitant", hesitate)],
     "freeze": lambda _: [ChildSpec("frozen", freeze)],
     "chatter": lambda parts: [chatter(parts)],
+    "chatter for ever": lambda parts: [chatter(parts)],
     "chatter and dawdle": lambda parts: [chatter(parts), dawdler()],
 }
 

@@ -14,8 +14,9 @@ from typing import Self
 
 from attrs import frozen
 
+from tests.bounds import WAIT_S
+
 ROOT = Path(__file__).parents[2]
-WAIT_S = 30.0
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -54,6 +54,7 @@ class Indexer:
     answers: dict[str, str] = field(factory=dict)
     slow_s: dict[str, float] = field(factory=dict)
     asked: list[tuple[str, dict[str, str]]] = field(factory=list)
+    asked_at: list[float] = field(factory=list)
 
     def url(self, name: str) -> str:
         """The address of one of its sites."""
@@ -65,6 +66,7 @@ class Indexer:
         name = parts.path.split("/")[1]
         params = dict(parse_qsl(parts.query))
         self.asked.append((name, params))
+        self.asked_at.append(time.monotonic())
         time.sleep(self.slow_s.get(name, 0.0))
         usual = CAPS if params.get("t") == "caps" else feed()
         return self.answers.get(f"{name}:{params.get('t')}", self.answers.get(name, usual)).encode()

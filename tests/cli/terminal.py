@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -11,11 +12,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cli.program import WAIT_S
+from tests.bounds import WAIT_S
 
 
 def seen_of(*words: str, cwd: Path, env: Mapping[str, str], enough: bytes | None = None, code: int = 0) -> str:
-    """What `cormorant …` shows; who looks on presses Ctrl-C having seen `enough`. It must end with this code."""
+    """What `cormorant …` shows; who looks on presses Ctrl-C having seen the pattern `enough`. It must end with this code."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "cormorant", *words],
@@ -29,7 +30,7 @@ def seen_of(*words: str, cwd: Path, env: Mapping[str, str], enough: bytes | None
         shown = b""
         while piece := _read(ours):
             shown += piece
-            if enough is not None and enough in shown:
+            if enough is not None and re.search(enough, shown):
                 process.send_signal(signal.SIGINT)
                 enough = None
         assert process.wait(WAIT_S) == code, shown

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.cli.program import WAIT_S, Program
+from tests.cli.program import Program
 from tests.cli.source_place import SourcePlace
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow("starts the program twice, which loads everything")
 
@@ -22,6 +21,9 @@ every = "2h"
 
 [subscriptions]
 domain_request_delay = "0s"
+
+[jobs]
+sweep = "1h"
 """
 
 
@@ -31,19 +33,12 @@ def listed(place: SourcePlace) -> dict[str, Any]:
     }
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_after_a_kill_every_feed_has_its_time_and_only_what_is_due_or_asked_for_is_checked(
     each_place: SourcePlace,
 ) -> None:
     place, feeds = each_place, each_place.indexer
     (place.folder / "config.toml").write_text(SETTINGS.format(written=feeds.url("written")))
-    feeds.slow_s["slow"] = 3.0
+    feeds.slow_s["slow"] = 1000.0
     for name, when in (("cron", ("--cron", "0 9 * * MON", "--zone", "Europe/Berlin")), ("later", ("--every", "6h"))):
         assert place.run("subscriptions", "add", name, feeds.url(name), *when).code == 0
     with Program("-m", "cormorant", "run", cwd=place.folder, CORMORANT_STORAGE__URL=place.url) as program:

@@ -29,11 +29,11 @@ def free_address() -> str:
 
 
 def line_after(program: Program, first: str, *others: str) -> str:
-    """The line with the first of these words, when all of them have come, in whatever order."""
+    """The first line with the first of these words, when all of them have come, in whatever order."""
     found: dict[str, str] = {}
     while len(found) < 1 + len(others):
         line = program.line_with("event=")
-        found |= {words: line for words in (first, *others) if words in line}
+        found = {words: line for words in (first, *others) if words in line} | found
     return found[first]
 
 

@@ -159,7 +159,7 @@ def test_a_limit_holds_from_one_search_to_the_next(each_place: SourcePlace) -> N
 
     assert ended.code == 1
     assert re.fullmatch(
-        r"attic  not asked  it opens in 59 min and --max-wait is 30s: 1 of 1 queries per hour are spent\n", ended.err
+        r"attic  not asked  it opens in 5\d min and --max-wait is 30s: 1 of 1 queries per hour are spent\n", ended.err
     )
     assert each_place.indexer.times_asked("attic") == 1
 
@@ -179,8 +179,9 @@ def test_a_site_that_opens_soon_is_waited_for(source_place: SourcePlace) -> None
 
     facts = source_place.facts("search", "two")
 
-    assert 0 < facts["sources"][0]["waited_s"] <= 1.5
-    assert source_place.indexer.times_asked("attic") == 2
+    assert facts["sources"][0]["status"] == "found"
+    first_at, second_at = source_place.indexer.asked_at
+    assert second_at - first_at >= 1.0
 
 
 @pytest.mark.parametrize(
@@ -226,16 +227,16 @@ def test_a_search_claims_no_jobs(source_place: SourcePlace) -> None:
 
 
 def test_a_terminal_shows_why_a_site_waits_and_ctrl_c_ends_it_cleanly(source_place: SourcePlace) -> None:
-    source_place.add("attic", "--spacing", "20s")
+    source_place.add("attic", "--spacing", "10h")
     source_place.add("loft")
-    source_place.indexer.slow_s["loft"] = 30.0
+    source_place.indexer.slow_s["loft"] = 1000.0
     source_place.run("sources", "test", "attic")
 
-    shown = on_a_terminal(source_place, "search", "show", enough=b"for 1 s", code=130)
+    shown = on_a_terminal(source_place, "search", "show", "--max-wait", "20h", enough=rb"for [1-9]\d* s", code=130)
 
     plain = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown)
-    assert re.search(r"attic +waits +1\d s, until [\d: -]+: the last request ended", plain)
-    assert re.search(r"loft +asked +for 1 s", plain)
+    assert re.search(r"attic +waits +3\d{4} s, until [\d: -]+: the last request ended", plain)
+    assert re.search(r"loft +asked +for [1-9]\d* s", plain)
     assert "cormorant: interrupted; the search was cancelled" in shown
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h")
     loft = source_place.listed("loft")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import WAIT_S, Program
+from tests.bounds import WAIT_S
+from tests.cli.program import Program
 
 pytestmark = pytest.mark.slow("starts the program, which loads everything")
 
 ODD_TREE = str(Path(__file__).with_name("odd_tree.py"))
-AT_ONCE_S = 5.0
-"""Far below the grace of a child that does not stop, far above what a busy machine needs."""
 
 STOPPED_WHILE_LOADING = """
 import os, signal, sys
@@ -60,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_second_signal_ends_it_at_once_with_code_1(folder: Path) -> None:
     with Program(ODD_TREE, "dawdle", cwd=folder) as program:
-        program.line_with(" ready in ")
+        program.line_with("event=service.ready")  # from here on the log is written at once
         program.send(signal.SIGTERM)
         program.line_with("asked to stop")
         program.send(signal.SIGINT)
@@ -87,12 +85,11 @@ def test_a_second_signal_ends_it_although_nobody_reads_standard_error(folder: Pa
         program.line_with(" ready in ")
         program.send(signal.SIGTERM)
         program.line_with("asked to stop")
-        sent_at = time.monotonic()
         program.send(signal.SIGTERM)
         ended = program.end()
 
     assert ended.code == 1
-    assert time.monotonic() - sent_at < AT_ONCE_S
+    assert "by force" not in ended.out  # the report of an orderly stop, which would have waited for the grace
 
 
 def test_a_second_signal_ends_it_although_the_reader_of_standard_error_is_gone(folder: Path) -> None:
@@ -103,12 +100,10 @@ def test_a_second_signal_ends_it_although_the_reader_of_standard_error_is_gone(f
         os.close(writer)
         program.send(signal.SIGTERM)
         program.line_with("asked to stop")
-        sent_at = time.monotonic()
         program.send(signal.SIGTERM)
         ended = program.end()
 
     assert ended.code == 1
-    assert time.monotonic() - sent_at < AT_ONCE_S
     assert "by force" not in ended.out  # it did not even try to stop in order
 
 
@@ -122,7 +117,7 @@ def test_a_second_signal_ends_it_in_the_midst_of_taking_an_event(folder: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_the_last_of_the_log_is_written_ends_it_at_once(folder: Path, number: signal.Signals) -> None:
-    with Program(ODD_TREE, "chatter", cwd=folder, reads_log=False) as program:
+    with Program(ODD_TREE, "chatter for ever", cwd=folder, reads_log=False) as program:
         program.line_with("said it all")
         program.send(signal.SIGTERM)
         program.line_with("draining")

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from cormorant.cli.streams import attempt, say
-from tests.cli.program import WAIT_S, Program, environment
+from tests.bounds import WAIT_S
+from tests.cli.program import Program, environment
 
 ODD_TREE = str(Path(__file__).with_name("odd_tree.py"))
 STARTS = pytest.mark.slow("starts the program, which loads everything")

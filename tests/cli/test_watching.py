@@ -166,7 +166,7 @@ def test_a_want_shows_every_candidate_with_its_reasons_and_no_key(place: WatchPl
     handed = place.run("wants", "hand-over", str(want), "--candidate", facts["candidates"][1]["id"])
     after = place.facts("wants", "show", str(want))
 
-    assert re.search(r"^ *1  chosen +A - B +now|^ *1  chosen +A - B +\d+ s ago", listed.out, re.MULTILINE)
+    assert re.search(r"^ *1  chosen +A - B +now|^ *1  chosen +A - B +\d+ (s|min) ago", listed.out, re.MULTILINE)
     assert "observe mode: nothing is handed over by itself" in listed.out
     assert re.search(r"^[0-9a-f]{12} +1  attic +312 MB +7  chosen: flac +A - B \[FLAC\]$", shown.out, re.MULTILINE)
     assert re.search(r"rejected: title: none of flac +A - B \[MP3\]$", shown.out, re.MULTILINE)

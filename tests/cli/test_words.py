@@ -16,6 +16,7 @@ from cormorant.cli.serving import report_lines
 from cormorant.cli.words import Refused, causes, shown_path
 from cormorant.rules.secrets import Secret
 from supervisors import ChildReport, Ending, ShutdownReport
+from tests.bounds import WAIT_S
 from tests.cli.program import ROOT, environment
 
 
@@ -64,7 +65,7 @@ def test_help_does_not_wait_for_the_whole_tree(words: list[str]) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_S,
         check=True,
     )
 
