@@ -14,13 +14,14 @@ import pytest
 from attrs import define, field
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from tests.bounds import WAIT_S
 from tests.browser.finding import FLAGS, BrowserMissing, find_browser
 
 T = TypeVar("T")
 SHOTS = Path(__file__).parent / "shots"
-WAIT_MS = 10_000
-SCENARIO_S = 60.0
-expect.set_options(timeout=WAIT_MS)  # far more than it takes: a busy machine is no mistake of the page
+WAIT_MS = WAIT_S * 1000
+SCENARIO_S = 4 * WAIT_S
+expect.set_options(timeout=WAIT_MS)
 
 
 @define(eq=False)

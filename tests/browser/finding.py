@@ -16,7 +16,7 @@ from attrs import frozen
 __all__ = ["FLAGS", "BrowserMissing", "Machine", "find_browser"]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-UPDATE_S, INSTALL_S = 60, 220  # together less than a test may take
+UPDATE_S, INSTALL_S = 300, 1200  # together less than a test may take
 
 # Nothing of its own goes out while the tests look at what the page asks for.
 FLAGS = (

@@ -16,10 +16,10 @@ from sqlalchemy import Connection, text
 from cormorant.rules.limits import Lane
 from cormorant.scripted import ScriptedSource
 from supervisors import Service
+from tests.bounds import WAIT_S
 from tests.web.web_place import WebPlace, web_place
 
 T = TypeVar("T")
-WAIT_S = 20.0
 
 
 class Serving:
