@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any, Final
 
 import hypothesis
 import pytest
@@ -13,10 +14,11 @@ from tests.postgres import DatabaseServer, PostgresMissing, PostgresServer, open
 
 SLOW_S = 0.25
 
-# No deadline: how long an example takes says more about the machine than about the code.
-hypothesis.settings.register_profile("desk", deadline=None)
+# No deadline and no check of speed: how long an example takes says more about the machine than about the code.
+AT_ANY_SPEED: Final[dict[str, Any]] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("desk", **AT_ANY_SPEED)
 # The same examples in every build: a build that fails by chance teaches people to press the button again.
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile("ci", **AT_ANY_SPEED, derandomize=True, database=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 unmarked: list[pytest.TestReport] = []
