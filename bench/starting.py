@@ -1,4 +1,7 @@
-"""Start and stop of `cormorant run` in an empty folder: seconds until it is ready, and from SIGTERM until it is gone."""
+"""Start and stop of `cormorant run` in an empty folder: seconds until it is ready, and from SIGTERM until it is gone.
+
+Also the time to open the sites of the playground.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,20 @@ import tempfile
 import time
 from pathlib import Path
 
+import trio
+
 # Run as a file, Python would look here first and take `bench/storage.py` for the package `storage`.
 ROOT = Path(__file__).parent.parent
 sys.path[0] = str(ROOT)
 
 from bench._report import Goal, Row, finish, read_options  # noqa: E402 - see above
+from cormorant.playground import open_playground  # noqa: E402 - see above
+from cormorant.playground.town import sites_of_the_town  # noqa: E402 - see above
+from supervisors.environment import SystemClock  # noqa: E402 - see above
 
 READY_S_MAX = 5.0
 GONE_S_MAX = 3.0
+PLAYGROUND_MS_MAX = 300.0
 
 
 def seconds_to_start_and_to_stop() -> tuple[float, float]:
@@ -44,6 +53,13 @@ def seconds_to_start_and_to_stop() -> tuple[float, float]:
             return ready_at - began_at, time.perf_counter() - ready_at
 
 
+async def milliseconds_to_open_the_playground() -> float:
+    """Open the sites and close them."""
+    began_at = time.perf_counter()
+    async with open_playground(*sites_of_the_town(SystemClock())):
+        return (time.perf_counter() - began_at) * 1000
+
+
 def main() -> int:
     """Measure several runs and judge their medians."""
     options = read_options(__doc__)
@@ -55,7 +71,9 @@ def main() -> int:
         Goal("program.ready_s", ready.median, "<=", READY_S_MAX),
         Goal("program.gone_s", gone.median, "<=", GONE_S_MAX),
     ]
-    return finish(options, [ready, gone], goals)
+    opened = Row("playground opened", "ms", [trio.run(milliseconds_to_open_the_playground) for _ in runs])
+    goals.append(Goal("playground.open_ms", opened.median, "<=", PLAYGROUND_MS_MAX))
+    return finish(options, [ready, gone, opened], goals)
 
 
 if __name__ == "__main__":

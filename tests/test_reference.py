@@ -22,6 +22,7 @@ from cormorant.rules.catalogue import known_settings
 from cormorant.rules.jobs import JobState, Verb
 from cormorant.rules.settings import Settings
 from cormorant.rules.wants import WantState
+from tests.bounds import WAIT_S
 
 ROOT = Path(__file__).parents[1]
 
@@ -123,7 +124,12 @@ def test_the_page_of_jobs_explains_every_setting_with_its_default() -> None:
 )
 def test_the_pages_are_made_without_make(module: str, page: str) -> None:
     made = subprocess.run(
-        [sys.executable, "-m", f"cormorant.{module}"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-m", f"cormorant.{module}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=True,
     )
 
     assert made.stdout == (ROOT / "docs" / page).read_text()

@@ -19,9 +19,9 @@ from cormorant.rules.events import ChildCrashed, ChildStarted, Event, Stamped, S
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings import LogSettings
 from cormorant.telemetry import LogWriter
+from tests.bounds import WAIT_S
 
 AT = datetime(2026, 11, 16, 2, 13, 1, 123_456, tzinfo=UTC)
-WAIT_S = 10.0
 
 
 @frozen(kw_only=True)

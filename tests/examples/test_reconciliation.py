@@ -33,6 +33,7 @@ from storage.database import Database
 from storage.job_reports import recent
 from storage.jobs import NewJob
 from supervisors import Service
+from tests.bounds import WAIT_S
 from tests.cli.program import ROOT, environment
 
 pytestmark = pytest.mark.slow("two simulated hours with heartbeats cost a second")
@@ -224,7 +225,7 @@ def test_the_program_finishes_by_itself() -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=True,
     )
 

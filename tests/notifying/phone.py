@@ -11,6 +11,8 @@ from typing import Any
 
 from attrs import define, field
 
+from tests.bounds import WAIT_S
+
 
 @define
 class Phone:
@@ -53,4 +55,4 @@ def ringing() -> Iterator[Phone]:
             yield phone
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(WAIT_S)

@@ -163,12 +163,11 @@ async def test_a_port_that_is_taken_is_told_with_the_remedy() -> None:
                 pass
 
 
-async def test_the_whole_town_opens_in_no_time() -> None:
-    began = trio.current_time()
-    async with open_playground(*sites_of_the_town(SystemClock())) as playground:
-        took_s = trio.current_time() - began
-        async with Transport(written=[playground.address]) as transport:
-            answer = await transport.get(playground.url_of("attic", "/api"), params=[("t", "search"), ("apikey", KEY)])
+async def test_the_whole_town_opens_and_has_a_page_full_of_finds() -> None:
+    async with (
+        open_playground(*sites_of_the_town(SystemClock())) as playground,
+        Transport(written=[playground.address]) as transport,
+    ):
+        answer = await transport.get(playground.url_of("attic", "/api"), params=[("t", "search"), ("apikey", KEY)])
 
     assert answer.body.count(b"<item>") == 100
-    assert took_s < 0.3

@@ -13,7 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
+from trio.testing import MockClock
 
 from cormorant.cli.playing import Playing
 from cormorant.playground import open_playground
@@ -31,11 +32,11 @@ from cormorant.rules.subscription_events import SubscriptionChecked, Subscriptio
 from cormorant.rules.subscription_settings import SubscriptionSettings
 from cormorant.rules.wants import Want, WantState
 from cormorant.rules.watch_events import SavedSearchChecked, WantChanged
-from cormorant.testing import Recorder, memory_gateway, settings
+from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from supervisors import Service, open_service
+from tests.bounds import WAIT_S
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-WAIT_S = 40.0
 
 
 def free_address() -> str:
@@ -47,6 +48,13 @@ def settings_of_the_town(**chosen: Any) -> Settings:
     played = PlaygroundSettings(enabled=True, listen=free_address())
     gentle = SubscriptionSettings(domain_request_delay_s=0.0)  # it is our own machine
     return with_playground(settings(playground=played, subscriptions=gentle, **chosen))
+
+
+def hourly(chosen: Settings) -> Settings:
+    """The same with a first check alone: no other is due while a test runs."""
+    feeds = {name: evolve(feed, every_s=3_600.0) for name, feed in chosen.feeds.items()}
+    prices = {name: evolve(price, every_s=3_600.0) for name, price in chosen.prices.items()}
+    return evolve(chosen, feeds=feeds, prices=prices)
 
 
 async def until(is_so: Callable[[], object]) -> None:
@@ -63,13 +71,20 @@ async def done(service: Service, count: int, *, of: str = "") -> list[Want]:
 
 
 @pytest.mark.slow("a want takes its time: searches, a grab, a download")
-def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives() -> None:
+def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives(socket_clock: MockClock) -> None:
     recorder = Recorder()
     chosen = settings_of_the_town(notify=NotifySettings(on=()))
 
     async def until_done() -> dict[int, tuple[set[str], str]]:
         with memory_gateway() as gateway, trio.fail_after(WAIT_S):
-            service = open_service(chosen, chance=random.Random(1), gateway=gateway, listeners=[recorder])
+            service = open_service(
+                chosen,
+                clock=SimulatedClock(),
+                chance=random.Random(1),
+                offload=in_line,
+                gateway=gateway,
+                listeners=[recorder],
+            )
             told = trio.Event()
             async with Playing(service, looks_after_s=[1.0]) as playing, service, trio.open_nursery() as nursery:
                 nursery.start_soon(playing.serve_until, told)
@@ -81,7 +96,7 @@ def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives() -> None
                 view.want.id: ({each.source for each in view.candidates}, view.handovers[0].target) for view in views
             }
 
-    ended = trio.run(until_done)
+    ended = trio.run(until_done, clock=socket_clock)
 
     assert sorted(ended.values(), key=lambda each: each[1]) == [
         ({"attic", "slskd"}, "qbittorrent"),
@@ -114,7 +129,7 @@ class Clock:
 @pytest.mark.slow("loads Apprise, and follows a find to its end")
 def test_what_is_new_in_feeds_is_handed_over_and_a_price_that_falls_is_told() -> None:
     recorder, clock = Recorder(), Clock()
-    chosen = settings_of_the_town(search=SearchSettings(cache_enabled=False))
+    chosen = hourly(settings_of_the_town(search=SearchSettings(cache_enabled=False)))
 
     async def until_told() -> tuple[list[tuple[str, str]], list[dict[str, str]]]:
         with memory_gateway() as gateway, trio.fail_after(WAIT_S):
@@ -128,7 +143,7 @@ def test_what_is_new_in_feeds_is_handed_over_and_a_price_that_falls_is_told() ->
                 await service.prices.check("lantern")
                 await until(lambda: "Cormorant: Price alert" in titles_of(recorder))
                 items = await done(service, 2, of="feed:")
-                async with httpx2.AsyncClient() as client:
+                async with httpx2.AsyncClient(timeout=WAIT_S) as client:
                     heard = (await client.get(playground.url_of("phone"))).json()
                 views = [await service.watches.want(each.id) for each in items]
             return sorted((view.want.watch, view.handovers[0].target) for view in views), heard
@@ -138,7 +153,7 @@ def test_what_is_new_in_feeds_is_handed_over_and_a_price_that_falls_is_told() ->
     first, second = events_of(recorder, "open-films")
     assert (first.items_found, first.new_items, first.imported) == (6, 0, 0)
     assert (second.new_items, second.imported) == (2, 1)  # the other form does not fit
-    assert first.because == "every 1m"
+    assert first.because == "every 1h"
     assert second.next_check_at > first.next_check_at
     assert handed == [("feed:field-recordings", "webhook"), ("feed:open-films", "qbittorrent")]
     assert "HTTP 503" in recorder.of(SubscriptionFailed)[0].error

@@ -21,6 +21,7 @@ from cormorant.rules.watch_settings import WatchlistSettings
 from cormorant.settings import load_settings
 from supervisors import open_service
 from supervisors.service import ServiceState
+from tests.bounds import WAIT_S
 
 BOUNDS = [
     (known.key, known.setting.kind.write(bound))
@@ -49,7 +50,7 @@ async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_g
     except SettingsError as refusal:
         problems += refusal.problems
     else:
-        with trio.fail_after(60):
+        with trio.fail_after(WAIT_S):
             async with open_service(settings) as service:
                 state = (await service.status()).state
 
