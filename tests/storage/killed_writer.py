@@ -16,6 +16,7 @@ import storage.postgres
 import storage.sqlite  # noqa: F401 - as the line above: loaded before the first fork, not after each
 from cormorant.rules.errors import CommitUnknown
 from storage.database import Database
+from tests.bounds import WAIT_S
 from tests.storage.support import add_note, count_notes, gateway, serving
 
 WRITERS = 8
@@ -36,7 +37,7 @@ async def write_for_ever(database: Database, numbers: Iterator[int]) -> None:
 
 
 async def write_until_killed(url: str, first: int) -> None:
-    async with serving(gateway(url), with_notes=False) as database, trio.open_nursery() as nursery:
+    async with serving(gateway(url, hold_s=WAIT_S), with_notes=False) as database, trio.open_nursery() as nursery:
         assert await database.read(count_notes) >= 0
         numbers = itertools.count(first)
         for _ in range(WRITERS):

@@ -6,17 +6,21 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import trio
 from outcome import Error, Outcome, acapture
 from sqlalchemy import Connection
 from trio.testing import active_thread_count, wait_all_tasks_blocked
+from typing_extensions import override
 
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.events import StorageLost
 from storage.calls import Call, Line
 from storage.database import Database
+from storage.sqlite import Sqlite
+from storage.sqlite_driver import GuardedDriver
 from tests.storage.support import Blocker, Ears, add_note, adding, gateway, note_numbers, serving
 
 
@@ -89,17 +93,44 @@ async def test_a_cancelled_gateway_finishes_what_is_taken_and_refuses_the_rest(d
     assert active_thread_count() == 0
 
 
-@pytest.mark.slow("waits for a real outage")
-async def test_whoever_was_cancelled_while_taken_goes_when_the_call_is_held(tmp_path: Path) -> None:
-    ears = Ears()
-    database = gateway(f"sqlite:///{tmp_path}/notes.db", emit=ears, busy_timeout_s=0.2)
+class HeldUp(GuardedDriver):
+    """A connection that begins its next write transaction only when the test says so."""
+
+    blocker: ClassVar[Blocker | None] = None
+
+    @override
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        blocker = HeldUp.blocker
+        if blocker is not None and sql == "BEGIN IMMEDIATE":
+            HeldUp.blocker = None
+            blocker.hold()
+        return super().execute(sql, parameters)
+
+
+async def test_whoever_was_cancelled_while_taken_goes_when_the_call_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sqlite, "driver_class", HeldUp)
+    ears, scope, caught = Ears(), trio.CancelScope(), list[bool]()
+    database = gateway(f"sqlite:///{tmp_path}/notes.db", emit=ears, busy_timeout_s=0.01)
+
+    async def call() -> None:
+        with scope:
+            await database.run(add_note, 1)
+        caught.append(scope.cancelled_caught)
 
     async with serving(database):
         with closing(sqlite3.connect(tmp_path / "notes.db", isolation_level=None)) as neighbour:
             neighbour.execute("BEGIN IMMEDIATE")
-            with trio.move_on_after(0.1) as scope:
-                await database.run(add_note, 1)
-            assert scope.cancelled_caught
+            blocker = HeldUp.blocker = Blocker()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(call)
+                await blocker.is_taken.wait()
+                scope.cancel()
+                await wait_all_tasks_blocked()
+                assert caught == [], "a call that a worker has is waited for"
+                blocker.go_on()
+            assert caught == [True]
             assert ears.kinds() == [StorageLost]
 
         assert await database.run(note_numbers) == []

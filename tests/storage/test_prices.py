@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from cormorant.rules.prices import Intake, Match, PointType, PricePoint, Side
 from storage import intakes, prices
 from storage.intakes import IntakeExists, IntakeTakenOut, UnknownIntake
+from tests.bounds import WAIT_S
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at
 
@@ -225,7 +226,7 @@ def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: J
 
     def write(writer: int) -> int:
         own = [point(f"ext_{number}", 100 + number, Match(1 + (writer + number) % 3)) for number in range(20)]
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + WAIT_S
         while True:  # SQLite has one writer, and the plain connections of a test do not wait for it
             try:
                 with job_store.begin() as connection:
@@ -236,7 +237,7 @@ def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: J
                 time.sleep(0.002)
 
     with ThreadPoolExecutor(max_workers=8) as pool:
-        written = list(pool.map(write, range(16), timeout=30))
+        written = list(pool.map(write, range(16), timeout=WAIT_S))
 
     assert 20 <= sum(written) <= 60, "once, and at most twice again by a stronger match"
     with job_store.begin() as connection:

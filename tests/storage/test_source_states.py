@@ -17,6 +17,7 @@ from cormorant.rules.priorities import Priority
 from cormorant.rules.request_ends import EndKind
 from cormorant.rules.reservations import Closed, Permit, Reserved, pause, reset, resume
 from storage import source_states
+from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, JobStore, at
 from tests.storage.source_store import FREE, LEASE_S, add_source, ask, end, look, spend
 from tests.storage.test_two_at_once import after
@@ -236,14 +237,14 @@ def test_of_two_processes_that_race_for_the_first_request_exactly_one_gets_throu
 
         def race(source: int = source, barrier: Barrier = barrier, answers: list[object] = answers) -> None:
             with postgres_jobs.begin() as connection:
-                barrier.wait(timeout=10)
+                barrier.wait(timeout=WAIT_S)
                 answers.append(ask(connection, source, limits=limits, priority=Priority.INTERACTIVE))
 
         threads = [Thread(target=race) for _ in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(timeout=30)
+            thread.join(timeout=WAIT_S)
 
         assert sorted(type(answer).__name__ for answer in answers) == ["Closed", "Reserved"]
 

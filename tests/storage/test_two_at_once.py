@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 from actors.errands import Errand, leave, run_errand
 from cormorant.rules.jobs import JobState
 from storage import job_pauses, job_reports, jobs, workers
+from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, new_job, put, put_in_state, show, take
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ def after(store: JobStore, first: Callable[[Connection], object], second: Callab
         while not waiting.done() and not _somebody_waits(store):
             time.sleep(0.005)
         connection.commit()
-        return waiting.result(timeout=10)
+        return waiting.result(timeout=WAIT_S)
 
 
 def _somebody_waits(store: JobStore) -> bool:
