@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import pytest
 import trio
 from attrs import evolve
+from sqlalchemy import Connection
+from typing_extensions import override
 
-from actors.clerk import CHECK_S
+from actors.errands import Cleared
 from actors.handlers import JobContext, Run
 from cormorant.rules.job_events import JobCancelled, JobFailed
 from cormorant.rules.jobs import JobState
@@ -23,7 +26,11 @@ from storage.database import Database, Mode, StorageOptions
 from supervisors import Service, open_service
 from supervisors.environment import SystemClock, SystemRandom
 
-SOON_S = 5.0
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SOON_S = 50.0
+"""Shorter than the minute between two heartbeats, which would find it too. It usually takes less than a second."""
 
 pytestmark = pytest.mark.slow("real processes' worth of threads and files")
 
@@ -36,19 +43,32 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield request.getfixturevalue("postgres_url")
 
 
-def database(url: str) -> Database:
-    return Database(StorageOptions(url=url), mode=Mode.THREADS, emit=ignore, chance=SystemRandom())
+class Watched(Database):
+    """A gateway that notes whether claiming was paused, each time the service compares with the database what is its own."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(StorageOptions(url=url), mode=Mode.THREADS, emit=ignore, chance=SystemRandom())
+        self.checks: list[object] = []
+
+    @override
+    async def run(self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result = await super().run(function, *args, **kwargs)
+        if isinstance(result, Cleared):
+            self.checks.append(result.is_paused)
+        return result
 
 
 @asynccontextmanager
-async def two(url: str, run: Run, heard: Recorder | None = None) -> AsyncIterator[Service]:
+async def two(
+    url: str, run: Run, heard: Recorder | None = None, gateway: Watched | None = None
+) -> AsyncIterator[Service]:
     """A service that neither polls nor beats while the test lasts; what comes out is another that runs nothing."""
     chosen = evolve(JobSettings(), poll_s=300.0, heartbeat_s=60.0)
     listeners = [heard] if heard else []
-    async with (
-        open_service(settings(jobs=chosen), gateway=database(url), handlers={"work": run}, listeners=listeners),
-        open_service(settings(jobs=chosen), gateway=database(url)) as other,
-    ):
+    works = open_service(
+        settings(jobs=chosen), gateway=gateway or Watched(url), handlers={"work": run}, listeners=listeners
+    )
+    async with works, open_service(settings(jobs=chosen), gateway=Watched(url)) as other:
         yield other
 
 
@@ -101,17 +121,20 @@ async def test_what_another_process_cancels_is_stopped_at_once_and_told(url: str
 
 async def test_a_pause_from_another_process_holds_at_once_and_so_does_its_end(url: str) -> None:
     runs: list[object] = []
+    gateway = Watched(url)
 
     async def work(context: JobContext) -> None:
         runs.append(context.payload)
 
-    async with two(url, work) as other:
+    async with two(url, work, gateway=gateway) as other:
         await other.enqueue("work", 1)
         await until(runs, 1)
         await other.transaction(job_pauses.set_all, is_paused=True, now=SystemClock().now())
-        await trio.sleep(CHECK_S + 0.2)  # checked at most so often
+        with trio.fail_after(SOON_S):
+            while not any(gateway.checks):
+                await trio.sleep(0.005)
         paused = await other.enqueue("work", 2)
-        await trio.sleep(0.2)
+        await until(gateway.checks, len(gateway.checks) + 1)  # it has heard of the new job
         view = await other.jobs.show(paused)
         await other.transaction(job_pauses.set_all, is_paused=False, now=SystemClock().now())
         await until(runs, 2)

@@ -14,13 +14,13 @@ import trio
 from attrs import define, field
 from sqlalchemy import create_engine, text
 
+from tests.bounds import WAIT_S
 from tests.chaos.searcher import SearchOrders, command
 
 ROOT = Path(__file__).parents[2]
 LOOK_S = 0.05
 QUIET_S = 1.5
 """Nothing for so long: nothing more is to come."""
-WAIT_S = 60.0
 
 
 @define

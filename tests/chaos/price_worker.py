@@ -30,7 +30,9 @@ def settings_of(orders: dict[str, Any]) -> Settings:
         storage=StorageSettings(url=Secret(orders["url"])),
         service=ServiceSettings(worker_id=f"worker {os.getpid()}"),
         web=WebSettings(enabled=False),
-        jobs=JobSettings(heartbeat_s=0.2, lock_timeout_s=1.5, sweep_s=0.3, poll_s=0.5, concurrency=4),
+        jobs=JobSettings(
+            heartbeat_s=0.2, lock_timeout_s=orders["lock_timeout_s"], sweep_s=2.0, poll_s=0.5, concurrency=4
+        ),
         sources={
             name: SourceSettings(kind="prices", url=f"{orders['shop']}/{name}", spacing_s=0.0, pace_s=0.0, in_flight=8)
             for name in ("shop", *orders.get("others", ()))

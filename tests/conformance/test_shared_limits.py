@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.testing import ScriptedSource
+from tests.bounds import WAIT_S
 from tests.chaos.loopback import loopback_site, reserved_at, searching
 from tests.chaos.searcher import SearchOrders
 from tests.conformance.searching import search_each, search_place
@@ -44,7 +45,7 @@ async def test_a_request_that_a_killed_process_never_sent_stays_spent(url: str, 
         lives = SearchOrders(url=url, data=str(tmp_path), port=site.port, searches=PER_HOUR, limits=limits)
         dies = SearchOrders(url=url, data=str(tmp_path), port=site.port, searches=1, limits=limits, dies_at=1)
         with searching(dies) as (dying,):
-            with trio.fail_after(30):
+            with trio.fail_after(WAIT_S):
                 while dying.poll() is None:
                     await trio.sleep(0.02)
             with searching(lives):

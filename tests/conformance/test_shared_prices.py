@@ -23,13 +23,13 @@ from sqlalchemy.exc import OperationalError
 
 from cormorant.rules.prices import COLLECT, Intake, collect_key
 from storage import intakes
+from tests.bounds import WAIT_S
 from tests.clients.raw_server import Asked, page, raw_server
 from tests.storage.job_store import JobStore, at, open_store, put
 
 ROOT = Path(__file__).parents[2]
 JOBS = 20
 OTHERS = [f"shop{number}" for number in range(6)]
-LOAD_S = 60.0
 STATED = [{"title": "Coin", "price": cents, "id": cents, "type": "sold"} for cents in (1, 2, 3)] * 2
 FAR_OFF = datetime.now(UTC) + timedelta(hours=20)
 """Not due while the test runs, and not so late that a clock which ran ahead is suspected."""
@@ -79,7 +79,7 @@ class Crew:
         assert self.foreman.stdout is not None
         self.foreman.stdin.write(f"{json.dumps(orders | {'number': number})}\n")
         self.foreman.stdin.flush()
-        is_ready, _, _ = select.select([self.foreman.stdout], [], [], LOAD_S)
+        is_ready, _, _ = select.select([self.foreman.stdout], [], [], WAIT_S)
         assert is_ready, "the program does not come up"
         workers = [int(worker) for worker in self.foreman.stdout.readline().split()]
         assert len(workers) == number
@@ -96,11 +96,16 @@ def crew() -> Iterator[Crew]:
     command = [sys.executable, "-m", "tests.chaos.price_worker"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as foreman:
         yield Crew(foreman)
-        foreman.communicate(timeout=10)
+        foreman.communicate(timeout=WAIT_S)
+
+
+def orders_for(url: str, data: Path, shop: str, *, lock_timeout_s: float) -> dict[str, Any]:
+    """What workers are told. A worker that only gets no processor time must not be taken for dead before `lock_timeout_s`."""
+    return {"url": url, "data": str(data), "shop": f"{shop}/api", "lock_timeout_s": lock_timeout_s}
 
 
 async def until_done(store: JobStore, number: int) -> None:
-    with trio.fail_after(40):
+    with trio.fail_after(WAIT_S):
         while True:
             with suppress(OperationalError), store.begin() as connection:  # a plain connection waits for nobody
                 left = connection.execute(text("SELECT count(*) FROM jobs WHERE state <> 'succeeded'")).scalar_one()
@@ -131,7 +136,8 @@ async def test_two_workers_do_each_job_once_and_leave_no_point_twice(crew: Crew,
         async with raw_server({"*": page(json.dumps(STATED))}) as shop:
             add_jobs(store, JOBS)
             add_contested(store)
-            with crew.working(2, {"url": url, "data": str(tmp_path), "shop": f"{shop.url}/api", "others": OTHERS}):
+            orders = orders_for(url, tmp_path, shop.url, lock_timeout_s=3_600.0) | {"others": OTHERS}
+            with crew.working(2, orders):
                 await until_done(store, JOBS + len(OTHERS))
         found = counted(store)
 
@@ -155,8 +161,8 @@ async def test_the_job_of_a_dead_worker_is_done_by_another(crew: Crew, url: str,
     with open_store(url) as store:
         async with raw_server({"*": answer}) as shop:
             add_jobs(store, 1)
-            orders = {"url": url, "data": str(tmp_path), "shop": f"{shop.url}/api"}
-            with crew.working(1, orders), trio.fail_after(30):
+            orders = orders_for(url, tmp_path, shop.url, lock_timeout_s=5.0)
+            with crew.working(1, orders), trio.fail_after(WAIT_S):
                 await has_asked.wait()
             with crew.working(1, orders):
                 await until_done(store, 1)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from cormorant.rules.subscriptions import FeedPage, Subscription
 from storage.database import Database, Mode, StorageOptions
 from supervisors.environment import SystemClock
 from supervisors.subscribing import Subscriptions
+from tests.bounds import WAIT_S
 from tests.conformance.subscriptions.subscribing import (
     HOUR,
     SubscriptionPlace,
@@ -34,6 +36,8 @@ from tests.conformance.subscriptions.subscribing import (
 Fetch = Callable[[Subscription], Awaitable[FeedPage]]
 ITEMS = "abcdefghijklmnopqrstuv"
 """Two whole batches, and a bit."""
+CHECKS_MIN = 10
+"""How many checks two processes make at least, however slow they are."""
 pytestmark = pytest.mark.slow("many short lives")
 
 
@@ -160,20 +164,22 @@ async def test_two_processes_and_whoever_meddles_want_each_item_once_and_check_n
     feeds = Growing()
     places = [shared(url, feeds), shared(url, feeds)]
     options: dict[str, Any] = {"look_s": 0.05, "domain_request_delay_s": 0.0}
-    with trio.fail_after(60):
+    with trio.fail_after(WAIT_S):
         async with places[0].opened(**options) as one, places[1].opened(**options) as two:
             for name in "abc":
                 await subscribe(one, name, host=f"{name}.test", takes_first=True)
-            async with trio.open_nursery() as nursery:
-                for number, each in enumerate((one, two, one, two)):
-                    nursery.start_soon(meddle, each, random.Random(number))
+            seeds = count()
+            while feeds.counts.total() <= CHECKS_MIN:
+                async with trio.open_nursery() as nursery:
+                    for each in (one, two, one, two):
+                        nursery.start_soon(meddle, each, random.Random(next(seeds)))
             for name in "abc":
                 await settled(two, name)
             titles, seen, _ = await places[0].gateway.read(kept)
 
     expected = sorted(title for name in "abc" for title in feeds.titles(name))
     assert sorted(title for title in titles if not title.startswith("z")) == expected
-    assert seen >= len(expected) > 10
+    assert seen >= len(expected) > CHECKS_MIN
     assert set(feeds.twice) == set()
     assert not [each for place in places for each in place.events.of(ChildCrashed)]
 
