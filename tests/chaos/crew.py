@@ -15,7 +15,8 @@ from typing import Any, Self
 import trio
 from attrs import define, evolve, field, frozen
 
-from tests.chaos.journal import CRASHED, KILLED, LOOK_S, WAIT_S, Journal, Pen
+from tests.bounds import WAIT_S
+from tests.chaos.journal import CRASHED, KILLED, LOOK_S, Journal, Pen
 from tests.chaos.watcher import WatchOrders
 from tests.chaos.worker import Orders, as_order
 

@@ -15,7 +15,8 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-WAIT_S = 60.0
+from tests.bounds import WAIT_S
+
 LOOK_S = 0.01
 
 BEGAN, ENDED, STOPPED = "began", "ended", "stopped"

@@ -21,14 +21,13 @@ from storage.jobs import NewJob
 from storage.migrations import MIGRATIONS
 from storage.options import StorageOptions
 from storage.workers import Worker
-from tests.chaos.journal import WAIT_S
+from tests.bounds import WAIT_S
 from tests.chaos.worker import KIND
 from tests.storage.job_store import begin_at_once
 
 T = TypeVar("T")
 
 LOOK_S = 0.05
-BUSY_S = 30.0
 FINAL = ("succeeded", "failed", "cancelled")
 
 CHANGES = "CREATE TABLE changes (number {number}, job BIGINT, was TEXT, became TEXT, owner TEXT, token INT)"
@@ -157,7 +156,7 @@ def _sqlite(path: str) -> Engine:
     return begin_at_once(
         create_engine(
             "sqlite://",
-            creator=lambda: sqlite3.connect(path, isolation_level=None, timeout=BUSY_S, check_same_thread=False),
+            creator=lambda: sqlite3.connect(path, isolation_level=None, timeout=WAIT_S, check_same_thread=False),
             poolclass=NullPool,
         )
     )

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import trio
 from attrs import define, field
-from sqlalchemy import text
 
 from actors.handlers import JobContext
 from cormorant.rules.job_events import JobCompleted, JobResultDropped, WorkerRegistered
@@ -23,16 +22,14 @@ from cormorant.rules.web_settings import WebSettings
 from cormorant.testing import Recorder
 from supervisors.service import Service, open_service
 from tests.chaos.conftest import Tell
-from tests.chaos.journal import LOOK_S, WAIT_S
+from tests.chaos.journal import LOOK_S
 from tests.chaos.ledger import Ledger, assert_one_completion_each
-from tests.chaos.worker import KIND
+from tests.chaos.worker import KIND, NEVER_S
 from tests.storage.proxy import Cut, Proxy, proxied
 
-CALM = {"heartbeat_s": 20.0, "lock_timeout_s": 300.0, "sweep_s": 60.0, "poll_s": 60.0}
-"""Nobody commits anything unless a job is enqueued or done."""
-
-IS_QUIET = """SELECT bool_and(state = 'idle' AND clock_timestamp() - state_change > interval '0.2 s')
-              FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cormorant'"""
+CALM = {"heartbeat_s": 20.0, "lock_timeout_s": NEVER_S, "sweep_s": 60.0, "poll_s": 60.0}
+MARK = "marked"
+"""Stands in the payload of a job: the line is cut at the COMMIT of the transaction that enqueues or claims this job."""
 
 
 @define(eq=False)
@@ -45,17 +42,6 @@ class Place:
     events: Recorder
     runs: list[int]
     gate: trio.Event = field(factory=trio.Event)
-
-    async def until_quiet(self) -> None:
-        """Wait until nobody has said anything to the database for a while."""
-        with trio.fail_after(WAIT_S):
-            while not self.ledger.run(lambda connection: connection.execute(text(IS_QUIET)).scalar()):
-                await trio.sleep(LOOK_S)
-
-    async def cut_next_commit(self, cut: Cut) -> None:
-        """Cut the line at the next COMMIT."""
-        await self.until_quiet()
-        self.proxy.cut_at("COMMIT", cut)
 
     def told(self, job: int) -> list[str]:
         """The states a job went through."""
@@ -92,7 +78,7 @@ async def enqueued(ledger: Ledger, payloads: Sequence[dict[str, Any]]) -> list[i
     return await trio.to_thread.run_sync(partial(ledger.enqueue, payloads))
 
 
-@pytest.mark.slow("waits until nobody talks")
+@pytest.mark.slow("starts and stops a whole service")
 @pytest.mark.parametrize(
     ("cut", "states"),
     [
@@ -104,26 +90,28 @@ async def test_a_job_that_was_perhaps_claimed_is_given_back_and_runs_once(
     postgres_ledger: Ledger, cut: Cut, states: list[str]
 ) -> None:
     async with placed(postgres_ledger) as place:
-        await place.cut_next_commit(cut)
-        (job,) = await enqueued(postgres_ledger, [{}])
+        place.proxy.cut_at("COMMIT", cut, after=MARK)
+        (job,) = await enqueued(postgres_ledger, [{"mark": MARK}])
         await postgres_ledger.until_finished()
 
+    assert place.proxy.cuts == 1
     assert place.runs == [job]
     assert place.told(job) == states
     assert postgres_ledger.show(job).attempts == 0
 
 
-@pytest.mark.slow("waits until nobody talks")
+@pytest.mark.slow("starts and stops a whole service")
 @pytest.mark.parametrize("cut", Cut)
 async def test_what_was_perhaps_settled_is_neither_lost_nor_run_again_and_what_was_claimed_with_it_runs_once(
     postgres_ledger: Ledger, cut: Cut
 ) -> None:
     async with placed(postgres_ledger, concurrency=1) as place:
-        first, second = await enqueued(postgres_ledger, [{"waits": True}, {}])
-        await place.cut_next_commit(cut)
+        place.proxy.cut_at("COMMIT", cut, after=MARK)
+        first, second = await enqueued(postgres_ledger, [{"waits": True}, {"mark": MARK}])
         place.gate.set()
         await postgres_ledger.until_finished()
 
+    assert place.proxy.cuts == 1
     assert place.runs == [first, second]
     assert_one_completion_each(postgres_ledger.changes(), [first, second])
     assert [event.job_id for event in place.events.of(JobCompleted)] == [first, second]
@@ -131,20 +119,21 @@ async def test_what_was_perhaps_settled_is_neither_lost_nor_run_again_and_what_w
     assert {job.attempts for job in postgres_ledger.jobs()} == {0}
 
 
-@pytest.mark.slow("waits until nobody talks")
+@pytest.mark.slow("starts and stops a whole service")
 @pytest.mark.parametrize("cut", Cut)
 @pytest.mark.parametrize("key", [None, "key"])
 async def test_what_was_perhaps_enqueued_is_enqueued_once(postgres_ledger: Ledger, cut: Cut, key: str | None) -> None:
     async with placed(postgres_ledger) as place:
-        await place.cut_next_commit(cut)
-        job = await place.service.enqueue(KIND, {}, dedupe_key=key)
+        place.proxy.cut_at("COMMIT", cut, after=MARK)
+        job = await place.service.enqueue(KIND, {"mark": MARK}, dedupe_key=key)
         await postgres_ledger.until_finished()
 
+    assert place.proxy.cuts == 1
     assert [view.id for view in postgres_ledger.jobs()] == [job]
     assert place.runs == [job]
 
 
-@pytest.mark.slow("waits until nobody talks")
+@pytest.mark.slow("starts and stops a whole service")
 @pytest.mark.parametrize("cut", Cut)
 async def test_a_line_cut_at_the_very_last_commit_does_not_spoil_an_orderly_stop(
     postgres_ledger: Ledger, cut: Cut
@@ -152,8 +141,9 @@ async def test_a_line_cut_at_the_very_last_commit_does_not_spoil_an_orderly_stop
     async with placed(postgres_ledger) as place:
         (job,) = await enqueued(postgres_ledger, [{}])
         await postgres_ledger.until_finished()
-        await place.cut_next_commit(cut)
+        place.proxy.cut_at("COMMIT", cut, after="DELETE FROM workers WHERE id")
 
+    assert place.proxy.cuts == 1
     assert place.service.report is not None
     assert place.service.report.forced == ()
     assert postgres_ledger.show(job).attempts == 0
@@ -172,7 +162,7 @@ async def test_a_line_that_is_cut_again_and_again_loses_nothing_and_runs_nothing
     postgres_ledger: Ledger, tell: Tell
 ) -> None:
     cuts = Counter[Cut]()
-    async with placed(postgres_ledger, heartbeat_s=0.5, lock_timeout_s=60.0) as place, trio.open_nursery() as nursery:
+    async with placed(postgres_ledger, heartbeat_s=0.5) as place, trio.open_nursery() as nursery:
         nursery.start_soon(cut_again_and_again, place.proxy, cuts)
         ids = await enqueued(postgres_ledger, [{"s": 0.1}] * 1000)
         ids += [await place.service.enqueue(KIND, {"s": 0.1}) for _ in range(100)]

@@ -16,15 +16,15 @@ from tests.chaos.conftest import Tell
 from tests.chaos.crew import Crew, Forge
 from tests.chaos.journal import Journal, Pen
 from tests.chaos.ledger import Ledger
-from tests.chaos.sizes import IS_SOAK
+from tests.chaos.sizes import IS_SOAK, PATIENCE_S
 from tests.chaos.watched_town import Town, town
 from tests.chaos.watcher import AT_HOME, SERVED, WatchOrders
 
 KILLS = 50 if IS_SOAK else 3
 RELEASES = 12 if IS_SOAK else 1
 """Of each artist."""
-LAG_S, DOUBT_S = (5.0, 10.0) if IS_SOAK else (0.5, 1.0)
-"""How long targets hide what they have, and after how long they are asked."""
+LAG_S, DOUBT_S = (5.0, 15.0) if IS_SOAK else (0.5, 5.0)
+"""How long targets hide what they have, and after how long they are asked. A slow target gets the rest to take it in."""
 LINGER_S = 0.3 if IS_SOAK else 0.2
 ENDED = {"handed over", "done"}
 
@@ -76,7 +76,7 @@ async def kill_and_let_end(ledger: Ledger, crew: Crew, place: Town) -> list[Want
     while place.released < RELEASES:
         place.release()
     last = await crew.start().ready()
-    ended = await until_all_has_ended(ledger, len(place.artists) * RELEASES, 300.0 if IS_SOAK else 60.0)
+    ended = await until_all_has_ended(ledger, len(place.artists) * RELEASES, PATIENCE_S)
     await last.kill()
     return ended
 

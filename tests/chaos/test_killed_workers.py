@@ -13,6 +13,7 @@ from tests.chaos.crew import Crew
 from tests.chaos.journal import BEGAN, KILLED
 from tests.chaos.ledger import Ledger, assert_one_completion_each
 from tests.chaos.sizes import JOBS, KILLS, PATIENCE_S
+from tests.chaos.worker import NEVER_S
 from tests.storage.proxy import Cut, proxied
 
 SLOTS = 4
@@ -21,18 +22,18 @@ PAGE = 200
 
 async def kill_every_second(crew: Crew) -> None:
     """Kill one of two processes, again and again; each time another takes its place."""
-    victim = await crew.start(concurrency=SLOTS, lock_timeout_s=2.0).ready()
+    victim = await crew.start().ready()
     for _ in range(KILLS):
         await trio.sleep(1.0)
         await victim.kill()
-        victim = await crew.start(concurrency=SLOTS, lock_timeout_s=2.0).ready()
+        victim = await crew.start().ready()
 
 
 @pytest.mark.slow("kills a process every second")
 async def test_a_process_killed_every_second_loses_nothing_and_completes_nothing_twice(
     ledger: Ledger, hire: Hire, tell: Tell
 ) -> None:
-    crew = hire(ledger, concurrency=SLOTS, lock_timeout_s=2.0)
+    crew = hire(ledger, concurrency=SLOTS)
     takes_s = 1.5 * KILLS * 2 * SLOTS / JOBS
     ids = [i for _ in range(JOBS // PAGE) for i in ledger.enqueue([{"s": takes_s}] * PAGE, max_attempts=100)]
 
@@ -51,7 +52,7 @@ async def test_a_process_killed_every_second_loses_nothing_and_completes_nothing
 
 @pytest.mark.slow("kills a process twenty times")
 async def test_twenty_kills_never_fail_a_job_that_had_not_started(ledger: Ledger, hire: Hire, tmp_path: Path) -> None:
-    crew = hire(ledger, concurrency=1, lock_timeout_s=2.0)
+    crew = hire(ledger, concurrency=1)
     gate = tmp_path / "gate"
     blockers = ledger.enqueue([{"until": str(gate)}] * 21, priority=0, max_attempts=50)
     waiting = ledger.enqueue([{}] * 100, max_attempts=2)
@@ -84,7 +85,7 @@ async def keep_alive(crew: Crew, number: int) -> None:
 
 @pytest.mark.slow("a job kills its process three times")
 async def test_a_poison_job_ends_as_failed_and_the_others_complete(ledger: Ledger, hire: Hire, tell: Tell) -> None:
-    crew = hire(ledger, concurrency=SLOTS, lock_timeout_s=2.0)
+    crew = hire(ledger, concurrency=SLOTS)
     (poison,) = ledger.enqueue([{"kill": True}], max_attempts=3)
     others = ledger.enqueue([{"s": 0.2}] * 50)
 
@@ -109,13 +110,11 @@ async def test_a_job_that_was_claimed_and_never_begun_does_not_pay_for_the_death
 ) -> None:
     ledger = postgres_ledger
     async with proxied(ledger.url) as proxy:
-        crew = hire(ledger, lock_timeout_s=1.0)
-        owner = await crew.start(url=proxy.url, heartbeat_s=20.0, lock_timeout_s=300.0, sweep_s=60.0).ready()
-        await trio.sleep(0.5)  # until it has nothing more to say
-        proxy.cut_at("COMMIT", Cut.AFTER)
-        proxy.is_open = False
-        (job,) = ledger.enqueue([{}], max_attempts=1)
-        await crew.journal.until(lambda: ledger.show(job).state == "running", why="the job to be claimed")
+        crew = hire(ledger)
+        owner = await crew.start(url=proxy.url, heartbeat_s=20.0, lock_timeout_s=NEVER_S, sweep_s=60.0).ready()
+        proxy.cut_at("COMMIT", Cut.AFTER, after="marked", closes=True)
+        (job,) = ledger.enqueue([{"mark": "marked"}], max_attempts=1)
+        await crew.journal.until(lambda: proxy.cuts == 1, why="the job to be claimed")
         await owner.kill()
 
     await crew.start().ready()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -10,12 +11,13 @@ import trio
 from tests.chaos.conftest import Hire, Tell
 from tests.chaos.journal import ENDED, STOPPED, overlaps
 from tests.chaos.ledger import Ledger, assert_one_completion_each, open_ledger
-from tests.chaos.sizes import AWAY_S
+from tests.chaos.worker import DEAD_AFTER_S, NEVER_S
 from tests.postgres import PostgresServer, StopMode
 
 JOBS = 300
 SLOTS = 4
-LOCK_S = 6.0
+LOCK_S = 3 * DEAD_AFTER_S
+"""Longer than the gateways' back-off: who notices first that the server is back must not bury who has not yet."""
 
 
 @pytest.fixture
@@ -25,25 +27,25 @@ def private_ledger(private_postgres: PostgresServer) -> Iterator[Ledger]:
         yield ledger
 
 
-async def be_away(server: PostgresServer, mode: StopMode, away_s: float) -> None:
-    """Stop the server, and start it again after a while."""
-    await trio.to_thread.run_sync(server.stop, mode)
-    await trio.sleep(away_s)
-    await trio.to_thread.run_sync(server.start)
-
-
 @pytest.mark.slow("stops a server of its own")
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_an_outage_shorter_than_the_lock_time_out_executes_nothing_twice(
-    private_postgres: PostgresServer, private_ledger: Ledger, hire: Hire, tell: Tell, mode: StopMode
+    private_postgres: PostgresServer, private_ledger: Ledger, hire: Hire, tell: Tell, mode: StopMode, tmp_path: Path
 ) -> None:
     ledger = private_ledger
-    crew = hire(ledger, concurrency=SLOTS, lock_timeout_s=10.0)
-    ids = ledger.enqueue([{"s": 0.05}] * JOBS) + ledger.enqueue([{"s": 3.0}] * 4, priority=0)
+    crew = hire(ledger, concurrency=SLOTS, lock_timeout_s=NEVER_S)
+    gate = tmp_path / "gate"
+    short, long = ledger.enqueue([{"s": 0.05}] * JOBS), ledger.enqueue([{"until": str(gate)}] * 4, priority=0)
+    ids = short + long
 
     await crew.start_many(2)
+    for job in long:
+        await crew.journal.began(job)
     await crew.journal.until(lambda: len(crew.journal.of(ENDED)) > 30, why="some jobs to be done")
-    await be_away(private_postgres, mode, 1.0)
+    await trio.to_thread.run_sync(private_postgres.stop, mode)
+    await trio.sleep(1.0)
+    await trio.to_thread.run_sync(private_postgres.start)
+    gate.touch()
     await ledger.until_finished()
     await crew.dismiss()
 
@@ -60,16 +62,22 @@ async def test_an_outage_shorter_than_the_lock_time_out_executes_nothing_twice(
 @pytest.mark.slow("stops a server of its own for longer than the lock time-out")
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_an_outage_longer_than_the_lock_time_out_stops_handlers_and_runs_nothing_twice_at_once(
-    private_postgres: PostgresServer, private_ledger: Ledger, hire: Hire, tell: Tell, mode: StopMode
+    private_postgres: PostgresServer, private_ledger: Ledger, hire: Hire, tell: Tell, mode: StopMode, tmp_path: Path
 ) -> None:
     ledger = private_ledger
-    # Longer than the gateways' back-off: who notices first that the server is back must not bury who has not yet.
     crew = hire(ledger, concurrency=SLOTS, lock_timeout_s=LOCK_S)
-    short, long = ledger.enqueue([{"s": 0.05}] * JOBS), ledger.enqueue([{"s": AWAY_S - 1}] * 4, priority=0)
+    gate = tmp_path / "gate"
+    short, long = ledger.enqueue([{"s": 0.05}] * JOBS), ledger.enqueue([{"until": str(gate)}] * 4, priority=0)
 
     await crew.start_many(2)
+    for job in long:
+        await crew.journal.began(job)
     await crew.journal.until(lambda: len(crew.journal.of(ENDED)) > 30, why="some jobs to be done")
-    await be_away(private_postgres, mode, AWAY_S)
+    await trio.to_thread.run_sync(private_postgres.stop, mode)
+    await crew.journal.heard(STOPPED, times=len(long))
+    gate.touch()
+    await trio.sleep(LOCK_S / 2)
+    await trio.to_thread.run_sync(private_postgres.start)
     await ledger.until_finished()
     await crew.dismiss()
 

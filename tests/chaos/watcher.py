@@ -21,7 +21,7 @@ from cormorant.rules.web_settings import WebSettings
 from supervisors import Service, handing_over
 from supervisors.service import open_service
 from tests.chaos.journal import CRASHED, Pen
-from tests.chaos.worker import serve, tell
+from tests.chaos.worker import DEAD_AFTER_S, serve, tell
 
 CHECK_S = 1.0
 SERVED = {"torrents": "qbittorrent", "nzbs": "sabnzbd", "held": "hold", "resent": "resend"}
@@ -60,8 +60,8 @@ class WatchOrders:
             web=WebSettings(enabled=False),
             jobs=JobSettings(
                 heartbeat_s=0.2,
-                lock_timeout_s=1.0,
-                sweep_s=0.3,
+                lock_timeout_s=DEAD_AFTER_S,
+                sweep_s=2.0,
                 poll_s=2.0,
                 max_attempts=1_000,
                 retry_base_s=0.5,
@@ -75,7 +75,7 @@ class WatchOrders:
                 "usenet": SourceSettings(kind="newznab", url=f"{at['indexer']}/nzbs/api", **free),
                 "slskd": SourceSettings(kind="slskd", url=at["slskd"], key=Secret(self.slskd_key), **free),
             },
-            watchlist=WatchlistSettings(interval_s=0.5, tick_budget_s=2.0, every_s=60.0),
+            watchlist=WatchlistSettings(interval_s=0.5, tick_budget_s=30.0, every_s=60.0),
             targets={
                 "qbittorrent": TargetSettings(url=at["qbittorrent"], username="admin", password=Secret("adminadmin")),
                 "sabnzbd": TargetSettings(kind="sabnzbd", url=at["sabnzbd"], key=Secret(self.sabnzbd_key)),

@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -37,7 +37,11 @@ from tests.chaos.journal import BEGAN, CRASHED, ENDED, STOPPED, Pen
 KIND = "work"
 UNTOLD = {"job.started"}
 """The handler itself says when it began."""
-GATE_LOOK_S = 0.02
+GATE_LOOK_S = 0.05
+DEAD_AFTER_S = 6.0
+"""Thirty heartbeats: a process that only gets no processor time must not be taken for a dead one."""
+NEVER_S = 3_600.0
+"""The lock time-out of a test in which nobody dies."""
 
 
 @frozen(kw_only=True)
@@ -48,8 +52,8 @@ class Orders:
     journal: str
     concurrency: int = 4
     heartbeat_s: float = 0.2
-    lock_timeout_s: float = 2.0
-    sweep_s: float = 0.3
+    lock_timeout_s: float = DEAD_AFTER_S
+    sweep_s: float = 2.0
     grace_s: float = 5.0
     poll_s: float = 5.0
     statement_timeout_s: float = 15.0
@@ -81,8 +85,8 @@ class WrongClock(SystemClock):
 class Hand:
     """The handler: does what the payload says and writes it down.
 
-    `s`: take so many seconds. `until`: wait for this file. `kill`: take the process down. `block`: let the whole process
-    stand still for so many seconds, at the first attempt.
+    `s`: take so many seconds. `until`: wait for this file. `kill`: take the process down. `block`: at the first attempt,
+    let the whole process stand still until there is this file.
     """
 
     pen: Pen
@@ -103,10 +107,15 @@ async def _do(payload: dict[str, Any], attempt: int) -> None:
     if payload.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
     if "block" in payload and attempt == 1:
-        threading.Event().wait(payload["block"])
+        _stand_still(Path(payload["block"]))
     while "until" in payload and not await trio.Path(payload["until"]).exists():
         await trio.sleep(GATE_LOOK_S)
     await trio.sleep(payload.get("s", 0.0))
+
+
+def _stand_still(gate: Path) -> None:
+    while not gate.exists():
+        time.sleep(GATE_LOOK_S)
 
 
 def tell(pen: Pen, stamped: Stamped) -> None:

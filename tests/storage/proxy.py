@@ -28,6 +28,12 @@ class Proxy:
         self._server = make_url(url)
         self._words: bytes | None = None
         self._cut = Cut.BEFORE
+        self._after: bytes | None = None
+        self._marked: set[trio.SocketStream] = set()
+        """Lines over which `after` was said."""
+        self._closes = False
+        self.cuts = 0
+        """How often a line was cut at words."""
         self._lines: set[trio.CancelScope] = set()
         self._port = 0
         self._swallowed: dict[trio.SocketStream, trio.Event] = {}
@@ -40,9 +46,14 @@ class Proxy:
         plain = through.update_query_dict({"sslmode": "disable", "gssencmode": "disable"})
         return plain.render_as_string(hide_password=False)
 
-    def cut_at(self, words: str, cut: Cut) -> None:
-        """Cut the line once, the next time the client says these words."""
-        self._words, self._cut = words.encode(), cut
+    def cut_at(self, words: str, cut: Cut, *, after: str | None = None, closes: bool = False) -> None:
+        """Cut the line once, the next time the client says these words.
+
+        With `after`, only a line over which either side has said that since. With `closes`, all lines are cut then.
+        """
+        self._words, self._cut, self._closes = words.encode(), cut, closes
+        self._after = None if after is None else after.encode()
+        self._marked.clear()
 
     def cut_now(self) -> None:
         """Cut every line, and take no more calls until `is_open` is set again."""
@@ -78,7 +89,8 @@ class Proxy:
     async def _listen_for_words(self, client: trio.SocketStream, server: trio.SocketStream) -> None:
         try:
             async for chunk in client:
-                if self._words is None or self._words not in chunk:
+                self._mark(server, chunk)
+                if not self._is_cut(server, chunk):
                     await server.send_all(chunk)
                     continue
                 self._words = None
@@ -86,13 +98,25 @@ class Proxy:
                     swallowed = self._swallowed[server] = trio.Event()
                     await server.send_all(chunk)
                     await swallowed.wait()
+                self.cuts += 1
+                if self._closes:
+                    self.cut_now()
                 return
         except BROKEN:
             return
 
+    def _mark(self, line: trio.SocketStream, chunk: bytes | bytearray) -> None:
+        if self._after is not None and self._after in chunk:
+            self._marked.add(line)
+
+    def _is_cut(self, line: trio.SocketStream, chunk: bytes | bytearray) -> bool:
+        is_here = self._after is None or line in self._marked
+        return is_here and self._words is not None and self._words in chunk
+
     async def _pass_on(self, server: trio.SocketStream, client: trio.SocketStream, line: trio.CancelScope) -> None:
         try:
             async for chunk in server:
+                self._mark(server, chunk)
                 if (swallowed := self._swallowed.pop(server, None)) is not None:
                     # The answer that shall be lost. Whoever listens for the words now cuts the line.
                     swallowed.set()
