@@ -15,7 +15,7 @@ from tests.chaos.worker import NEVER_S
 
 IDLE = {"poll_s": 300.0, "heartbeat_s": 60.0, "lock_timeout_s": NEVER_S, "sweep_s": 3_600.0}
 """It looks for jobs when it is woken up, and otherwise only at its heartbeats."""
-CUTS = 3
+CUTS = 5
 
 LISTENERS = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 
@@ -50,7 +50,7 @@ async def test_a_job_enqueued_by_another_process_is_picked_up_at_once(ledger: Le
 
     waits = [await pickup_s(ledger, crew) for _ in range(20)]
 
-    assert beats(ledger) < len(waits), "it was not the heartbeats that found the jobs"
+    assert 2 * beats(ledger) < len(waits), "it was not the heartbeats that found the jobs"
     tell(
         f"picked up after {statistics.median(waits) * 1000:.1f} ms (median of 20), {max(waits) * 1000:.1f} ms (longest)"
     )
@@ -78,7 +78,7 @@ async def test_a_job_enqueued_while_nobody_listened_is_picked_up_as_soon_as_some
         await until_heard(ledger, crew, before)
         afterwards_s.append(await pickup_s(ledger, crew))
 
-    assert beats(ledger) < CUTS, "it was not the heartbeats that found the jobs"
+    assert 2 * beats(ledger) < CUTS, "it was not the heartbeats that found the jobs"
     crew.assert_nobody_crashed()
     tell(
         f"picked up at most {max(while_deaf_s) * 1000:.0f} ms after its line was cut,"
