@@ -27,6 +27,17 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(_LOOK_S)
 
 
+async def until_deadline_in(seconds: float) -> None:
+    """Return when the next deadline of this trio run is exactly `seconds` away, on a mock clock that stands still.
+
+    A task that waits for a thread or a process may not have entered its time-out yet, although all tasks are blocked.
+    """
+    give_up_at = time.monotonic() + WAIT_S
+    while trio.lowlevel.current_statistics().seconds_to_next_deadline != seconds:
+        assert time.monotonic() < give_up_at, f"nothing waits for {seconds} s"
+        await trio.to_thread.run_sync(time.sleep, _LOOK_S)
+
+
 async def is_cancelled_when(condition: Callable[[], bool], work: Callable[[], Awaitable[object]]) -> bool:
     """Run `work` and cancel it as soon as `condition` holds. False: it had ended before."""
     with trio.CancelScope() as scope:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from cormorant.clients.command import Command, CommandOptions
 from cormorant.rules.handing import ParcelKind, Standing
@@ -24,7 +24,7 @@ from cormorant.rules.target_errors import (
 from cormorant.testing import in_line
 from tests.bounds import WAIT_S
 from tests.clients.parcel_samples import HTML, TITLES, TORRENT, parcel
-from tests.waiting import wait_until
+from tests.waiting import until_deadline_in, wait_until
 
 
 def script(folder: Path, *lines: str, mode: int = 0o700) -> str:
@@ -131,7 +131,7 @@ async def test_at_the_time_out_all_that_it_started_is_ended(tmp_path: Path, mock
     async def let_time_pass() -> None:
         started.extend(await pids_from(pids))
         for wait_s in (60, 2):  # the time-out, then the grace
-            await wait_all_tasks_blocked()
+            await until_deadline_in(wait_s)
             assert [is_running(pid) for pid in started] == [True, True]
             mock_clock.jump(wait_s)
 

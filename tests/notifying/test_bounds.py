@@ -16,6 +16,7 @@ from cormorant.clients.notifying import NotTold
 from cormorant.clients.telling import tell_apart
 from cormorant.rules.notices import Message
 from tests.bounds import WAIT_S
+from tests.waiting import until_deadline_in
 
 MESSAGE = Message(title="Cormorant: a test", body="Straße 😀")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
@@ -84,6 +85,7 @@ async def test_when_its_time_is_up_the_process_that_sends_is_ended_whatever_it_d
     async def let_time_pass() -> None:
         await service.was_asked.wait()
         during.update(children() - before)
+        await until_deadline_in(10 * WAIT_S)
         mock_clock.jump(10 * WAIT_S)
 
     async with dripping() as service, trio.open_nursery() as nursery:
