@@ -326,7 +326,8 @@ async def test_two_calls_that_lock_each_other_out_both_succeed(postgres_url: str
             nursery.start_soon(database.run, lock(1, 2))
             nursery.start_soon(database.run, lock(2, 1))
 
-    assert len(begun) == 3, "one of them was ended by the server and ran again"
+    # The one that runs again may lock its first row before the other gets it, and is then ended once more.
+    assert len(begun) >= 3, "one of them was ended by the server and ran again"
 
 
 async def test_a_lock_that_is_not_had_in_time_is_told(postgres_url: str) -> None:
