@@ -22,6 +22,7 @@ hypothesis.settings.register_profile("ci", **AT_ANY_SPEED, derandomize=True, dat
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 unmarked: list[pytest.TestReport] = []
+long_files: list[str] = []
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Remember what was slow without saying so."""
+    """Remember what was slow without saying so, and long files."""
+    long_files.extend(str(found) for name, found in report.user_properties if name == "long_file")
     if report.when == "call" and report.duration > SLOW_S and "slow" not in report.keywords:
         unmarked.append(report)
 
@@ -93,3 +95,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(f"slower than {SLOW_S} s and not marked slow")
         for report in unmarked:
             terminalreporter.line(f"{report.duration:.2f} s  {report.nodeid}")
+    if long_files:
+        terminalreporter.section("files to review because of their length")
+        for line in dict.fromkeys(long_files):
+            terminalreporter.line(line)

@@ -63,7 +63,8 @@ IMPURE: Final = frozenset(
 )
 CLOCK_CALLS: Final = frozenset({"now", "utcnow", "today"})
 
-FILE_LINES_MAX: Final = 400
+FILE_LINES_REVIEWED: Final = 600
+"""A longer file is named at the end of a test run. It is no failure: one concept may need it."""
 FUNCTION_LINES_MAX: Final = 70
 
 # "noqa: S311 - why" or "type: ignore[arg-type]  # why"; the reason has two words or more.
@@ -170,10 +171,10 @@ def wide_handlers(module: Module) -> Iterator[str]:
 
 
 def long_files(module: Module) -> Iterator[str]:
-    """Files in which more than one thing is done."""
+    """Files that are worth a review: more than one concept may be in them."""
     lines = len(module.text.splitlines())
-    if lines > FILE_LINES_MAX:
-        yield f"{module.name} has {lines} lines, at most {FILE_LINES_MAX}"
+    if lines > FILE_LINES_REVIEWED:
+        yield f"{module.name} has {lines} lines"
 
 
 def long_functions(module: Module) -> Iterator[str]:
@@ -218,7 +219,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     wrong_imports,
     impurities,
     wide_handlers,
-    long_files,
     long_functions,
     undocumented_packages,
     more_than_a_version,
