@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import trio
 from attrs import define, field
 
-from actors.errands import Cleared, Errand, Harvest, all_endings, clear_up, ending_of, leave, run_errand
+from actors.errands import Cleared, Errand, Harvest, all_endings, clear_up, leave, run_errand
 from actors.job_notes import about, note_completed, note_dropped, note_settled
 from actors.jobs_in_hand import CANCELLED, FinishedJob, JobsInHand, WorkBell
 from actors.lease import Lease
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.job_errors import remember_error
 from cormorant.rules.job_events import JobCancelled
-from cormorant.rules.jobs import WAITING
+from cormorant.rules.jobs import WAITING, JobState, Verb
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.verdicts import DONE
 from storage.database import Database
@@ -168,7 +169,7 @@ class Clerk:
         return Errand(
             owner=self.lease.owner,
             done=[(each.job.id, each.job.token) for each in finished if each.verdict is DONE],
-            endings=[ending_of(each, now=now) for each in finished if each.verdict is not DONE],
+            endings=[_ending_of(each, now=now) for each in finished if each.verdict is not DONE],
             kinds=self.kinds,
             priorities=self._priorities,
             room=room,
@@ -275,3 +276,31 @@ class Clerk:
 def _doubt(finished: Sequence[FinishedJob]) -> None:
     for each in finished:
         each.in_doubt = True
+
+
+_STATE_AFTER = {
+    Verb.COMPLETE: JobState.SUCCEEDED,
+    Verb.RETRY: JobState.RETRYABLE,
+    Verb.SNOOZE: JobState.PENDING,
+    Verb.FAIL: JobState.FAILED,
+    Verb.CANCEL: JobState.CANCELLED,
+    Verb.RELEASE: JobState.PENDING,
+}
+
+
+def _ending_of(done: FinishedJob, *, now: datetime) -> Ending:
+    """How a finished job is let go of."""
+    job, verdict = done.job, done.verdict
+    errors = None
+    if verdict.error is not None and verdict.verb is not Verb.RELEASE:
+        errors = remember_error(job.last_errors, verdict.error, job_id=job.id, attempt=job.attempts + 1, at=now)
+    return Ending(
+        id=job.id,
+        token=job.token,
+        to=_STATE_AFTER[verdict.verb],
+        attempts=job.attempts,
+        uses_attempt=verdict.verb is Verb.RETRY,
+        # What is given back keeps its place, and is due for others too whose clocks are behind ours.
+        run_at=job.run_at if verdict.verb is Verb.RELEASE else now + timedelta(seconds=verdict.delay_s),
+        last_errors=errors,
+    )

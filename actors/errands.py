@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from attrs import frozen
 from sqlalchemy import Connection
 
-from actors.jobs_in_hand import FinishedJob
-from cormorant.rules.job_errors import remember_error
-from cormorant.rules.jobs import PAUSED_FLAG, JobState, Verb
+from cormorant.rules.jobs import PAUSED_FLAG, JobState
 from storage import flags, jobs, workers
 from storage.jobs import Claim, ClaimedJob, Ending, Settled
 
@@ -105,34 +103,6 @@ def clear_up(connection: Connection, errand: Errand, *, doubtful: Sequence[Endin
         cancelled=jobs.cancelled_among(connection, lost),
         is_paused=flags.is_set(connection, PAUSED_FLAG),
         priorities=jobs.priorities_in_use(connection),
-    )
-
-
-_STATE_AFTER = {
-    Verb.COMPLETE: JobState.SUCCEEDED,
-    Verb.RETRY: JobState.RETRYABLE,
-    Verb.SNOOZE: JobState.PENDING,
-    Verb.FAIL: JobState.FAILED,
-    Verb.CANCEL: JobState.CANCELLED,
-    Verb.RELEASE: JobState.PENDING,
-}
-
-
-def ending_of(done: FinishedJob, *, now: datetime) -> Ending:
-    """How a finished job is let go of."""
-    job, verdict = done.job, done.verdict
-    errors = None
-    if verdict.error is not None and verdict.verb is not Verb.RELEASE:
-        errors = remember_error(job.last_errors, verdict.error, job_id=job.id, attempt=job.attempts + 1, at=now)
-    return Ending(
-        id=job.id,
-        token=job.token,
-        to=_STATE_AFTER[verdict.verb],
-        attempts=job.attempts,
-        uses_attempt=verdict.verb is Verb.RETRY,
-        # What is given back keeps its place, and is due for others too whose clocks are behind ours.
-        run_at=job.run_at if verdict.verb is Verb.RELEASE else now + timedelta(seconds=verdict.delay_s),
-        last_errors=errors,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from actors.handover import Place
 from actors.job_runner import JobRunner, RunnerMessage, RunnerOptions
 from actors.jobs_in_hand import WorkBell
 from actors.maintenance import Maintenance
+from actors.notifier import KIND as NOTIFY
+from actors.notifier import NoticeBoard, Notifier
 from actors.reclaim_sweeper import ReclaimSweeper
 from actors.watchlist_store import WatchlistStore
 from actors.watchlist_ticker import Catalogue
@@ -36,7 +39,7 @@ from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch
 from supervisors.event_bus import EventStream, Listener
 from supervisors.jobs import Jobs
-from supervisors.notifying import NotifyAssembly
+from supervisors.notifying import SendNotifications, receivers
 from supervisors.packing import Packer
 from supervisors.pricing import Prices
 from supervisors.search_assembly import SearchAssembly, SearchParts
@@ -92,8 +95,7 @@ class Assembly:
         watching = self._watching(searches, jobs)
         subscriptions = watching.subscribing.subscriptions()
         durable = {KIND: Handler(DurableSearch(searches=searches, clock=self.clock))}
-        notifying = self._notifying(jobs)
-        ours = {**durable, **watching.handlers(), **(notifying.handlers() if notifying else {})}
+        ours = {**durable, **watching.handlers(), **self._notifications()}
         handlers = {**ours, **self.handlers}
         parts = Parts(
             storage=self.database,
@@ -107,7 +109,7 @@ class Assembly:
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(
                 lambda: self.timetable.noted("maintenance", self._maintenance())
             ),
-            notifier=notifying.notifier() if notifying else None,
+            notifier=self._notifier(jobs) if self.settings.notify.apprise else None,
             web=self._web(searches, jobs, watching, subscriptions) if self.settings.web.enabled else None,
             job_grace_s=self.settings.jobs.grace_s,
             stop_total_s=self.settings.service.stop_total_s,
@@ -161,21 +163,32 @@ class Assembly:
         )
         return Address[None]("web", emit=self.emit).served_by(lambda: WebServer(parts=parts))
 
-    def _notifying(self, jobs: Jobs) -> NotifyAssembly | None:
-        """Nothing of it where nobody is to be told."""
+    def _notifications(self) -> dict[str, Handler]:
+        """The handler that sends notifications; none where no address is set."""
         if not self.settings.notify.apprise:
-            return None
-        made = NotifyAssembly(
-            settings=self.settings,
-            database=self.database,
-            jobs=jobs,
-            offload=self.offload,
-            clock=self.clock,
-            emit=self.emit,
-            tell=self.tell or tell_apart,
+            return {}
+        send = SendNotifications(settings=self.settings, clock=self.clock, emit=self.emit, tell=self.tell or tell_apart)
+        return {NOTIFY: Handler(send)}
+
+    def _notifier(self, jobs: Jobs) -> Runnable:
+        board = NoticeBoard(on=frozenset(self.settings.notify.on))
+        self.listen(board)
+        first = min(jobs.priorities, key=lambda label: jobs.priorities[label])
+        return Address[None]("notifier", emit=self.emit).served_by(
+            lambda: Notifier(
+                board=board,
+                options=self.settings.notify,
+                receivers=tuple(receivers(self.settings)),
+                folder=self.settings.data,
+                free_bytes=_free_bytes,
+                database=self.database,
+                make=lambda *said, **how: jobs.make(*said, priority=first, **how),
+                ring=jobs.bell.ring,
+                offload=self.offload,
+                clock=self.clock,
+                emit=self.emit,
+            )
         )
-        self.listen(made.board)
-        return made
 
     def _watching(self, searches: Searches, jobs: Jobs) -> WatchAssembly:
         return WatchAssembly(
@@ -303,3 +316,7 @@ def storage_options(settings: Settings) -> StorageOptions:
         backup_folder=Path(settings.data) / "backups",
         file_mode=settings.data_file_mode,
     )
+
+
+def _free_bytes(folder: str) -> int:
+    return shutil.disk_usage(folder).free

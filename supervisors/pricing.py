@@ -1,20 +1,16 @@
-"""What can a program do with prices? Watch, look, check now; and how collecting them is put together."""
+"""Operations on prices: watch, list, pause, resume, check now."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import trio
-from attrs import define, field, frozen
+from attrs import define
 from sqlalchemy import Connection
 
-from actors.actor import Address
-from actors.handlers import Handler
-from actors.price_ticker import PriceTicker
 from cormorant.rules.fields import name_problem
-from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.ports import Clock
 from cormorant.rules.price_settings import cents_of
 from cormorant.rules.prices import COLLECT, STAGGER_S, TAKEN_OUT, Intake, PricePoint, Valuation, collect_key
 from cormorant.rules.quantities import format_duration
@@ -25,11 +21,8 @@ from storage.database import Database
 from storage.intakes import IntakeConfigured, IntakeTakenOut
 from storage.prices import Collected, PriceView
 from storage.sources import UnknownSource
-from supervisors.child import Runnable
-from supervisors.collecting import SOURCE_KIND, Collector
+from supervisors.collecting import SOURCE_KIND
 from supervisors.jobs import Jobs
-from supervisors.searches import Searches
-from supervisors.timetable import Timetable
 
 EVERY_S_MIN, EVERY_S_MAX = 60.0, 365 * 86_400.0
 SHOWN_MAX = 500
@@ -238,52 +231,3 @@ def _write_down(
 
 def _history(connection: Connection, name: str, *, limit: int) -> list[Valuation]:
     return prices.history(connection, intakes.find(connection, name).id, limit=limit)
-
-
-@define(eq=False, kw_only=True)
-class PricingAssembly:
-    """Everything that belongs to collecting prices."""
-
-    prices: Prices
-    searches: Searches
-    is_paused: Callable[[Connection], bool]
-    emit: Emit
-    timetable: Timetable = field(factory=Timetable)
-    address: Address[None] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.address = Address("price_ticker", emit=self.emit)
-
-    def handlers(self) -> dict[str, Handler]:
-        """The handler of the jobs that collect."""
-        return {COLLECT: Handler(Collector(searches=self.searches, clock=self.prices.clock, emit=self.emit))}
-
-    def served(self) -> Runnable:
-        """The child of the tree."""
-        return _Harmless(self.address.served_by(self._make))
-
-    def _make(self) -> PriceTicker:
-        own = self.prices
-        made = PriceTicker(
-            database=own.database,
-            configured=own.configured(),
-            enqueue=own.enqueue,
-            is_paused=self.is_paused,
-            ring=own.jobs.bell.ring,
-            clock=own.clock,
-            emit=self.emit,
-        )
-        return self.timetable.noted("price_ticker", made)
-
-
-@frozen
-class _Harmless:
-    """It has no `stop`: nothing of it is half done when it is cancelled, so that cancelling it is no force."""
-
-    served: Runnable
-
-    async def __call__(self, *, task_status: trio.TaskStatus[object]) -> None:
-        await self.served(task_status=task_status)
-
-    def gone(self) -> None:
-        self.served.gone()  # type: ignore[attr-defined]  # an address that is served has it

@@ -1,35 +1,27 @@
-"""What can a program do with subscriptions? Subscribe, look, pause, check now; and how the ticker is put together."""
+"""Operations on subscriptions: subscribe, list, pause, resume, reschedule, check now."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from attrs import define, evolve, field
+from attrs import define, evolve
 from sqlalchemy import Connection
 
 from actors.actor import Address
-from actors.bell import Bell
-from actors.feed_check import FeedChecker
-from actors.subscription_ticker import LOOK_S, CheckNow, SubscriptionTicker
+from actors.subscription_ticker import LOOK_S, CheckNow
 from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.feed_orders import check_order
-from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import told
 from cormorant.rules.schedules import Schedule, next_due, overdue_delay_s, spread_over
-from cormorant.rules.searches import BadRequest, Result
-from cormorant.rules.settings import Settings
-from cormorant.rules.short_keys import short_key
-from cormorant.rules.subscription_settings import schedule_of
-from cormorant.rules.subscriptions import Check, CheckStatus, Due, FeedPage, Item, Subscription, host_of
+from cormorant.rules.searches import BadRequest
+from cormorant.rules.subscriptions import Check, CheckStatus, Subscription, host_of
 from cormorant.rules.upcoming import Planned, Turns, plan_of
-from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 from storage import subscription_checks, subscriptions
 from storage.database import Database
-from supervisors.child import Runnable
-from supervisors.timetable import Timetable
 
 CHECK_S = 120.0
 """How long a check by hand is waited for."""
@@ -202,136 +194,6 @@ class Subscriptions:
     def statistics_now(self) -> dict[str, float]:
         """What checks did in the last hour."""
         return self.statistics.summary(now=self.clock.now())
-
-
-@define(eq=False, kw_only=True)
-class SubscribingAssembly:
-    """Everything that belongs to subscriptions."""
-
-    settings: Settings
-    database: Database
-    fetch: Callable[[Due], Awaitable[FeedPage]]
-    take: Callable[..., Want | None]
-    """A statement: a find is wanted and chosen; None when it is wanted already."""
-    is_paused: Callable[[Connection], bool]
-    ring: Callable[[], None]
-    clock: Clock
-    emit: Emit
-    targets: Collection[str] | None = None
-    timetable: Timetable = field(factory=Timetable)
-    look_s: float = LOOK_S
-    statistics: CheckStatistics = field(factory=CheckStatistics)
-    address: Address[CheckNow] = field(init=False)
-    _bell: Bell = field(init=False, factory=Bell)
-    _checker: FeedChecker | None = field(init=False, default=None)
-
-    def __attrs_post_init__(self) -> None:
-        self.address = Address("subscription_ticker", emit=self.emit)
-
-    def served(self) -> Runnable:
-        """The child of the tree."""
-        return self.address.served_by(self._make)
-
-    def subscriptions(self) -> Subscriptions:
-        """What a program does with it."""
-        return Subscriptions(
-            database=self.database,
-            ticker=self.address,
-            statistics=self.statistics,
-            concurrent_limit=self.settings.subscriptions.max_concurrent_checks,
-            active=lambda: 0 if self._checker is None else len(self._checker.active),
-            ring=self._bell.ring,
-            started=lambda number: None if self._checker is None else self._checker.active.get(number),
-            is_paused=self.is_paused,
-            clock=self.clock,
-            delay_s=self.settings.subscriptions.domain_request_delay_s,
-            targets=self.targets,
-            configured=self.settings.feeds.keys(),
-        )
-
-    def _make(self) -> SubscriptionTicker:
-        options = self.settings.subscriptions
-        self._checker = FeedChecker(
-            database=self.database,
-            fetch=self.fetch,
-            take=self._take,
-            timeout_s=options.check_timeout_s,
-            statistics=self.statistics,
-            ring=self.ring,
-            clock=self.clock,
-            emit=self.emit,
-        )
-        ticker = SubscriptionTicker(
-            database=self.database,
-            checker=self._checker,
-            configured=self._configured(),
-            is_paused=self.is_paused,
-            options=options,
-            bell=self._bell,
-            clock=self.clock,
-            emit=self.emit,
-            look_s=self.look_s,
-        )
-        return self.timetable.noted("subscription_ticker", ticker)
-
-    def _take(self, connection: Connection, subscription: Due, new: Sequence[Item], *, now: datetime) -> int:
-        """Each new item is a want with itself as the only candidate."""
-        source = f"feed:{subscription.name}"
-        found = [
-            self.take(connection, want_of(subscription, item, now), source, result_of(item), now=now) for item in new
-        ]
-        return sum(want is not None for want in found)
-
-    def _configured(self) -> list[Subscription]:
-        now = self.clock.now()
-        return [
-            Subscription(
-                name=name,
-                url=said.url,
-                schedule=schedule_of(said),
-                is_adaptive=said.adaptive,
-                auto_import=said.auto_import,
-                takes_first=said.first_check == "take",
-                accept=said.accept,
-                reject=said.reject,
-                targets=said.hand_to,
-                next_check_at=now,
-                added_at=now,
-            )
-            for name, said in sorted(self.settings.feeds.items())
-        ]
-
-
-def want_of(subscription: Due, item: Item, now: datetime) -> Want:
-    """What an item of a feed is wanted as."""
-    return Want(
-        key=short_key(f"feed:{subscription.id}:{item.key}", KEY_LENGTH_MAX),
-        kind="item",
-        title=item.title,
-        watch=f"feed:{subscription.name}",
-        state=WantState.SEARCHING,
-        reason="new in the feed",
-        targets=subscription.targets,
-        found_at=now,
-        changed_at=now,
-    )
-
-
-def result_of(item: Item) -> Result:
-    """An item as a find: a torrent or an NZB by its type, otherwise something on the web."""
-    link = item.enclosure or item.link
-    kind = item.enclosure_type.lower()
-    is_torrent = "bittorrent" in kind or link.startswith("magnet:") or link.partition("?")[0].endswith(".torrent")
-    is_nzb = "nzb" in kind or link.partition("?")[0].endswith(".nzb")
-    return Result(
-        title=item.title,
-        guid=item.key,
-        link=link,
-        protocol="torrent" if is_torrent else "usenet" if is_nzb else "web",
-        size_bytes=item.size_bytes,
-        published=item.published,
-        enclosure_type=item.enclosure_type,
-    )
 
 
 def _effective(each: Subscription) -> Schedule:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
+import trio
 from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.actor import Address
+from actors.bell import Bell
+from actors.feed_check import FeedChecker
 from actors.flying import Ask
 from actors.handlers import Handler
 from actors.handover import HandoverFollower, Place
+from actors.price_ticker import PriceTicker
 from actors.saved_search_ticker import SavedSearchTicker
+from actors.subscription_ticker import LOOK_S, CheckNow, SubscriptionTicker
 from actors.watchlist_store import DatabaseStore, DatabaseWalks, WatchlistStore
 from actors.watchlist_ticker import Catalogue, WatchlistTicker
+from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.handing import Parcel
 from cormorant.rules.jobs import PAUSED_FLAG
 from cormorant.rules.outcomes import Outcome
 from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.prices import COLLECT
 from cormorant.rules.priorities import Priority
 from cormorant.rules.saved_searches import FirstCheck, SavedSearch
 from cormorant.rules.searches import Result, SearchRequest
 from cormorant.rules.settings import Settings
-from cormorant.rules.subscriptions import Due, FeedPage
+from cormorant.rules.subscription_settings import schedule_of
+from cormorant.rules.subscriptions import Due, FeedPage, Item, Subscription, result_of, want_of
 from cormorant.rules.wants import Want
 from cormorant.rules.watch_settings import profile_of
 from storage import flags, wants
@@ -34,11 +42,12 @@ from storage.wants import Candidate
 from supervisors import handing_over, want_search
 from supervisors.child import ChildSpec, Runnable
 from supervisors.choosing import Chooser
+from supervisors.collecting import Collector
 from supervisors.handing_over import HandingOver
 from supervisors.jobs import Jobs
-from supervisors.pricing import Prices, PricingAssembly
+from supervisors.pricing import Prices
 from supervisors.searches import Searches
-from supervisors.subscribing import SubscribingAssembly
+from supervisors.subscribing import Subscriptions
 from supervisors.supervisor import Supervisor
 from supervisors.timetable import Timetable
 from supervisors.want_search import WantSearch
@@ -274,6 +283,153 @@ class WatchAssembly:
         jobs = self.parts.jobs
         last = max(jobs.priorities, key=lambda label: jobs.priorities[label])
         return jobs.make(kind, {"want": want.key} | more, priority=last, dedupe_key=want.key)
+
+
+@define(eq=False, kw_only=True)
+class SubscribingAssembly:
+    """Everything that belongs to subscriptions."""
+
+    settings: Settings
+    database: Database
+    fetch: Callable[[Due], Awaitable[FeedPage]]
+    take: Callable[..., Want | None]
+    """A statement: a find is wanted and chosen; None when it is wanted already."""
+    is_paused: Callable[[Connection], bool]
+    ring: Callable[[], None]
+    clock: Clock
+    emit: Emit
+    targets: Collection[str] | None = None
+    timetable: Timetable = field(factory=Timetable)
+    look_s: float = LOOK_S
+    statistics: CheckStatistics = field(factory=CheckStatistics)
+    address: Address[CheckNow] = field(init=False)
+    _bell: Bell = field(init=False, factory=Bell)
+    _checker: FeedChecker | None = field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        self.address = Address("subscription_ticker", emit=self.emit)
+
+    def served(self) -> Runnable:
+        """The child of the tree."""
+        return self.address.served_by(self._make)
+
+    def subscriptions(self) -> Subscriptions:
+        """What a program does with it."""
+        return Subscriptions(
+            database=self.database,
+            ticker=self.address,
+            statistics=self.statistics,
+            concurrent_limit=self.settings.subscriptions.max_concurrent_checks,
+            active=lambda: 0 if self._checker is None else len(self._checker.active),
+            ring=self._bell.ring,
+            started=lambda number: None if self._checker is None else self._checker.active.get(number),
+            is_paused=self.is_paused,
+            clock=self.clock,
+            delay_s=self.settings.subscriptions.domain_request_delay_s,
+            targets=self.targets,
+            configured=self.settings.feeds.keys(),
+        )
+
+    def _make(self) -> SubscriptionTicker:
+        options = self.settings.subscriptions
+        self._checker = FeedChecker(
+            database=self.database,
+            fetch=self.fetch,
+            take=self._take,
+            timeout_s=options.check_timeout_s,
+            statistics=self.statistics,
+            ring=self.ring,
+            clock=self.clock,
+            emit=self.emit,
+        )
+        ticker = SubscriptionTicker(
+            database=self.database,
+            checker=self._checker,
+            configured=self._configured(),
+            is_paused=self.is_paused,
+            options=options,
+            bell=self._bell,
+            clock=self.clock,
+            emit=self.emit,
+            look_s=self.look_s,
+        )
+        return self.timetable.noted("subscription_ticker", ticker)
+
+    def _take(self, connection: Connection, subscription: Due, new: Sequence[Item], *, now: datetime) -> int:
+        """Each new item is a want with itself as the only candidate."""
+        source = f"feed:{subscription.name}"
+        found = [
+            self.take(connection, want_of(subscription, item, now), source, result_of(item), now=now) for item in new
+        ]
+        return sum(want is not None for want in found)
+
+    def _configured(self) -> list[Subscription]:
+        now = self.clock.now()
+        return [
+            Subscription(
+                name=name,
+                url=said.url,
+                schedule=schedule_of(said),
+                is_adaptive=said.adaptive,
+                auto_import=said.auto_import,
+                takes_first=said.first_check == "take",
+                accept=said.accept,
+                reject=said.reject,
+                targets=said.hand_to,
+                next_check_at=now,
+                added_at=now,
+            )
+            for name, said in sorted(self.settings.feeds.items())
+        ]
+
+
+@define(eq=False, kw_only=True)
+class PricingAssembly:
+    """Everything that belongs to collecting prices."""
+
+    prices: Prices
+    searches: Searches
+    is_paused: Callable[[Connection], bool]
+    emit: Emit
+    timetable: Timetable = field(factory=Timetable)
+    address: Address[None] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.address = Address("price_ticker", emit=self.emit)
+
+    def handlers(self) -> dict[str, Handler]:
+        """The handler of the jobs that collect."""
+        return {COLLECT: Handler(Collector(searches=self.searches, clock=self.prices.clock, emit=self.emit))}
+
+    def served(self) -> Runnable:
+        """The child of the tree."""
+        return _Harmless(self.address.served_by(self._make))
+
+    def _make(self) -> PriceTicker:
+        own = self.prices
+        made = PriceTicker(
+            database=own.database,
+            configured=own.configured(),
+            enqueue=own.enqueue,
+            is_paused=self.is_paused,
+            ring=own.jobs.bell.ring,
+            clock=own.clock,
+            emit=self.emit,
+        )
+        return self.timetable.noted("price_ticker", made)
+
+
+@frozen
+class _Harmless:
+    """It has no `stop`: nothing of it is half done when it is cancelled, so that cancelling it is no force."""
+
+    served: Runnable
+
+    async def __call__(self, *, task_status: trio.TaskStatus[object]) -> None:
+        await self.served(task_status=task_status)
+
+    def gone(self) -> None:
+        self.served.gone()  # type: ignore[attr-defined]  # an address that is served has it
 
 
 def _read_paused(connection: Connection) -> bool:

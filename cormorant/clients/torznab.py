@@ -19,14 +19,11 @@ from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import spellings, told
 from cormorant.rules.retry_after import retry_after_s
 from cormorant.rules.searches import Caps, Protocol, SearchKind, SearchPage, SearchRequest
-from cormorant.rules.secrets import Secret
+from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret
 from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.source_replies import Reply, error_of
 
 Found = TypeVar("Found", Caps, SearchPage, Download)
-
-SECRET_LENGTH_MIN: Final = 4
-"""A shorter key is not looked for in texts: it would be found everywhere."""
 
 _FUNCTIONS: Final[Mapping[SearchKind, str]] = {
     "search": "search",

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from typing_extensions import override
 
-__all__ = ["SECRET_NAME", "Secret", "hide_passwords", "hide_secrets"]
+__all__ = ["SECRET_LENGTH_MIN", "SECRET_NAME", "Secret", "hide_passwords", "hide_secrets"]
 
-# Hiding "a" wherever it stands would leave nothing to read, and whoever has such a secret has none.
-_SHORTEST_HIDDEN = 4
+SECRET_LENGTH_MIN = 4
+"""Hiding "a" wherever it stands would leave nothing to read, and whoever has such a secret has none."""
 
 _NAMES = "password|passwd|passphrase|passkey|api_?key|token|secret"
 SECRET_NAME = re.compile(rf"(?:{_NAMES})$", re.IGNORECASE)
@@ -104,6 +104,6 @@ def hide_secrets(text: str, secrets: Iterable[Secret]) -> str:
     """
     # The longest first: a shorter one inside it would leave the rest of it to be read.
     for secret in sorted({secret.reveal() for secret in secrets}, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_HIDDEN:
+        if len(secret) >= SECRET_LENGTH_MIN:
             text = text.replace(secret, "***")
     return hide_passwords(text)

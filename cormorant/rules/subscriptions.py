@@ -13,6 +13,9 @@ from attrs import field, frozen
 from cormorant.rules.profiles import matches
 from cormorant.rules.quantities import format_duration
 from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next_due
+from cormorant.rules.searches import Result
+from cormorant.rules.short_keys import short_key
+from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
 
 __all__ = [
     "IMPORTED_TOGETHER",
@@ -215,3 +218,35 @@ class FeedPage:
     """So many more stand in the document than are taken of it."""
     wait_s: float = 0.0
     """So long it wants to be left alone."""
+
+
+def want_of(subscription: Due, item: Item, now: datetime) -> Want:
+    """What an item of a feed is wanted as."""
+    return Want(
+        key=short_key(f"feed:{subscription.id}:{item.key}", KEY_LENGTH_MAX),
+        kind="item",
+        title=item.title,
+        watch=f"feed:{subscription.name}",
+        state=WantState.SEARCHING,
+        reason="new in the feed",
+        targets=subscription.targets,
+        found_at=now,
+        changed_at=now,
+    )
+
+
+def result_of(item: Item) -> Result:
+    """An item as a find: a torrent or an NZB by its type, otherwise something on the web."""
+    link = item.enclosure or item.link
+    kind = item.enclosure_type.lower()
+    is_torrent = "bittorrent" in kind or link.startswith("magnet:") or link.partition("?")[0].endswith(".torrent")
+    is_nzb = "nzb" in kind or link.partition("?")[0].endswith(".nzb")
+    return Result(
+        title=item.title,
+        guid=item.key,
+        link=link,
+        protocol="torrent" if is_torrent else "usenet" if is_nzb else "web",
+        size_bytes=item.size_bytes,
+        published=item.published,
+        enclosure_type=item.enclosure_type,
+    )

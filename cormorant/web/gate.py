@@ -242,7 +242,7 @@ class Gate:
 
     def _without_keys(self, text: str, source: str) -> str:
         desk = self.parts.searches.desks.by_name.get(source)
-        return hide_passwords(text if desk is None else screen_of(desk.record).hidden(text))
+        return hide_passwords(text if desk is None else screen_of(desk.record.key, desk.record.proxy).hidden(text))
 
     async def link(self, source: str, token: str) -> SiteLink:
         """What a link of ours stands for, or `NothingAnswered`."""

@@ -72,7 +72,7 @@ class GateItems:
         made = [self._made_of(each) for each in found if each.result.link]
         seen = await self.links.first_seen([each.link for each in made])
         records = {each.find.record.name: each.find.record for each in made}
-        screens = {name: screen_of(record) for name, record in records.items()}
+        screens = {name: screen_of(record.key, record.proxy) for name, record in records.items()}
         return [self._item(each, screens[each.find.record.name], client=client, base=base, seen=seen) for each in made]
 
     async def link(self, token: str, record: SourceRecord) -> str | None:

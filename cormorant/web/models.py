@@ -244,7 +244,7 @@ def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> Ex
 
 def outcome_out(outcome: Outcome, desk: SourceDesk | None) -> OutcomeOut:
     """What came of a search at one source, without the keys of that source."""
-    screen = NO_SCREEN if desk is None else screen_of(desk.record)
+    screen = NO_SCREEN if desk is None else screen_of(desk.record.key, desk.record.proxy)
     return OutcomeOut(
         source=outcome.source,
         status=outcome.status.value,

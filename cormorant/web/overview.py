@@ -86,7 +86,7 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
     if read.jobs_took_s is not None:
         counts.keep(read.jobs, took_s=read.jobs_took_s)
     looks = {look.record.name: look for look in read.looks}
-    screens = {name: screen_of(desk.record) for name, desk in desks.items()}
+    screens = {name: screen_of(desk.record.key, desk.record.proxy) for name, desk in desks.items()}
     tree = tree_out(parts.tree())
     accounts = [_account(desk, looks[name], screens[name]) for name, desk in desks.items()]
     return OverviewOut(

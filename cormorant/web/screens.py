@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from cormorant.clients.torznab import SECRET_LENGTH_MIN
 from cormorant.rules.redaction import HIDDEN, spellings
-from storage.sources import SourceRecord
+from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret
 
 __all__ = ["NO_SCREEN", "Screen", "screen_of"]
 
@@ -32,7 +31,7 @@ class Screen:
 NO_SCREEN = Screen(())
 
 
-def screen_of(record: SourceRecord) -> Screen:
-    """The screen before a source."""
-    found = [secret.reveal() for secret in spellings([record.key, record.proxy])]
+def screen_of(key: Secret, proxy: Secret) -> Screen:
+    """Hides the key and the proxy of a source."""
+    found = [secret.reveal() for secret in spellings([key, proxy])]
     return Screen(tuple(sorted((text for text in found if len(text) >= SECRET_LENGTH_MIN), key=len, reverse=True)))

@@ -275,7 +275,7 @@ class Words:
     @classmethod
     def of(cls, records: Iterable[SourceRecord]) -> Words:
         """For the sources that are there."""
-        texts = {text for record in records for text in screen_of(record).texts}
+        texts = {text for record in records for text in screen_of(record.key, record.proxy).texts}
         return cls(Screen(tuple(sorted(texts, key=len, reverse=True))))
 
     def hidden(self, text: str) -> str:

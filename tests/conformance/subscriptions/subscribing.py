@@ -21,7 +21,8 @@ from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
 from storage import wants
 from storage.database import Database
 from supervisors import ChildSpec, Supervisor
-from supervisors.subscribing import SubscribingAssembly, Subscriptions
+from supervisors.subscribing import Subscriptions
+from supervisors.watch_assembly import SubscribingAssembly
 
 Step = list[str] | Exception
 HOUR = 3_600.0

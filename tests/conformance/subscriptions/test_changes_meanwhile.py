@@ -16,12 +16,11 @@ from actors.check_ending import CheckEnding
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.source_errors import SourceLimited, SourceUnavailable
 from cormorant.rules.subscription_events import SubscriptionChecked, SubscriptionFailed, SubscriptionMisfired
-from cormorant.rules.subscriptions import Check, CheckStatus, Due, Item
+from cormorant.rules.subscriptions import Check, CheckStatus, Due, Item, want_of
 from cormorant.rules.wants import Want
 from cormorant.testing import START
 from storage import subscription_claims
 from storage import subscriptions as table
-from supervisors.subscribing import want_of
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, prepared, subscription_place
 
 pytestmark = pytest.mark.slow("hours on the mock clock")
@@ -381,7 +380,7 @@ async def test_what_was_brought_in_before_a_mistake_stays_and_the_rest_is_new_th
     await prepared(place, "one", takes_first=True)
     async with place.opened() as subscriptions:
         with monkeypatch.context() as wrong:
-            wrong.setattr("supervisors.subscribing.want_of", refuse)
+            wrong.setattr("supervisors.watch_assembly.want_of", refuse)
             await trio.sleep(30)
         [failed] = await subscriptions.checks(1)
         place.taken[10:] = []  # what was noted of the part that was undone
