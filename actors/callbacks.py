@@ -11,9 +11,9 @@ from attrs import define, field, frozen
 
 from actors.actor import Actor
 from actors.bell import Bell
-from cormorant.rules.outcomes import Outcome
 from cormorant.rules.ports import Emit
-from cormorant.rules.search_events import CallbackFailed
+from cormorant.rules.search.events import CallbackFailed
+from cormorant.rules.search.outcomes import Outcome
 
 CALLBACK_S = 30.0
 """How long one callback may take."""

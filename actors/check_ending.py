@@ -8,7 +8,7 @@ from datetime import datetime
 from attrs import evolve, frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.subscriptions import (
+from cormorant.rules.watch.feeds import (
     IMPORTED_TOGETHER,
     Check,
     CheckStatus,

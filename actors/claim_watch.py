@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import trio
 from attrs import define, field
 
-from cormorant.rules.deaths import Watch, look
+from cormorant.rules.jobs.deaths import Watch, look
 from storage import subscription_claims
 from storage.database import Database
 

@@ -14,11 +14,11 @@ from actors.job_notes import about, note_completed, note_dropped, note_settled
 from actors.jobs_in_hand import CANCELLED, FinishedJob, JobsInHand, WorkBell
 from actors.lease import Lease
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.job_errors import remember_error
-from cormorant.rules.job_events import JobCancelled
-from cormorant.rules.jobs import WAITING, JobState, Verb
+from cormorant.rules.jobs.error_log import remember_error
+from cormorant.rules.jobs.events import JobCancelled
+from cormorant.rules.jobs.states import WAITING, JobState, Verb
+from cormorant.rules.jobs.verdicts import DONE
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.verdicts import DONE
 from storage.database import Database
 from storage.jobs import Ending
 

@@ -10,7 +10,7 @@ from attrs import frozen
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.events import ItemFailed
 from cormorant.rules.failures import split_where, trace_of
-from cormorant.rules.job_errors import describe_error
+from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.ports import Emit
 from cormorant.rules.redaction import told
 from cormorant.rules.secrets import Secret

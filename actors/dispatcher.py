@@ -16,12 +16,12 @@ from actors.reply import Reply
 from actors.search import Execute, Search, Ticket
 from actors.source_desk import SourceDesk
 from cormorant.rules.errors import ActorCrashed
-from cormorant.rules.limits import Lane
-from cormorant.rules.outcomes import Outcome, OutcomeStatus, SearchQueueFull
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.priorities import Priority
-from cormorant.rules.search_events import SearchSubmitted
-from cormorant.rules.searches import Result, SearchRequest
+from cormorant.rules.search.events import SearchSubmitted
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SearchQueueFull
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import Result, SearchRequest
 
 
 @frozen(kw_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.jobs import PAUSED_FLAG, JobState
+from cormorant.rules.jobs.states import PAUSED_FLAG, JobState
 from storage import flags, jobs, workers
 from storage.jobs import Claim, ClaimedJob, Ending, Settled
 

@@ -12,13 +12,13 @@ from attrs import define, evolve, field
 
 from actors.check_ending import CheckEnding
 from actors.contained import Failed, contained
-from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.redaction import keys_in, told
-from cormorant.rules.source_errors import SourceError
-from cormorant.rules.subscription_events import events_of
-from cormorant.rules.subscriptions import Check, CheckStatus, Due, FeedPage, Next, after_check
+from cormorant.rules.search.source_errors import SourceError
+from cormorant.rules.watch.feed_statistics import CheckStatistics
+from cormorant.rules.watch.feeds import Check, CheckStatus, Due, FeedPage, Next, after_check
+from cormorant.rules.watch.subscription_events import events_of
 from storage import subscription_claims
 from storage.database import Database
 from storage.subscription_claims import CheckedElsewhere

@@ -10,8 +10,8 @@ import trio
 from attrs import define, field
 
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.subscription_events import SubscriptionsMaintained
-from cormorant.rules.subscription_settings import SubscriptionSettings
+from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.watch.subscription_events import SubscriptionsMaintained
 from storage import items, subscription_checks, subscriptions
 from storage.database import Database
 

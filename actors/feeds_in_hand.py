@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock
-from cormorant.rules.subscriptions import Due
+from cormorant.rules.watch.feeds import Due
 from storage import subscription_claims
 from storage.database import Database
 from storage.subscription_claims import CheckedElsewhere

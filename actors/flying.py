@@ -15,14 +15,14 @@ from sqlalchemy import Connection
 from actors.search import Ticket
 from actors.source_desk import Flight
 from cormorant.rules.failures import split_crash
-from cormorant.rules.limits import Lane, LearnedLimits, SourceLimits
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock
-from cormorant.rules.request_ends import EndKind, RequestEnd, end_of, quota_wait_s
-from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
-from cormorant.rules.search_events import RequestFinished, SearchFinished, SearchStarted
-from cormorant.rules.searches import Result, SearchPage, SearchRequest, StatedLimits
-from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.search.events import RequestFinished, SearchFinished, SearchStarted
+from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.request_ends import EndKind, RequestEnd, end_of, quota_wait_s
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest, StatedLimits
+from cormorant.rules.search.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
+from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
 from storage import cache, history, source_states
 from storage.history import Asked
 from storage.source_states import Known, Wish

@@ -15,8 +15,10 @@ from sqlalchemy import Connection
 from actors.contained import Failed, contained
 from actors.rounds import Rounds
 from cormorant.clients.target import Target
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
-from cormorant.rules.handovers import (
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.watch.events import HandoverEnded, WantChanged
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handovers import (
     FOLLOW_S,
     GONE_S,
     Handover,
@@ -26,10 +28,8 @@ from cormorant.rules.handovers import (
     missed_s,
     told_gone,
 )
-from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.target_errors import TargetError
-from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watch_events import HandoverEnded, WantChanged
+from cormorant.rules.watch.target_errors import TargetError
+from cormorant.rules.watch.wants import Want, WantState
 from storage import downloads, wants
 from storage.database import Database
 from storage.downloads import HandoverChanged

@@ -10,7 +10,7 @@ from attrs import define
 from actors.jobs_in_hand import LOST, UNCONFIRMED, JobsInHand, WorkBell, is_claimed
 from actors.lease import Lease
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.job_events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
+from cormorant.rules.jobs.events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage import workers
 from storage.database import Database

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from actors.jobs_in_hand import FinishedJob, Work
-from cormorant.rules.job_errors import describe_error
-from cormorant.rules.job_events import (
+from cormorant.rules.jobs.error_log import describe_error
+from cormorant.rules.jobs.events import (
     About,
     JobCancelled,
     JobCompleted,
@@ -15,7 +15,7 @@ from cormorant.rules.job_events import (
     JobRetried,
     JobSnoozed,
 )
-from cormorant.rules.jobs import JobState, Verb
+from cormorant.rules.jobs.states import JobState, Verb
 from storage.jobs import ClaimedJob, Settled
 
 

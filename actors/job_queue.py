@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from attrs import define, field, frozen
 
 from cormorant.rules.errors import QueueFull, QueueShutDown, UnknownLabel
-from cormorant.rules.job_events import QueueDeep
+from cormorant.rules.jobs.events import QueueDeep
 from cormorant.rules.ports import Emit, ignore
 
 J = TypeVar("J")

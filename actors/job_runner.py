@@ -26,9 +26,9 @@ from actors.lease import Lease
 from actors.reply import Reply
 from actors.worker import Worker
 from cormorant.rules.errors import JobError
-from cormorant.rules.job_errors import describe_error
-from cormorant.rules.job_events import JobFailed, PassingWorkDropped
-from cormorant.rules.jobs import RetryPolicy
+from cormorant.rules.jobs.error_log import describe_error
+from cormorant.rules.jobs.events import JobFailed, PassingWorkDropped
+from cormorant.rules.jobs.states import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.database import Database
 from storage.job_sql import CHANNEL

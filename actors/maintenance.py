@@ -11,12 +11,12 @@ from attrs import define
 
 from actors.actor import Actor
 from actors.pages import PAGE, in_pages
-from cormorant.rules.catalogue_walks import KEPT as WALKS_KEPT
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.job_events import JobsPruned, KindUnknown
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.events import JobsPruned, KindUnknown
+from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.search_events import SearchesPruned
+from cormorant.rules.search.events import SearchesPruned
+from cormorant.rules.watch.catalogue_walks import KEPT as WALKS_KEPT
 from storage import (
     cache,
     catalogue_walks,

@@ -15,9 +15,9 @@ from actors.rounds import Rounds
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.events import DiskLow, Stamped
 from cormorant.rules.notices import Batch, Notice, NoticeKind, notice_of, written_batch
-from cormorant.rules.notify_settings import NotifySettings
 from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.quiet_hours import quiet_until
+from cormorant.rules.settings.notify_settings import NotifySettings
 from storage import notice_jobs
 from storage.database import Database
 from storage.jobs import NewJob

@@ -9,10 +9,10 @@ from typing import TypeVar
 from attrs import define, field
 
 from actors.source_desk import Flight, SourceDesk
-from cormorant.rules.gates import Gate, earliest_opening, next_opening, openings
-from cormorant.rules.limits import Lane
 from cormorant.rules.ports import Clock
-from cormorant.rules.priorities import Priority, aged
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority, aged
+from cormorant.rules.search.reasons import Gate, earliest_opening, next_opening, openings
 
 T = TypeVar("T")
 

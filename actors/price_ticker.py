@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from actors.contained import Failed, contained
 from actors.rounds import Rounds
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.prices import Intake
+from cormorant.rules.watch.prices import Intake
 from storage import intakes
 from storage.database import Database
 

@@ -29,13 +29,13 @@ from actors.slots import Slots, Wanted
 from actors.source_desk import Flight, SourceDesk
 from actors.wait_ends import WaitEnds
 from cormorant.rules.errors import ActorCrashed, CommitUnknown, StorageUnavailable
-from cormorant.rules.limits import Lane, SourceLimits
-from cormorant.rules.outcomes import OutcomeStatus
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.priorities import Priority
-from cormorant.rules.request_ends import EndKind, RequestEnd
-from cormorant.rules.reservations import Closed, Permit, Reserved
-from cormorant.rules.search_events import SourceStopped
+from cormorant.rules.search.events import SourceStopped
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.outcomes import OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.request_ends import EndKind, RequestEnd
+from cormorant.rules.search.reservations import Closed, Permit, Reserved
 from storage import source_states
 from storage.database import Database
 from storage.source_states import Known

@@ -10,10 +10,10 @@ from sqlalchemy import Connection
 
 from actors.actor import Actor
 from actors.jobs_in_hand import WorkBell
-from cormorant.rules.deaths import Watch, look
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.job_events import About, JobFailed, JobReclaimed, WorkerBuried
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.deaths import Watch, look
+from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerBuried
+from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock, Emit
 from storage import jobs, workers
 from storage.database import Database

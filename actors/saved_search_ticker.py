@@ -13,13 +13,13 @@ from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
 from actors.rounds import Rounds
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.saved_searches import FirstCheck, SavedSearch, next_check
-from cormorant.rules.searches import Result
-from cormorant.rules.short_keys import short_key
-from cormorant.rules.wants import KEY_LENGTH_MAX, Want, WantState
-from cormorant.rules.watch_events import SavedSearchChecked
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.requests import Result
+from cormorant.rules.watch.events import SavedSearchChecked
+from cormorant.rules.watch.short_keys import short_key
+from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState
+from cormorant.rules.watch.watches import FirstCheck, SavedSearch, next_check
 from storage import saved_searches, wants
 from storage.database import Database
 from storage.sources import UnknownSource

@@ -10,10 +10,10 @@ from typing import Any, Self
 import trio
 from attrs import define
 
-from cormorant.rules.limits import Lane
-from cormorant.rules.outcomes import Found, Outcome, OutcomeStatus, found_in
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchRequest
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.outcomes import Found, Outcome, OutcomeStatus, found_in
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import SearchRequest
 
 Execute = Callable[[Any, SearchRequest], Any]
 """`async (source, request) -> list[Result]`, or a `SearchPage`."""

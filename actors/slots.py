@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 from attrs import define, field
 
-from cormorant.rules.slots import Rank, SlotPool
+from cormorant.rules.search.slots import Rank, SlotPool
 
 Wanted = tuple[Rank, bool]
 """What is bid for a ticket: its rank, and whether it is for people."""

@@ -12,12 +12,12 @@ from attrs import define, field
 
 from actors.bell import Bell
 from actors.search import Execute, Ticket
-from cormorant.rules.limits import Lane
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
-from cormorant.rules.priorities import Priority
-from cormorant.rules.reservations import Permit
-from cormorant.rules.searches import Result, SearchRequest, search_key
-from cormorant.rules.source_queue import SourceQueue
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import Result, SearchRequest, search_key
+from cormorant.rules.search.reservations import Permit
+from cormorant.rules.search.source_queue import SourceQueue
 from storage.source_states import Known
 from storage.sources import SourceRecord
 

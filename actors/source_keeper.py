@@ -14,7 +14,7 @@ from actors.dispatcher import Intake
 from actors.source_desk import SourceDesk
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.search_events import SourceAdded, SourceRemoved
+from cormorant.rules.search.events import SourceAdded, SourceRemoved
 from storage import sources
 from storage.database import Database
 from storage.source_states import CHANNEL

@@ -22,9 +22,9 @@ from actors.reply import Reply
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.schedules import is_misfire
-from cormorant.rules.subscription_events import SubscriptionMisfired
-from cormorant.rules.subscription_settings import SubscriptionSettings
-from cormorant.rules.subscriptions import Check, Due, Subscription, host_of
+from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.watch.feeds import Check, Due, Subscription, host_of
+from cormorant.rules.watch.subscription_events import SubscriptionMisfired
 from storage import subscription_claims, subscriptions
 from storage.database import Database
 from storage.subscription_claims import CheckedElsewhere

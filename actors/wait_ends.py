@@ -11,12 +11,12 @@ from actors.flying import Landing
 from actors.openings import Openings
 from actors.search import Ticket
 from actors.source_desk import Flight, SourceDesk
-from cormorant.rules.gates import GateName, look_again_at
-from cormorant.rules.outcomes import OutcomeStatus, RateLimitWaitError
 from cormorant.rules.ports import Emit
-from cormorant.rules.priorities import aged
-from cormorant.rules.request_ends import EndKind, RequestEnd
-from cormorant.rules.source_errors import SourceNotAsked
+from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError
+from cormorant.rules.search.priorities import aged
+from cormorant.rules.search.reasons import GateName, look_again_at
+from cormorant.rules.search.request_ends import EndKind, RequestEnd
+from cormorant.rules.search.source_errors import SourceNotAsked
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _FINAL = {GateName.ENABLED, GateName.STOPPED}

@@ -9,9 +9,9 @@ from typing import Protocol
 from attrs import define, frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.catalogue_walks import Walk
-from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watchlist import Artist, Charge, Charged
+from cormorant.rules.watch.artists import Artist, Charge, Charged
+from cormorant.rules.watch.catalogue_walks import Walk
+from cormorant.rules.watch.wants import Want, WantState
 from storage import catalogue_walks, jobs, wants, watchlist
 from storage.catalogue_walks import Key
 from storage.database import Database

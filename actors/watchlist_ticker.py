@@ -15,14 +15,21 @@ from attrs import define, field, frozen
 from actors.contained import Failed, contained
 from actors.rounds import Rounds
 from actors.watchlist_store import Walks, WatchlistStore
-from cormorant.rules.catalogue_walks import Walk, can_go_on, lengthened
-from cormorant.rules.outcomes import RateLimitWaitError, SearchError
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.releases import Album, AlbumPage, Release, Track, distinct_releases, is_by, want_key
-from cormorant.rules.releases import Artist as FoundArtist
-from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
-from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watch_events import (
+from cormorant.rules.search.outcomes import RateLimitWaitError, SearchError
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
+from cormorant.rules.settings.watch import WatchlistSettings
+from cormorant.rules.watch.artists import (
+    Artist,
+    charged,
+    clamped_s,
+    delay_after_crash,
+    delay_before_retry,
+    looked_at_before,
+    news_of,
+)
+from cormorant.rules.watch.catalogue_walks import Walk, can_go_on, lengthened
+from cormorant.rules.watch.events import (
     CooldownClear,
     CooldownSet,
     CooldownSkip,
@@ -33,16 +40,9 @@ from cormorant.rules.watch_events import (
     WatchlistStopped,
     WatchlistTick,
 )
-from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import (
-    Artist,
-    charged,
-    clamped_s,
-    delay_after_crash,
-    delay_before_retry,
-    looked_at_before,
-    news_of,
-)
+from cormorant.rules.watch.releases import Album, AlbumPage, Release, Track, distinct_releases, is_by, want_key
+from cormorant.rules.watch.releases import Artist as FoundArtist
+from cormorant.rules.watch.wants import Want, WantState
 from storage.catalogue_walks import Key
 
 T = TypeVar("T")

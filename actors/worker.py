@@ -18,11 +18,11 @@ from actors.lease import Lease
 from cormorant.rules.errors import CormorantError, HandlerMisbehaved, JobTimedOut
 from cormorant.rules.events import ItemFailed
 from cormorant.rules.failures import split_off, trace_of
-from cormorant.rules.job_errors import describe_error
-from cormorant.rules.job_events import JobBlockedLoop, JobCancelled, JobFailed, JobReturnedValue, JobStarted
-from cormorant.rules.jobs import RetryPolicy, Verb
+from cormorant.rules.jobs.error_log import describe_error
+from cormorant.rules.jobs.events import JobBlockedLoop, JobCancelled, JobFailed, JobReturnedValue, JobStarted
+from cormorant.rules.jobs.states import RetryPolicy, Verb
+from cormorant.rules.jobs.verdicts import DONE, HandlerOutcome, Verdict, verdict_on
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.verdicts import DONE, HandlerOutcome, Verdict, verdict_on
 from storage.jobs import ClaimedJob
 
 SLICE_S = 0.002

@@ -32,13 +32,13 @@ from attrs import define, field, frozen
 sys.path[0] = str(Path(__file__).parent.parent)
 
 from bench._report import Goal, Options, Row, finish, read_options  # noqa: E402 - see above
-from cormorant.rules.limits import SourceLimits  # noqa: E402 - see above
 from cormorant.rules.ports import ignore  # noqa: E402 - see above
-from cormorant.rules.priorities import PACE_MULTIPLIERS, Priority  # noqa: E402 - see above
-from cormorant.rules.searches import SearchPage, SearchRequest  # noqa: E402 - see above
-from cormorant.rules.settings import SearchSettings  # noqa: E402 - see above
-from cormorant.rules.slots import SLOTS, SlotPool  # noqa: E402 - see above
-from cormorant.rules.source_queue import SourceQueue  # noqa: E402 - see above
+from cormorant.rules.search.limits import SourceLimits  # noqa: E402 - see above
+from cormorant.rules.search.priorities import PACE_MULTIPLIERS, Priority  # noqa: E402 - see above
+from cormorant.rules.search.requests import SearchPage, SearchRequest  # noqa: E402 - see above
+from cormorant.rules.search.slots import SLOTS, SlotPool  # noqa: E402 - see above
+from cormorant.rules.search.source_queue import SourceQueue  # noqa: E402 - see above
+from cormorant.rules.settings.settings import SearchSettings  # noqa: E402 - see above
 from cormorant.testing import in_line, memory_gateway, named_sources, settings  # noqa: E402 - see above
 from storage.database import Database, Mode, StorageOptions  # noqa: E402 - see above
 from storage.sources import SourceRecord  # noqa: E402 - see above

@@ -32,14 +32,14 @@ if __name__ == "__main__":
 from actors.watchlist_store import DatabaseStore, DatabaseWalks
 from actors.watchlist_ticker import WatchlistTicker
 from bench._report import Goal, Options, Row, finish, read_options
-from cormorant.rules.handing import ParcelKind
 from cormorant.rules.ports import ignore
-from cormorant.rules.profiles import Profile, best_first, judge
-from cormorant.rules.releases import Album, AlbumPage
-from cormorant.rules.searches import Result
-from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import Artist, Start
+from cormorant.rules.search.requests import Result
+from cormorant.rules.settings.watch import WatchlistSettings
+from cormorant.rules.watch.artists import Artist, Start
+from cormorant.rules.watch.handing import ParcelKind
+from cormorant.rules.watch.profiles import Profile, best_first, judge
+from cormorant.rules.watch.releases import Album, AlbumPage
+from cormorant.rules.watch.wants import Want, WantState
 from cormorant.scripted_watches import ScriptedCatalogue, album
 from cormorant.testing import memory_gateway
 from storage import wants, watchlist

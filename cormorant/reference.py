@@ -10,11 +10,15 @@ from collections.abc import Iterable
 
 import attrs
 
-from cormorant.rules import events, job_events, price_events, search_events, subscription_events, watch_events
-from cormorant.rules.catalogue import Known, known_settings, variable_of
+from cormorant.rules import events
 from cormorant.rules.events import Event
-from cormorant.rules.job_events import JobEvent
-from cormorant.rules.settings import Settings
+from cormorant.rules.jobs import events as job_events
+from cormorant.rules.jobs.events import JobEvent
+from cormorant.rules.search import events as search_events
+from cormorant.rules.settings.keys import Known, known_settings, variable_of
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.watch import events as watch_events
+from cormorant.rules.watch import price_events, subscription_events
 from cormorant.web.metrics import METRICS, Metric
 
 __all__ = ["all_events", "events_reference", "metrics_reference", "settings_reference"]

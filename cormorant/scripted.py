@@ -8,9 +8,9 @@ from typing import Any, Final
 import trio
 from attrs import define, field
 
-from cormorant.rules.searches import Result, SearchPage, SearchRequest
-from cormorant.rules.source_errors import SourceError, SourceLimited, SourceUnavailable
-from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceUnavailable
+from cormorant.rules.settings.sources import SourceSettings
 from storage.sources import SourceRecord
 
 __all__ = ["BROKEN", "BUSY", "TIMEOUT", "ScriptedSource", "busy", "named_sources", "scripted"]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import trio
 from attrs import define, field
 
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
-from cormorant.rules.release_dates import read_release_date
-from cormorant.rules.releases import Album, AlbumPage, Artist, Track
-from cormorant.rules.source_errors import SourceRefused
-from cormorant.rules.target_errors import TargetError
-from cormorant.rules.watchlist import Artist as Watched
+from cormorant.rules.search.source_errors import SourceRefused
+from cormorant.rules.watch.artists import Artist as Watched
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.release_dates import read_release_date
+from cormorant.rules.watch.releases import Album, AlbumPage, Artist, Track
+from cormorant.rules.watch.target_errors import TargetError
 
 __all__ = ["ScriptedCatalogue", "ScriptedTarget", "album"]
 

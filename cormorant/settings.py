@@ -28,17 +28,17 @@ from cattrs.errors import (
 from cattrs.gen import make_dict_structure_fn, override
 
 from cormorant.rules.addresses import read_address, sqlite_address, sqlite_file
-from cormorant.rules.catalogue import key_of, known_settings, suggestion
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.fields import DATABASE, PATH, SECRETS, ZONE, Setting, name_problem
-from cormorant.rules.notify_settings import APPRISE
-from cormorant.rules.quantities import as_written
 from cormorant.rules.quiet_hours import QuietHours
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings, SettingsConflict
+from cormorant.rules.settings.fields import DATABASE, PATH, SECRETS, ZONE, Setting, name_problem
+from cormorant.rules.settings.keys import key_of, known_settings, suggestion
+from cormorant.rules.settings.notify_settings import APPRISE
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.settings import Settings, SettingsConflict
+from cormorant.rules.settings.variables import referenced, strange_in, values_in, with_names
 from cormorant.rules.times_of_day import TimeOfDay, zone_of
-from cormorant.rules.variables import referenced, strange_in, values_in, with_names
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.units import as_written
 
 __all__ = ["CONFIG_VARIABLE", "Settings", "WebSettings", "load", "load_settings"]
 

@@ -17,7 +17,7 @@ import attrs
 from cormorant.rules.events import Event, EventsLost, Stamped, fields_of
 from cormorant.rules.failures import trace_of
 from cormorant.rules.secrets import Secret, hide_secrets
-from cormorant.rules.settings import LogSettings
+from cormorant.rules.settings.settings import LogSettings
 
 __all__ = ["LogWriter", "line_of", "renderer_of"]
 

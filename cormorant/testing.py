@@ -20,8 +20,8 @@ from cormorant.clients.telling import Tell
 from cormorant.rules.events import Event, Stamped, fields_of
 from cormorant.rules.notices import Message
 from cormorant.rules.ports import ignore
-from cormorant.rules.settings import Settings
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.settings import Settings
 from cormorant.scripted import BROKEN, BUSY, TIMEOUT, ScriptedSource, busy, named_sources, scripted
 from storage.database import Database, Mode, StorageOptions
 from supervisors.event_bus import Listener

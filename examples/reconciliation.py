@@ -29,10 +29,10 @@ from attrs import frozen
 from sqlalchemy import Connection, Row, text
 
 from actors.handlers import JobContext
+from cormorant.rules.jobs.verdicts import Fail, Snooze
 from cormorant.rules.ports import Clock
-from cormorant.rules.settings import Settings
-from cormorant.rules.verdicts import Fail, Snooze
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.settings import Settings
 from cormorant.testing import memory_gateway, simulated
 from storage import jobs
 from storage.columns import from_micros, to_micros

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.searches import Result
+from cormorant.rules.search.requests import Result
 from storage.columns import to_micros
 from storage.results import dump_results, load_results
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from cormorant.rules.catalogue_walks import Walk, dump_walk, load_walk
-from cormorant.rules.watchlist import Artist
+from cormorant.rules.watch.artists import Artist
+from cormorant.rules.watch.catalogue_walks import Walk, dump_walk, load_walk
 from storage.columns import from_micros, to_micros
 
 Key = tuple[str, str]

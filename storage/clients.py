@@ -11,7 +11,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.service import ClientSettings
 from storage.columns import from_micros, to_micros
 
 _DAY = timedelta(days=1)

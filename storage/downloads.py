@@ -11,7 +11,7 @@ from attrs import evolve
 from sqlalchemy import Connection, String, bindparam, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.handovers import GONE_S, Handover, HandoverState
+from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState
 from storage.columns import check_text, from_micros, kept_text, to_micros
 from storage.locking import passing_locked
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 from attrs import frozen
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.feed_polls import FeedState, categories_to_ask, is_fresh, with_times
-from cormorant.rules.gate_caps import are_wanted, category_numbers
-from cormorant.rules.searches import Result
+from cormorant.rules.latest_polls import FeedState, categories_to_ask, is_fresh, with_times
+from cormorant.rules.search.caps import are_wanted, category_numbers
+from cormorant.rules.search.requests import Result
 from storage.columns import from_micros, to_micros
 from storage.results import dump_results, load_results
 

@@ -11,8 +11,8 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.prices import TAKEN_OUT, Intake
-from cormorant.rules.saved_searches import next_check
+from cormorant.rules.watch.prices import TAKEN_OUT, Intake
+from cormorant.rules.watch.watches import next_check
 from storage.columns import check_text, from_micros, to_micros
 
 CONFIGURED = "configured"

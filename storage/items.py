@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from cormorant.rules.short_keys import short_key
-from cormorant.rules.subscriptions import Item
+from cormorant.rules.watch.feeds import Item
+from cormorant.rules.watch.short_keys import short_key
 from storage.columns import kept_text, to_micros
 from storage.plain import Plain
 

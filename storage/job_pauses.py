@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from cormorant.rules.jobs import PAUSED_FLAG
+from cormorant.rules.jobs.states import PAUSED_FLAG
 from storage import flags
 from storage.columns import check_text, to_micros
 from storage.jobs import announce

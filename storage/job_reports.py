@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.jobs import PAUSED_FLAG, JobState
+from cormorant.rules.jobs.states import PAUSED_FLAG, JobState
 from storage.columns import from_micros, maybe_from_micros, to_micros
 from storage.plain import Plain
 

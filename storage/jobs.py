@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from cormorant.rules.errors import IllegalChange, KeyTaken, LeaseLost
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import job_sql as sql
 from storage.columns import check_text, from_micros, to_micros
 

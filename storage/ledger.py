@@ -8,7 +8,7 @@ from datetime import datetime
 from attrs import field, frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.searches import Result
+from cormorant.rules.search.requests import Result
 from storage.columns import from_micros, to_micros
 from storage.results import dump_results, load_results
 

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.prices import Intake, Match, PointType, PricePoint, Side, Valuation, has_crossed, value_of
+from cormorant.rules.watch.prices import Intake, Match, PointType, PricePoint, Side, Valuation, has_crossed, value_of
 from storage import intakes
 from storage.columns import from_micros, kept_text, to_micros
 

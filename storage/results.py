@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from cormorant.rules.searches import Result
+from cormorant.rules.search.requests import Result
 
 _NAMES = frozenset(each.name for each in attrs.fields(Result))
 _USUAL = {each.name: each.default for each in attrs.fields(Result) if each.default is not attrs.NOTHING}

@@ -11,8 +11,8 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.saved_searches import FirstCheck, SavedSearch
-from cormorant.rules.searches import SearchRequest
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from storage.columns import check_text, from_micros, kept_text, to_micros
 from storage.locking import passing_locked
 

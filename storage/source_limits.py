@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from cormorant.rules.limits import SourceLimits
+from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.times_of_day import zone_of
 
 _USUAL = SourceLimits()

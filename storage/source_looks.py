@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.gates import Explanation, explain
-from cormorant.rules.limits import Lane, SourceLimits
-from cormorant.rules.priorities import Priority
-from cormorant.rules.windows import Window, counts_since, windows_of
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import Explanation, explain
+from cormorant.rules.search.windows import Window, counts_since, windows_of
 from storage import source_reports, source_states
 from storage.source_states import Known
 from storage.sources import CONFIGURED, SourceRecord

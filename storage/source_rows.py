@@ -8,10 +8,10 @@ from typing import Any
 
 import attrs
 
-from cormorant.rules.breaker import Breaker, BreakerState, Probe
-from cormorant.rules.cooldowns import Cooldown
-from cormorant.rules.limits import Lane, LearnedLimits
-from cormorant.rules.source_state import LaneState, Lease, SourceState
+from cormorant.rules.search.breaker import Breaker, BreakerState, Probe
+from cormorant.rules.search.cooldowns import Cooldown
+from cormorant.rules.search.limits import Lane, LearnedLimits
+from cormorant.rules.search.source_state import LaneState, Lease, SourceState
 from storage.columns import from_micros, kept_text, maybe_from_micros, to_micros
 
 BECAUSE_LENGTH_MAX = 1_000

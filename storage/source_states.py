@@ -13,13 +13,13 @@ from datetime import datetime
 from attrs import asdict, evolve, field, frozen
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.limits import Lane, LearnedLimits, SourceLimits, stricter
-from cormorant.rules.priorities import Priority
-from cormorant.rules.request_ends import RequestEnd, after
-from cormorant.rules.reservations import Closed, Permit, Reserved
-from cormorant.rules.reservations import reserve as decide
-from cormorant.rules.source_state import SourceState
-from cormorant.rules.windows import Edges, edges_wanted, has_windows
+from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits, stricter
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.request_ends import RequestEnd, after
+from cormorant.rules.search.reservations import Closed, Permit, Reserved
+from cormorant.rules.search.reservations import reserve as decide
+from cormorant.rules.search.source_state import SourceState
+from cormorant.rules.search.windows import Edges, edges_wanted, has_windows
 from storage.columns import from_micros, to_micros
 from storage.plain import Plain
 from storage.source_rows import (

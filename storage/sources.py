@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.limits import SourceLimits
+from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.secrets import Secret
 from storage.columns import check_text, from_micros, to_micros
 from storage.source_limits import dump_limits, load_limits

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from cormorant.rules.limits import Lane
+from cormorant.rules.search.limits import Lane
 from storage.columns import from_micros
 
 

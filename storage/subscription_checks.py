@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.subscriptions import Check, CheckStatus
+from cormorant.rules.watch.feeds import Check, CheckStatus
 from storage.columns import from_micros, to_micros
 
 LOOKED_AT = 10

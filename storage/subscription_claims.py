@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import overdue_delay_s
-from cormorant.rules.subscriptions import Check, CheckStatus, Due, Next, host_of
+from cormorant.rules.watch.feeds import Check, CheckStatus, Due, Next, host_of
 from storage.columns import from_micros, kept_text, to_micros
 from storage.locking import SKIP_LOCKED, passing_locked
 from storage.plain import Plain

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.subscriptions import Due, Subscription, is_same_feed
+from cormorant.rules.watch.feeds import Due, Subscription, is_same_feed
 from storage.columns import check_text, from_micros, maybe_from_micros, to_micros
 from storage.locking import passing_locked
 from storage.plain import Plain

@@ -10,10 +10,10 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.handovers import Handover
-from cormorant.rules.profiles import Judgement
-from cormorant.rules.searches import Result
-from cormorant.rules.wants import UnknownWant, Want, WantState, check_change
+from cormorant.rules.search.requests import Result
+from cormorant.rules.watch.handovers import Handover
+from cormorant.rules.watch.profiles import Judgement
+from cormorant.rules.watch.wants import UnknownWant, Want, WantState, check_change
 from storage.columns import from_micros, kept_text, to_micros
 from storage.results import dump_results, load_results
 

@@ -11,7 +11,7 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.watchlist import Artist, Charge, Charged, Start
+from cormorant.rules.watch.artists import Artist, Charge, Charged, Start
 from storage.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
 from storage.locking import passing_locked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cormorant.rules.restarts import Ending, OnExhausted, Restart, Strategy
+from cormorant.rules.supervision import Ending, OnExhausted, Restart, Strategy
 from supervisors.child import ChildSpec, ChildState, ChildView
 from supervisors.report import ChildReport, ShutdownReport
 from supervisors.supervisor import Supervisor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cormorant.rules.job_errors import describe_error
-from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
-from cormorant.rules.source_errors import SourceLimited, SourceNotAsked
+from cormorant.rules.jobs.error_log import describe_error
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
+from cormorant.rules.search.source_errors import SourceLimited, SourceNotAsked
 from storage.ledger import Entry
 
 PATIENCE_S = 20.0

@@ -13,13 +13,13 @@ from cormorant.clients.price_json import PriceClient, PriceRecipe
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
 from cormorant.clients.transport import Transport
-from cormorant.rules.offers import offered
 from cormorant.rules.ports import Chance, Clock, Offload
-from cormorant.rules.searches import Caps, SearchPage, SearchRequest
-from cormorant.rules.settings import Settings
-from cormorant.rules.source_errors import SourceRefused
-from cormorant.rules.source_settings import SEARCHED
-from cormorant.rules.subscriptions import Due, FeedPage
+from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import SourceRefused
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SEARCHED
+from cormorant.rules.watch.feeds import Due, FeedPage
+from cormorant.rules.watch.offers import offered
 from storage.sources import SourceRecord
 from supervisors.environment import SystemRandom
 

@@ -26,12 +26,12 @@ from cormorant import __version__
 from cormorant.clients.downloads import Download
 from cormorant.clients.target import Target
 from cormorant.clients.telling import Tell, tell_apart
-from cormorant.rules.handovers import InDoubt
-from cormorant.rules.jobs import RetryPolicy
+from cormorant.rules.jobs.states import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit, Offload
-from cormorant.rules.searches import Caps
-from cormorant.rules.settings import Settings
-from cormorant.rules.watch_settings import TargetSettings
+from cormorant.rules.search.requests import Caps
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.watch import TargetSettings
+from cormorant.rules.watch.handovers import InDoubt
 from storage.database import Database, StorageOptions
 from storage.sources import SourceRecord
 from supervisors.catalogues import SpotifyCatalogue

@@ -12,12 +12,12 @@ from cormorant.clients.spotify_json import Json, read_tracks
 from cormorant.clients.spotify_token import TokenKeeper
 from cormorant.clients.transport import Transport
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.priorities import Priority
-from cormorant.rules.releases import Album, AlbumPage, Artist, Track
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
-from cormorant.rules.source_settings import SPOTIFY_URL
-from cormorant.rules.watchlist import Artist as Watched
+from cormorant.rules.settings.sources import SPOTIFY_URL
+from cormorant.rules.watch.artists import Artist as Watched
+from cormorant.rules.watch.releases import Album, AlbumPage, Artist, Track
 from storage.sources import SourceRecord
 from supervisors.gated import through_gate
 from supervisors.searches import Searches

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from cormorant.rules.errors import StartFailed
 from cormorant.rules.failures import split_crash
-from cormorant.rules.restarts import Ending, OnExhausted, Restart
+from cormorant.rules.supervision import Ending, OnExhausted, Restart
 from supervisors.report import ChildReport, ShutdownReport
 
 GRACE_S = 5.0

@@ -9,12 +9,12 @@ from typing import Final
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.handing import ParcelKind
-from cormorant.rules.handovers import told_gone
-from cormorant.rules.outcomes import Outcome
-from cormorant.rules.profiles import Judgement, Profile, best_first, judge
-from cormorant.rules.searches import Result
-from cormorant.rules.wants import Want, WantState
+from cormorant.rules.search.outcomes import Outcome
+from cormorant.rules.search.requests import Result
+from cormorant.rules.watch.handing import ParcelKind
+from cormorant.rules.watch.handovers import told_gone
+from cormorant.rules.watch.profiles import Judgement, Profile, best_first, judge
+from cormorant.rules.watch.wants import Want, WantState
 from storage import jobs, wants
 from storage.jobs import NewJob
 

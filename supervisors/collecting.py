@@ -8,13 +8,13 @@ from attrs import frozen
 
 from actors.handlers import JobContext
 from cormorant.rules.errors import CommitUnknown
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.jobs.verdicts import Cancel, Fail, Retry, Snooze
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
-from cormorant.rules.prices import Intake, point_of, problems_of, request_for
-from cormorant.rules.priorities import Priority
-from cormorant.rules.source_errors import CredentialsRefused, SourceLimited
-from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited
+from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
+from cormorant.rules.watch.prices import Intake, point_of, problems_of, request_for
 from storage import intakes, prices
 from storage.prices import Collected
 from storage.sources import UnknownSource

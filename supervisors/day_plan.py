@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from attrs import frozen
 
-from cormorant.rules.prices import Intake
-from cormorant.rules.saved_searches import SavedSearch
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings.settings import Settings
 from cormorant.rules.upcoming import Plan, Planned, Turns, plan_of
-from cormorant.rules.watchlist import Artist
+from cormorant.rules.watch.artists import Artist
+from cormorant.rules.watch.prices import Intake
+from cormorant.rules.watch.watches import SavedSearch
 from supervisors.pricing import Prices
 from supervisors.subscribing import Subscriptions
 from supervisors.watches import Watches

@@ -9,12 +9,12 @@ from attrs import frozen
 
 from actors.handlers import JobContext
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.job_errors import describe_error
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.jobs.error_log import describe_error
+from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Clock
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import BadRequest, SearchRequest
-from cormorant.rules.verdicts import Fail, Retry, Snooze
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import BadRequest, SearchRequest
 from storage import ledger
 from storage.sources import UnknownSource
 from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cormorant.rules.limits import Lane
-from cormorant.rules.outcomes import Outcome, SearchError
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import QUERY_LENGTH_MAX, SearchPage, SearchRequest
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.outcomes import Outcome, SearchError
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import QUERY_LENGTH_MAX, SearchPage, SearchRequest
 from storage.sources import SourceRecord
 from supervisors.searches import Searches
 

@@ -12,8 +12,13 @@ from sqlalchemy import Connection
 
 from actors.handlers import JobContext
 from actors.handover import Place, facts_of, parcel_of
-from cormorant.rules.handing import Parcel, Receipt, Standing
-from cormorant.rules.handovers import (
+from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.search.outcomes import RateLimitWaitError, SearchError
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
+from cormorant.rules.watch.events import HandoverEnded, HandoverInDoubt, HandoverSent, WantChanged
+from cormorant.rules.watch.handing import Parcel, Receipt, Standing
+from cormorant.rules.watch.handovers import (
     ASKED_MAX,
     DOUBT_S,
     GONE_S,
@@ -26,19 +31,14 @@ from cormorant.rules.handovers import (
     step_in_doubt,
     told_gone,
 )
-from cormorant.rules.outcomes import RateLimitWaitError, SearchError
-from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
-from cormorant.rules.target_errors import (
+from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,
     TargetRefused,
     TargetUnavailable,
 )
-from cormorant.rules.verdicts import Fail, Retry, Snooze
-from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watch_events import HandoverEnded, HandoverInDoubt, HandoverSent, WantChanged
+from cormorant.rules.watch.wants import Want, WantState
 from storage import downloads, wants
 from storage.wants import Candidate
 from supervisors.choosing import Chooser

@@ -16,8 +16,8 @@ from actors.job_runner import CancelHandler, RunnerMessage, RunPassing, SetClaim
 from actors.jobs_in_hand import PassingJob, WorkBell
 from actors.pages import in_pages
 from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel, WaitForbidden
-from cormorant.rules.job_events import About, JobCancelled
-from cormorant.rules.payloads import checked_payload
+from cormorant.rules.jobs.events import About, JobCancelled
+from cormorant.rules.jobs.payloads import checked_payload
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage import job_pauses, job_reports, jobs
 from storage.database import Database

@@ -20,7 +20,7 @@ from cormorant.rules.events import (
     SupervisorStopped,
 )
 from cormorant.rules.ports import Chance, Emit
-from cormorant.rules.restarts import (
+from cormorant.rules.supervision import (
     OnExhausted,
     Restart,
     Strategy,

@@ -8,13 +8,13 @@ from typing import Final
 from attrs import frozen
 
 from cormorant.clients.downloads import Download
-from cormorant.rules.handing import Parcel, ParcelKind
-from cormorant.rules.limits import Lane
-from cormorant.rules.magnets import infohash_of_magnet, infohash_v2_of_magnet
-from cormorant.rules.offers import files_of
-from cormorant.rules.outcomes import SearchError
-from cormorant.rules.searches import Result
-from cormorant.rules.wants import Want
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.outcomes import SearchError
+from cormorant.rules.search.requests import Result
+from cormorant.rules.watch.handing import Parcel, ParcelKind
+from cormorant.rules.watch.magnets import infohash_of_magnet, infohash_v2_of_magnet
+from cormorant.rules.watch.offers import files_of
+from cormorant.rules.watch.wants import Want
 from storage.sources import SourceRecord
 from storage.wants import Candidate
 from supervisors.gated import through_gate

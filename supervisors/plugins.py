@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from actors.handlers import Handler, Run
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.job_errors import describe_error
+from cormorant.rules.jobs.error_log import describe_error
 
 __all__ = ["GROUP", "HandlersBroken", "installed_handlers"]
 

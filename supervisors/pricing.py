@@ -9,13 +9,13 @@ from typing import Any
 from attrs import define
 from sqlalchemy import Connection
 
-from cormorant.rules.fields import name_problem
 from cormorant.rules.ports import Clock
-from cormorant.rules.price_settings import cents_of
-from cormorant.rules.prices import COLLECT, STAGGER_S, TAKEN_OUT, Intake, PricePoint, Valuation, collect_key
-from cormorant.rules.quantities import format_duration
-from cormorant.rules.searches import BadRequest
-from cormorant.rules.settings import Settings
+from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.settings.fields import name_problem
+from cormorant.rules.settings.price_settings import cents_of
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.units import format_duration
+from cormorant.rules.watch.prices import COLLECT, STAGGER_S, TAKEN_OUT, Intake, PricePoint, Valuation, collect_key
 from storage import intakes, jobs, prices
 from storage.database import Database
 from storage.intakes import IntakeConfigured, IntakeTakenOut

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from cormorant.rules.restarts import Ending
+from cormorant.rules.supervision import Ending
 
 _FORCED = frozenset({Ending.OVERRAN, Ending.CRASHED})
 

@@ -9,7 +9,7 @@ from itertools import count
 import trio
 from attrs import define, field
 
-from cormorant.rules.restarts import OnExhausted
+from cormorant.rules.supervision import OnExhausted
 from supervisors.child import Child, ChildState
 
 

@@ -18,13 +18,13 @@ from actors.source_desk import SourceDesk
 from actors.source_keeper import Desks, SourceKeeper
 from cormorant.rules.failures import in_words
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.priorities import Priority
 from cormorant.rules.redaction import told
-from cormorant.rules.restarts import OnExhausted, Strategy
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.slots import SlotPool
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings
-from cormorant.rules.slots import SlotPool
-from cormorant.rules.source_settings import SPOTIFY_URL, SourceSettings, limits_of
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SPOTIFY_URL, SourceSettings, limits_of
+from cormorant.rules.supervision import OnExhausted, Strategy
 from cormorant.rules.web_addresses import normalised
 from storage.database import Database
 from storage.sources import CONFIGURED, SourceRecord

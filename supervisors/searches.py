@@ -15,15 +15,15 @@ from actors.flying import holding_slot
 from actors.search import Execute, Search
 from actors.source_desk import SourceDesk
 from actors.source_keeper import Desks
-from cormorant.rules import priorities, reservations
-from cormorant.rules.gates import Explanation, explain, set_aside
-from cormorant.rules.limits import INTERVAL_S_MAX, Lane, LearnedLimits
-from cormorant.rules.outcomes import NestedSearch
 from cormorant.rules.ports import Clock
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import BadRequest, Result, SearchRequest, search_key
-from cormorant.rules.source_settings import SEARCHED
-from cormorant.rules.source_state import SourceState
+from cormorant.rules.search import priorities, reservations
+from cormorant.rules.search.limits import INTERVAL_S_MAX, Lane, LearnedLimits
+from cormorant.rules.search.outcomes import NestedSearch
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import Explanation, explain, set_aside
+from cormorant.rules.search.requests import BadRequest, Result, SearchRequest, search_key
+from cormorant.rules.search.source_state import SourceState
+from cormorant.rules.settings.sources import SEARCHED
 from storage import cache, source_states
 from storage.database import Database
 from storage.source_states import Known

@@ -23,11 +23,11 @@ from cormorant.clients.target import Target
 from cormorant.clients.telling import Tell
 from cormorant.rules.errors import ServiceFailed, ServiceStopped
 from cormorant.rules.events import ServiceReady, ServiceStopping
-from cormorant.rules.gates import Explanation
 from cormorant.rules.ports import Chance, Clock, Emit, Offload
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchRequest
-from cormorant.rules.settings import Settings
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import Explanation
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.settings.settings import Settings
 from storage.database import Database, Mode
 from storage.sources import SourceRecord
 from supervisors.asking import Asker, price_recipes

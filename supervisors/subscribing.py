@@ -12,14 +12,14 @@ from sqlalchemy import Connection
 
 from actors.actor import Address
 from actors.subscription_ticker import LOOK_S, CheckNow
-from cormorant.rules.check_statistics import CheckStatistics
-from cormorant.rules.feed_orders import check_order
 from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import told
 from cormorant.rules.schedules import Schedule, next_due, overdue_delay_s, spread_over
-from cormorant.rules.searches import BadRequest
-from cormorant.rules.subscriptions import Check, CheckStatus, Subscription, host_of
+from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.upcoming import Planned, Turns, plan_of
+from cormorant.rules.watch.feed_orders import check_order
+from cormorant.rules.watch.feed_statistics import CheckStatistics
+from cormorant.rules.watch.feeds import Check, CheckStatus, Subscription, host_of
 from storage import subscription_checks, subscriptions
 from storage.database import Database
 

@@ -13,7 +13,7 @@ import trio
 from actors.reply import Reply
 from cormorant.rules.errors import StartFailed, SupervisionError
 from cormorant.rules.ports import Chance, Emit, ignore
-from cormorant.rules.restarts import Restart, Strategy
+from cormorant.rules.supervision import Restart, Strategy
 from supervisors.child import GRACE_S, Child, ChildSpec, ChildView, Nested
 from supervisors.commands import StartChild, StopChild
 from supervisors.keeper import Keeper, Policy

@@ -18,10 +18,10 @@ from cormorant.clients.slskd_target import SlskdTarget, SlskdTargetOptions
 from cormorant.clients.target import Target
 from cormorant.clients.transport import Transport
 from cormorant.clients.webhook import Webhook, WebhookOptions
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.settings import Settings
-from cormorant.rules.watch_settings import TargetSettings
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.watch import TargetSettings
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt
 
 __all__ = ["targets_of"]
 

@@ -6,7 +6,7 @@ from attrs import frozen
 
 from actors.notifier import LAST_S
 from cormorant.rules.ports import Chance, Emit
-from cormorant.rules.restarts import Strategy
+from cormorant.rules.supervision import Strategy
 from supervisors.child import ChildSpec, Runnable
 from supervisors.supervisor import Supervisor
 

@@ -12,18 +12,18 @@ from sqlalchemy import Connection
 
 from actors.handlers import JobContext
 from actors.watchlist_store import take_in
-from cormorant.rules import priorities
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import Caps, SearchRequest
-from cormorant.rules.source_errors import SourceLimited
-from cormorant.rules.stored_caps import load_caps
-from cormorant.rules.verdicts import Fail, Retry, Snooze
-from cormorant.rules.wants import TRACKS_AFTER, Want, WantState, next_look, tracks_of
-from cormorant.rules.watch_events import WantChanged, WatchlistSearch
-from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import charged
+from cormorant.rules.search import priorities
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import Caps, SearchRequest
+from cormorant.rules.search.source_errors import SourceLimited
+from cormorant.rules.search.stored_caps import load_caps
+from cormorant.rules.settings.watch import WatchlistSettings
+from cormorant.rules.watch.artists import charged
+from cormorant.rules.watch.events import WantChanged, WatchlistSearch
+from cormorant.rules.watch.wants import TRACKS_AFTER, Want, WantState, next_look, tracks_of
 from storage import ledger, sources, wants, watchlist
 from storage.jobs import NewJob
 from storage.ledger import Entry

@@ -20,21 +20,21 @@ from actors.saved_search_ticker import SavedSearchTicker
 from actors.subscription_ticker import LOOK_S, CheckNow, SubscriptionTicker
 from actors.watchlist_store import DatabaseStore, DatabaseWalks, WatchlistStore
 from actors.watchlist_ticker import Catalogue, WatchlistTicker
-from cormorant.rules.check_statistics import CheckStatistics
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.handing import Parcel
-from cormorant.rules.jobs import PAUSED_FLAG
-from cormorant.rules.outcomes import Outcome
+from cormorant.rules.jobs.states import PAUSED_FLAG
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.prices import COLLECT
-from cormorant.rules.priorities import Priority
-from cormorant.rules.saved_searches import FirstCheck, SavedSearch
-from cormorant.rules.searches import Result, SearchRequest
-from cormorant.rules.settings import Settings
-from cormorant.rules.subscription_settings import schedule_of
-from cormorant.rules.subscriptions import Due, FeedPage, Item, Subscription, result_of, want_of
-from cormorant.rules.wants import Want
-from cormorant.rules.watch_settings import profile_of
+from cormorant.rules.search.outcomes import Outcome
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import Result, SearchRequest
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.subscription_settings import schedule_of
+from cormorant.rules.settings.watch import profile_of
+from cormorant.rules.watch.feed_statistics import CheckStatistics
+from cormorant.rules.watch.feeds import Due, FeedPage, Item, Subscription, result_of, want_of
+from cormorant.rules.watch.handing import Parcel
+from cormorant.rules.watch.prices import COLLECT
+from cormorant.rules.watch.wants import Want
+from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from storage import flags, wants
 from storage.database import Database
 from storage.jobs import NewJob

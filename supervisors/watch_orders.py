@@ -9,12 +9,12 @@ from typing import Final
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.catalogue import suggestion
-from cormorant.rules.fields import name_problem
-from cormorant.rules.quantities import format_duration
-from cormorant.rules.searches import BadRequest, SearchRequest
-from cormorant.rules.settings import Settings
-from cormorant.rules.watch_settings import DEFAULT_PROFILE
+from cormorant.rules.search.requests import BadRequest, SearchRequest
+from cormorant.rules.settings.fields import name_problem
+from cormorant.rules.settings.keys import suggestion
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.watch import DEFAULT_PROFILE
+from cormorant.rules.units import format_duration
 from storage import saved_searches, sources, subscriptions, watchlist
 from storage.saved_searches import UnknownSavedSearch
 from storage.subscriptions import UnknownSubscription

@@ -10,16 +10,16 @@ from sqlalchemy import Connection
 
 from actors.handover import Place
 from actors.watchlist_ticker import Catalogue
-from cormorant.rules.artist_links import LINE_LENGTH_MAX, artist_id_in
-from cormorant.rules.handing import TargetView
-from cormorant.rules.handovers import Handover, HandoverState, told_gone
 from cormorant.rules.ports import Clock
-from cormorant.rules.releases import Artist as FoundArtist
-from cormorant.rules.saved_searches import FirstCheck, SavedSearch
-from cormorant.rules.searches import BadRequest, Result, SearchRequest
-from cormorant.rules.target_errors import UnknownTarget
-from cormorant.rules.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
-from cormorant.rules.watchlist import Artist, Start
+from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
+from cormorant.rules.watch.artist_links import LINE_LENGTH_MAX, artist_id_in
+from cormorant.rules.watch.artists import Artist, Start
+from cormorant.rules.watch.handing import TargetView
+from cormorant.rules.watch.handovers import Handover, HandoverState, told_gone
+from cormorant.rules.watch.releases import Artist as FoundArtist
+from cormorant.rules.watch.target_errors import UnknownTarget
+from cormorant.rules.watch.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
+from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from storage import downloads, jobs, saved_searches, wants, watchlist
 from storage.database import Database
 from storage.jobs import NewJob

@@ -12,11 +12,11 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.catalogue import secrets_in
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import SearchSettings
-from cormorant.rules.source_settings import LimitSettings, ReserveSettings, SourceSettings
+from cormorant.rules.settings.keys import secrets_in
+from cormorant.rules.settings.settings import SearchSettings
+from cormorant.rules.settings.sources import LimitSettings, ReserveSettings, SourceSettings
 from cormorant.rules.times_of_day import TimeOfDay
 from cormorant.settings import load_settings
 

@@ -18,10 +18,10 @@ from cormorant.cli.targets import targets
 from cormorant.cli.wants import wants
 from cormorant.cli.watchlist import watchlist
 from cormorant.reference import all_events, events_reference, metrics_reference, settings_reference
-from cormorant.rules.catalogue import known_settings
-from cormorant.rules.jobs import JobState, Verb
-from cormorant.rules.settings import Settings
-from cormorant.rules.wants import WantState
+from cormorant.rules.jobs.states import JobState, Verb
+from cormorant.rules.settings.keys import known_settings
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.watch.wants import WantState
 from tests.bounds import WAIT_S
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +53,7 @@ def test_every_setting_and_every_event_says_what_it_means() -> None:
 
 
 def test_no_room_of_events_is_left_out() -> None:
-    rooms = {path.stem for path in (ROOT / "cormorant" / "rules").glob("*events.py")}
+    rooms = {path.stem for path in (ROOT / "cormorant" / "rules").rglob("*events.py")}
 
     assert rooms == {event.__module__.rpartition(".")[2] for event in all_events()}
 

@@ -9,10 +9,10 @@ import pytest
 from attrs import field, frozen
 
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.fields import Alias, choice, duration, flag, named, number, path, secret, share, size
-from cormorant.rules.playground_settings import PlaygroundSettings
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings, StorageSettings
+from cormorant.rules.settings.fields import Alias, choice, duration, flag, named, number, path, secret, share, size
+from cormorant.rules.settings.playground_settings import PlaygroundSettings
+from cormorant.rules.settings.settings import Settings, StorageSettings
 from cormorant.settings import load, load_settings
 
 UNITS = 'write numbers with units (ms, s, m, h, d, w), such as "10s" or "1h 30m"'

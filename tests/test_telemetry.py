@@ -17,7 +17,7 @@ from typing_extensions import override
 from cormorant.reference import all_events
 from cormorant.rules.events import ChildCrashed, ChildStarted, Event, Stamped, StorageLost, SupervisorStopped
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import LogSettings
+from cormorant.rules.settings.settings import LogSettings
 from cormorant.telemetry import LogWriter
 from tests.bounds import WAIT_S
 

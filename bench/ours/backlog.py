@@ -23,10 +23,10 @@ from bench.ours.profiling import profiled
 from bench.ours.seeding import KIND, Batch, seed
 from cormorant import __version__
 from cormorant.rules.events import Stamped
-from cormorant.rules.job_events import JobCompleted
+from cormorant.rules.jobs.events import JobCompleted
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import JobSettings, Settings, StorageSettings
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.settings import JobSettings, Settings, StorageSettings
 from storage.dialect import dialect_for
 from supervisors import Service, open_service
 from supervisors.assembly import storage_options

@@ -21,7 +21,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.ports import ignore
-from cormorant.rules.subscriptions import Check, CheckStatus, Due, after_check
+from cormorant.rules.watch.feeds import Check, CheckStatus, Due, after_check
 from storage import subscription_claims, subscriptions
 from storage.columns import to_micros
 from storage.database import Database, Mode, StorageOptions

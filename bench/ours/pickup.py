@@ -19,7 +19,7 @@ from actors.handlers import JobContext
 from bench.ours.backlog import settings_for
 from bench.ours.seeding import KIND
 from cormorant.rules.events import Stamped
-from cormorant.rules.job_events import JobCompleted
+from cormorant.rules.jobs.events import JobCompleted
 from supervisors import Service, open_service
 
 SPACING_S = 0.02

@@ -20,9 +20,9 @@ from bench.ours.memory import rss_bytes
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import Stamped, WebListening
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.web_settings import ClientSettings, WebSettings
+from cormorant.rules.settings.service import ClientSettings, WebSettings
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SourceSettings
 from supervisors.service import Service, open_service
 
 TICK_S = 0.01

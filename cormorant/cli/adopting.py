@@ -21,12 +21,12 @@ from cormorant.clients.jackett import jackett_indexers
 from cormorant.clients.json_api import JsonApi
 from cormorant.clients.transport import Transport
 from cormorant.rules.adoptions import Adoption, Known, Offered, Step, plan
-from cormorant.rules.catalogue import suggestion
 from cormorant.rules.errors import CommitUnknown, CormorantError
+from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.secrets import Secret, hide_secrets
-from cormorant.rules.settings import Settings
-from cormorant.rules.source_errors import SourceError
-from cormorant.rules.source_settings import SourceSettings, limits_of
+from cormorant.rules.settings.keys import suggestion
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SourceSettings, limits_of
 from cormorant.rules.web_addresses import normalised
 from storage import source_states, sources
 from storage.database import Database

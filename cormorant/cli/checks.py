@@ -28,7 +28,7 @@ from cormorant.cli.preflight import (
 )
 from cormorant.cli.words import shown_path
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings.settings import Settings
 from cormorant.settings import load_settings
 from storage.database import SchemaState
 from supervisors.data_folder import data_folder

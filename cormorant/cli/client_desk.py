@@ -15,9 +15,9 @@ from cormorant.cli.tables import table
 from cormorant.cli.visit import visit
 from cormorant.cli.words import EXIT_OK, Interrupted, NotDone, Refused, shown_path
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.fields import DURATION, SHARE
-from cormorant.rules.settings import Settings
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.fields import DURATION, SHARE
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.settings.settings import Settings
 from cormorant.web.keys import new_key
 from storage import clients
 from storage.clients import ClientExists, ClientLook, ClientRecord, UnknownClient, digest_of

@@ -11,8 +11,8 @@ import click
 
 from cormorant.cli.sources import Written
 from cormorant.cli.words import HintingGroup, Refused, config_option, json_option
-from cormorant.rules.fields import Setting, name_problem
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.fields import Setting, name_problem
+from cormorant.rules.settings.service import ClientSettings
 
 if TYPE_CHECKING:
     from cormorant.cli.client_desk import ClientDesk

@@ -22,7 +22,7 @@ from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Interrupted, NotDone, Refu
 from cormorant.clients.arr import APPS, ArrApp, ArrClient
 from cormorant.clients.json_api import JsonApi
 from cormorant.clients.transport import FetchLimits, Transport
-from cormorant.rules.connections import (
+from cormorant.rules.app_indexers import (
     COMBINED,
     Change,
     Endpoint,
@@ -34,11 +34,11 @@ from cormorant.rules.connections import (
     goes_direct,
 )
 from cormorant.rules.errors import CormorantError
+from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.search.stored_caps import load_caps
 from cormorant.rules.secrets import Secret, hide_secrets
-from cormorant.rules.settings import Settings
-from cormorant.rules.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.source_settings import SEARCHED
-from cormorant.rules.stored_caps import load_caps
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SEARCHED
 from storage import source_states, sources
 from storage.database import Database
 from storage.sources import SourceRecord

@@ -8,8 +8,8 @@ import click
 
 from cormorant.cli.sources import EXIT_CODES
 from cormorant.cli.words import config_option, json_option
-from cormorant.rules.limits import Lane
-from cormorant.rules.priorities import Priority
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority
 
 __all__ = ["PRIORITIES", "explain"]
 

@@ -16,14 +16,14 @@ from attrs import frozen
 from cormorant.cli.job_json import as_text
 from cormorant.cli.words import Refused, shown_path
 from cormorant.rules.errors import KeyUnusable, SettingsError
-from cormorant.rules.fields import Setting
 from cormorant.rules.listen_addresses import parse_listen_address
 from cormorant.rules.ports import ignore
-from cormorant.rules.quantities import as_written
-from cormorant.rules.settings import Settings
-from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.settings.fields import Setting
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.times_of_day import zone_of
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.units import as_written
 from cormorant.settings import load_settings
 from cormorant.web.keys import kept_key
 

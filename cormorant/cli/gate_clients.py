@@ -10,11 +10,11 @@ from sqlalchemy import Connection
 from cormorant.cli.visit import visit
 from cormorant.cli.words import NotDone
 from cormorant.rules.errors import KeyUnusable
-from cormorant.rules.fields import name_problem
 from cormorant.rules.ports import ignore
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.fields import name_problem
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.settings.settings import Settings
 from cormorant.web.keys import kept_key
 from storage import clients
 from storage.clients import ClientExists, ClientRecord, digest_of

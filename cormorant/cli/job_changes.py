@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from actors.pages import in_pages
 from cormorant.rules.errors import CommitUnknown, IllegalChange, KeyTaken
-from cormorant.rules.jobs import FINISHED, PAUSED_FLAG, JobState, Verb, allowed_from
+from cormorant.rules.jobs.states import FINISHED, PAUSED_FLAG, JobState, Verb, allowed_from
 from storage import flags, job_pauses, job_reports, jobs
 from storage.database import Database
 

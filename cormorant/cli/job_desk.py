@@ -21,11 +21,11 @@ from cormorant.cli.preflight import load_or_refuse
 from cormorant.cli.tables import printable
 from cormorant.cli.visit import visit
 from cormorant.cli.words import EXIT_FAILED, EXIT_OK, NotDone, Refused
-from cormorant.rules.catalogue import suggestion
 from cormorant.rules.errors import CommitUnknown, TextRefused, UnknownJob
-from cormorant.rules.jobs import JobState
-from cormorant.rules.quantities import format_duration
-from cormorant.rules.settings import Settings
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.settings.keys import suggestion
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.units import format_duration
 from storage import job_reports
 from storage.columns import check_text
 from storage.database import Database

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.catalogue import nearest
-from cormorant.rules.job_waits import Gate, Surroundings, gates_before
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.jobs.wait_reasons import Gate, Surroundings, gates_before
+from cormorant.rules.settings.keys import nearest
 from storage import job_reports, workers
 from storage.job_reports import JobView, KindCount, Pauses
 from storage.workers import Worker

@@ -12,9 +12,9 @@ from attrs import frozen
 from cormorant.cli.job_looks import Page, Scene, Stats, Stuck
 from cormorant.cli.tables import painter, pairs, printable, table
 from cormorant.rules.ages import clock_time, from_now, rough
-from cormorant.rules.job_waits import Gate
-from cormorant.rules.jobs import FINISHED, JobState
-from cormorant.rules.quantities import format_duration
+from cormorant.rules.jobs.states import FINISHED, JobState
+from cormorant.rules.jobs.wait_reasons import Gate
+from cormorant.rules.units import format_duration
 from storage.job_reports import JobView
 from storage.workers import Worker
 

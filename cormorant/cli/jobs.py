@@ -10,8 +10,8 @@ import click
 from typing_extensions import override
 
 from cormorant.cli.words import HintingGroup, config_option, json_option
-from cormorant.rules.jobs import JobState
-from cormorant.rules.quantities import parse_duration
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.units import parse_duration
 
 if TYPE_CHECKING:
     from cormorant.cli.job_desk import Desk

@@ -15,9 +15,9 @@ from cormorant.cli.visit import schema_problem, visit
 from cormorant.cli.words import EXIT_OK, Interrupted, NotDone, Refused, shown_path
 from cormorant.rules.addresses import address_problem, passwords_in, shown_address, sqlite_file
 from cormorant.rules.errors import CommitUnknown, CormorantError, MigrationFailed, StorageMisconfigured
-from cormorant.rules.quantities import format_duration
 from cormorant.rules.secrets import hide_secrets
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.units import format_duration
 from storage import workers
 from storage.calls import Away
 from storage.copying import Copied, TargetNotEmpty, Tell, copy_all

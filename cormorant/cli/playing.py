@@ -18,7 +18,7 @@ from cormorant.playground.person import Person
 from cormorant.playground.town import KEY, sites_of_the_town
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import PlaygroundOpened
-from cormorant.rules.source_settings import SEARCHED
+from cormorant.rules.settings.sources import SEARCHED
 from supervisors import Service
 
 __all__ = ["LEAVE_WITH", "Playing"]

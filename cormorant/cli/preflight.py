@@ -14,12 +14,12 @@ from attrs import frozen
 from cormorant.cli.tables import printable
 from cormorant.cli.words import Refused, shown_path
 from cormorant.rules.addresses import shown_address, sqlite_file
-from cormorant.rules.catalogue import secrets_in
 from cormorant.rules.errors import CannotListen, SettingsError, StorageMisconfigured
 from cormorant.rules.listen_addresses import ListenAddress, parse_listen_address
 from cormorant.rules.redaction import keys_in
 from cormorant.rules.secrets import Secret, hide_secrets
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings.keys import secrets_in
+from cormorant.rules.settings.settings import Settings
 from cormorant.settings import load_settings
 from cormorant.web.listening import bound, is_cormorant
 from storage.data_files import WrongMode

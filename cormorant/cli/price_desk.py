@@ -18,11 +18,11 @@ from cormorant.cli.watch_desk import assembly_of
 from cormorant.cli.words import EXIT_OK, Interrupted, NotDone, Refused
 from cormorant.rules.ages import clock_time
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.money import as_money
-from cormorant.rules.price_tables import BYTES_MAX, NotATable, Table, WrongLines, points_in, read_table, things_in
-from cormorant.rules.prices import TAKEN_OUT, Match, PointType, Valuation
-from cormorant.rules.quantities import format_duration
 from cormorant.rules.times_of_day import zone_of
+from cormorant.rules.units import format_duration
+from cormorant.rules.watch.money import as_money
+from cormorant.rules.watch.price_import import BYTES_MAX, NotATable, Table, WrongLines, points_in, read_table, things_in
+from cormorant.rules.watch.prices import TAKEN_OUT, Match, PointType, Valuation
 from cormorant.web.price_models import price_out, price_shown_out, value_out
 from storage.database import Database
 from storage.intakes import IntakeConfigured, IntakeExists, IntakeTakenOut, UnknownIntake

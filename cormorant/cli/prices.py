@@ -12,7 +12,7 @@ from typing_extensions import override
 from cormorant.cli.jobs import Duration
 from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Names, options
 from cormorant.cli.words import HintingGroup
-from cormorant.rules.money import BadPrice, read_price
+from cormorant.rules.watch.money import BadPrice, read_price
 
 if TYPE_CHECKING:
     from cormorant.cli.price_desk import PriceDesk

@@ -10,8 +10,8 @@ import click
 from cormorant.cli.explain import PRIORITIES
 from cormorant.cli.jobs import Duration
 from cormorant.cli.words import Refused, config_option, json_option
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import BadRequest, SearchRequest
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import BadRequest, SearchRequest
 
 __all__ = ["search"]
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from cormorant.cli.search_words import SearchWords
 from cormorant.cli.tables import printable
-from cormorant.rules.outcomes import Outcome
+from cormorant.rules.search.outcomes import Outcome
 
 __all__ = ["Lines", "LiveTable", "Show"]
 

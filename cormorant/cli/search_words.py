@@ -10,11 +10,11 @@ from attrs import evolve, frozen
 
 from cormorant.cli.tables import table
 from cormorant.rules.ages import clock_time, rough
-from cormorant.rules.gates import Explanation, next_opening, whole_second
-from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
-from cormorant.rules.quantities import format_duration
-from cormorant.rules.searches import Result, SearchRequest
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
+from cormorant.rules.search.reasons import Explanation, next_opening, whole_second
+from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.units import format_duration
 
 __all__ = ["Find", "Line", "SearchWords", "merged", "search_json"]
 

@@ -22,12 +22,12 @@ from cormorant.cli.visit import visit
 from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Interrupted, NotDone, Refused, shown_path
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import Event
-from cormorant.rules.outcomes import Outcome
-from cormorant.rules.priorities import Priority
-from cormorant.rules.search_events import SearchStarted
-from cormorant.rules.searches import BadRequest, SearchRequest
+from cormorant.rules.search.events import SearchStarted
+from cormorant.rules.search.outcomes import Outcome
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings.settings import Settings
 from cormorant.rules.times_of_day import zone_of
 from storage.database import Database
 from storage.sources import UnknownSource

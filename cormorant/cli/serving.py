@@ -27,10 +27,10 @@ from cormorant.cli.preflight import (
 from cormorant.cli.signals import StopSignals
 from cormorant.cli.streams import say
 from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Refused, causes, shown_path
-from cormorant.rules.catalogue import secrets_in
 from cormorant.rules.errors import PlaygroundClosed, ServiceFailed
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings.keys import secrets_in
+from cormorant.rules.settings.settings import Settings
 from cormorant.telemetry import LogWriter
 from supervisors import ChildReport, Ending, Service, ShutdownReport, open_service
 from supervisors.plugins import HandlersBroken, installed_handlers

@@ -19,17 +19,17 @@ from cormorant.cli.source_trial import SourceClosed, try_out
 from cormorant.cli.source_words import SourceWords, caps_lines, host_of, sentence_of, state_of
 from cormorant.cli.visit import visit
 from cormorant.cli.words import EXIT_OK, Interrupted, NotDone, Refused, shown_path
-from cormorant.rules import reservations
 from cormorant.rules.ages import clock_time
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.limits import Lane
-from cormorant.rules.priorities import Priority
+from cormorant.rules.search import reservations
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceError
+from cormorant.rules.search.source_state import SourceState
+from cormorant.rules.search.stored_caps import dump_caps
 from cormorant.rules.secrets import hide_secrets
-from cormorant.rules.settings import Settings
-from cormorant.rules.source_errors import CredentialsRefused, SourceError
-from cormorant.rules.source_settings import SEARCHED, SourceSettings, limits_of
-from cormorant.rules.source_state import SourceState
-from cormorant.rules.stored_caps import dump_caps
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SEARCHED, SourceSettings, limits_of
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.web_addresses import normalised
 from storage import source_states, sources

@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 
 from cormorant.cli.source_words import host_of, state_of
-from cormorant.rules.gates import Explanation
-from cormorant.rules.limits import Lane
-from cormorant.rules.priorities import Priority
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import Explanation
 from storage.source_looks import SourceLook
 
 __all__ = ["explanation_json", "source_json", "sources_json"]

@@ -9,12 +9,12 @@ import trio
 from sqlalchemy import Connection
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.priorities import TIMEOUT_S, Priority
-from cormorant.rules.request_ends import RequestEnd, end_of
-from cormorant.rules.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
-from cormorant.rules.searches import Caps
-from cormorant.rules.source_errors import SourceError, SourceUnavailable
-from cormorant.rules.stored_caps import dump_caps
+from cormorant.rules.search.priorities import TIMEOUT_S, Priority
+from cormorant.rules.search.request_ends import RequestEnd, end_of
+from cormorant.rules.search.requests import Caps
+from cormorant.rules.search.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
+from cormorant.rules.search.source_errors import SourceError, SourceUnavailable
+from cormorant.rules.search.stored_caps import dump_caps
 from storage import source_states, sources
 from storage.database import Database
 from storage.source_states import Wish

@@ -10,11 +10,11 @@ from attrs import frozen
 
 from cormorant.cli.tables import painter, printable, table
 from cormorant.rules.ages import clock_time, from_now
-from cormorant.rules.gates import Explanation, Gate, GateName, whole_second
-from cormorant.rules.limits import Lane
-from cormorant.rules.priorities import Priority, multiplier
-from cormorant.rules.searches import KINDS, Caps, Category
-from cormorant.rules.windows import WindowName
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority, multiplier
+from cormorant.rules.search.reasons import Explanation, Gate, GateName, whole_second
+from cormorant.rules.search.requests import KINDS, Caps, Category
+from cormorant.rules.search.windows import WindowName
 from storage.source_looks import SourceLook, Spent
 
 __all__ = ["SourceWords", "caps_lines", "host_of", "sentence_of", "state_of"]

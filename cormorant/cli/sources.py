@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from cormorant.cli.jobs import Duration
 from cormorant.cli.words import HintingGroup, Refused, config_option, json_option
-from cormorant.rules.fields import Setting, name_problem
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_settings import (
+from cormorant.rules.settings.fields import Setting, name_problem
+from cormorant.rules.settings.sources import (
     KINDS,
     RESERVED_NAMES,
     SEARCHED,

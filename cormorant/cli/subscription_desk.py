@@ -20,12 +20,12 @@ from cormorant.cli.watch_desk import assembly_of
 from cormorant.cli.words import EXIT_OK, Interrupted, NotDone, Refused, shown_path
 from cormorant.clients.opml import BYTES_MAX, NotOpml, Outline, read_opml, write_opml
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.feed_orders import NAME_LENGTH_MAX, schedule_from
-from cormorant.rules.jobs import PAUSED_FLAG
+from cormorant.rules.jobs.states import PAUSED_FLAG
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings.settings import Settings
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.upcoming import Plan, plan_of
+from cormorant.rules.watch.feed_orders import NAME_LENGTH_MAX, schedule_from
 from cormorant.rules.web_addresses import feed_address_problem
 from cormorant.web.subscription_models import SubscriptionShownOut, check_out, subscription_out
 from storage import flags, workers

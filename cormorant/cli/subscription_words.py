@@ -9,7 +9,7 @@ from attrs import frozen
 
 from cormorant.cli.tables import painter, pairs, printable, table
 from cormorant.rules.ages import clock_time, from_now
-from cormorant.rules.quantities import format_duration
+from cormorant.rules.units import format_duration
 from cormorant.rules.upcoming import Plan
 from cormorant.web.subscription_models import CheckOut, SubscriptionOut, SubscriptionShownOut
 

@@ -20,7 +20,7 @@ from cormorant.cli.preflight import (
 from cormorant.cli.words import Refused
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.ports import ignore
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings.settings import Settings
 from storage.database import Database, Mode, SchemaState
 from supervisors.assembly import storage_options
 from supervisors.environment import SystemClock, SystemRandom

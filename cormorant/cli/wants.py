@@ -6,7 +6,7 @@ import click
 
 from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Number, at_desk, options
 from cormorant.cli.words import HintingGroup
-from cormorant.rules.wants import WantState
+from cormorant.rules.watch.wants import WantState
 
 __all__ = ["wants"]
 

@@ -16,21 +16,21 @@ from cormorant.cli.preflight import load_or_refuse
 from cormorant.cli.visit import visit
 from cormorant.cli.watch_words import WatchWords
 from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Interrupted, NotDone, Refused, shown_path
-from cormorant.rules.artist_links import artist_id_in
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.outcomes import SearchError
-from cormorant.rules.quantities import format_duration
-from cormorant.rules.releases import Artist as FoundArtist
-from cormorant.rules.saved_searches import FirstCheck
-from cormorant.rules.searches import SearchRequest
+from cormorant.rules.search.outcomes import SearchError
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.search.source_errors import SourceError, SourceRefused
 from cormorant.rules.secrets import hide_secrets
-from cormorant.rules.settings import Settings
-from cormorant.rules.source_errors import SourceError, SourceRefused
-from cormorant.rules.target_errors import TargetError, UnknownTarget
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.watch import SavedSettings
 from cormorant.rules.times_of_day import zone_of
-from cormorant.rules.wants import Want, WantError, WantState
-from cormorant.rules.watch_settings import SavedSettings
-from cormorant.rules.watchlist import Artist, Start
+from cormorant.rules.units import format_duration
+from cormorant.rules.watch.artist_links import artist_id_in
+from cormorant.rules.watch.artists import Artist, Start
+from cormorant.rules.watch.releases import Artist as FoundArtist
+from cormorant.rules.watch.target_errors import TargetError, UnknownTarget
+from cormorant.rules.watch.wants import Want, WantError, WantState
+from cormorant.rules.watch.watches import FirstCheck
 from cormorant.web.watch_models import Words, artist_out, saved_out
 from storage import sources
 from storage.database import Database

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from cormorant.cli.jobs import ID_MOST, Duration
 from cormorant.cli.words import config_option, json_option
-from cormorant.rules.watchlist import Start, read_start
+from cormorant.rules.watch.artists import Start, read_start
 
 if TYPE_CHECKING:
     from cormorant.cli.watch_desk import WatchDesk

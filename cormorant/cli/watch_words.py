@@ -9,10 +9,10 @@ from attrs import frozen
 
 from cormorant.cli.tables import painter, pairs, printable, table
 from cormorant.rules.ages import clock_time, from_now
-from cormorant.rules.handing import TargetView
-from cormorant.rules.handovers import HandoverState
-from cormorant.rules.quantities import format_duration
-from cormorant.rules.wants import WantState
+from cormorant.rules.units import format_duration
+from cormorant.rules.watch.handing import TargetView
+from cormorant.rules.watch.handovers import HandoverState
+from cormorant.rules.watch.wants import WantState
 from cormorant.web.watch_models import ArtistOut, CandidateOut, DownloadOut, SavedOut, WantOut, WantShownOut
 
 __all__ = ["WatchWords"]

@@ -8,7 +8,7 @@ import click
 
 from cormorant.cli.watch_options import EXIT_CODES, StartAt, at_desk, options, order_options
 from cormorant.cli.words import HintingGroup, Refused
-from cormorant.rules.artist_links import read_artist_lines
+from cormorant.rules.watch.artist_links import read_artist_lines
 
 __all__ = ["watchlist"]
 

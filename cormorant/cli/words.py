@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from cormorant.cli.streams import say
 from cormorant.cli.tables import printable
-from cormorant.rules.catalogue import nearest
 from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.settings.keys import nearest
 
 __all__ = [
     "EXIT_FAILED",

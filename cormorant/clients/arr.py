@@ -9,9 +9,9 @@ from typing import Any, Final
 from attrs import frozen
 
 from cormorant.clients.json_api import JsonApi
-from cormorant.rules.connections import Endpoint, Entry
+from cormorant.rules.app_indexers import Endpoint, Entry
+from cormorant.rules.search.source_errors import SourceRefused
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceRefused
 
 __all__ = ["APPS", "ArrApp", "ArrClient"]
 

@@ -10,9 +10,9 @@ from attrs import frozen
 
 from cormorant.clients.folders import Folder, Placed, trouble_with
 from cormorant.clients.parcels import refuse_false
-from cormorant.rules.file_names import clean_name
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.clients.targets.file_names import clean_name
 from cormorant.rules.ports import Offload
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
 
 T = TypeVar("T")
 

@@ -12,7 +12,9 @@ import trio
 from attrs import field, frozen
 
 from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
+from cormorant.clients.http.retry_after import retry_after_s
 from cormorant.clients.hushing import hushed
+from cormorant.clients.targets.target_replies import TargetReply, error_of_reply
 from cormorant.clients.transport import (
     CLOSING_S,
     FOREIGN,
@@ -23,14 +25,12 @@ from cormorant.clients.transport import (
     shown_origin,
     words_of,
 )
-from cormorant.rules.nesting import parse_json
+from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import spellings, told
-from cormorant.rules.retry_after import retry_after_s
+from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceError
-from cormorant.rules.target_errors import TargetError, TargetInDoubt, TargetMisconfigured, TargetUnavailable
-from cormorant.rules.target_replies import TargetReply, error_of_reply
+from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetMisconfigured, TargetUnavailable
 
 ANSWER_MAX_BYTES: Final = 10_000_000
 _WORDS_MAX_BYTES: Final = 2_000

@@ -16,12 +16,12 @@ from attrs import field, frozen
 from cormorant.clients.folders import trouble_with
 from cormorant.clients.parcels import refuse_false
 from cormorant.clients.running import Ended, RunLimits, run_program
-from cormorant.rules.commands import command_problem, filled_arguments, kinds_for
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.clients.targets.commands import command_problem, filled_arguments, kinds_for
 from cormorant.rules.ports import Offload
 from cormorant.rules.redaction import spellings, told
 from cormorant.rules.secrets import Secret
-from cormorant.rules.target_errors import (
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

@@ -9,8 +9,8 @@ import httpcore2
 import trio
 from typing_extensions import override
 
-from cormorant.rules.destinations import is_local_name, is_numeric, is_public
-from cormorant.rules.source_errors import SourceRefused
+from cormorant.clients.http.destinations import is_local_name, is_numeric, is_public
+from cormorant.rules.search.source_errors import SourceRefused
 
 Place = tuple[str, int]
 """A host as it is written, and a port."""

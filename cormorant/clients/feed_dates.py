@@ -10,7 +10,7 @@ from importlib import import_module
 from time import struct_time
 from typing import Final
 
-from cormorant.rules.published import read_date
+from cormorant.clients.http.headers import read_date
 
 Reader = Callable[[str], struct_time | None]
 _LENGTH_MAX: Final = 64

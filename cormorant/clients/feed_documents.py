@@ -14,10 +14,10 @@ from lxml import etree
 from cormorant.clients.feed_dates import read_feed_date
 from cormorant.clients.feed_text import decode_feed
 from cormorant.clients.xml_documents import mended, parse_xml, refuse_entities
-from cormorant.rules.feed_items import ITEMS_MAX, LINK_MAX, TITLE_MAX, Enclosure, Entry, is_whole, joined, plain
-from cormorant.rules.nesting import parse_json
+from cormorant.rules.json_documents import parse_json
 from cormorant.rules.redaction import told
-from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.watch.feed_items import ITEMS_MAX, LINK_MAX, TITLE_MAX, Enclosure, Entry, is_whole, joined, plain
 
 _ROOTS: Final = {"rss", "rdf", "feed", "channel", "entry"}
 _ENTRIES: Final = {"item", "entry"}

@@ -11,15 +11,15 @@ import httpx2
 from attrs import frozen
 
 from cormorant.clients.feed_documents import FeedDocument, read_feed
+from cormorant.clients.feed_replies import error_of_feed
 from cormorant.clients.feed_text import charset_of
+from cormorant.clients.http.retry_after import retry_after_s
 from cormorant.clients.transport import Answer, FetchLimits, Transport, is_same_party, shown_origin
-from cormorant.rules.feed_items import items_of
-from cormorant.rules.feed_replies import error_of_feed
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import keys_in
-from cormorant.rules.retry_after import retry_after_s
-from cormorant.rules.source_errors import SourceUnavailable
-from cormorant.rules.subscriptions import FeedPage, Item
+from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.watch.feed_items import items_of
+from cormorant.rules.watch.feeds import FeedPage, Item
 
 _ACCEPT: Final = (
     "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml;q=0.9, application/xml;q=0.8, "

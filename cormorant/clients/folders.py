@@ -22,9 +22,9 @@ from typing import Final
 
 from attrs import frozen
 
-from cormorant.rules.file_names import NAME_BYTES_MAX, cut_to
-from cormorant.rules.nesting import parse_json
-from cormorant.rules.target_errors import (
+from cormorant.clients.targets.file_names import NAME_BYTES_MAX, cut_to
+from cormorant.rules.json_documents import parse_json
+from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

@@ -12,8 +12,8 @@ from cormorant.clients.torznab_xml import StatedError, local_name, read_reply
 from cormorant.clients.transport import Transport
 from cormorant.rules.adoptions import Offered
 from cormorant.rules.ports import Offload
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import CredentialsRefused, SourceRefused, SourceUnavailable
 
 __all__ = ["APP", "jackett_indexers"]
 

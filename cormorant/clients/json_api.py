@@ -8,11 +8,11 @@ from typing import Any, Final
 from attrs import frozen
 
 from cormorant.clients.transport import Answer, FetchLimits, Transport
-from cormorant.rules.nesting import parse_json
+from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Offload
 from cormorant.rules.redaction import told
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 
 __all__ = ["JsonApi", "Refusal"]
 

@@ -10,11 +10,11 @@ from urllib.parse import quote
 import httpx2
 
 from cormorant.clients.transport import Answer, shown_origin
-from cormorant.rules.nesting import parse_json
+from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Offload
 from cormorant.rules.redaction import told
+from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceUnavailable
 
 _STATED_BYTES_MAX: Final = 10_000
 

@@ -8,12 +8,12 @@ from typing import Final
 import httpx2
 
 from cormorant.clients.downloads import Download, download_from_magnet, parse_download
+from cormorant.clients.feed_replies import error_of_feed
+from cormorant.clients.http.retry_after import retry_after_s
 from cormorant.clients.transport import FetchLimits, Transport, shown_origin
-from cormorant.rules.feed_replies import error_of_feed
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import keys_in, told
-from cormorant.rules.retry_after import retry_after_s
-from cormorant.rules.source_errors import SourceRefused
+from cormorant.rules.search.source_errors import SourceRefused
 
 LIMITS: Final = FetchLimits(timeout_s=60.0, body_max_bytes=20_000_000)
 

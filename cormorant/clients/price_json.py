@@ -11,19 +11,19 @@ from urllib.parse import quote
 
 from attrs import asdict, field, frozen
 
+from cormorant.clients.http.headers import read_date
+from cormorant.clients.http.retry_after import retry_after_s
+from cormorant.clients.source_replies import Reply, error_of
 from cormorant.clients.transport import Answer, FetchLimits, Transport
-from cormorant.rules.money import BadPrice, Price, currency_problem, read_price
-from cormorant.rules.nesting import parse_json
+from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.price_settings import PARTS, PriceFieldSettings
-from cormorant.rules.prices import CENTS, CURRENCY, EXTERNAL_ID, PROBLEM, TYPE, PointType
-from cormorant.rules.published import read_date
 from cormorant.rules.redaction import hide_keys, told
-from cormorant.rules.retry_after import retry_after_s
-from cormorant.rules.searches import Result, SearchPage, SearchRequest
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret, hide_secrets
-from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
-from cormorant.rules.source_replies import Reply, error_of
+from cormorant.rules.settings.price_settings import PARTS, PriceFieldSettings
+from cormorant.rules.watch.money import BadPrice, Price, currency_problem, read_price
+from cormorant.rules.watch.prices import CENTS, CURRENCY, EXTERNAL_ID, PROBLEM, TYPE, PointType
 
 __all__ = ["ITEMS_MAX", "PriceClient", "PriceRecipe"]
 

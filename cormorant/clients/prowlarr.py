@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cormorant.clients.json_api import JsonApi
 from cormorant.rules.adoptions import Offered
-from cormorant.rules.source_errors import SourceRefused
+from cormorant.rules.search.source_errors import SourceRefused
 
 __all__ = ["APP", "prowlarr_indexers"]
 

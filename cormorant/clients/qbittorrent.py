@@ -15,14 +15,14 @@ from attrs import frozen
 
 from cormorant.clients.calling import Call, Caller, Content, as_json, form, multipart
 from cormorant.clients.parcels import refuse_false
+from cormorant.clients.targets.qbittorrent_states import receipt_of_state
 from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
 from cormorant.clients.transport import Answer, Transport
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
-from cormorant.rules.magnets import infohash_of_magnet, infohash_v2_of_magnet
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.qbittorrent_states import receipt_of_state
 from cormorant.rules.secrets import Secret
-from cormorant.rules.target_errors import TargetMisconfigured, TargetRefused
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.magnets import infohash_of_magnet, infohash_v2_of_magnet
+from cormorant.rules.watch.target_errors import TargetMisconfigured, TargetRefused
 
 _NAME: Final = "qBittorrent"
 _OK: Final = 200

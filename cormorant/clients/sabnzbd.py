@@ -10,12 +10,12 @@ from attrs import frozen
 
 from cormorant.clients.calling import Call, Caller, Content, as_json, form, multipart
 from cormorant.clients.parcels import refuse_false
+from cormorant.clients.targets.sabnzbd_states import is_named, job_name, receipt_of_history, receipt_of_queue
 from cormorant.clients.transport import Answer, Transport
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.sabnzbd_states import is_named, job_name, receipt_of_history, receipt_of_queue
 from cormorant.rules.secrets import Secret
-from cormorant.rules.target_errors import TargetMisconfigured, TargetRefused
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.target_errors import TargetMisconfigured, TargetRefused
 
 _NAME: Final = "SABnzbd"
 _PATH: Final = "/api"

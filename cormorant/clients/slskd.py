@@ -11,16 +11,16 @@ import trio
 from attrs import frozen
 
 from cormorant.clients.json_replies import as_json, read_json, said_by, segment
+from cormorant.clients.rules_slskd_replies import error_of_search
 from cormorant.clients.slskd_json import Json, number_of, read_responses, text_of
+from cormorant.clients.slskd_states import flags_of
+from cormorant.clients.slskd_times import SearchTimes, search_times
 from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.rules.ports import Chance, Offload
 from cormorant.rules.redaction import spellings
+from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.slskd_replies import error_of_search
-from cormorant.rules.slskd_states import flags_of
-from cormorant.rules.slskd_times import SearchTimes, search_times
-from cormorant.rules.soulseek import Response
-from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
+from cormorant.rules.watch.soulseek import Response
 
 API: Final = "/api/v0"
 TEXT_LENGTH_MAX: Final = 200

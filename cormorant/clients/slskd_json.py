@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from cormorant.clients.slskd_states import Transfer
 from cormorant.rules.redaction import told
-from cormorant.rules.slskd_states import Transfer
-from cormorant.rules.soulseek import File, Response
+from cormorant.rules.watch.soulseek import File, Response
 
 Json = Mapping[str, Any]
 

@@ -16,14 +16,14 @@ from attrs import frozen
 from cormorant.clients.calling import Call, Caller, Content, as_json
 from cormorant.clients.json_replies import segment
 from cormorant.clients.parcels import refuse_false
+from cormorant.clients.rules_slskd_replies import BUSY_S
 from cormorant.clients.slskd_json import objects_of, read_transfers, text_of
+from cormorant.clients.slskd_states import Transfer, newest, receipt_of_transfers
 from cormorant.clients.transport import Answer, Transport
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.slskd_replies import BUSY_S
-from cormorant.rules.slskd_states import Transfer, newest, receipt_of_transfers
-from cormorant.rules.target_errors import TargetRefused, TargetUnavailable
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.target_errors import TargetRefused, TargetUnavailable
 
 FILES_MAX: Final = 1_000
 

@@ -10,7 +10,9 @@ import httpx2
 import trio
 from attrs import frozen
 
+from cormorant.clients.http.retry_after import retry_after_s
 from cormorant.clients.json_replies import read_json, reason_of, said_by, segment
+from cormorant.clients.rules_spotify_replies import UNAUTHORIZED, SpotifyReply, error_of_api, error_of_token
 from cormorant.clients.spotify_json import (
     Json,
     number_of,
@@ -26,12 +28,10 @@ from cormorant.clients.spotify_token import Token, TokenKeeper, basic
 from cormorant.clients.transport import Answer, FetchLimits, Transport, is_same_party
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import spellings
-from cormorant.rules.releases import OWN_GROUPS, Album, AlbumPage, Artist, Group, Track, is_by
-from cormorant.rules.retry_after import retry_after_s
+from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
-from cormorant.rules.spotify_replies import UNAUTHORIZED, SpotifyReply, error_of_api, error_of_token
-from cormorant.rules.titles import plain_title
+from cormorant.rules.watch.releases import OWN_GROUPS, Album, AlbumPage, Artist, Group, Track, is_by
+from cormorant.rules.watch.titles import plain_title
 
 API_URL: Final = "https://api.spotify.com/v1"
 TOKEN_URL: Final = "https://accounts.spotify.com/api/token"  # noqa: S105 - the address, no token

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast, get_args
 
-from cormorant.rules.release_dates import ReleaseDate, read_release_date
-from cormorant.rules.releases import Album, Artist, Group, Kind, Track
-from cormorant.rules.source_errors import SourceUnavailable
+from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.watch.release_dates import ReleaseDate, read_release_date
+from cormorant.rules.watch.releases import Album, Artist, Group, Kind, Track
 
 _KINDS: Final = frozenset(get_args(Kind))
 _GROUPS: Final = frozenset(get_args(Group))

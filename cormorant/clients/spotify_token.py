@@ -9,8 +9,8 @@ from typing import Final
 import trio
 from attrs import frozen
 
+from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceError
 
 MARGIN_S: Final = 60.0
 """A token is renewed so long before it ends, or at nine tenths of a shorter life."""

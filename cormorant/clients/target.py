@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt
 
 
 class Target(Protocol):

@@ -11,17 +11,17 @@ from urllib.parse import urljoin
 from attrs import frozen
 
 from cormorant.clients.downloads import Download, download_from_magnet, parse_download
+from cormorant.clients.http.retry_after import retry_after_s
+from cormorant.clients.source_replies import Reply, error_of
 from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
 from cormorant.clients.torznab_xml import StatedError, parse_page, read_reply
 from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import spellings, told
-from cormorant.rules.retry_after import retry_after_s
-from cormorant.rules.searches import Caps, Protocol, SearchKind, SearchPage, SearchRequest
+from cormorant.rules.search.requests import Caps, Protocol, SearchKind, SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret
-from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
-from cormorant.rules.source_replies import Reply, error_of
 
 Found = TypeVar("Found", Caps, SearchPage, Download)
 

@@ -8,13 +8,13 @@ from typing import Any
 from attrs import frozen
 from lxml import etree
 
+from cormorant.clients.http.headers import read_date
+from cormorant.clients.http.retry_after import RETRY_AFTER_MAX_S
 from cormorant.clients.torznab_items import ItemReader, whole
 from cormorant.clients.xml_documents import read_xml
-from cormorant.rules.nesting import parse_json
-from cormorant.rules.published import read_date
-from cormorant.rules.retry_after import RETRY_AFTER_MAX_S
-from cormorant.rules.searches import SearchPage, StatedLimits
-from cormorant.rules.source_errors import SourceUnavailable
+from cormorant.rules.json_documents import parse_json
+from cormorant.rules.search.requests import SearchPage, StatedLimits
+from cormorant.rules.search.source_errors import SourceUnavailable
 
 _DESCRIPTION_MAX = 2_000
 

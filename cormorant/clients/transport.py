@@ -20,8 +20,8 @@ from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, pour_body, re
 from cormorant.clients.dialing import Dialer, Place
 from cormorant.clients.hushing import hushed
 from cormorant.rules.redaction import hide_link, spellings, told
+from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.web_addresses import is_for_good
 
 USER_AGENT: Final = f"Cormorant/{__version__}"

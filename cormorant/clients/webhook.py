@@ -9,11 +9,11 @@ from attrs import field, frozen
 
 from cormorant.clients.calling import Call, Caller, Content
 from cormorant.clients.parcels import refuse_false
+from cormorant.clients.targets.webhooks import signature_of, webhook_body
 from cormorant.clients.transport import Transport
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.webhooks import signature_of, webhook_body
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
 
 SIGNATURE: Final = "X-Cormorant-Signature"
 _NAME: Final = "the webhook"

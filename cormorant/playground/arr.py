@@ -13,7 +13,7 @@ from cormorant.clients.torznab_xml import local_name
 from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.clients.xml_documents import read_xml
 from cormorant.playground.serving import Asked, Reply, as_html, as_json, whole
-from cormorant.rules.source_errors import SourceError
+from cormorant.rules.search.source_errors import SourceError
 
 __all__ = ["APPS", "App", "Arr"]
 

@@ -11,7 +11,7 @@ from typing import Final
 from cormorant.playground.catalogue import ALBUM_FIRST, ALBUM_SECOND, FILMS
 from cormorant.playground.feed_stand_in import BEGAN, Entry, FeedStandIn, PlayedFeed
 from cormorant.rules.ports import Clock
-from cormorant.rules.subscription_settings import FeedSettings
+from cormorant.rules.settings.subscription_settings import FeedSettings
 
 __all__ = ["LOOKS_AFTER_S", "feed_site", "feeds_of_the_town"]
 

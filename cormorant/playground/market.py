@@ -10,9 +10,9 @@ from typing import Any, Final
 from attrs import define, field
 
 from cormorant.rules.ports import Clock
-from cormorant.rules.price_settings import PriceFieldSettings, PriceSettings
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.settings.price_settings import PriceFieldSettings, PriceSettings
+from cormorant.rules.settings.sources import SourceSettings
 
 __all__ = ["MARKET", "PRICES", "MarketStandIn", "market_source", "sales_since"]
 

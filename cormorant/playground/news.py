@@ -12,7 +12,7 @@ from attrs import define, evolve, frozen
 from cormorant.playground.catalogue import ALBUM_FIRST, ALBUM_SECOND, ARTISTS, Album, Catalogue
 from cormorant.playground.spotify_stand_in import PlayedAlbum, PlayedArtist
 from cormorant.rules.ports import Clock
-from cormorant.rules.soulseek import File, Response
+from cormorant.rules.watch.soulseek import File, Response
 
 __all__ = ["WATCHED", "GrowingArtists", "News", "news_since", "peers_with"]
 

@@ -12,10 +12,10 @@ from cormorant.playground.catalogue import ARTISTS, FILMS, SHOWS
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import PlaygroundSearched
 from cormorant.rules.ports import Chance
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchRequest
-from cormorant.rules.settings import Settings
-from cormorant.rules.source_settings import SEARCHED
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SEARCHED
 from supervisors import Service
 
 __all__ = ["Person"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from attrs import define, evolve, frozen
 
-from cormorant.rules.soulseek import File, Response
+from cormorant.rules.watch.soulseek import File, Response
 
 __all__ = ["Course", "PlayedSearch", "courses", "peers_matching", "terms_of"]
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from attrs import define, field
 
 from cormorant.playground.slskd_searches import Course, PlayedSearch, courses, peers_matching, terms_of
-from cormorant.rules.soulseek import File, Response
+from cormorant.rules.watch.soulseek import File, Response
 
 Answered = tuple[int, Mapping[str, str], bytes]
 

@@ -26,11 +26,11 @@ from cormorant.playground.spotify_stand_in import SpotifyStandIn
 from cormorant.playground.webhook_stand_in import WebhookStandIn
 from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings, StorageSettings
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.watch_settings import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.settings.settings import Settings, StorageSettings
+from cormorant.rules.settings.sources import SourceSettings
+from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.web_addresses import normalised
-from cormorant.rules.web_settings import ClientSettings
 
 __all__ = ["FOLDER", "KEY", "sites_of_the_town", "with_playground"]
 

@@ -14,9 +14,9 @@ from cormorant.rules.errors import (
     StorageUnavailable,
 )
 from cormorant.rules.events import Event
-from cormorant.rules.priorities import Priority
-from cormorant.rules.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
+from cormorant.rules.jobs.verdicts import Cancel, Fail, Retry, Snooze
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 
 __all__ = [
     "ActorCrashed",

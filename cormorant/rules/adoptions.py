@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from attrs import evolve, frozen
 
-from cormorant.rules.fields import name_problem
-from cormorant.rules.source_settings import RESERVED_NAMES
+from cormorant.rules.settings.fields import name_problem
+from cormorant.rules.settings.sources import RESERVED_NAMES
 from cormorant.rules.web_addresses import normalised
 
 __all__ = ["Adoption", "Known", "Offered", "Step", "plan", "source_name"]

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import attrs
 
-from cormorant.rules.fields import Kind, Setting
-from cormorant.rules.quantities import as_written
+from cormorant.rules.settings.fields import Kind, Setting
+from cormorant.rules.units import as_written
 
 __all__ = ["Network", "address_group", "forwarded_client", "forwarded_host", "is_within", "networks"]
 

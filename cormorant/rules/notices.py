@@ -12,12 +12,12 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from cormorant.rules.events import DiskLow, Event
-from cormorant.rules.price_events import PriceAlert
-from cormorant.rules.quantities import format_size
-from cormorant.rules.search_events import SourceStopped
+from cormorant.rules.search.events import SourceStopped
 from cormorant.rules.secrets import hide_passwords
-from cormorant.rules.wants import WantState
-from cormorant.rules.watch_events import HandoverSent, WantChanged
+from cormorant.rules.units import format_size
+from cormorant.rules.watch.events import HandoverSent, WantChanged
+from cormorant.rules.watch.price_events import PriceAlert
+from cormorant.rules.watch.wants import WantState
 
 __all__ = [
     "SHOWN",

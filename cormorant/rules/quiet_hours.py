@@ -7,8 +7,8 @@ from datetime import UTC, datetime, time, timedelta
 
 from attrs import frozen
 
-from cormorant.rules.quantities import as_written
 from cormorant.rules.times_of_day import parse_time_of_day, zone_of
+from cormorant.rules.units import as_written
 
 __all__ = ["QuietHours", "format_quiet_hours", "parse_quiet_hours", "quiet_until"]
 

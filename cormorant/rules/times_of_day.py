@@ -7,7 +7,7 @@ from datetime import UTC, time, tzinfo
 
 from attrs import frozen
 
-from cormorant.rules.quantities import as_written
+from cormorant.rules.units import as_written
 
 __all__ = ["TimeOfDay", "format_time_of_day", "parse_time_of_day", "zone_of"]
 

@@ -10,10 +10,10 @@ import trio
 from attrs import define, field
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.gate_caps import DEFAULT_CAPS, caps_of_plain, may_have, merged_caps, plain_caps
-from cormorant.rules.outcomes import Outcome
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import Caps, SearchPage, SearchRequest
+from cormorant.rules.search.caps import DEFAULT_CAPS, caps_of_plain, may_have, merged_caps, plain_caps
+from cormorant.rules.search.outcomes import Outcome
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.web.port import WebParts
 from storage import sources
 from storage.sources import SourceRecord

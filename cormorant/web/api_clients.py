@@ -5,9 +5,9 @@ from __future__ import annotations
 from litestar import Response, Router, delete, get, post
 from litestar.params import FromPath, JSONBody
 
-from cormorant.rules.fields import name_problem
-from cormorant.rules.searches import BadRequest
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.settings.fields import name_problem
+from cormorant.rules.settings.service import ClientSettings
 from cormorant.web.bodies import refuse_unknown
 from cormorant.web.keys import new_key
 from cormorant.web.models import AddedClientOut, ClientBody, ClientOut, client_out

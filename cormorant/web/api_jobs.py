@@ -7,7 +7,7 @@ from typing import Annotated
 from litestar import Router, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from cormorant.web.models import JobsOut
 from cormorant.web.problems import AnyRequest, parts_of
 from storage import job_reports

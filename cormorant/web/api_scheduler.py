@@ -12,7 +12,7 @@ from litestar.params import FromPath, QueryParameter
 from sqlalchemy import Connection
 
 from cormorant.rules.ports import Clock
-from cormorant.rules.subscriptions import Subscription
+from cormorant.rules.watch.feeds import Subscription
 from cormorant.web.counts import Counts
 from cormorant.web.port import ChildNode, WebParts
 from cormorant.web.problems import AnyRequest, parts_of

@@ -7,8 +7,8 @@ from litestar import Response, Router, delete, get, post
 from litestar.params import FromPath, JSONBody
 from litestar.response import Stream
 
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import KINDS, BadRequest, SearchRequest
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import KINDS, BadRequest, SearchRequest
 from cormorant.web.bodies import refuse_unknown
 from cormorant.web.models import SearchBody, SearchOut
 from cormorant.web.problems import AnyRequest, parts_of

@@ -9,8 +9,8 @@ from litestar.params import FromPath, FromQuery
 
 from actors.source_desk import SourceDesk
 from cormorant import __version__
-from cormorant.rules.limits import Lane
-from cormorant.rules.priorities import Priority
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority
 from cormorant.web.models import ExplanationOut, SourceOut, StatusOut, explanation_out, tree_out
 from cormorant.web.port import WebParts
 from cormorant.web.problems import AnyRequest, parts_of

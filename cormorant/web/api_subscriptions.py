@@ -10,8 +10,8 @@ from litestar.enums import RequestEncodingType
 from litestar.openapi.spec import Example
 from litestar.params import Body, FromPath, QueryParameter
 
-from cormorant.rules.feed_orders import schedule_from
-from cormorant.rules.searches import BadRequest
+from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.watch.feed_orders import schedule_from
 from cormorant.web.bodies import refuse_unknown
 from cormorant.web.problems import AnyRequest, parts_of
 from cormorant.web.subscription_models import (

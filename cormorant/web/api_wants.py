@@ -9,7 +9,7 @@ from litestar.enums import RequestEncodingType
 from litestar.openapi.spec import Example
 from litestar.params import Body, FromPath, QueryParameter
 
-from cormorant.rules.wants import WantState
+from cormorant.rules.watch.wants import WantState
 from cormorant.web.bodies import refuse_unknown
 from cormorant.web.problems import AnyRequest, parts_of
 from cormorant.web.watch_models import (

@@ -9,9 +9,9 @@ from litestar.enums import RequestEncodingType
 from litestar.openapi.spec import Example
 from litestar.params import Body, FromPath
 
-from cormorant.rules.saved_searches import FirstCheck, SavedSearch
-from cormorant.rules.searches import BadRequest, SearchRequest
-from cormorant.rules.watchlist import read_start
+from cormorant.rules.search.requests import BadRequest, SearchRequest
+from cormorant.rules.watch.artists import read_start
+from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from cormorant.web.bodies import refuse_unknown
 from cormorant.web.problems import AnyRequest, parts_of
 from cormorant.web.watch_models import ArtistBody, ArtistOut, SavedBody, SavedOut, artist_out, saved_out

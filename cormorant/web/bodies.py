@@ -8,8 +8,8 @@ import attrs
 from litestar import Request
 from typing_extensions import override
 
-from cormorant.rules.nesting import NestedTooDeep, check_nesting
-from cormorant.rules.searches import BadRequest
+from cormorant.rules.json_documents import NestedTooDeep, check_nesting
+from cormorant.rules.search.requests import BadRequest
 
 __all__ = ["BoundedRequest", "refuse_unknown"]
 

@@ -18,8 +18,8 @@ from cormorant.rules.events import WebConnectionCrashed, WebFull
 from cormorant.rules.failures import split_crash
 from cormorant.rules.networks import address_group, is_within
 from cormorant.rules.ports import Emit
+from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.visitors import SaidLately
-from cormorant.rules.web_settings import WebSettings
 from cormorant.web.connection import Connection, Times
 from cormorant.web.crashes import kind_of
 

@@ -12,12 +12,12 @@ from typing import Final, Protocol
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules import priorities
-from cormorant.rules.feed_polls import ALL, FeedState, Times, asked_for, is_fresh
-from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
+from cormorant.rules.latest_polls import ALL, FeedState, Times, asked_for, is_fresh
 from cormorant.rules.ports import Clock
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import PAGE_SIZE_MAX, SearchRequest
+from cormorant.rules.search import priorities
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import PAGE_SIZE_MAX, SearchRequest
 from cormorant.web.port import SearchesPort
 from cormorant.web.shares import Claim
 from storage import feeds

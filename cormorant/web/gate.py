@@ -12,18 +12,18 @@ import trio
 from attrs import define, field, frozen
 
 from cormorant.clients.downloads import Download
-from cormorant.rules import priorities
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
-from cormorant.rules.gate_queries import GateQuery
-from cormorant.rules.limits import Lane
-from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchQueueFull
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import Caps, SearchPage, SearchRequest
+from cormorant.rules.search import priorities
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchQueueFull
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
+from cormorant.rules.search.shares import ShareUsedUp
+from cormorant.rules.search.source_errors import SourceLimited
 from cormorant.rules.secrets import hide_passwords
-from cormorant.rules.shares import ShareUsedUp
-from cormorant.rules.source_errors import SourceLimited
-from cormorant.rules.source_settings import SEARCHED
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.settings.sources import SEARCHED
+from cormorant.rules.torznab_queries import GateQuery
 from cormorant.web.abilities import Abilities
 from cormorant.web.clients import Clients
 from cormorant.web.feeds import FeedAsker, Feeds

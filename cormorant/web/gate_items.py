@@ -13,7 +13,7 @@ import attrs
 from attrs import define, field, frozen
 
 from cormorant.rules.redaction import HIDDEN
-from cormorant.rules.searches import Protocol, Result
+from cormorant.rules.search.requests import Protocol, Result
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.visitors import Remembered
 from cormorant.web.keys import Keys

@@ -15,8 +15,8 @@ from litestar.types import ExceptionHandlersMap
 
 from cormorant.clients.downloads import Download
 from cormorant.rules.errors import CommitUnknown, ServiceStopped, StorageUnavailable
-from cormorant.rules.gate_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
-from cormorant.rules.outcomes import SearchQueueFull
+from cormorant.rules.search.outcomes import SearchQueueFull
+from cormorant.rules.torznab_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
 from cormorant.web.closing import Closing
 from cormorant.web.gate import COMBINED, Client, Gate, NothingAnswered
 from cormorant.web.heads import asked_method, head_of_unknown_length, is_head

@@ -16,9 +16,9 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from cormorant.rules.events import WebClientTooFast
 from cormorant.rules.networks import address_group, forwarded_client, forwarded_host, is_within
 from cormorant.rules.ports import Emit
+from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.visitors import Buckets, SaidLately
 from cormorant.rules.web_requests import body_bytes, framing_problem, headers_of, path_problem
-from cormorant.rules.web_settings import WebSettings
 from cormorant.web.connection import CONNECTION
 
 __all__ = ["Guard"]

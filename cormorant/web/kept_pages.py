@@ -9,7 +9,7 @@ from typing import Final
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.feed_polls import Times
+from cormorant.rules.latest_polls import Times
 from storage.sources import SourceRecord
 
 __all__ = ["KeptPages", "Version"]

@@ -10,8 +10,8 @@ from typing import Final
 import trio
 
 from cormorant.rules.errors import CannotListen
+from cormorant.rules.json_documents import parse_json
 from cormorant.rules.listen_addresses import ListenAddress
-from cormorant.rules.nesting import parse_json
 
 __all__ = ["SERVICE", "bound", "is_cormorant"]
 

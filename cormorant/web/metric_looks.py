@@ -12,11 +12,11 @@ from litestar.handlers import HTTPRouteHandler
 from sqlalchemy import Connection
 
 from cormorant import __version__
-from cormorant.rules.breaker import BreakerState
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.limits import Lane
-from cormorant.rules.priorities import Priority
-from cormorant.rules.windows import counts_since, windows_of
+from cormorant.rules.search.breaker import BreakerState
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.windows import counts_since, windows_of
 from cormorant.web.metrics import TEXT_TYPE, Value
 from cormorant.web.port import ChildNode, WebParts
 from cormorant.web.problems import AnyRequest, parts_of

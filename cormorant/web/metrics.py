@@ -9,10 +9,10 @@ from attrs import define, field, frozen
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from cormorant.rules.events import Event, EventsLost, ItemFailed, Stamped
-from cormorant.rules.job_events import JobCompleted, JobFailed, JobRetried, JobStarted
-from cormorant.rules.search_events import RequestFinished, SearchFinished, SearchSubmitted
-from cormorant.rules.subscription_events import SubscriptionChecked, SubscriptionFailed
-from cormorant.rules.subscriptions import CheckStatus
+from cormorant.rules.jobs.events import JobCompleted, JobFailed, JobRetried, JobStarted
+from cormorant.rules.search.events import RequestFinished, SearchFinished, SearchSubmitted
+from cormorant.rules.watch.feeds import CheckStatus
+from cormorant.rules.watch.subscription_events import SubscriptionChecked, SubscriptionFailed
 
 __all__ = ["METRICS", "TEXT_TYPE", "Metric", "Metrics", "Value"]
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from attrs import field, frozen
 
 from actors.source_desk import SourceDesk
-from cormorant.rules.gates import Explanation
-from cormorant.rules.outcomes import Outcome
-from cormorant.rules.searches import Result
+from cormorant.rules.search.outcomes import Outcome
+from cormorant.rules.search.reasons import Explanation
+from cormorant.rules.search.requests import Result
 from cormorant.rules.secrets import hide_passwords
 from cormorant.web.port import ChildNode
 from cormorant.web.screens import NO_SCREEN, Screen, screen_of

@@ -14,15 +14,15 @@ from sqlalchemy import Connection
 
 from actors.source_desk import Flight, SourceDesk
 from cormorant import __version__
-from cormorant.rules.gates import Explanation, Gate, GateName
-from cormorant.rules.handovers import Handover
-from cormorant.rules.jobs import JobState
-from cormorant.rules.limits import Lane
+from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock
-from cormorant.rules.priorities import Priority
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import Explanation, Gate, GateName
+from cormorant.rules.search.windows import windows_of
 from cormorant.rules.secrets import hide_passwords
-from cormorant.rules.web_settings import ClientSettings
-from cormorant.rules.windows import windows_of
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.watch.handovers import Handover
 from cormorant.web.counts import Counts
 from cormorant.web.models import ChildOut, GateOut, tree_out
 from cormorant.web.overview_models import (

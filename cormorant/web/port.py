@@ -12,12 +12,12 @@ from actors.search import Execute, Search
 from actors.source_keeper import Desks
 from cormorant.clients.downloads import Download
 from cormorant.rules.events import Stamped
-from cormorant.rules.gates import Explanation
-from cormorant.rules.limits import Lane
 from cormorant.rules.ports import Clock, Emit, Offload
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import Caps, SearchRequest
-from cormorant.rules.web_settings import ClientSettings, WebSettings
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import Explanation
+from cormorant.rules.search.requests import Caps, SearchRequest
+from cormorant.rules.settings.service import ClientSettings, WebSettings
 from cormorant.web.metrics import Metrics
 from cormorant.web.price_port import PricesPort
 from cormorant.web.subscription_port import SubscriptionsPort

@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 from attrs import field, frozen
 
-from cormorant.rules.prices import Intake, PricePoint, Valuation
+from cormorant.rules.watch.prices import Intake, PricePoint, Valuation
 from storage.prices import Alert, PriceView
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from cormorant.rules.prices import Intake, Valuation
+from cormorant.rules.watch.prices import Intake, Valuation
 from storage.prices import PriceView
 
 __all__ = ["PricesPort"]

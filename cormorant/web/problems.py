@@ -23,13 +23,13 @@ from cormorant.rules.errors import (
     TextRefused,
     UnknownJob,
 )
-from cormorant.rules.nesting import NestedTooDeep
-from cormorant.rules.outcomes import RateLimitWaitError, SearchQueueFull
-from cormorant.rules.searches import BadRequest
+from cormorant.rules.json_documents import NestedTooDeep
+from cormorant.rules.search.outcomes import RateLimitWaitError, SearchQueueFull
+from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.search.source_errors import SourceError, SourceRefused
 from cormorant.rules.secrets import hide_passwords
-from cormorant.rules.source_errors import SourceError, SourceRefused
-from cormorant.rules.target_errors import TargetError, UnknownTarget
-from cormorant.rules.wants import UnknownWant, WantError
+from cormorant.rules.watch.target_errors import TargetError, UnknownTarget
+from cormorant.rules.watch.wants import UnknownWant, WantError
 from cormorant.web.crashes import Crashes
 from cormorant.web.heads import asked_method
 from cormorant.web.port import WebParts

@@ -10,13 +10,13 @@ import attrs
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.limits import Lane
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchRequest, search_key
-from cormorant.rules.shares import ShareUsedUp, share_opens_at, share_windows
-from cormorant.rules.web_settings import ClientSettings
-from cormorant.rules.windows import Window
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import SearchRequest, search_key
+from cormorant.rules.search.shares import ShareUsedUp, share_opens_at, share_windows
+from cormorant.rules.search.windows import Window
+from cormorant.rules.settings.service import ClientSettings
 from cormorant.web.port import WebParts
 from storage import cache, spending
 from storage.sources import SourceRecord

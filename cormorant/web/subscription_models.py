@@ -7,7 +7,7 @@ from datetime import datetime
 from attrs import field, frozen
 
 from cormorant.rules.redaction import hide_link, keys_in, told
-from cormorant.rules.subscriptions import Check, Subscription
+from cormorant.rules.watch.feeds import Check, Subscription
 
 __all__ = [
     "CheckOut",

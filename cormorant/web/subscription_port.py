@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.subscriptions import Check, Subscription
+from cormorant.rules.watch.feeds import Check, Subscription
 
 __all__ = ["SubscriptionsPort"]
 

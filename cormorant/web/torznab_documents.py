@@ -14,7 +14,7 @@ from lxml import etree
 
 from cormorant import __version__
 from cormorant.clients.torznab_items import NEWZNAB, TORZNAB
-from cormorant.rules.searches import Caps, Category, Result, SearchKind
+from cormorant.rules.search.requests import Caps, Category, Result, SearchKind
 
 __all__ = [
     "FEED_TYPE",

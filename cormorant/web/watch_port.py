@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Protocol
 
-from cormorant.rules.handing import TargetView
-from cormorant.rules.handovers import Handover
-from cormorant.rules.releases import Artist as FoundArtist
-from cormorant.rules.saved_searches import FirstCheck, SavedSearch
-from cormorant.rules.searches import SearchRequest
-from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watchlist import Artist, Start
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.watch.artists import Artist, Start
+from cormorant.rules.watch.handing import TargetView
+from cormorant.rules.watch.handovers import Handover
+from cormorant.rules.watch.releases import Artist as FoundArtist
+from cormorant.rules.watch.wants import Want, WantState
+from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from storage.wants import WantView
 
 __all__ = ["WatchesPort"]

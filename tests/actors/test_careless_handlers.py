@@ -13,9 +13,9 @@ from trio.testing import MockClock
 
 from actors.handlers import JobContext
 from cormorant.rules.events import ChildCrashed
-from cormorant.rules.job_events import JobFailed, JobRetried, JobSnoozed
-from cormorant.rules.jobs import JobState
-from cormorant.rules.verdicts import Retry, Snooze
+from cormorant.rules.jobs.events import JobFailed, JobRetried, JobSnoozed
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.jobs.verdicts import Retry, Snooze
 from tests.actors.working import Handled, Workplace, states, workplace
 
 

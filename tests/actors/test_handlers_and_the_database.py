@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from actors.handlers import Handler, JobContext, Run
 from cormorant.rules.errors import LeaseLost
-from cormorant.rules.job_events import JobRetried
+from cormorant.rules.jobs.events import JobRetried
 from storage import flags, jobs
 from tests.actors.working import Handled, Workplace, states, workplace
 

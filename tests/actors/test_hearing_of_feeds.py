@@ -11,8 +11,8 @@ from attrs import define, field
 
 from cormorant.rules.ports import ignore
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.subscription_settings import SubscriptionSettings
-from cormorant.rules.subscriptions import Due, FeedPage, Subscription
+from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.watch.feeds import Due, FeedPage, Subscription
 from cormorant.testing import settings
 from storage import subscriptions
 from storage.database import Database, Mode, StorageOptions

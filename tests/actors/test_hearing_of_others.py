@@ -15,11 +15,11 @@ from typing_extensions import override
 
 from actors.errands import Cleared
 from actors.handlers import JobContext, Run
-from cormorant.rules.job_events import JobCancelled, JobFailed
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.events import JobCancelled, JobFailed
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.jobs.verdicts import Fail, Snooze
 from cormorant.rules.ports import ignore
-from cormorant.rules.settings import JobSettings
-from cormorant.rules.verdicts import Fail, Snooze
+from cormorant.rules.settings.settings import JobSettings
 from cormorant.testing import Recorder, settings
 from storage import job_pauses, jobs
 from storage.database import Database, Mode, StorageOptions

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from actors.job_queue import JobQueue, QueueItem, Snapshot
 from cormorant.rules.errors import QueueFull, QueueShutDown, UnknownLabel
 from cormorant.rules.events import Event
-from cormorant.rules.job_events import QueueDeep
+from cormorant.rules.jobs.events import QueueDeep
 from storage.jobs import ClaimedJob
 
 LABELS = ("high", "normal", "low")

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from actors.handlers import Handler, JobContext
 from cormorant.rules.errors import HandlerMisbehaved, PayloadRefused, UnknownLabel
 from cormorant.rules.events import ItemFailed
-from cormorant.rules.job_events import (
+from cormorant.rules.jobs.events import (
     JobCancelled,
     JobCompleted,
     JobFailed,
@@ -22,8 +22,8 @@ from cormorant.rules.job_events import (
     JobSnoozed,
     JobStarted,
 )
-from cormorant.rules.jobs import JobState
-from cormorant.rules.verdicts import Cancel, Fail, Retry, Snooze
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.jobs.verdicts import Cancel, Fail, Retry, Snooze
 from tests.actors.working import Handled, Workplace, states, workplace
 
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from actors.handlers import JobContext
 from actors.job_runner import CancelHandler
-from cormorant.rules.job_events import (
+from cormorant.rules.jobs.events import (
     JobCompleted,
     JobFailed,
     JobReclaimed,
@@ -22,7 +22,7 @@ from cormorant.rules.job_events import (
     WorkerRegistered,
     WorkerUnconfirmed,
 )
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import jobs, workers
 from supervisors import Supervisor
 from tests.actors.working import Handled, Workplace, workplace

@@ -15,8 +15,8 @@ from actors.errands import clear_up, run_errand
 from actors.handlers import JobContext
 from actors.job_runner import CancelHandler
 from cormorant.rules.errors import CommitUnknown
-from cormorant.rules.job_events import JobCancelled, JobCompleted, JobReleased, JobResultDropped, JobStarted
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.events import JobCancelled, JobCompleted, JobReleased, JobResultDropped, JobStarted
+from cormorant.rules.jobs.states import JobState
 from storage import jobs
 from storage.database import Database
 from supervisors.service import Service

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from actors.handlers import JobContext
 from cormorant.rules.errors import UnknownLabel
 from cormorant.rules.events import ChildCrashed
-from cormorant.rules.job_events import (
+from cormorant.rules.jobs.events import (
     JobCancelled,
     JobCompleted,
     JobFailed,
@@ -21,7 +21,7 @@ from cormorant.rules.job_events import (
     WorkerLeaseLost,
     WorkerUnconfirmed,
 )
-from cormorant.rules.settings import QueueSettings
+from cormorant.rules.settings.settings import QueueSettings
 from cormorant.testing import in_line, settings
 from storage import workers
 from supervisors.service import Service, open_service

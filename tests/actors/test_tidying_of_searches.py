@@ -9,7 +9,7 @@ import trio
 from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
-from cormorant.rules.settings import SearchSettings
+from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import ScriptedSource
 from tests.conformance.searching import all_of, search_place
 

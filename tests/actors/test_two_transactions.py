@@ -14,7 +14,7 @@ from actors.clerk import ENOUGH
 from actors.errands import clear_up, leave, run_errand
 from actors.handlers import JobContext
 from cormorant.rules.errors import CommitUnknown
-from cormorant.rules.job_events import JobCompleted
+from cormorant.rules.jobs.events import JobCompleted
 from storage.database import Database
 from tests.actors.working import Workplace, states, workplace
 

@@ -11,7 +11,7 @@ from attrs import define, evolve, field
 from sqlalchemy import Connection, text
 
 from actors.handlers import Handler, JobContext, Run
-from cormorant.rules.settings import JobSettings
+from cormorant.rules.settings.settings import JobSettings
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from storage.database import Database
 from supervisors.service import Service, open_service

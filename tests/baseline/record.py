@@ -23,7 +23,7 @@ from cormorant.cli import main as command
 from cormorant.reference import events_reference, metrics_reference, settings_reference
 from cormorant.rules.events import WebListening
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import StorageSettings
+from cormorant.rules.settings.settings import StorageSettings
 from cormorant.settings import WebSettings
 from cormorant.testing import Recorder, settings
 from supervisors import open_service

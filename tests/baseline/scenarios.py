@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import trio
 
-from cormorant.rules.priorities import Priority
-from cormorant.rules.source_errors import SourceUnavailable
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.subscription_settings import FeedSettings
-from cormorant.rules.subscriptions import Due, FeedPage, Item
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.settings.sources import SourceSettings
+from cormorant.rules.settings.subscription_settings import FeedSettings
+from cormorant.rules.watch.feeds import Due, FeedPage, Item
 from cormorant.testing import Recorder, in_line, memory_gateway, settings, simulated
 from supervisors import open_service
 from tests.conformance import days, test_simulated_days

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import trio
 from sqlalchemy import Connection, text
 
-from cormorant.rules.limits import Lane
+from cormorant.rules.search.limits import Lane
 from cormorant.scripted import ScriptedSource
 from supervisors import Service
 from tests.bounds import WAIT_S

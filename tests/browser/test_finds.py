@@ -12,10 +12,10 @@ from attrs import evolve
 from playwright.sync_api import Page, expect
 
 from cormorant.clients.downloads import Download
-from cormorant.rules.releases import Artist
-from cormorant.rules.searches import Result, SearchPage, SearchRequest
-from cormorant.rules.target_errors import TargetInDoubt
-from cormorant.rules.watch_settings import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
+from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.watch.releases import Artist
+from cormorant.rules.watch.target_errors import TargetInDoubt
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from storage.sources import SourceRecord
 from tests.browser.conftest import Watched

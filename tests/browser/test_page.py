@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from cormorant.rules.events import WebKeyRefused
-from cormorant.rules.limits import Lane
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import CredentialsRefused
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.web_settings import ClientSettings, WebSettings
+from cormorant.rules.settings.service import ClientSettings, WebSettings
+from cormorant.rules.settings.sources import SourceSettings
 from cormorant.scripted import ScriptedSource
 from tests.browser.conftest import Watched
 from tests.browser.serving import Serving

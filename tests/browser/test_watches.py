@@ -11,14 +11,14 @@ import pytest
 import trio
 from playwright.sync_api import Locator, Page, expect
 
-from cormorant.rules.price_settings import PriceSettings
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.searches import Result, SearchPage, SearchRequest
-from cormorant.rules.settings import SearchSettings
-from cormorant.rules.source_errors import SourceUnavailable
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.subscription_settings import FeedSettings, SubscriptionSettings
-from cormorant.rules.subscriptions import FeedPage, Item, Subscription
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.settings.price_settings import PriceSettings
+from cormorant.rules.settings.settings import SearchSettings
+from cormorant.rules.settings.sources import SourceSettings
+from cormorant.rules.settings.subscription_settings import FeedSettings, SubscriptionSettings
+from cormorant.rules.watch.feeds import FeedPage, Item, Subscription
 from storage.sources import SourceRecord
 from tests.browser.conftest import Watched
 from tests.browser.serving import Serving

@@ -17,9 +17,9 @@ import trio
 import storage.postgres
 import storage.sqlite  # noqa: F401 - as the line above: loaded before the first fork, not after each
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import JobSettings, ServiceSettings, Settings, StorageSettings
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.settings import JobSettings, ServiceSettings, Settings, StorageSettings
+from cormorant.rules.settings.sources import SourceSettings
 from supervisors.service import open_service
 
 

@@ -13,11 +13,11 @@ import attrs
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchPage, SearchRequest
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings, StorageSettings
-from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.settings.settings import Settings, StorageSettings
+from cormorant.rules.settings.sources import SourceSettings
 from storage.sources import SourceRecord
 from supervisors.service import open_service
 

@@ -15,10 +15,10 @@ import trio
 from attrs import define, field
 
 from actors.handlers import JobContext
-from cormorant.rules.job_events import JobCompleted, JobResultDropped, WorkerRegistered
+from cormorant.rules.jobs.events import JobCompleted, JobResultDropped, WorkerRegistered
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import JobSettings, Settings, StorageSettings
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.settings import JobSettings, Settings, StorageSettings
 from cormorant.testing import Recorder
 from supervisors.service import Service, open_service
 from tests.chaos.conftest import Tell

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from cormorant.rules.wants import Want
+from cormorant.rules.watch.wants import Want
 from storage import wants
 from tests.chaos.conftest import Tell
 from tests.chaos.crew import Crew, Forge

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from cormorant.rules.reservations import PROBE_GRACE_S
+from cormorant.rules.search.reservations import PROBE_GRACE_S
 from tests.bounds import WAIT_S
 from tests.chaos.conftest import Tell
 from tests.chaos.ledger import Ledger

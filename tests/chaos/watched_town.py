@@ -21,7 +21,7 @@ from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
 from cormorant.playground.slskd_stand_in import SlskdStandIn
 from cormorant.playground.spotify_stand_in import PlayedAlbum, PlayedArtist, SpotifyStandIn
 from cormorant.playground.webhook_stand_in import WebhookStandIn
-from cormorant.rules.soulseek import File, Response
+from cormorant.rules.watch.soulseek import File, Response
 from tests.clients.mounted import mounted
 
 _Reply = tuple[int, Mapping[str, str], bytes]

@@ -11,13 +11,13 @@ from typing import Any
 import trio
 from attrs import frozen
 
-from cormorant.rules import handovers
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import JobSettings, ServiceSettings, Settings, StorageSettings
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.watch_settings import TargetSettings, WatchlistSettings
-from cormorant.rules.watchlist import Start
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.settings import JobSettings, ServiceSettings, Settings, StorageSettings
+from cormorant.rules.settings.sources import SourceSettings
+from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
+from cormorant.rules.watch import handovers
+from cormorant.rules.watch.artists import Start
 from supervisors import Service, handing_over
 from supervisors.service import open_service
 from tests.chaos.journal import CRASHED, Pen

@@ -28,8 +28,8 @@ import storage.sqlite  # noqa: F401 - see above
 from actors.handlers import JobContext
 from cormorant.rules.events import Stamped, fields_of
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import JobSettings, ServiceSettings, Settings, StorageSettings
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.settings import JobSettings, ServiceSettings, Settings, StorageSettings
 from supervisors.environment import SystemClock
 from supervisors.service import open_service
 from tests.chaos.journal import BEGAN, CRASHED, ENDED, STOPPED, Pen

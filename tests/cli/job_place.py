@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from sqlalchemy import Connection
 
 from cormorant.cli import main
-from cormorant.rules.job_errors import remember_error
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.error_log import remember_error
+from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import ignore
 from storage import jobs, workers
 from storage.database import Database, Mode, StorageOptions

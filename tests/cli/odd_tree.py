@@ -14,7 +14,7 @@ from typing_extensions import override
 from cormorant.cli import main, serving
 from cormorant.cli.streams import say
 from cormorant.rules.events import MessageLost
-from cormorant.rules.settings import LogSettings
+from cormorant.rules.settings.settings import LogSettings
 from cormorant.telemetry import LogWriter
 from supervisors import ChildSpec, Supervisor, service
 from supervisors.tree import Parts, tree

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from cormorant.cli.gate_clients import client_key
-from cormorant.rules.limits import Lane, SourceLimits
+from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.settings import load_settings
 from storage import clients, source_states, sources
 from storage.clients import digest_of

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from sqlalchemy import Connection, text
 
 from cormorant.cli import main
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import job_pauses, job_reports
 from storage.migrations import MIGRATIONS
 from tests.cli.job_place import (

@@ -9,7 +9,7 @@ import pytest
 
 from cormorant.cli.preflight import database_problem, folder_problem, look_at_database, shown_database
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings, StorageSettings
+from cormorant.rules.settings.settings import Settings, StorageSettings
 from storage.database import SchemaState
 
 NOBODYS_NUMBER = 987_654_321

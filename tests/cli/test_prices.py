@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.prices import Match, PointType, PricePoint
+from cormorant.rules.watch.prices import Match, PointType, PricePoint
 from storage import intakes, prices
 from tests.cli.source_place import Indexer, SourcePlace
 from tests.storage.job_store import NOW

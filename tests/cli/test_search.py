@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 from cormorant.playground import open_playground
 from cormorant.playground.mounting import Mounted
 from cormorant.playground.slskd_stand_in import SlskdStandIn
-from cormorant.rules.jobs import JobState
-from cormorant.rules.soulseek import File, Response
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.watch.soulseek import File, Response
 from storage import job_reports
 from tests.cli.job_place import enqueue
 from tests.cli.source_place import KEY, WRONG_KEY, SourcePlace, feed, item

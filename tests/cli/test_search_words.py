@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cormorant.cli.search_words import Line, SearchWords, merged, search_json
-from cormorant.rules.gates import Explanation, Gate, GateName
-from cormorant.rules.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import Result, SearchRequest
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import Explanation, Gate, GateName
+from cormorant.rules.search.requests import Result, SearchRequest
+from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceUnavailable
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

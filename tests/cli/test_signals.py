@@ -34,7 +34,7 @@ STOPPED_WHILE_LOGGING = """
 import os, signal, sys
 from functools import partial
 from cormorant.cli.signals import StopSignals
-from cormorant.rules.settings import LogSettings
+from cormorant.rules.settings.settings import LogSettings
 from cormorant.telemetry import LogWriter
 
 signals = StopSignals()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cormorant.playground.spotify_stand_in import limited
-from cormorant.rules.wants import WantState
+from cormorant.rules.watch.wants import WantState
 from tests.cli.watch_place import BOARDS, KEY, RADIO, WatchPlace, watch_place
 
 pytestmark = pytest.mark.slow("opens databases and asks a server")

@@ -16,10 +16,10 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from cormorant.playground.spotify_stand_in import PlayedArtist, SpotifyStandIn
-from cormorant.rules.handovers import Handover, HandoverState
-from cormorant.rules.profiles import Judgement
-from cormorant.rules.searches import Result
-from cormorant.rules.wants import Want, WantState
+from cormorant.rules.search.requests import Result
+from cormorant.rules.watch.handovers import Handover, HandoverState
+from cormorant.rules.watch.profiles import Judgement
+from cormorant.rules.watch.wants import Want, WantState
 from storage import downloads, wants
 from tests.cli.source_place import Indexer, SourcePlace
 

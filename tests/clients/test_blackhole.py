@@ -17,8 +17,8 @@ import trio
 
 from cormorant.clients.blackhole import Blackhole, BlackholeOptions
 from cormorant.clients.folders import SIDE, Folder
-from cormorant.rules.handing import ParcelKind, Standing
-from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import in_line
 from supervisors.environment import in_thread
 from tests.bounds import WAIT_S

@@ -12,9 +12,9 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.command import Command, CommandOptions
-from cormorant.rules.handing import ParcelKind, Standing
 from cormorant.rules.secrets import Secret
-from cormorant.rules.target_errors import (
+from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

@@ -22,13 +22,13 @@ from cormorant.clients.slskd_target import SlskdTarget
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
 from cormorant.clients.torznab import TorznabClient
 from cormorant.clients.transport import Transport
-from cormorant.rules.connections import Endpoint
-from cormorant.rules.handing import ParcelKind
-from cormorant.rules.nesting import DEPTH_MAX, NestedTooDeep, check_nesting, parse_json
-from cormorant.rules.searches import SearchRequest
+from cormorant.rules.app_indexers import Endpoint
+from cormorant.rules.json_documents import DEPTH_MAX, NestedTooDeep, check_nesting, parse_json
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceError
-from cormorant.rules.target_errors import TargetError
+from cormorant.rules.watch.handing import ParcelKind
+from cormorant.rules.watch.target_errors import TargetError
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.parcel_samples import parcel
 from tests.clients.raw_server import page, raw_server

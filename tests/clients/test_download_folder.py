@@ -15,8 +15,8 @@ import trio
 
 from cormorant.clients.download import DownloadFolder, DownloadOptions
 from cormorant.clients.transport import Transport
-from cormorant.rules.handing import Parcel, ParcelKind, Standing
-from cormorant.rules.target_errors import TargetError, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Standing
+from cormorant.rules.watch.target_errors import TargetError, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import SimulatedClock, in_line
 from supervisors.environment import in_thread
 from tests.clients.parcel_samples import HTML, TITLES

@@ -14,8 +14,8 @@ import pytest
 from cormorant.clients.feed_dates import read_feed_date
 from cormorant.clients.feed_documents import FeedDocument, read_feed
 from cormorant.clients.feed_text import charset_of
-from cormorant.rules.feed_items import items_of, plain
-from cormorant.rules.source_errors import SourceError, SourceRefused
+from cormorant.rules.search.source_errors import SourceError, SourceRefused
+from cormorant.rules.watch.feed_items import items_of, plain
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 FACTS_FILE = FIXTURES / "rss" / "facts.json"

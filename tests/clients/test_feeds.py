@@ -20,9 +20,9 @@ from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.links import fetch_link
 from cormorant.clients.transport import FetchLimits, Transport
 from cormorant.playground.feed_stand_in import FeedStandIn, PlayedFeed
-from cormorant.rules.feed_items import ITEMS_MAX, items_of
-from cormorant.rules.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.subscriptions import FeedPage
+from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.watch.feed_items import ITEMS_MAX, items_of
+from cormorant.rules.watch.feeds import FeedPage
 from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import QUADRATIC_FROM, growth
 from tests.clients.mounted import mounted

@@ -15,8 +15,8 @@ from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.opml import read_opml
 from cormorant.clients.transport import Transport
 from cormorant.clients.xml_documents import mended
-from cormorant.rules.feed_items import items_of
-from cormorant.rules.source_errors import SourceError, SourceUnavailable
+from cormorant.rules.search.source_errors import SourceError, SourceUnavailable
+from cormorant.rules.watch.feed_items import items_of
 from cormorant.testing import START, SimulatedClock, in_line
 from tests.bounds import QUADRATIC_FROM, growth
 

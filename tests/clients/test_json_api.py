@@ -11,14 +11,14 @@ from cormorant.clients.json_api import JsonApi, Refusal
 from cormorant.clients.transport import Transport
 from cormorant.playground import open_playground
 from cormorant.playground.serving import Asked, Reply, as_html, as_json
-from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import (
+from cormorant.rules.search.source_errors import (
     CredentialsRefused,
     SourceError,
     SourceLimited,
     SourceRefused,
     SourceUnavailable,
 )
+from cormorant.rules.secrets import Secret
 from cormorant.testing import in_line
 
 KEY = "hunter2hunter2"

@@ -13,11 +13,11 @@ from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import TORZNAB, ItemReader
 from cormorant.clients.torznab_xml import parse_page
 from cormorant.clients.xml_documents import read_xml
-from cormorant.rules.feed_items import items_of, plain
-from cormorant.rules.gate_caps import merged_caps
 from cormorant.rules.redaction import KEYS_MAX, hide_keys, hide_link, keys_in, told
-from cormorant.rules.searches import Result, SearchPage
-from cormorant.rules.titles import plain_title
+from cormorant.rules.search.caps import merged_caps
+from cormorant.rules.search.requests import Result, SearchPage
+from cormorant.rules.watch.feed_items import items_of, plain
+from cormorant.rules.watch.titles import plain_title
 from tests.bounds import QUADRATIC_FROM, growth
 
 ADDRESS: Final = "https://x.org/feed?passkey=0123456789abcdef"

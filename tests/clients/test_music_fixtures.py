@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from cormorant.clients.slskd_json import read_responses, read_transfers
+from cormorant.clients.slskd_states import newest
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
 from cormorant.clients.spotify_json import read_albums, read_artist, read_items, read_next, read_tracks
 from cormorant.playground.slskd_stand_in import SlskdStandIn
-from cormorant.rules.handing import Standing
-from cormorant.rules.releases import distinct_releases, is_by
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited
 from cormorant.rules.secrets import Secret
-from cormorant.rules.slskd_states import newest
-from cormorant.rules.soulseek import Wish, rank_albums
-from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceLimited
+from cormorant.rules.watch.handing import Standing
+from cormorant.rules.watch.releases import distinct_releases, is_by
+from cormorant.rules.watch.soulseek import Wish, rank_albums
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
 

@@ -10,17 +10,17 @@ import pytest
 
 from cormorant.clients.price_json import ITEMS_MAX, PriceClient, PriceRecipe
 from cormorant.clients.transport import FetchLimits, Transport
-from cormorant.rules.price_settings import PriceFieldSettings
-from cormorant.rules.prices import problems_of
-from cormorant.rules.searches import SearchPage, SearchRequest
-from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import (
+from cormorant.rules.search.requests import SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import (
     CredentialsRefused,
     SourceError,
     SourceLimited,
     SourceRefused,
     SourceUnavailable,
 )
+from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.price_settings import PriceFieldSettings
+from cormorant.rules.watch.prices import problems_of
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.raw_server import page, raw_server, redirect
 

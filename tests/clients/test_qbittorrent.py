@@ -14,9 +14,9 @@ from trio.testing import MockClock
 
 from cormorant.clients.qbittorrent import Qbittorrent, QbittorrentOptions
 from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
-from cormorant.rules.handing import ParcelKind, Standing
 from cormorant.rules.secrets import Secret
-from cormorant.rules.target_errors import (
+from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

@@ -13,9 +13,9 @@ from trio.testing import MockClock
 
 from cormorant.clients.sabnzbd import Sabnzbd, SabnzbdOptions
 from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
-from cormorant.rules.handing import ParcelKind, Standing
 from cormorant.rules.secrets import Secret
-from cormorant.rules.target_errors import TargetError, TargetInDoubt, TargetMisconfigured, TargetRefused
+from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetMisconfigured, TargetRefused
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import Mounted, mounted
 from tests.clients.parcel_samples import HTML, TITLES

@@ -12,13 +12,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cormorant.clients.rules_slskd_replies import BUSY_S, OFFLINE_S
 from cormorant.clients.slskd import SlskdClient, SlskdOptions
 from cormorant.clients.transport import Transport
 from cormorant.playground.slskd_stand_in import Answered, SlskdStandIn
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.slskd_replies import BUSY_S, OFFLINE_S
-from cormorant.rules.soulseek import File, Response, Wish, rank_albums
-from cormorant.rules.source_errors import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.watch.soulseek import File, Response, Wish, rank_albums
 from cormorant.testing import in_line
 from tests.clients.mounted import Mounted
 from tests.clients.raw_server import page, raw_server

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import trio
 
+from cormorant.clients.rules_slskd_replies import BUSY_S
 from cormorant.clients.slskd_target import SlskdTarget, SlskdTargetOptions, batch_id_of
 from cormorant.clients.target import Target
 from cormorant.clients.transport import Transport
 from cormorant.playground.slskd_stand_in import SlskdStandIn
-from cormorant.rules.handing import Parcel, ParcelKind, Standing
 from cormorant.rules.secrets import Secret
-from cormorant.rules.slskd_replies import BUSY_S
-from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Standing
+from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import WAIT_S
 from tests.clients.mounted import Mounted, mounted

@@ -26,15 +26,15 @@ from cormorant.playground.spotify_stand_in import (
     limited,
     out_of_quota,
 )
-from cormorant.rules.releases import Artist
-from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import (
+from cormorant.rules.search.source_errors import (
     CredentialsRefused,
     SourceError,
     SourceLimited,
     SourceRefused,
     SourceUnavailable,
 )
+from cormorant.rules.secrets import Secret
+from cormorant.rules.watch.releases import Artist
 from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import WAIT_S
 from tests.clients.mounted import Mounted, mounted

@@ -7,8 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.spotify_token import Token, TokenKeeper
+from cormorant.rules.search.source_errors import SourceLimited
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceLimited
 
 
 class Giver:

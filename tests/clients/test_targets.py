@@ -18,9 +18,9 @@ from cormorant.clients.webhook import Webhook
 from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
 from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
 from cormorant.playground.webhook_stand_in import WebhookStandIn
-from cormorant.rules.handing import ParcelKind, Standing
 from cormorant.rules.secrets import Secret
-from cormorant.rules.target_errors import TargetRefused
+from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.target_errors import TargetRefused
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
 from tests.clients.parcel_samples import HTML, parcel

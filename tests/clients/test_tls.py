@@ -19,8 +19,8 @@ from typing_extensions import override
 
 from cormorant.clients import transport as module
 from cormorant.clients.transport import Transport
+from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceUnavailable
 from tests.clients.raw_server import Asked, page, raw_server, redirect
 
 PEM = Path(__file__).with_name("indexer.example.org.pem")

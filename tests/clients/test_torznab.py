@@ -16,15 +16,15 @@ import trio
 
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
 from cormorant.clients.transport import Transport
-from cormorant.rules.searches import SearchRequest
-from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import (
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.search.source_errors import (
     CredentialsRefused,
     SourceError,
     SourceLimited,
     SourceRefused,
     SourceUnavailable,
 )
+from cormorant.rules.secrets import Secret
 from tests.clients.raw_server import RawServer, page, raw_server, redirect
 
 T = TypeVar("T")

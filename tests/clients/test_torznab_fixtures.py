@@ -15,10 +15,10 @@ from lxml import etree
 from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
 from cormorant.clients.torznab_xml import StatedError, read_page, read_reply
-from cormorant.rules.magnets import read_infohash
 from cormorant.rules.redaction import hide_keys
-from cormorant.rules.searches import SearchPage, page_size
-from cormorant.rules.source_errors import SourceUnavailable
+from cormorant.rules.search.requests import SearchPage, page_size
+from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.watch.magnets import read_infohash
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 FACTS_FILE = FIXTURES / "torznab" / "facts.json"

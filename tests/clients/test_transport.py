@@ -16,8 +16,8 @@ from trio.testing import MockClock
 
 from cormorant import __version__
 from cormorant.clients.transport import Answer, FetchLimits, Transport
+from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceError, SourceRefused, SourceUnavailable
 from tests.clients.raw_server import Asked, RawServer, page, raw_server, redirect
 
 KEY = "hunter2/hunter2+hunter2"

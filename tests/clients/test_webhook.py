@@ -12,9 +12,9 @@ import pytest
 
 from cormorant.clients.webhook import Webhook, WebhookOptions
 from cormorant.playground.webhook_stand_in import WebhookStandIn
-from cormorant.rules.handing import ParcelKind, Standing
 from cormorant.rules.secrets import Secret
-from cormorant.rules.target_errors import (
+from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

@@ -13,12 +13,12 @@ from attrs import define, field, frozen
 
 from actors.search import Search
 from cormorant.rules.errors import ActorCrashed
-from cormorant.rules.outcomes import SearchQueueFull
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchPage, SearchRequest
-from cormorant.rules.settings import JobSettings, SearchSettings
-from cormorant.rules.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.search.outcomes import SearchQueueFull
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.settings.settings import JobSettings, SearchSettings
+from cormorant.rules.settings.sources import SourceSettings
 from cormorant.testing import Recorder, Simulation, settings
 from storage.database import Database
 from storage.sources import SourceRecord

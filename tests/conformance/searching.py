@@ -11,9 +11,9 @@ import trio
 from attrs import define, field
 
 from actors.search import Search
-from cormorant.rules.outcomes import Outcome
-from cormorant.rules.priorities import Priority
-from cormorant.rules.settings import JobSettings
+from cormorant.rules.search.outcomes import Outcome
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.settings.settings import JobSettings
 from cormorant.testing import (
     Recorder,
     ScriptedSource,

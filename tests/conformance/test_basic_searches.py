@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.outcomes import OutcomeStatus, SearchFailed
-from cormorant.rules.priorities import Priority
+from cormorant.rules.search.outcomes import OutcomeStatus, SearchFailed
+from cormorant.rules.search.priorities import Priority
 from cormorant.testing import BROKEN, BUSY, TIMEOUT, ScriptedSource, busy
 from tests.conformance.searching import all_of, search_each, search_place, statuses
 

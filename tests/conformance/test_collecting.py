@@ -12,12 +12,12 @@ from sqlalchemy import Connection
 from trio.testing import MockClock
 
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.jobs import JobState
-from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
-from cormorant.rules.price_settings import PriceSettings
-from cormorant.rules.reservations import pause
-from cormorant.rules.searches import Result, SearchPage, SearchRequest
-from cormorant.rules.source_errors import CredentialsRefused, SourceRefused
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
+from cormorant.rules.search.reservations import pause
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceRefused
+from cormorant.rules.settings.price_settings import PriceSettings
+from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
 from cormorant.testing import BROKEN, ScriptedSource, named_sources
 from storage import source_states
 from storage.intakes import IntakeConfigured, IntakeTakenOut, UnknownIntake

@@ -11,12 +11,12 @@ from trio.testing import MockClock
 
 from actors.search import Ticket
 from cormorant.rules.errors import ActorCrashed
-from cormorant.rules.limits import SourceLimits
-from cormorant.rules.outcomes import OutcomeStatus
-from cormorant.rules.priorities import Priority
-from cormorant.rules.settings import SearchSettings
-from cormorant.rules.source_errors import CredentialsRefused
-from cormorant.rules.source_state import SourceState
+from cormorant.rules.search.limits import SourceLimits
+from cormorant.rules.search.outcomes import OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.source_errors import CredentialsRefused
+from cormorant.rules.search.source_state import SourceState
+from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import BROKEN, TIMEOUT, ScriptedSource, busy
 from storage import history, source_states
 from storage.sources import SourceRecord

@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.jobs import JobState
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchRequest
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import SearchRequest
 from cormorant.testing import ScriptedSource, busy
 from storage import ledger
 from supervisors.durable_search import payload_for

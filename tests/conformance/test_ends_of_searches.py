@@ -13,11 +13,11 @@ from trio.testing import MockClock
 
 from actors.flying import record_landing, reserve_now
 from cormorant.rules.errors import CommitUnknown
-from cormorant.rules.outcomes import OutcomeStatus
-from cormorant.rules.priorities import Priority
-from cormorant.rules.request_ends import EndKind, RequestEnd
-from cormorant.rules.reservations import Reserved
-from cormorant.rules.source_errors import SourceUnavailable
+from cormorant.rules.search.outcomes import OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.request_ends import EndKind, RequestEnd
+from cormorant.rules.search.reservations import Reserved
+from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.testing import ScriptedSource
 from storage import source_states
 from storage.source_states import Wish

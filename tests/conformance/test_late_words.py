@@ -9,11 +9,11 @@ import trio
 from sqlalchemy import Connection
 from trio.testing import MockClock
 
-from cormorant.rules.jobs import JobState
-from cormorant.rules.outcomes import OutcomeStatus
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchPage, SearchRequest, StatedLimits
-from cormorant.rules.source_errors import CredentialsRefused
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.search.outcomes import OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import SearchPage, SearchRequest, StatedLimits
+from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.testing import BROKEN, ScriptedSource, busy
 from storage import source_states
 from supervisors.durable_search import payload_for

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.searches import SearchPage, StatedLimits
+from cormorant.rules.search.requests import SearchPage, StatedLimits
 from cormorant.testing import ScriptedSource
 from tests.conformance.searching import all_of, search_place
 

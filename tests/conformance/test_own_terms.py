@@ -10,11 +10,11 @@ import trio
 from trio.testing import MockClock
 
 from actors.slots import Slots
-from cormorant.rules.outcomes import OutcomeStatus
 from cormorant.rules.ports import ignore
-from cormorant.rules.priorities import Priority
-from cormorant.rules.settings import SearchSettings
-from cormorant.rules.slots import SlotPool
+from cormorant.rules.search.outcomes import OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.slots import SlotPool
+from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import TIMEOUT, ScriptedSource
 from storage.database import Database, Mode, StorageOptions
 from tests.conformance.searching import SearchPlace, all_of, search_place, settle

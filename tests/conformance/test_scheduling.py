@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.outcomes import NestedSearch, OutcomeStatus, RateLimitWaitError, SearchQueueFull
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import BadRequest, SearchRequest
-from cormorant.rules.settings import SearchSettings
+from cormorant.rules.search.outcomes import NestedSearch, OutcomeStatus, RateLimitWaitError, SearchQueueFull
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import BadRequest, SearchRequest
+from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import START, TIMEOUT, ScriptedSource, busy
 from storage.sources import UnknownSource
 from tests.conformance.searching import all_of, search_each, search_place, settle

@@ -21,7 +21,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from cormorant.rules.prices import COLLECT, Intake, collect_key
+from cormorant.rules.watch.prices import COLLECT, Intake, collect_key
 from storage import intakes
 from tests.bounds import WAIT_S
 from tests.clients.raw_server import Asked, page, raw_server

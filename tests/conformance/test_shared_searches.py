@@ -7,12 +7,12 @@ import trio
 from attrs import evolve
 from trio.testing import MockClock
 
-from cormorant.rules.limits import SourceLimits
-from cormorant.rules.outcomes import OutcomeStatus, RateLimitWaitError
-from cormorant.rules.priorities import Priority
-from cormorant.rules.request_ends import EndKind, RequestEnd
-from cormorant.rules.reservations import Reserved
-from cormorant.rules.searches import BadRequest
+from cormorant.rules.search.limits import SourceLimits
+from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.request_ends import EndKind, RequestEnd
+from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.search.reservations import Reserved
 from cormorant.testing import TIMEOUT, ScriptedSource
 from storage import source_states, sources
 from storage.source_states import Wish

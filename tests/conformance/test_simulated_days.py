@@ -11,9 +11,9 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cormorant.rules.outcomes import OutcomeStatus
-from cormorant.rules.priorities import Priority
-from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.search.outcomes import OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.settings.sources import SourceSettings
 from cormorant.testing import ScriptedSource, memory_gateway, simulated
 from supervisors import Service
 from tests.conformance.days import World

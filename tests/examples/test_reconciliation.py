@@ -13,9 +13,9 @@ from attrs import Factory, define
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from cormorant.rules.job_events import JobCompleted, JobRetried, JobSnoozed
-from cormorant.rules.jobs import JobState
-from cormorant.rules.settings import Settings
+from cormorant.rules.jobs.events import JobCompleted, JobRetried, JobSnoozed
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.settings.settings import Settings
 from cormorant.testing import Recorder, Simulation, memory_gateway, simulated
 from examples.reconciliation import (
     Reconciler,

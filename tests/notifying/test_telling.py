@@ -17,13 +17,13 @@ from actors.notifier import RING, NoticeBoard, Notifier
 from cormorant.clients.notifying import tell
 from cormorant.rules.events import DiskLow, Stamped
 from cormorant.rules.notices import Message, NoticeKind
-from cormorant.rules.notify_settings import NotifySettings
-from cormorant.rules.price_events import PriceAlert
 from cormorant.rules.quiet_hours import QuietHours
-from cormorant.rules.search_events import SourceStopped
+from cormorant.rules.search.events import SourceStopped
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import JobSettings, Settings
-from cormorant.rules.watch_events import HandoverSent, WantChanged
+from cormorant.rules.settings.notify_settings import NotifySettings
+from cormorant.rules.settings.settings import JobSettings, Settings
+from cormorant.rules.watch.events import HandoverSent, WantChanged
+from cormorant.rules.watch.price_events import PriceAlert
 from cormorant.testing import START, Recorder, memory_gateway, settings, simulated
 from storage.database import Database
 from supervisors.service import Service

@@ -14,9 +14,9 @@ from cormorant.playground.catalogue import Catalogue
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.town import KEY, sites_of_the_town
 from cormorant.rules.errors import PlaygroundClosed
-from cormorant.rules.searches import SearchPage, SearchRequest
+from cormorant.rules.search.requests import SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.testing import START, in_line
 from supervisors.environment import SystemClock
 

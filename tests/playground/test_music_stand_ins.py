@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cormorant.playground.slskd_stand_in import SlskdStandIn
-from cormorant.rules.soulseek import File, Response
+from cormorant.rules.watch.soulseek import File, Response
 
 
 class Now:

@@ -8,12 +8,12 @@ import trio
 from cormorant.playground.person import Person
 from cormorant.playground.town import with_playground
 from cormorant.rules.events import PlaygroundSearched
-from cormorant.rules.notify_settings import NotifySettings
-from cormorant.rules.playground_settings import PlaygroundSettings
-from cormorant.rules.price_settings import price_conflicts
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.subscription_settings import feed_conflicts
+from cormorant.rules.settings.notify_settings import NotifySettings
+from cormorant.rules.settings.playground_settings import PlaygroundSettings
+from cormorant.rules.settings.price_settings import price_conflicts
+from cormorant.rules.settings.sources import SourceSettings
+from cormorant.rules.settings.subscription_settings import feed_conflicts
 from cormorant.scripted import BROKEN, ScriptedSource
 from cormorant.testing import Recorder, memory_gateway, named_sources, scripted, settings, simulated
 

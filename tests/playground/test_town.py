@@ -24,14 +24,14 @@ from cormorant.playground.market import SOON as MARKET_SOON
 from cormorant.playground.market import sales_since
 from cormorant.playground.town import sites_of_the_town, with_playground
 from cormorant.rules.events import NoticeTold
-from cormorant.rules.notify_settings import NotifySettings
-from cormorant.rules.playground_settings import PlaygroundSettings
-from cormorant.rules.price_events import PriceAlert, PriceCollected, PriceValued
-from cormorant.rules.settings import SearchSettings, Settings
-from cormorant.rules.subscription_events import SubscriptionChecked, SubscriptionFailed
-from cormorant.rules.subscription_settings import SubscriptionSettings
-from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watch_events import SavedSearchChecked, WantChanged
+from cormorant.rules.settings.notify_settings import NotifySettings
+from cormorant.rules.settings.playground_settings import PlaygroundSettings
+from cormorant.rules.settings.settings import SearchSettings, Settings
+from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.watch.events import SavedSearchChecked, WantChanged
+from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceValued
+from cormorant.rules.watch.subscription_events import SubscriptionChecked, SubscriptionFailed
+from cormorant.rules.watch.wants import Want, WantState
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from supervisors import Service, open_service
 from tests.bounds import WAIT_S

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from attrs import define, field
 
-from cormorant.rules.gates import earliest_opening, openings
-from cormorant.rules.limits import Lane, SourceLimits
-from cormorant.rules.priorities import AGEING_STEP_S, Priority, multiplier
-from cormorant.rules.reservations import Permit, Reserved, reserve, succeeded
-from cormorant.rules.source_queue import SourceQueue
-from cormorant.rules.source_state import SourceState
-from cormorant.rules.windows import Edges, edges_wanted
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.priorities import AGEING_STEP_S, Priority, multiplier
+from cormorant.rules.search.reasons import earliest_opening, openings
+from cormorant.rules.search.reservations import Permit, Reserved, reserve, succeeded
+from cormorant.rules.search.source_queue import SourceQueue
+from cormorant.rules.search.source_state import SourceState
+from cormorant.rules.search.windows import Edges, edges_wanted
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
 PEOPLE, BACKGROUND = Priority.INTERACTIVE, Priority.BACKGROUND

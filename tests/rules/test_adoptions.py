@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cormorant.rules.adoptions import Known, Offered, Step, plan, source_name
-from cormorant.rules.fields import name_problem
-from cormorant.rules.source_settings import RESERVED_NAMES
+from cormorant.rules.settings.fields import name_problem
+from cormorant.rules.settings.sources import RESERVED_NAMES
 
 
 def offered(title: str, number: int = 1, *, is_private: bool = True, is_enabled: bool = True) -> Offered:

@@ -16,11 +16,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cormorant.rules.breaker import FAILURES_MAX, OPEN_S, PROBES_MAX, Breaker, BreakerState, broken, mended
-from cormorant.rules.gates import GateName
-from cormorant.rules.limits import Lane, SourceLimits
-from cormorant.rules.priorities import Priority
-from cormorant.rules.reservations import (
+from cormorant.rules.search.breaker import FAILURES_MAX, OPEN_S, PROBES_MAX, Breaker, BreakerState, broken, mended
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import GateName
+from cormorant.rules.search.reservations import (
     Closed,
     FailureKind,
     Permit,
@@ -32,7 +32,7 @@ from cormorant.rules.reservations import (
     reset_cooldown,
     succeeded,
 )
-from cormorant.rules.source_state import SourceState
+from cormorant.rules.search.source_state import SourceState
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FREE = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=100)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 from attrs import field, frozen
 
-from cormorant.rules.catalogue import known_settings, nearest, secrets_in, strange_variables
-from cormorant.rules.fields import duration, named, secret
 from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.fields import duration, named, secret
+from cormorant.rules.settings.keys import known_settings, nearest, secrets_in, strange_variables
 
 
 @frozen(kw_only=True)

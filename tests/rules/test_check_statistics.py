@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.check_statistics import CheckStatistics
+from cormorant.rules.watch.feed_statistics import CheckStatistics
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR_MINUTES = 60

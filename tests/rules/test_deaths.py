@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.deaths import Watch, look
+from cormorant.rules.jobs.deaths import Watch, look
 
 INTERVAL_S = 60.0
 SILENCE_S = 300.0

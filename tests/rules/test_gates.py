@@ -10,12 +10,20 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.breaker import Breaker, BreakerState
-from cormorant.rules.cooldowns import Cooldown
-from cormorant.rules.gates import Gate, GateName, earliest_opening, explain, look_again_at, next_opening, openings
-from cormorant.rules.limits import PRESETS, Lane, SourceLimits
-from cormorant.rules.priorities import Priority
-from cormorant.rules.source_state import LaneState, Lease, SourceState
+from cormorant.rules.search.breaker import Breaker, BreakerState
+from cormorant.rules.search.cooldowns import Cooldown
+from cormorant.rules.search.limits import PRESETS, Lane, SourceLimits
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import (
+    Gate,
+    GateName,
+    earliest_opening,
+    explain,
+    look_again_at,
+    next_opening,
+    openings,
+)
+from cormorant.rules.search.source_state import LaneState, Lease, SourceState
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from cormorant.rules.job_errors import KEPT, TEXT_MAX, clean_text, describe_error, remember_error
+from cormorant.rules.jobs.error_log import KEPT, TEXT_MAX, clean_text, describe_error, remember_error
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.job_waits import Gate, Surroundings, gates_before
-from cormorant.rules.jobs import WAITING, JobState
+from cormorant.rules.jobs.states import WAITING, JobState
+from cormorant.rules.jobs.wait_reasons import Gate, Surroundings, gates_before
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(microseconds=1)

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cormorant.rules.errors import IllegalChange
-from cormorant.rules.jobs import (
+from cormorant.rules.jobs.states import (
     FINISHED,
     LIVE,
     SPREAD,

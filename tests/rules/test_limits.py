@@ -10,7 +10,7 @@ from attrs import evolve, fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.limits import PRESETS, LearnedLimits, SourceLimits, stricter
+from cormorant.rules.search.limits import PRESETS, LearnedLimits, SourceLimits, stricter
 
 COUNTS = [name for name in (each.name for each in fields(SourceLimits)) if "per_" in name]
 OPTIONAL = st.none() | st.integers(-1, 1000)

@@ -20,9 +20,10 @@ import actors
 import cormorant
 import storage
 import supervisors
-from cormorant.rules import money, quantities, soulseek, titles
+from cormorant.rules import units
 from cormorant.rules.redaction import hide_link
 from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.watch import money, soulseek, titles
 from tests.adversarial import quadratic_text
 
 PACKAGES: Final = (actors, cormorant, storage, supervisors)
@@ -33,11 +34,11 @@ CALLS: Final = {f"re.{name}" for name in FUNCTIONS}
 NEVER_FOREIGN: Final = {
     "cormorant.rules.addresses": "the address of the database, from the settings or the command line",
     "cormorant.rules.addresses._ADDRESS": "the address of the database, from the settings or the command line",
-    "cormorant.rules.catalogue._INJECTED": "names of variables in the environment of the process",
+    "cormorant.rules.settings.keys._INJECTED": "names of variables in the environment of the process",
 }
 # Each with what bounds it.
 MADE_AT_RUN_TIME: Final = {
-    "cormorant.rules.profiles": "patterns of the user: at most 200 characters, on the first 500 of a title",
+    "cormorant.rules.watch.profiles": "patterns of the user: at most 200 characters, on the first 500 of a title",
 }
 
 
@@ -217,7 +218,7 @@ def test_a_written_price_has_the_parts_of_before(text: str) -> None:
 @settings(max_examples=300)
 @given(made_of("1", "23", ".", " ", "h", "ms", "9" * 399))
 def test_a_written_duration_has_the_parts_of_before(text: str) -> None:
-    whole, part = (pattern_of(quantities, name) for name in ("_DURATION", "_DURATION_PART"))
+    whole, part = (pattern_of(units, name) for name in ("_DURATION", "_DURATION_PART"))
 
     assert (whole.fullmatch(text) is None) == (OLD_DURATION.fullmatch(text) is None)
     if OLD_DURATION.fullmatch(text):

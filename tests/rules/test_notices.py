@@ -21,10 +21,10 @@ from cormorant.rules.notices import (
     read_batch,
     written_batch,
 )
-from cormorant.rules.price_events import PriceAlert
 from cormorant.rules.quiet_hours import QuietHours, format_quiet_hours, parse_quiet_hours, quiet_until
-from cormorant.rules.search_events import SourceStopped
-from cormorant.rules.watch_events import HandoverSent, WantChanged
+from cormorant.rules.search.events import SourceStopped
+from cormorant.rules.watch.events import HandoverSent, WantChanged
+from cormorant.rules.watch.price_events import PriceAlert
 
 
 def handed(number: int) -> Notice:

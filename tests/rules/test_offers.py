@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cormorant.rules.offers import offered
-from cormorant.rules.searches import SearchRequest
-from cormorant.rules.soulseek import File, Response
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.watch.offers import offered
+from cormorant.rules.watch.soulseek import File, Response
 
 FILES = tuple(File(filename=f"@@x\\Music\\A1\\New\\0{number} Song.flac", size_bytes=100) for number in (1, 2))
 PEER = Response(username="peer", files=FILES)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.rules import price_tables
-from cormorant.rules.price_tables import (
+from cormorant.rules.watch import price_import
+from cormorant.rules.watch.price_import import (
     BYTES_MAX,
     IMPORTED,
     NotATable,
@@ -19,7 +19,7 @@ from cormorant.rules.price_tables import (
     read_table,
     things_in,
 )
-from cormorant.rules.prices import Intake, Match, PointType
+from cormorant.rules.watch.prices import Intake, Match, PointType
 from tests.bounds import QUADRATIC_FROM, growth
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
@@ -120,7 +120,7 @@ def test_a_file_that_is_no_such_table_is_refused_as_a_whole(body: bytes, told: s
 
 
 def test_a_table_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(price_tables, "LINES_MAX", 3)
+    monkeypatch.setattr(price_import, "LINES_MAX", 3)
 
     assert len(read_table(b"name,price\n" + b"a,5\n" * 3).rows) == 3
     with pytest.raises(NotATable, match="more than 3 lines; divide it"):

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.rules.money import CENTS_MAX, BadPrice, as_money, read_price
-from cormorant.rules.prices import (
+from cormorant.rules.search.requests import BadRequest, Result, search_key
+from cormorant.rules.watch.money import CENTS_MAX, BadPrice, as_money, read_price
+from cormorant.rules.watch.prices import (
     Intake,
     Match,
     PointType,
@@ -27,7 +28,6 @@ from cormorant.rules.prices import (
     side_of,
     value_of,
 )
-from cormorant.rules.searches import BadRequest, Result, search_key
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 amounts = st.integers(0, CENTS_MAX - 1)

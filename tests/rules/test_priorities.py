@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.priorities import AGEING_STEP_S, PACE_MULTIPLIERS, Priority, aged, seconds_to_next_step, sorted_as
+from cormorant.rules.search.priorities import (
+    AGEING_STEP_S,
+    PACE_MULTIPLIERS,
+    Priority,
+    aged,
+    seconds_to_next_step,
+    sorted_as,
+)
 
 PRIORITIES = st.sampled_from(Priority)
 WAITS = st.floats(-1e3, 1e9)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cormorant.rules.profiles import Profile, judge
-from cormorant.rules.searches import Protocol, Result
+from cormorant.rules.search.requests import Protocol, Result
+from cormorant.rules.watch.profiles import Profile, judge
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.quantities import (
+from cormorant.rules.units import (
     as_written,
     format_duration,
     format_share,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.rules.release_dates import ReleaseDate
-from cormorant.rules.releases import Album, Artist, distinct_releases, is_by, want_key
-from cormorant.rules.titles import LENGTH_MAX, plain_title, plain_words
+from cormorant.rules.watch.release_dates import ReleaseDate
+from cormorant.rules.watch.releases import Album, Artist, distinct_releases, is_by, want_key
+from cormorant.rules.watch.titles import LENGTH_MAX, plain_title, plain_words
 
 THEM = Artist(id="them", name="Them")
 titles = st.sampled_from(["Kid A", "KID A (Remastered 2009)", "Kid A (Live)", "Amnesiac", "+", "="])

@@ -9,12 +9,12 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.breaker import BreakerState
-from cormorant.rules.cooldowns import Cooldown
-from cormorant.rules.gates import GateName
-from cormorant.rules.limits import Lane, SourceLimits
-from cormorant.rules.priorities import Priority
-from cormorant.rules.reservations import (
+from cormorant.rules.search.breaker import BreakerState
+from cormorant.rules.search.cooldowns import Cooldown
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import GateName
+from cormorant.rules.search.reservations import (
     Closed,
     FailureKind,
     Reserved,
@@ -29,7 +29,7 @@ from cormorant.rules.reservations import (
     resume,
     succeeded,
 )
-from cormorant.rules.source_state import SourceState
+from cormorant.rules.search.source_state import SourceState
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.restarts import BACKOFF_CAP_S, Strategy, add_restart, delay_before_restart, restarted_with
+from cormorant.rules.supervision import BACKOFF_CAP_S, Strategy, add_restart, delay_before_restart, restarted_with
 
 names = st.lists(st.text(min_size=1, max_size=3), unique=True, min_size=1, max_size=8)
 

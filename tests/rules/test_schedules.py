@@ -25,7 +25,7 @@ from cormorant.rules.schedules import (
     runs_within,
     spread_over,
 )
-from cormorant.rules.subscriptions import Due, after_check
+from cormorant.rules.watch.feeds import Due, after_check
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]

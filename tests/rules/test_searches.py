@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.searches import (
+from cormorant.rules.search.requests import (
     CATEGORIES_MAX,
     PARAMS_MAX,
     QUERY_LENGTH_MAX,

@@ -8,16 +8,16 @@ import pytest
 import trio
 
 from cormorant.rules.addresses import sqlite_file
-from cormorant.rules.catalogue import known_settings, variable_of
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.settings import (
+from cormorant.rules.settings.keys import known_settings, variable_of
+from cormorant.rules.settings.settings import (
     FIXED_GRACES_S,
     JobSettings,
     ServiceSettings,
     Settings,
     SettingsConflict,
 )
-from cormorant.rules.watch_settings import WatchlistSettings
+from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.settings import load_settings
 from supervisors import open_service
 from supervisors.service import ServiceState

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from cormorant.rules.priorities import Priority
-from cormorant.rules.slots import SLOTS, Rank, SlotPool
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.slots import SLOTS, Rank, SlotPool
 
 SOURCES = st.integers(0, 7)
 PEOPLE, RSS, BACKGROUND = Priority.INTERACTIVE, Priority.RSS, Priority.BACKGROUND

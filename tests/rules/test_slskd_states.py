@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cormorant.rules.handing import Standing
-from cormorant.rules.slskd_states import Transfer, receipt_of_transfers
+from cormorant.clients.slskd_states import Transfer, receipt_of_transfers
+from cormorant.rules.watch.handing import Standing
 
 DONE = "Completed, Succeeded"
 FAILED = "Completed, TimedOut"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.rules.soulseek import (
+from cormorant.rules.watch.soulseek import (
     CANDIDATES_MAX,
     REJECTED_MAX,
     SEARCH_LENGTH_MAX,

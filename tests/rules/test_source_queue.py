@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from cormorant.rules.priorities import Priority, aged
-from cormorant.rules.source_queue import SourceQueue
+from cormorant.rules.search.priorities import Priority, aged
+from cormorant.rules.search.source_queue import SourceQueue
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PEOPLE, RSS, COMPLETION, BACKGROUND = Priority

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.source_errors import (
+from cormorant.clients.source_replies import Reply, error_of
+from cormorant.rules.search.source_errors import (
     CredentialsRefused,
     SourceError,
     SourceLimited,
     SourceRefused,
     SourceUnavailable,
 )
-from cormorant.rules.source_replies import Reply, error_of
 
 STATUSES = st.integers(100, 599)
 WORDS = st.text(max_size=40)

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cormorant.rules.limits import PRESETS, SourceLimits
+from cormorant.rules.search.limits import PRESETS, SourceLimits
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings, SettingsConflict
-from cormorant.rules.source_settings import LimitSettings, ReserveSettings, SourceSettings, limits_of
+from cormorant.rules.settings.settings import Settings, SettingsConflict
+from cormorant.rules.settings.sources import LimitSettings, ReserveSettings, SourceSettings, limits_of
 from cormorant.rules.times_of_day import TimeOfDay
 
 EVERYTHING: dict[str, Any] = {

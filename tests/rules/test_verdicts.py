@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.jobs import RetryPolicy, Verb
-from cormorant.rules.verdicts import DONE, Cancel, Fail, Retry, Snooze, Verdict, verdict_on
+from cormorant.rules.jobs.states import RetryPolicy, Verb
+from cormorant.rules.jobs.verdicts import DONE, Cancel, Fail, Retry, Snooze, Verdict, verdict_on
 
 POLICY = RetryPolicy(base_s=100, cap_s=1e6)
 

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url
 
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import job_reports, jobs, workers
 from storage.dialect import dialect_for
 from storage.job_reports import JobView

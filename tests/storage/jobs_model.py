@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from cormorant.rules.jobs import FINISHED, LIVE, WAITING, Effort, JobState, Verb, state_after
+from cormorant.rules.jobs.states import FINISHED, LIVE, WAITING, Effort, JobState, Verb, state_after
 
 COUNTING = frozenset({Verb.RETRY, Verb.RECLAIM})
 

@@ -8,10 +8,10 @@ from typing import Any
 from attrs import evolve
 from sqlalchemy import Connection
 
-from cormorant.rules.limits import Lane, SourceLimits
-from cormorant.rules.priorities import Priority
-from cormorant.rules.request_ends import EndKind, RequestEnd
-from cormorant.rules.reservations import Closed, Permit, Reserved
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.request_ends import EndKind, RequestEnd
+from cormorant.rules.search.reservations import Closed, Permit, Reserved
 from cormorant.rules.secrets import Secret
 from storage import source_states, sources
 from storage.source_states import Known, Wish

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from cormorant.rules.searches import Result
+from cormorant.rules.search.requests import Result
 from storage import cache, ledger
 from storage.ledger import Entry
 from storage.results import dump_results, load_results

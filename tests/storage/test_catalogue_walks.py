@@ -5,9 +5,9 @@ from __future__ import annotations
 from attrs import evolve
 from sqlalchemy import Connection
 
-from cormorant.rules.catalogue_walks import Walk
-from cormorant.rules.release_dates import read_release_date
-from cormorant.rules.releases import Album, Artist
+from cormorant.rules.watch.catalogue_walks import Walk
+from cormorant.rules.watch.release_dates import read_release_date
+from cormorant.rules.watch.releases import Album, Artist
 from storage import catalogue_walks
 from tests.storage.job_store import NOW, at
 from tests.storage.watch_store import add_artist

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, text
 
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import jobs
 from storage.columns import to_micros
 from storage.jobs import Ending

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.handovers import GONE_S, Handover, HandoverState
+from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState
 from storage import downloads
 from storage.downloads import HandoverChanged, UnknownDownload
 from tests.storage.at_once import at_once

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.feed_polls import ALL
-from cormorant.rules.limits import Lane, SourceLimits
-from cormorant.rules.searches import Result
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.latest_polls import ALL
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.requests import Result
+from cormorant.rules.settings.service import ClientSettings
 from storage import clients, feeds, source_states, sources
 from storage.clients import ClientExists, ClientRecord, UnknownClient
 from storage.feeds import ITEMS_MAX, Turn

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from sqlalchemy import Connection
 
-from cormorant.rules.limits import Lane, SourceLimits
+from cormorant.rules.search.limits import Lane, SourceLimits
 from storage import gate_links, source_states, spending
 from storage.gate_links import GateLink
 from storage.source_states import Wish

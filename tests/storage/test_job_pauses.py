@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import job_pauses, jobs
 from tests.storage.job_store import NOW, at, put, put_in_state, settle, show, take, take_one
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import job_pauses, job_reports, workers
 from storage.job_reports import KindCount
 from tests.storage.job_store import NOW, at, hire, put, put_in_state, settle, show, take, take_one

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from cormorant.rules.errors import TextRefused
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import job_reports, job_sql, jobs
 from tests.storage.job_store import (
     NOW,

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.errors import IllegalChange, KeyTaken
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import job_reports, jobs
 from tests.storage.job_store import (
     NOW,

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import IllegalChange, KeyTaken
-from cormorant.rules.jobs import FINISHED, LIVE, JobState, Verb, allowed_from
+from cormorant.rules.jobs.states import FINISHED, LIVE, JobState, Verb, allowed_from
 from storage import job_pauses, jobs, workers
 from storage.columns import to_micros
 from storage.jobs import ClaimedJob, Ending

@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Text, inspect
 
 from cormorant.rules.errors import DatabaseNeedsNewerCode, MigrationFailed, StorageMisconfigured
 from cormorant.rules.events import Event, SchemaMigrated, StorageLost
-from cormorant.rules.subscriptions import CheckStatus, Item
+from cormorant.rules.watch.feeds import CheckStatus, Item
 from storage import items, subscription_checks
 from storage.columns import EPOCH
 from storage.database import SCHEMA_VERSION, Database, Mode

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from cormorant.rules.notices import Batch, Notice, NoticeKind, message_of, read_batch, written_batch
 from storage import notice_jobs
 from storage.jobs import NewJob

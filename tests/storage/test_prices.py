@@ -12,7 +12,7 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from cormorant.rules.prices import Intake, Match, PointType, PricePoint, Side
+from cormorant.rules.watch.prices import Intake, Match, PointType, PricePoint, Side
 from storage import intakes, prices
 from storage.intakes import IntakeExists, IntakeTakenOut, UnknownIntake
 from tests.bounds import WAIT_S

@@ -8,8 +8,8 @@ import pytest
 from attrs import evolve
 from sqlalchemy import Connection
 
-from cormorant.rules.saved_searches import SavedSearch
-from cormorant.rules.searches import SearchRequest
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.watch.watches import SavedSearch
 from storage import saved_searches
 from storage.saved_searches import SavedSearchExists, UnknownSavedSearch
 from tests.storage.at_once import at_once

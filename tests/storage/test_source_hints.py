@@ -7,10 +7,10 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
-from cormorant.rules import reservations
-from cormorant.rules.limits import Lane, LearnedLimits, SourceLimits
-from cormorant.rules.request_ends import EndKind, RequestEnd
-from cormorant.rules.reservations import Closed, Reserved
+from cormorant.rules.search import reservations
+from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
+from cormorant.rules.search.request_ends import EndKind, RequestEnd
+from cormorant.rules.search.reservations import Closed, Reserved
 from storage import source_states
 from storage.plain import Plain
 from storage.source_states import Known, Wish

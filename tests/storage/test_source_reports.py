@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection
 
-from cormorant.rules.limits import Lane, SourceLimits
+from cormorant.rules.search.limits import Lane, SourceLimits
 from storage import source_reports, source_states, sources
 from storage.source_states import Wish
 from storage.sources import SourceRecord

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 
-from cormorant.rules.limits import Lane, LearnedLimits, SourceLimits
-from cormorant.rules.priorities import Priority
-from cormorant.rules.request_ends import EndKind
-from cormorant.rules.reservations import Closed, Permit, Reserved, pause, reset, resume
+from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.request_ends import EndKind
+from cormorant.rules.search.reservations import Closed, Permit, Reserved, pause, reset, resume
 from storage import source_states
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, JobStore, at

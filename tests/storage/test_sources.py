@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from cormorant.rules.limits import SourceLimits
-from cormorant.rules.reservations import Closed, Reserved
+from cormorant.rules.search.limits import SourceLimits
+from cormorant.rules.search.reservations import Closed, Reserved
 from cormorant.rules.secrets import Secret
 from cormorant.rules.times_of_day import zone_of
 from storage import sources

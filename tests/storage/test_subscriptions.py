@@ -10,7 +10,7 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.schedules import Schedule, overdue_delay_s
-from cormorant.rules.subscriptions import Check, CheckStatus, Due, Item, Next, Subscription
+from cormorant.rules.watch.feeds import Check, CheckStatus, Due, Item, Next, Subscription
 from storage import items, subscription_checks, subscription_claims, subscriptions
 from storage.columns import to_micros
 from storage.subscriptions import SubscriptionExists, UnknownSubscription

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from actors.errands import Errand, leave, run_errand
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import job_pauses, job_reports, jobs, workers
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, new_job, put, put_in_state, show, take

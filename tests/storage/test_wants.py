@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.handovers import HandoverState
-from cormorant.rules.jobs import JobState
-from cormorant.rules.wants import UnknownWant, WantChangeRefused, WantState
+from cormorant.rules.jobs.states import JobState
+from cormorant.rules.watch.handovers import HandoverState
+from cormorant.rules.watch.wants import UnknownWant, WantChangeRefused, WantState
 from storage import downloads, wants
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, put, settle, take

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.watchlist import Artist, Charge, Charged, charged
+from cormorant.rules.watch.artists import Artist, Charge, Charged, charged
 from storage import watchlist
 from storage.watchlist import UnknownArtist
 from tests.storage.at_once import at_once

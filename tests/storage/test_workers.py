@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from cormorant.rules.errors import TextRefused
-from cormorant.rules.jobs import JobState
+from cormorant.rules.jobs.states import JobState
 from storage import jobs, workers
 from storage.workers import Worker
 from tests.storage.job_store import NOW, at, hire, put, settle, take, take_one

@@ -7,11 +7,11 @@ from typing import Any
 from attrs import evolve
 from sqlalchemy import Connection
 
-from cormorant.rules.handovers import Handover
-from cormorant.rules.profiles import Judgement
-from cormorant.rules.searches import Result
-from cormorant.rules.wants import Want
-from cormorant.rules.watchlist import Artist
+from cormorant.rules.search.requests import Result
+from cormorant.rules.watch.artists import Artist
+from cormorant.rules.watch.handovers import Handover
+from cormorant.rules.watch.profiles import Judgement
+from cormorant.rules.watch.wants import Want
 from storage import wants, watchlist
 from tests.storage.job_store import NOW
 

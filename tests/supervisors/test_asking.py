@@ -8,11 +8,11 @@ import pytest
 from attrs import fields_dict
 
 from cormorant.playground.feed_stand_in import FeedStandIn
-from cormorant.rules.fields import Setting
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.source_errors import SourceError
-from cormorant.rules.subscription_settings import SubscriptionSettings
-from cormorant.rules.subscriptions import Subscription
+from cormorant.rules.search.source_errors import SourceError
+from cormorant.rules.settings.fields import Setting
+from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.watch.feeds import Subscription
 from cormorant.testing import SimulatedClock, in_line
 from supervisors.asking import FEED_TIMEOUT_S, Asker
 from tests.clients.mounted import mounted

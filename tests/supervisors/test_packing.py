@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.handover import facts_of
-from cormorant.rules.searches import Result
+from cormorant.rules.search.requests import Result
 from storage.wants import Candidate
 from supervisors.packing import Packer
 from tests.storage.job_store import NOW

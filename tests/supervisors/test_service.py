@@ -28,7 +28,7 @@ from cormorant.rules.events import (
     StorageLost,
     SupervisorStopped,
 )
-from cormorant.rules.settings import Settings
+from cormorant.rules.settings.settings import Settings
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from storage.database import Database
 from supervisors import ChildState

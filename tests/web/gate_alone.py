@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import trio
 
-from cormorant.rules.gate_queries import read_query
 from cormorant.rules.ports import ignore
-from cormorant.rules.searches import Caps
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.search.requests import Caps
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.torznab_queries import read_query
 from cormorant.testing import ScriptedSource, Simulation, memory_gateway, named_sources, scripted, settings
 from cormorant.web.gate import Client, Gate
 from cormorant.web.torznab_documents import FeedPage

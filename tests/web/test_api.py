@@ -12,10 +12,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceUnavailable
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
 from cormorant.testing import TIMEOUT, ScriptedSource
 from cormorant.web.models import outcome_out
 from cormorant.web.server import GRACE_S

@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from cormorant.rules.searches import Result, SearchPage, SearchRequest
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.testing import ScriptedSource, named_sources
 from storage.sources import SourceRecord
 from tests.bounds import WAIT_S

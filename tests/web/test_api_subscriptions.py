@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.searches import BadRequest
-from cormorant.rules.source_errors import SourceUnavailable
-from cormorant.rules.subscription_settings import FeedSettings, SubscriptionSettings
-from cormorant.rules.subscriptions import FeedPage, Item, Subscription
-from cormorant.rules.watch_settings import TargetSettings
+from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.settings.subscription_settings import FeedSettings, SubscriptionSettings
+from cormorant.rules.settings.watch import TargetSettings
+from cormorant.rules.watch.feeds import FeedPage, Item, Subscription
 from cormorant.scripted_watches import ScriptedTarget
 from tests.web.web_place import web_place
 

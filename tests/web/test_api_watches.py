@@ -13,10 +13,10 @@ import pytest
 import trio
 
 from cormorant.clients.downloads import Download
-from cormorant.rules.releases import Artist
-from cormorant.rules.searches import Result, SearchPage, SearchRequest
-from cormorant.rules.target_errors import TargetInDoubt, TargetUnavailable
-from cormorant.rules.watch_settings import ProfileSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
+from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.watch.releases import Artist
+from cormorant.rules.watch.target_errors import TargetInDoubt, TargetUnavailable
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource
 from storage.sources import SourceRecord

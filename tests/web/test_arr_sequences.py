@@ -12,8 +12,8 @@ import pytest
 from attrs import define
 
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.settings.sources import SourceSettings
 from tests.clients.raw_server import RawServer, raw_server
 from tests.web.arr_apps import NEWZNAB, App, Complaint, six_fields
 from tests.web.stand_in_site import StandInSite, a_library

@@ -15,9 +15,9 @@ from trio.testing import MockClock
 from typing_extensions import override
 
 from cormorant.rules.events import Event, WebBodyTooDeep, WebConnectionCrashed, WebRequestCrashed
-from cormorant.rules.nesting import DEPTH_MAX
-from cormorant.rules.watch_settings import TargetSettings
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.json_documents import DEPTH_MAX
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.scripted_watches import ScriptedTarget
 from cormorant.web.doors import Doors
 from cormorant.web.listening import bound

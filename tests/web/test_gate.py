@@ -13,12 +13,12 @@ import trio
 from lxml import etree
 from trio.testing import MockClock
 
-from cormorant.rules.gate_caps import plain_caps
-from cormorant.rules.searches import Caps
+from cormorant.rules.search.caps import plain_caps
+from cormorant.rules.search.requests import Caps
+from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import CredentialsRefused
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.settings.sources import SourceSettings
 from cormorant.testing import BROKEN, ScriptedSource, busy, named_sources
 from storage import history, sources
 from tests.web.web_place import KEY, SONARR, SOURCE_KEY, web_place

@@ -14,12 +14,12 @@ from sqlalchemy import Connection, text
 
 from actors import rate_limiter, source_keeper
 from cormorant.clients.downloads import Download
-from cormorant.rules.gate_queries import read_query
-from cormorant.rules.limits import Lane
 from cormorant.rules.ports import ignore
+from cormorant.rules.search.limits import Lane
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_settings import SourceSettings, limits_of
-from cormorant.rules.web_settings import ClientSettings, WebSettings
+from cormorant.rules.settings.service import ClientSettings, WebSettings
+from cormorant.rules.settings.sources import SourceSettings, limits_of
+from cormorant.rules.torznab_queries import read_query
 from cormorant.testing import START, ScriptedSource, Simulation, in_line, memory_gateway, scripted, settings, simulated
 from cormorant.web.gate import Gate, NothingAnswered
 from cormorant.web.keys import Keys

@@ -13,8 +13,8 @@ from attrs import define, field
 from lxml import etree
 
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.settings.sources import SourceSettings
 from supervisors import Service
 from tests.clients.raw_server import raw_server
 from tests.web.arr_apps import six_fields

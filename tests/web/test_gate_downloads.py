@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.clients.torznab_items import NEWZNAB, TORZNAB
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_settings import SourceSettings
+from cormorant.rules.settings.sources import SourceSettings
 from tests.clients.raw_server import Asked, RawServer, page, raw_server
 from tests.web.web_place import SOURCE_KEY, WebPlace, web_place
 

@@ -14,12 +14,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.gate_caps import plain_caps
 from cormorant.rules.ports import ignore
-from cormorant.rules.searches import Caps, Category, Result, SearchPage, SearchRequest
+from cormorant.rules.search.caps import plain_caps
+from cormorant.rules.search.requests import Caps, Category, Result, SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import SearchSettings
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import BROKEN, ScriptedSource
 from storage import sources
 from storage.database import Database, Mode, StorageOptions

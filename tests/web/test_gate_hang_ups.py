@@ -9,10 +9,10 @@ import trio
 
 from actors import rate_limiter, source_keeper
 from cormorant.rules.errors import StorageUnavailable
-from cormorant.rules.gate_caps import DEFAULT_CAPS
-from cormorant.rules.outcomes import Outcome
-from cormorant.rules.searches import Caps, SearchRequest
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.search.caps import DEFAULT_CAPS
+from cormorant.rules.search.outcomes import Outcome
+from cormorant.rules.search.requests import Caps, SearchRequest
+from cormorant.rules.settings.service import ClientSettings
 from cormorant.testing import START, ScriptedSource, simulated
 from cormorant.web.clients import LOOK_S, Clients
 from cormorant.web.feeds import GATHER_S

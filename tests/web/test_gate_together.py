@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.secrets import Secret
-from cormorant.rules.web_settings import ClientSettings
+from cormorant.rules.settings.service import ClientSettings
 from cormorant.testing import ScriptedSource
 from tests.web.test_gate import RSS, SEARCH, titles
 from tests.web.web_place import SONARR, web_place

@@ -15,7 +15,7 @@ from attrs import frozen
 from trio.testing import MockClock
 
 from cormorant.rules.secrets import Secret
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
 from cormorant.testing import ScriptedSource
 from cormorant.web.event_feed import FEEDS_MAX
 from cormorant.web.heads import HeadAnswers

@@ -9,9 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import ChildStarted, EventsLost, ItemFailed, Stamped
-from cormorant.rules.job_events import About, JobCompleted, JobFailed, JobRetried, JobStarted
+from cormorant.rules.jobs.events import About, JobCompleted, JobFailed, JobRetried, JobStarted
 from cormorant.rules.secrets import Secret
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
 from cormorant.testing import BROKEN, START, ScriptedSource
 from cormorant.web.metrics import METRICS, Metrics, Value
 from tests.web.web_place import KEY, web_place

@@ -11,9 +11,9 @@ import attrs
 import pytest
 
 from cormorant.rules.redaction import spellings
-from cormorant.rules.searches import Result, SearchPage, SearchRequest
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.source_errors import SourceUnavailable
 from cormorant.web.torznab_documents import PASSED_ON
 from storage.sources import SourceRecord
 from tests.web.web_place import web_place

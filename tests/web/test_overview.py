@@ -15,10 +15,10 @@ import trio
 from attrs import define
 from trio.testing import MockClock
 
-from cormorant.rules.priorities import Priority
-from cormorant.rules.searches import SearchRequest
-from cormorant.rules.source_errors import CredentialsRefused
-from cormorant.rules.source_settings import ReserveSettings
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.search.source_errors import CredentialsRefused
+from cormorant.rules.settings.sources import ReserveSettings
 from cormorant.testing import TIMEOUT, ScriptedSource
 from cormorant.web import event_feed
 from supervisors import Service

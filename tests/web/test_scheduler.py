@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.subscriptions import FeedPage, Subscription
+from cormorant.rules.watch.feeds import FeedPage, Subscription
 from tests.web.web_place import web_place
 
 OWN = [

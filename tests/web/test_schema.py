@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from cormorant.rules.events import WebConnectionCrashed, WebRequestCrashed
 from cormorant.rules.secrets import Secret
-from cormorant.rules.subscriptions import FeedPage, Subscription
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.watch.feeds import FeedPage, Subscription
 from cormorant.testing import ScriptedSource
 from tests.bounds import WAIT_S
 from tests.web.web_place import KEY, WebPlace, web_place

@@ -16,8 +16,8 @@ from trio.testing import MockClock
 from cormorant.rules.errors import ServiceFailed
 from cormorant.rules.events import WebKeyMade, WebKeyRefused
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import Settings, SettingsConflict
-from cormorant.rules.web_settings import ClientSettings, WebSettings
+from cormorant.rules.settings.service import ClientSettings, WebSettings
+from cormorant.rules.settings.settings import Settings, SettingsConflict
 from tests.cli.program import Program, cormorant
 from tests.web.web_place import KEY, SONARR, web_place
 

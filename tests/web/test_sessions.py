@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.events import WebKeyRefused
 from cormorant.rules.secrets import Secret
-from cormorant.rules.web_settings import WebSettings
+from cormorant.rules.settings.service import WebSettings
 from cormorant.testing import START, ScriptedSource, memory_gateway
 from cormorant.web.keys import Keys
 from cormorant.web.sessions import Sessions

@@ -15,8 +15,8 @@ from trio.testing import MockClock
 
 from cormorant.rules.events import WebListening
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings import JobSettings
-from cormorant.rules.web_settings import ClientSettings, WebSettings
+from cormorant.rules.settings.service import ClientSettings, WebSettings
+from cormorant.rules.settings.settings import JobSettings
 from cormorant.testing import (
     Recorder,
     ScriptedSource,

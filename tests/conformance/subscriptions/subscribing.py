@@ -13,10 +13,10 @@ from attrs import define, field
 from sqlalchemy import Connection
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.searches import Result
-from cormorant.rules.subscription_settings import SubscriptionSettings
-from cormorant.rules.subscriptions import Due, FeedPage, Item, Subscription
-from cormorant.rules.wants import Want
+from cormorant.rules.search.requests import Result
+from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.watch.feeds import Due, FeedPage, Item, Subscription
+from cormorant.rules.watch.wants import Want
 from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
 from storage import wants
 from storage.database import Database

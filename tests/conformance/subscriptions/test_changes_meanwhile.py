@@ -14,10 +14,10 @@ from trio.testing import MockClock
 
 from actors.check_ending import CheckEnding
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.source_errors import SourceLimited, SourceUnavailable
-from cormorant.rules.subscription_events import SubscriptionChecked, SubscriptionFailed, SubscriptionMisfired
-from cormorant.rules.subscriptions import Check, CheckStatus, Due, Item, want_of
-from cormorant.rules.wants import Want
+from cormorant.rules.search.source_errors import SourceLimited, SourceUnavailable
+from cormorant.rules.watch.feeds import Check, CheckStatus, Due, Item, want_of
+from cormorant.rules.watch.subscription_events import SubscriptionChecked, SubscriptionFailed, SubscriptionMisfired
+from cormorant.rules.watch.wants import Want
 from cormorant.testing import START
 from storage import subscription_claims
 from storage import subscriptions as table

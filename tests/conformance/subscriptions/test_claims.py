@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from actors.feed_check import CheckUnwritten
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.subscriptions import CheckStatus, Due, FeedPage
+from cormorant.rules.watch.feeds import CheckStatus, Due, FeedPage
 from storage import subscription_claims
 from storage.subscription_claims import CheckedElsewhere
 from supervisors.subscribing import Subscriptions

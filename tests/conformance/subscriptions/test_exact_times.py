@@ -11,9 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.schedules import Schedule, overdue_delay_s
-from cormorant.rules.source_errors import SourceUnavailable
-from cormorant.rules.subscription_events import SubscriptionMisfired, SubscriptionPaused, SubscriptionsMaintained
-from cormorant.rules.subscriptions import FeedPage
+from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.watch.feeds import FeedPage
+from cormorant.rules.watch.subscription_events import SubscriptionMisfired, SubscriptionPaused, SubscriptionsMaintained
 from cormorant.testing import START
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, prepared, subscription_place
 

@@ -14,8 +14,8 @@ from actors.subscription_ticker import HAND_MAX
 from cormorant.rules.errors import ActorCrashed, ActorGone, CormorantError, StorageUnavailable
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.subscription_events import SubscriptionMisfired
-from cormorant.rules.subscriptions import Check
+from cormorant.rules.watch.feeds import Check
+from cormorant.rules.watch.subscription_events import SubscriptionMisfired
 from cormorant.testing import START
 from storage import subscription_claims as table
 from storage.subscription_claims import CheckedElsewhere

@@ -17,8 +17,8 @@ from trio.testing import MockClock
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.source_errors import SourceUnavailable
-from cormorant.rules.subscriptions import Due, FeedPage
+from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.watch.feeds import Due, FeedPage
 from supervisors.subscribing import Subscriptions
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, subscription_place
 

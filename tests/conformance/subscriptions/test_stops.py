@@ -19,7 +19,7 @@ from trio.testing import MockClock
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.subscriptions import FeedPage, Subscription
+from cormorant.rules.watch.feeds import FeedPage, Subscription
 from storage.database import Database, Mode, StorageOptions
 from supervisors.environment import SystemClock
 from supervisors.subscribing import Subscriptions

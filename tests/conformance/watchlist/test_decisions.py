@@ -11,15 +11,15 @@ from attrs import define
 from trio.testing import MockClock
 
 from cormorant.clients.downloads import Download
-from cormorant.rules.handing import Parcel, Receipt, Standing
-from cormorant.rules.job_events import JobFailed, JobRetried
-from cormorant.rules.releases import Album, Track
-from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
-from cormorant.rules.target_errors import TargetError, TargetInDoubt, TargetRefused, TargetUnavailable
-from cormorant.rules.wants import CannotHandOver, Want
-from cormorant.rules.watch_events import WatchlistProcess
-from cormorant.rules.watch_settings import TargetSettings
-from cormorant.rules.watchlist import Artist, Start
+from cormorant.rules.jobs.events import JobFailed, JobRetried
+from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.settings.watch import TargetSettings
+from cormorant.rules.watch.artists import Artist, Start
+from cormorant.rules.watch.events import WatchlistProcess
+from cormorant.rules.watch.handing import Parcel, Receipt, Standing
+from cormorant.rules.watch.releases import Album, Track
+from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.wants import CannotHandOver, Want
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource, memory_gateway
 from storage import job_reports, jobs

@@ -14,15 +14,15 @@ from attrs import define, field
 from trio.testing import MockClock
 
 from cormorant.rules.events import ChildCrashed, ItemFailed
-from cormorant.rules.handing import Parcel, Receipt
-from cormorant.rules.handovers import FOLLOW_S
-from cormorant.rules.price_events import PriceCollected
-from cormorant.rules.price_settings import PriceSettings
-from cormorant.rules.searches import SearchRequest
-from cormorant.rules.wants import Want
-from cormorant.rules.watch_events import SavedSearchChecked
-from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import Artist, Charge, Charged
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.settings.price_settings import PriceSettings
+from cormorant.rules.settings.watch import WatchlistSettings
+from cormorant.rules.watch.artists import Artist, Charge, Charged
+from cormorant.rules.watch.events import SavedSearchChecked
+from cormorant.rules.watch.handing import Parcel, Receipt
+from cormorant.rules.watch.handovers import FOLLOW_S
+from cormorant.rules.watch.price_events import PriceCollected
+from cormorant.rules.watch.wants import Want
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, Step, album
 from cormorant.testing import (
     START,

@@ -14,13 +14,13 @@ from attrs import define, field
 from trio.testing import MockClock
 
 from actors.watchlist_ticker import WatchlistTicker
-from cormorant.rules.catalogue_walks import PAGES_MAX, Walk
 from cormorant.rules.ports import ignore
-from cormorant.rules.releases import Album
-from cormorant.rules.source_errors import SourceLimited, SourceUnavailable
-from cormorant.rules.watch_events import WatchlistProcess
-from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import Artist, Charge, Charged, Start
+from cormorant.rules.search.source_errors import SourceLimited, SourceUnavailable
+from cormorant.rules.settings.watch import WatchlistSettings
+from cormorant.rules.watch.artists import Artist, Charge, Charged, Start
+from cormorant.rules.watch.catalogue_walks import PAGES_MAX, Walk
+from cormorant.rules.watch.events import WatchlistProcess
+from cormorant.rules.watch.releases import Album
 from cormorant.scripted_watches import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock
 from storage import catalogue_walks

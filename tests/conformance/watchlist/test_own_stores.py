@@ -12,9 +12,9 @@ from attrs import define, field
 from trio.testing import MockClock
 
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.wants import Want
-from cormorant.rules.watch_settings import WatchlistSettings
-from cormorant.rules.watchlist import Artist, Charge, Charged
+from cormorant.rules.settings.watch import WatchlistSettings
+from cormorant.rules.watch.artists import Artist, Charge, Charged
+from cormorant.rules.watch.wants import Want
 from cormorant.scripted_watches import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock, in_line, memory_gateway, settings
 from supervisors import open_service

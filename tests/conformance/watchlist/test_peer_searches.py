@@ -14,14 +14,14 @@ from trio.testing import MockClock
 
 from cormorant.clients.transport import Transport
 from cormorant.playground.slskd_stand_in import SlskdStandIn
-from cormorant.rules.outcomes import Outcome, OutcomeStatus
-from cormorant.rules.priorities import Priority
-from cormorant.rules.search_events import SearchFinished
-from cormorant.rules.searches import SearchPage, SearchRequest
+from cormorant.rules.search.events import SearchFinished
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.requests import SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret
-from cormorant.rules.soulseek import File, Response
-from cormorant.rules.source_settings import SourceSettings
-from cormorant.rules.watch_settings import TargetSettings, WatchlistSettings
+from cormorant.rules.settings.sources import SourceSettings
+from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
+from cormorant.rules.watch.soulseek import File, Response
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import Recorder, ScriptedSource, SimulatedClock, in_line, memory_gateway, settings
 from storage.sources import SourceRecord

@@ -7,9 +7,9 @@ import trio
 from sqlalchemy import Connection
 from trio.testing import MockClock
 
-from cormorant.rules.saved_searches import SavedSearch
-from cormorant.rules.searches import SearchRequest
-from cormorant.rules.watch_events import SavedSearchChecked
+from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.watch.events import SavedSearchChecked
+from cormorant.rules.watch.watches import SavedSearch
 from cormorant.testing import START, ScriptedSource, busy
 from storage import saved_searches
 from supervisors import Service

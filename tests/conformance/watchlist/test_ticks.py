@@ -10,10 +10,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.outcomes import RateLimitWaitError
-from cormorant.rules.priorities import Priority
-from cormorant.rules.source_errors import SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.watch_events import (
+from cormorant.rules.search.outcomes import RateLimitWaitError
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.source_errors import SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.watch.artists import Start
+from cormorant.rules.watch.events import (
     CooldownClear,
     CooldownSet,
     CooldownSkip,
@@ -22,7 +23,6 @@ from cormorant.rules.watch_events import (
     WatchlistStopped,
     WatchlistTick,
 )
-from cormorant.rules.watchlist import Start
 from cormorant.scripted_watches import album
 from cormorant.testing import START, SimulatedClock
 from tests.conformance.watchlist.watching import WatchPlace, file_gateway, watch, watch_place

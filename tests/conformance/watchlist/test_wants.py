@@ -6,12 +6,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.handing import Standing
-from cormorant.rules.source_errors import SourceRefused, SourceUnavailable
-from cormorant.rules.target_errors import TargetInDoubt, TargetRefused, TargetUnavailable
-from cormorant.rules.wants import Want
-from cormorant.rules.watch_events import HandoverInDoubt, HandoverSent, WatchlistSearch
-from cormorant.rules.watch_settings import ProfileSettings, TargetSettings
+from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.settings.watch import ProfileSettings, TargetSettings
+from cormorant.rules.watch.events import HandoverInDoubt, HandoverSent, WatchlistSearch
+from cormorant.rules.watch.handing import Standing
+from cormorant.rules.watch.target_errors import TargetInDoubt, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.wants import Want
 from cormorant.scripted_watches import ScriptedTarget, album
 from cormorant.testing import BROKEN, ScriptedSource, busy
 from supervisors import Service

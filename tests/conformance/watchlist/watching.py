@@ -14,9 +14,9 @@ from attrs import define, field
 
 from cormorant.clients.downloads import Download
 from cormorant.rules.ports import ignore
-from cormorant.rules.settings import JobSettings
-from cormorant.rules.watch_settings import ProfileSettings, TargetSettings, WatchlistSettings
-from cormorant.rules.watchlist import Artist
+from cormorant.rules.settings.settings import JobSettings
+from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.watch.artists import Artist
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget
 from cormorant.testing import (
     Recorder,

@@ -11,17 +11,17 @@ from attrs import define, field
 
 from cormorant.clients.downloads import Download
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.handing import Parcel, ParcelKind, Receipt, Standing
-from cormorant.rules.handovers import HandoverState
-from cormorant.rules.releases import Album, AlbumPage, Track
-from cormorant.rules.releases import Artist as FoundArtist
-from cormorant.rules.searches import Result, SearchPage, SearchRequest
-from cormorant.rules.settings import JobSettings
-from cormorant.rules.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
-from cormorant.rules.wants import Want, WantState
-from cormorant.rules.watch_settings import TargetSettings, WatchlistSettings
-from cormorant.rules.watchlist import Artist as Watched
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.settings.settings import JobSettings
+from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
+from cormorant.rules.watch.artists import Artist as Watched
+from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handovers import HandoverState
+from cormorant.rules.watch.releases import Album, AlbumPage, Track
+from cormorant.rules.watch.releases import Artist as FoundArtist
+from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.wants import Want, WantState
 from cormorant.scripted_watches import album
 from cormorant.testing import Recorder, Simulation, in_line, named_sources, settings
 from storage.database import Database

@@ -1,0 +1,1 @@
+"""Safe and bounded HTTP requests."""

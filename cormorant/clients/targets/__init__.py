@@ -1,0 +1,1 @@
+"""Programs and folders that take what was chosen."""

@@ -1,0 +1,88 @@
+"""When is a site asked for what is new, and for which categories? One request for all apps, and none is crowded out by others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from attrs import field, frozen
+
+from cormorant.rules.search.requests import CATEGORIES_MAX
+
+__all__ = ["ALL", "FeedState", "Times", "asked_for", "categories_to_ask", "is_fresh", "with_times"]
+
+ALL: Final = -1
+"""Stands for every category, which is what an app asks for that names none."""
+
+_WANTED: Final = timedelta(days=1)
+"""A category that no app has wanted for so long is not asked for any more."""
+_NAMES_MAX: Final = 300
+
+Times = Mapping[int, datetime]
+
+
+@frozen(kw_only=True)
+class FeedState:
+    """What is known of asking a source for what is new: when each category was asked for, and when it was wanted."""
+
+    fetched: Times = field(factory=dict)
+    wanted: Times = field(factory=dict)
+
+
+def asked_for(categories: Iterable[int]) -> frozenset[int]:
+    """What an app wants that names these categories.
+
+    >>> asked_for([5030]), asked_for([])
+    (frozenset({5030}), frozenset({-1}))
+    """
+    return frozenset(categories) or frozenset({ALL})
+
+
+def is_fresh(state: FeedState, wanted: Iterable[int], *, now: datetime, ttl_s: float) -> bool:
+    """Whether what is kept is new enough in all of these categories.
+
+    Asking for all of them renews only what was asked for by itself before: see `categories_to_ask`.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> state = FeedState(fetched={5030: noon, 2000: noon - timedelta(hours=1)})
+    >>> [is_fresh(state, wanted, now=noon, ttl_s=60) for wanted in ([5030], [5030, 2000], [ALL])]
+    [True, False, False]
+    >>> state = FeedState(fetched={ALL: noon, 2000: noon - timedelta(hours=1)})
+    >>> [is_fresh(state, wanted, now=noon, ttl_s=60) for wanted in ([ALL], [2000], [5030])]
+    [True, True, False]
+    """
+    return all(_is_new(state.fetched, each, now, ttl_s) for each in wanted)
+
+
+def _is_new(fetched: Times, category: int, now: datetime, ttl_s: float) -> bool:
+    times = [fetched[each] for each in (category, ALL) if each in fetched] if category in fetched else []
+    # One from the future is not believed: somebody's clock was wrong.
+    return any(timedelta(0) <= now - at < timedelta(seconds=ttl_s) for at in times)
+
+
+def categories_to_ask(state: FeedState, waiting: frozenset[int], *, now: datetime, ttl_s: float) -> frozenset[int]:
+    """For what the site is asked when apps wait for these: what all apps have wanted lately, in one request.
+
+    What was never asked for is asked for alone the first time. Among what others want it might not be on the page at all,
+    and an app that was just added would be told that there is nothing.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> early = dict.fromkeys([5030, 3000], noon - timedelta(hours=1))
+    >>> state = FeedState(fetched=early, wanted=early)
+    >>> [sorted(categories_to_ask(state, frozenset(each), now=noon, ttl_s=60)) for each in ([5030], [2000], [ALL])]
+    [[3000, 5030], [2000], [-1]]
+    """
+    if waiting - state.fetched.keys():
+        asked = frozenset(each for each in waiting if not _is_new(state.fetched, each, now, ttl_s))
+    else:
+        asked = waiting | {each for each, at in state.wanted.items() if abs(now - at) < _WANTED}
+    return frozenset({ALL}) if ALL in asked or len(asked) > CATEGORIES_MAX else asked
+
+
+def with_times(times: Times, categories: Iterable[int], *, now: datetime) -> dict[int, datetime]:
+    """The times with these set to now; what is a day old is forgotten, and of too many the oldest."""
+    recent = {each: at for each, at in times.items() if abs(now - at) < _WANTED} | dict.fromkeys(categories, now)
+    return dict(sorted(recent.items(), key=lambda pair: pair[1], reverse=True)[:_NAMES_MAX])

@@ -1,0 +1,1 @@
+"""Decisions about searches and the limits of sources."""

@@ -1,0 +1,364 @@
+"""What stands between a request and its source, when does each gate open, and when can the next request go?
+
+Every limit on outgoing requests is decided here and nowhere else. `now` is what the caller's clock says; what counts is the
+later of it and of what was last written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+
+from attrs import define, field, frozen
+
+from cormorant.rules.ages import clock_time, rough
+from cormorant.rules.search.breaker import PROBES_MAX, BreakerState
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.priorities import AGEING_STEP_S, Priority, aged, multiplier
+from cormorant.rules.search.source_state import LaneState, SourceState, leases_of, newest_time
+from cormorant.rules.search.windows import Edges, Window, WindowName, edge_opens_at, has_windows, tokens_at, windows_of
+
+__all__ = [
+    "Explanation",
+    "Gate",
+    "GateName",
+    "earliest_opening",
+    "explain",
+    "look_again_at",
+    "next_opening",
+    "openings",
+    "set_aside",
+    "whole_second",
+]
+
+
+class GateName(StrEnum):
+    """The gates, in the order in which they are looked at."""
+
+    ENABLED = "enabled"
+    STOPPED = "stopped"
+    PAUSED = "paused"
+    BREAKER = "breaker"
+    COOLDOWN = "cooldown"
+    IN_FLIGHT = "in_flight"
+    SPACING = "spacing"
+    PACE = "pace"
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    RESET = "reset"
+    """The day, where the site's own begins at a fixed hour."""
+    MONTH = "month"
+
+
+_WORDS = {
+    GateName.ENABLED: "its being enabled",
+    GateName.STOPPED: "new credentials",
+    GateName.PAUSED: "the end of its pause",
+    GateName.BREAKER: "the breaker",
+    GateName.COOLDOWN: "the end of its cooldown",
+    GateName.IN_FLIGHT: "the request in flight",
+    GateName.MINUTE: "the limit per minute",
+    GateName.HOUR: "the limit per hour",
+    GateName.DAY: "the limit per day",
+    GateName.RESET: "the limit per day",
+    GateName.MONTH: "the limit per month",
+}
+
+
+@frozen(kw_only=True)
+class Gate:
+    """One thing in the way."""
+
+    name: GateName
+    opens_at: datetime | None
+    """None: nobody knows; a person has to act, or a request has to end."""
+    why: str
+    look_again_at: datetime | None = None
+    """When a gate without a known opening opens at the latest; None: by hand only."""
+
+
+@define(kw_only=True)
+class _Look:
+    """One look at a source, for one request."""
+
+    state: SourceState
+    limits: SourceLimits
+    lane: Lane
+    priority: Priority
+    aged: Priority
+    at: datetime
+    edges: Edges
+    pace_s: float
+
+    @property
+    def own(self) -> LaneState:
+        return self.state.lane(self.lane)
+
+
+def openings(  # noqa: PLR0913 - one look takes all that a gate may depend on, by name
+    state: SourceState,
+    limits: SourceLimits,
+    *,
+    lane: Lane,
+    priority: Priority,
+    now: datetime,
+    edges: Edges,
+    pace_s: float | None = None,
+    waited_s: float = 0.0,
+) -> tuple[Gate, ...]:
+    """The gates that are in the way now, in order. Empty: the request may go.
+
+    `edges` holds what `edges_wanted` names. A request that has `waited_s` keeps the pace of its aged class, but never
+    draws on what is kept for people: else every backlog would, after a quarter of an hour.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> state = SourceState(query=LaneState(last_seq=1, last_at=noon, last_end_at=noon))
+    >>> gates = openings(state, SourceLimits(), lane=Lane.QUERY, priority=Priority.RSS, now=noon, edges={})
+    >>> [f"{gate.name} {gate.opens_at:%H:%M:%S}" for gate in gates]
+    ['spacing 12:00:02', 'pace 12:00:30']
+    """
+    look = _Look(
+        state=state,
+        limits=limits,
+        lane=lane,
+        priority=priority,
+        aged=aged(priority, waited_s),
+        at=newest_time(state, now),
+        edges=edges,
+        pace_s=limits.pace_s if pace_s is None else pace_s,
+    )
+    # What cannot be in the way is not looked at: of most sources that is all but the intervals.
+    gates = list(_intervals(look))
+    if state.breaker.state is not BreakerState.CLOSED or state.cooldown.until is not None:
+        gates[:0] = _health(look)
+    if not state.is_enabled or state.is_paused or state.paused_until or state.stopped_because is not None:
+        gates[:0] = _by_hand(look)
+    if has_windows(limits):
+        gates += _quotas(look)
+    return tuple(gates)
+
+
+def next_opening(gates: Sequence[Gate], *, now: datetime) -> datetime | None:
+    """When the last of the gates opens; None: nobody knows. With no gate in the way, now."""
+    times = [gate.opens_at for gate in gates]
+    known = [time for time in times if time is not None]
+    return max([now, *known]) if len(known) == len(times) else None
+
+
+def look_again_at(gates: Sequence[Gate], *, now: datetime) -> datetime | None:
+    """When it is worth looking again at the latest, though something may end before; None: only once a person acted."""
+    times = [gate.opens_at or gate.look_again_at for gate in gates]
+    known = [time for time in times if time is not None]
+    return max([now, *known]) if len(known) == len(times) else None
+
+
+def earliest_opening(  # noqa: PLR0913 - as openings
+    state: SourceState,
+    limits: SourceLimits,
+    *,
+    lane: Lane,
+    priority: Priority,
+    now: datetime,
+    edges: Edges,
+    pace_s: float | None = None,
+    waited_s: float = 0.0,
+) -> datetime | None:
+    """When a request can go that waits from now on: sooner than its class says if it grows older than a step before.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> state = SourceState(query=LaneState(last_seq=1, last_at=noon, last_end_at=noon))
+    >>> slow = SourceLimits(pace_s=1_000)
+    >>> earliest = earliest_opening(state, slow, lane=Lane.QUERY, priority=Priority.RSS, now=noon, edges={})
+    >>> f"{earliest:%H:%M:%S}"
+    '12:05:00'
+    """
+    gates = openings(
+        state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s, waited_s=waited_s
+    )
+    others = [gate for gate in gates if gate.name is not GateName.PACE]
+    rest_opens_at = next_opening(others, now=now)
+    if rest_opens_at is None or len(others) == len(gates):
+        return rest_opens_at
+    # Only the pace depends on the class. At each step the request can go once both have come: the step and its pace.
+    last = _last_that_counts(state.lane(lane), limits) or now
+    own_pace_s = limits.pace_s if pace_s is None else pace_s
+    waits_s = [waited_s, *(step * AGEING_STEP_S for step in range(1, priority + 1) if step * AGEING_STEP_S > waited_s)]
+    return min(
+        max(
+            rest_opens_at,
+            now + timedelta(seconds=wait_s - waited_s),
+            last + timedelta(seconds=own_pace_s * multiplier(aged(priority, wait_s))),
+        )
+        for wait_s in waits_s
+    )
+
+
+@frozen(kw_only=True)
+class Explanation:
+    """Why a request submitted now waits, in words for people, and when it can go."""
+
+    gates: tuple[Gate, ...]
+    opens_at: datetime | None
+    """None: nobody knows. Ageing is counted in, so it may come before the last gate's own opening."""
+    lines: tuple[str, ...] = field(repr=False)
+
+
+def explain(  # noqa: PLR0913 - as openings
+    state: SourceState,
+    limits: SourceLimits,
+    *,
+    lane: Lane,
+    priority: Priority,
+    now: datetime,
+    edges: Edges,
+    pace_s: float | None = None,
+    zone: tzinfo = UTC,
+) -> Explanation:
+    """What is in the way of a request submitted now, a line for each gate.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> state = SourceState(query=LaneState(last_seq=1, last_at=noon, last_end_at=noon - timedelta(seconds=2)))
+    >>> limits = SourceLimits(spacing_s=10, pace_s=0)
+    >>> explain(state, limits, lane=Lane.GRAB, priority=Priority.RSS, now=noon, edges={}).lines
+    ('waits for spacing until 12:00:10: the last request ended 0 s ago and the site allows one every 10 s',)
+    """
+    gates = openings(state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s)
+    opens_at = earliest_opening(state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s)
+    lines = [_line(gate, now, zone) for gate in gates]
+    if opens_at is not None and (last := next_opening(gates, now=now)) is not None and opens_at < last:
+        when = clock_time(whole_second(opens_at), now, zone)
+        lines.append(f"goes at {when} all the same: by then it has waited long enough to count as more urgent")
+    return Explanation(gates=gates, opens_at=opens_at, lines=tuple(lines) or ("may go now",))
+
+
+def set_aside(explanation: Explanation, why: str) -> Explanation:
+    """The same, for a source that is not asked at all because what asks it crashed too often.
+
+    >>> nothing = Explanation(gates=(), opens_at=None, lines=("may go now",))
+    >>> set_aside(nothing, "ValueError: odd").lines
+    ('waits for a restart of the service: what asks it crashed too often (ValueError: odd)',)
+    """
+    gate = Gate(name=GateName.STOPPED, opens_at=None, why=f"what asks it crashed too often ({why})")
+    others = explanation.lines if explanation.gates else ()
+    lines = (f"waits for a restart of the service: {gate.why}", *others)
+    return Explanation(gates=(gate, *explanation.gates), opens_at=None, lines=lines)
+
+
+def _line(gate: Gate, now: datetime, zone: tzinfo) -> str:
+    until = "" if gate.opens_at is None else f" until {clock_time(whole_second(gate.opens_at), now, zone)}"
+    return f"waits for {_WORDS.get(gate.name, gate.name.value)}{until}: {gate.why}"
+
+
+def whole_second(moment: datetime) -> datetime:
+    """Rounded up: a time shown must not be too early."""
+    whole = moment.replace(microsecond=0)
+    return whole if whole == moment else whole + timedelta(seconds=1)
+
+
+def _by_hand(look: _Look) -> Iterator[Gate]:
+    state = look.state
+    if not state.is_enabled:
+        yield Gate(name=GateName.ENABLED, opens_at=None, why="the source is disabled")
+    if state.stopped_because is not None:
+        yield Gate(
+            name=GateName.STOPPED,
+            opens_at=None,
+            why=f"it refused our credentials ({state.stopped_because.partition(';')[0]}); correct them and reset it",
+        )
+    if state.paused_until is None:
+        if state.is_paused:
+            yield Gate(name=GateName.PAUSED, opens_at=None, why="it was paused by hand; resume it")
+    elif look.at < state.paused_until:
+        yield Gate(name=GateName.PAUSED, opens_at=state.paused_until, why="it was paused for a while")
+
+
+def _health(look: _Look) -> Iterator[Gate]:
+    breaker, cooldown = look.state.breaker, look.state.cooldown
+    if breaker.state is BreakerState.OPEN and breaker.open_until is not None and look.at < breaker.open_until:
+        why = f"{look.state.failure_streak} requests in a row failed"
+        yield Gate(name=GateName.BREAKER, opens_at=breaker.open_until, why=why)
+    if breaker.state is BreakerState.HALF_OPEN:
+        out = breaker.probes_out(look.at)
+        if len(out) >= PROBES_MAX:
+            first = min(probe.expires_at for probe in out)
+            why = f"it failed before, and {len(out)} probes have not reported yet"
+            yield Gate(name=GateName.BREAKER, opens_at=None, why=why, look_again_at=first)
+    if cooldown.until is not None and look.at < cooldown.until:
+        yield Gate(name=GateName.COOLDOWN, opens_at=cooldown.until, why="the site told us to slow down")
+
+
+def _intervals(look: _Look) -> Iterator[Gate]:
+    leases = leases_of(look.state, look.at)
+    if len(leases) >= look.limits.in_flight_max:
+        # As many must end as are over the limit, which may have been lowered meanwhile.
+        ends = sorted(lease.expires_at for lease in leases)
+        why = f"{len(leases)} of {look.limits.in_flight_max} allowed at once"
+        last = ends[len(ends) - look.limits.in_flight_max]
+        yield Gate(name=GateName.IN_FLIGHT, opens_at=None, why=why, look_again_at=last)
+    is_single = look.limits.in_flight_max == 1
+    if is_single and leases:
+        return  # intervals count from an end that nobody knows yet
+    verb = "ended" if is_single else "began"
+    spacing_s, pace_s = look.limits.spacing_s, look.pace_s * multiplier(look.aged)
+    if not spacing_s and not pace_s:
+        return
+    last_query = _last_that_counts(look.state.query, look.limits)
+    last_grab = _last_that_counts(look.state.grab, look.limits)
+    last_of_all = _latest(last_query, last_grab)
+    if last_of_all is not None and look.at < (opens_at := last_of_all + timedelta(seconds=spacing_s)):
+        ago = rough((look.at - last_of_all).total_seconds())
+        why = f"the last request {verb} {ago} ago and the site allows one every {spacing_s:g} s"
+        yield Gate(name=GateName.SPACING, opens_at=opens_at, why=why)
+    last_own = last_query if look.lane is Lane.QUERY else last_grab
+    if pace_s > spacing_s and last_own is not None and look.at < (opens_at := last_own + timedelta(seconds=pace_s)):
+        ago = rough((look.at - last_own).total_seconds())
+        why = f"the last {look.lane} {verb} {ago} ago and {look.aged.name.lower()} work keeps {pace_s:g} s apart"
+        yield Gate(name=GateName.PACE, opens_at=opens_at, why=why)
+
+
+def _last_that_counts(lane: LaneState, limits: SourceLimits) -> datetime | None:
+    """From when intervals count: the end of the last request, or its start where several may run at once.
+
+    One whose end was never recorded may have lasted until its lease expired.
+    """
+    if limits.in_flight_max > 1:
+        return lane.last_at
+    return _latest(lane.last_at, lane.last_end_at, *(lease.expires_at for lease in lane.in_flight))
+
+
+def _latest(*times: datetime | None) -> datetime | None:
+    latest = None
+    for time in times:
+        if time is not None and (latest is None or time > latest):
+            latest = time
+    return latest
+
+
+def _quotas(look: _Look) -> Iterator[Gate]:
+    for window in windows_of(look.limits, look.lane, look.priority):
+        opens_at = edge_opens_at(window, look.edges, last_seq=look.own.last_seq)
+        if window.name is WindowName.MINUTE:
+            opens_at = _latest(opens_at, _bucket_opens_at(look.own, window.limit))
+        if opens_at is not None and look.at < opens_at:
+            name = GateName.RESET if window.reset is not None else GateName(window.name.value)
+            yield Gate(name=name, opens_at=opens_at, why=_spent(window, look.lane))
+
+
+def _bucket_opens_at(lane: LaneState, per_minute: int) -> datetime | None:
+    if lane.tokens is None or lane.tokens_at is None:
+        return None
+    left = tokens_at(lane.tokens, since=lane.tokens_at, per_minute=per_minute, at=lane.tokens_at)
+    return lane.tokens_at + timedelta(seconds=max(0.0, 1 - left) * 60 / per_minute)
+
+
+def _spent(window: Window, lane: Lane) -> str:
+    what = "queries" if lane is Lane.QUERY else "grabs"
+    kept = window.whole - window.limit
+    words = f"{window.limit} of {window.whole} {what} per {window.name} are spent"
+    if kept:
+        words += f" and {kept} are kept for people"
+    if window.reset is not None:
+        words += f"; the site's day begins at {window.reset:%H:%M} {window.reset_zone}"
+    return words

@@ -1,0 +1,265 @@
+"""May this request go, and what follows from how it ended? The changes that storage makes under the lock of a source's row.
+
+A request is paid for before it is sent and never refunded: nobody can know whether a request that was cut off has arrived.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from attrs import evolve, frozen
+
+from cormorant.rules.search.breaker import Breaker, BreakerState, admitted, broken, mended, released
+from cormorant.rules.search.cooldowns import Cooldown, cooled
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import Gate, look_again_at, next_opening, openings
+from cormorant.rules.search.source_state import LaneState, Lease, SourceState, newest_time
+from cormorant.rules.search.windows import Edges, tokens_at
+
+__all__ = [
+    "PROBE_GRACE_S",
+    "Closed",
+    "FailureKind",
+    "Permit",
+    "Reserved",
+    "credentials_refused",
+    "disable",
+    "enable",
+    "failed",
+    "limited",
+    "pause",
+    "reserve",
+    "reset",
+    "reset_breaker",
+    "reset_cooldown",
+    "resume",
+    "succeeded",
+]
+
+PROBE_GRACE_S = 30.0
+"""How much longer than its execution time-out a request is waited for: give it to `reserve` within `lease_s`."""
+
+
+@frozen(kw_only=True)
+class Permit:
+    """The right to send one request, named again when it has ended."""
+
+    lane: Lane
+    seq: int
+    generation: int
+
+    @property
+    def key(self) -> str:
+        """Its name among the requests of both lanes."""
+        return f"{self.lane}:{self.seq}"
+
+
+@frozen(kw_only=True)
+class Reserved:
+    """The request may go. Write the state and the request, commit, and only then send."""
+
+    state: SourceState
+    lane: Lane
+    seq: int
+    at: datetime
+    expires_at: datetime
+    generation: int
+
+    @property
+    def permit(self) -> Permit:
+        """What its end will name."""
+        return Permit(lane=self.lane, seq=self.seq, generation=self.generation)
+
+
+@frozen(kw_only=True)
+class Closed:
+    """The request may not go now, and nothing was changed."""
+
+    gates: tuple[Gate, ...]
+    opens_at: datetime | None
+    look_again_at: datetime | None
+
+
+def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
+    state: SourceState,
+    limits: SourceLimits,
+    *,
+    lane: Lane,
+    priority: Priority,
+    now: datetime,
+    edges: Edges,
+    lease_s: float,
+    pace_s: float | None = None,
+    waited_s: float = 0.0,
+) -> Reserved | Closed:
+    """Spend one request, or say what is in the way.
+
+    `lease_s` is how long the request may take at most; a process that dies with it keeps the source busy no longer.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> got = reserve(
+    ...     SourceState(), SourceLimits(), lane=Lane.QUERY, priority=Priority.RSS, now=noon, edges={}, lease_s=45
+    ... )
+    >>> got.seq, f"{got.expires_at:%H:%M:%S}"
+    (1, '12:00:45')
+    """
+    gates = openings(
+        state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s, waited_s=waited_s
+    )
+    if gates:
+        return Closed(gates=gates, opens_at=next_opening(gates, now=now), look_again_at=look_again_at(gates, now=now))
+    at = newest_time(state, now)
+    expires_at = at + timedelta(seconds=lease_s)
+    own = state.lane(lane)
+    seq = own.last_seq + 1
+    spent = _spent(own, limits, at=at, lease=Lease(seq=seq, expires_at=expires_at))
+    breaker = state.breaker
+    if breaker.state is not BreakerState.CLOSED:
+        key = Permit(lane=lane, seq=seq, generation=0).key
+        breaker = admitted(breaker, key=key, at=at, expires_at=expires_at)
+    after = state.with_lane(lane, spent, breaker=breaker)
+    return Reserved(state=after, lane=lane, seq=seq, at=at, expires_at=expires_at, generation=breaker.generation)
+
+
+def _spent(own: LaneState, limits: SourceLimits, *, at: datetime, lease: Lease) -> LaneState:
+    tokens: float | None = None
+    if limits.per_minute is not None:
+        left = tokens_at(own.tokens, since=own.tokens_at, per_minute=limits.per_minute, at=at)
+        tokens = max(0.0, left - 1)
+    ended_at, in_flight = own.last_end_at, own.in_flight
+    if in_flight:
+        over = [each.expires_at for each in in_flight if each.expires_at <= at]
+        ended_at = max([*over, *([ended_at] if ended_at else [])], default=None)
+        in_flight = tuple(each for each in in_flight if each.expires_at > at)
+    return LaneState(
+        last_seq=lease.seq,
+        last_at=at,
+        last_end_at=ended_at,
+        tokens=tokens,
+        tokens_at=None if tokens is None else at,
+        in_flight=(*in_flight, lease),
+    )
+
+
+class FailureKind(StrEnum):
+    """What a failed request says about its source."""
+
+    UNAVAILABLE = "unavailable"
+    """It could not serve us: no connection, a server error, no answer in time, nonsense. Counts."""
+    REFUSED = "refused"
+    """It understood us and said no: it is well. Clears the streak like a success."""
+    OURS = "ours"
+    """We crashed or gave up: nothing is known about the source."""
+
+
+def succeeded(state: SourceState, permit: Permit, *, now: datetime) -> SourceState:
+    """The source after it has answered: no streak, no cooldown, the breaker closed."""
+    ended, counts = _ended(state, permit, now)
+    if not counts:
+        return ended
+    return ended.well(at=newest_time(state, now), breaker=mended(ended.breaker))
+
+
+def failed(
+    state: SourceState, kind: FailureKind, permit: Permit, *, now: datetime, retry_after_s: float | None = None
+) -> SourceState:
+    """The source after a request that brought nothing. Without `retry_after_s` no cooldown follows, only the breaker counts."""
+    ended, counts = _ended(state, permit, now)
+    if not counts:
+        return ended
+    if kind is FailureKind.OURS:
+        return evolve(ended, breaker=released(ended.breaker, key=permit.key))
+    if kind is FailureKind.REFUSED:
+        return evolve(ended, breaker=mended(ended.breaker), failure_streak=0)
+    at = newest_time(state, now)
+    if retry_after_s is not None and retry_after_s > 0:
+        ended = evolve(ended, cooldown=cooled(ended.cooldown, retry_after_s=retry_after_s, at=at))
+    return _counted(ended, at)
+
+
+def limited(state: SourceState, permit: Permit, *, now: datetime, retry_after_s: float | None = None) -> SourceState:
+    """The source after it told us to slow down: a cooldown, and a failure for the breaker."""
+    ended, counts = _ended(state, permit, now)
+    at = newest_time(state, now)
+    if not counts and retry_after_s is None:
+        return ended
+    # The generation is the breaker's business; what the site asks for holds whoever is told.
+    cooling = evolve(ended, cooldown=cooled(ended.cooldown, retry_after_s=retry_after_s, at=at))
+    return _counted(cooling, at) if counts else cooling
+
+
+def credentials_refused(state: SourceState, permit: Permit, *, now: datetime, because: str) -> SourceState:
+    """The source after it refused our credentials: stopped until a person has corrected them.
+
+    Hammering with a dead key is how accounts are lost.
+    """
+    ended, counts = _ended(state, permit, now)
+    if counts:
+        return evolve(_counted(ended, newest_time(state, now)), stopped_because=because)
+    # Late because the breaker has opened since, it still holds; late because a person has reset the source, it does not.
+    is_closed = state.breaker.state is BreakerState.CLOSED
+    return ended if is_closed else evolve(ended, stopped_because=because)
+
+
+def _ended(state: SourceState, permit: Permit, now: datetime) -> tuple[SourceState, bool]:
+    """The lease given back, and whether the answer counts: those of an older generation change nothing else."""
+    own = state.lane(permit.lane)
+    freed = LaneState(
+        last_seq=own.last_seq,
+        last_at=own.last_at,
+        last_end_at=newest_time(state, now),
+        tokens=own.tokens,
+        tokens_at=own.tokens_at,
+        in_flight=tuple([lease for lease in own.in_flight if lease.seq != permit.seq]),
+    )
+    return state.with_lane(permit.lane, freed), permit.generation == state.generation
+
+
+def _counted(state: SourceState, at: datetime) -> SourceState:
+    return evolve(
+        state,
+        breaker=broken(state.breaker, at=at),
+        failure_streak=state.failure_streak + 1,
+        last_failure_at=at,
+    )
+
+
+def pause(state: SourceState, *, until: datetime | None = None) -> SourceState:
+    """The source once a person has paused it, for good or for a while."""
+    return evolve(state, is_paused=True, paused_until=until)
+
+
+def resume(state: SourceState) -> SourceState:
+    """The source once a person has ended its pause."""
+    return evolve(state, is_paused=False, paused_until=None)
+
+
+def enable(state: SourceState) -> SourceState:
+    """The source once it is in use again. What was spent is not forgotten."""
+    return evolve(state, is_enabled=True)
+
+
+def disable(state: SourceState) -> SourceState:
+    """The source once it is out of use."""
+    return evolve(state, is_enabled=False)
+
+
+def reset_cooldown(state: SourceState) -> SourceState:
+    """The source once a person has ended its cooldown; the ladder begins at its foot again."""
+    return evolve(state, cooldown=Cooldown())
+
+
+def reset_breaker(state: SourceState) -> SourceState:
+    """The source once a person has closed its breaker. Answers to requests made before no longer count."""
+    return evolve(state, breaker=Breaker(generation=state.generation + 1), failure_streak=0)
+
+
+def reset(state: SourceState) -> SourceState:
+    """The source once a person has vouched for it: no cooldown, breaker closed, its credentials tried again.
+
+    What was spent stays spent, and a pause stays a pause.
+    """
+    return evolve(reset_breaker(reset_cooldown(state)), stopped_because=None)

@@ -1,0 +1,1 @@
+"""Every setting: how it is described, read and checked."""

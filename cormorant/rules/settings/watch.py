@@ -1,0 +1,265 @@
+"""What can be set for watching: how artists are looked at, what fits, and whom it is handed to?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from attrs import frozen
+
+from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.conflicts import Conflict
+from cormorant.rules.settings.fields import (
+    Alias,
+    choice,
+    duration,
+    flag,
+    number,
+    secret,
+    share,
+    size,
+    text,
+    web_address,
+)
+from cormorant.rules.settings.word_lists import patterns, words
+from cormorant.rules.watch.handovers import FOLLOW_S, InDoubt
+from cormorant.rules.watch.profiles import FREELEECH, Profile, pattern_problem
+
+__all__ = [
+    "MODES",
+    "TARGET_KINDS",
+    "ProfileSettings",
+    "SavedSettings",
+    "TargetSettings",
+    "WatchlistSettings",
+    "profile_of",
+    "slskd_conflicts",
+    "watch_conflicts",
+]
+
+MODES: Final = ("observe", "live")
+TARGET_KINDS: Final = ("qbittorrent", "sabnzbd", "blackhole", "download", "command", "webhook", "slskd")
+DEFAULT_PROFILE: Final = "default"
+"""What holds where no profile is named; a table of this name says what that is, else everything fits."""
+
+_SIZE_MAX: Final = 10 * 1000**4
+_NEEDS_ADDRESS: Final = frozenset({"qbittorrent", "sabnzbd", "webhook"})
+_NEEDS_FOLDER: Final = frozenset({"blackhole", "download"})
+
+
+@frozen(kw_only=True)
+class WatchlistSettings:
+    """Artists: how often and how gently they are looked at, and what becomes of what they release."""
+
+    source: str = text("spotify", "Name of the source that knows the artists.")
+    every_s: float = duration(12 * 3_600.0, "How often each artist is looked at.", low_s=60.0, high_s=30 * 86_400.0)
+    search: tuple[str, ...] = words(
+        "Names of the sources where releases are searched. Empty: all that can be searched."
+    )
+    choose: str = text("", "Name of the profile that says what fits. Empty: default.")
+    hand_to: tuple[str, ...] = words("Names of the targets, the first that can take a find gets it.")
+    interval_s: float = duration(
+        60.0, "How often a tick begins.", low_s=0.1, high_s=86_400.0, aliases=(Alias("WATCHLIST_INTERVAL", "s"),)
+    )
+    max_concurrency: int = number(
+        4, "Artists that are looked at together.", low=1, high=10, aliases=(Alias("WATCHLIST_MAX_CONCURRENCY"),)
+    )
+    max_per_tick: int = number(
+        20, "Artists that a tick takes in hand.", low=1, high=100, aliases=(Alias("WATCHLIST_MAX_PER_TICK"),)
+    )
+    spotify_timeout_s: float = duration(
+        8.0,
+        "Longest time for asking about an artist or an album.",
+        low_s=0.1,
+        high_s=60.0,
+        aliases=(Alias("WATCHLIST_SPOTIFY_TIMEOUT_MS", "ms"),),
+    )
+    slskd_search_timeout_s: float = duration(
+        60.0,
+        "Time-out of a want's search through slskd. At its end the results found so far count.",
+        low_s=1.0,
+        high_s=300.0,
+        aliases=(Alias("WATCHLIST_SLSKD_SEARCH_TIMEOUT_MS", "ms"),),
+    )
+    tick_budget_s: float = duration(
+        8.0,
+        "Longest time for a tick; artists that it had no time for are charged nothing.",
+        low_s=0.1,
+        high_s=3_600.0,
+        aliases=(Alias("WATCHLIST_TICK_BUDGET_MS", "ms"),),
+    )
+    backoff_base_s: float = duration(
+        0.25,
+        "Wait after the first failed attempt; it doubles with each further one, up to 5s.",
+        low_s=0.0,
+        high_s=5.0,
+        aliases=(Alias("WATCHLIST_BACKOFF_BASE_MS", "ms"),),
+    )
+    retry_max: int = number(
+        3, "Attempts for each artist in a tick.", low=1, high=5, aliases=(Alias("WATCHLIST_RETRY_MAX"),)
+    )
+    jitter: float = share(
+        0.2, "By how much of itself such a wait may differ.", aliases=(Alias("WATCHLIST_JITTER_PCT", "%", 100),)
+    )
+    retry_budget: int = number(
+        6,
+        "Failed attempts, searches included, after which an artist is left alone for a while.",
+        low=1,
+        high=20,
+        aliases=(Alias("WATCHLIST_RETRY_BUDGET_PER_ARTIST"),),
+    )
+    cooldown_s: float = duration(
+        900.0,
+        "How long it is left alone then.",
+        low_s=0.0,
+        high_s=240 * 60.0,
+        aliases=(Alias("WATCHLIST_COOLDOWN_MINUTES", "m"),),
+    )
+    shutdown_grace_s: float = duration(
+        2.0,
+        "Time that a tick gets to finish when the service stops.",
+        low_s=0.0,
+        high_s=600.0,
+        aliases=(Alias("WATCHLIST_SHUTDOWN_GRACE_MS", "ms"),),
+    )
+    db_io_mode: str = choice(
+        "thread",
+        "Where statements run: in threads of this process, or through a gateway that the embedding program gives.",
+        choices=("thread", "async"),
+        aliases=(Alias("WATCHLIST_DB_IO_MODE"),),
+    )
+
+
+@frozen(kw_only=True)
+class ProfileSettings:
+    """Which finds fit, and which go first."""
+
+    accept: tuple[str, ...] = patterns("Patterns of which one must be in the title.", problem=pattern_problem)
+    reject: tuple[str, ...] = patterns("Patterns of which none may be in the title.", problem=pattern_problem)
+    size_min_bytes: int | None = size(None, "Smallest size.", low_bytes=0, high_bytes=_SIZE_MAX)
+    size_max_bytes: int | None = size(None, "Largest size.", low_bytes=1, high_bytes=_SIZE_MAX)
+    min_seeders: int | None = number(None, "Least number of seeders of a torrent.", low=0, high=1_000_000)
+    max_age_s: float | None = duration(None, "Oldest find.", low_s=0.0, high_s=36_500 * 86_400.0)
+    freeleech: bool = flag(False, "Whether a torrent must cost no ratio.")  # noqa: FBT003  # a default
+    categories: tuple[str, ...] = words("Numbers of the categories of which it must be in one.")
+    prefer: tuple[str, ...] = patterns(
+        f"Patterns that let a find go first, the most important first; {FREELEECH} is one by itself.",
+        problem=pattern_problem,
+    )
+
+
+def profile_of(said: ProfileSettings) -> Profile:
+    """The profile that settings mean."""
+    return Profile(
+        accept=said.accept,
+        reject=said.reject,
+        size_bytes_min=said.size_min_bytes,
+        size_bytes_max=said.size_max_bytes,
+        seeders_min=said.min_seeders,
+        age_s_max=said.max_age_s,
+        freeleech_only=said.freeleech,
+        categories=said.categories,
+        prefer=said.prefer,
+    )
+
+
+@frozen(kw_only=True)
+class TargetSettings:
+    """Someone who takes finds: a download client, a folder, a program, an address."""
+
+    kind: str = choice("qbittorrent", "What it is.", choices=TARGET_KINDS)
+    url: str = web_address("Its address, such as http://qbittorrent:8080.")
+    key: Secret = secret("Key of its API; for a webhook, what its requests are signed with.")  # noqa: RUF009  # a field
+    username: str = text("", "Name to log in with.")
+    password: Secret = secret("Password to log in with.")  # noqa: RUF009  # an attrs field is made, not a value
+    source: str = text("", "For slskd: name of the source that it is.")
+    folder: str = text("", 'Folder for files; for downloads with parts such as "podcasts/{watch}/{title}".')
+    category: str = text("", "Category that a download client files it under.")
+    tags: tuple[str, ...] = words("Tags that a download client gives it.")
+    paused: bool = flag(False, "Whether a download client waits for a person before it begins.")  # noqa: FBT003  # a default
+    magnets: bool = flag(False, "Whether a folder takes magnets, as files with the link in them.")  # noqa: FBT003  # as above
+    command: tuple[str, ...] = words('Program and its arguments, such as ["/usr/bin/take", "{link}", "{title}"].')
+    timeout_s: float = duration(60.0, "Longest time for handing something over.", low_s=0.1, high_s=3_600.0)
+    size_max_bytes: int = size(2_000_000_000, "Largest file that is downloaded.", low_bytes=1, high_bytes=_SIZE_MAX)
+    in_doubt: str = choice(
+        InDoubt.HOLD.value,
+        "What to do when nobody knows whether it arrived and the target cannot be asked: send again, or wait for a person.",
+        choices=tuple(each.value for each in InDoubt),
+    )
+    follow_s: float = duration(
+        FOLLOW_S, "How often it is asked how far a find is; seldom, once it has taken long.", low_s=1.0, high_s=900.0
+    )
+    stalled_s: float = duration(
+        6 * 3_600.0, "After so long without an end the next candidate is taken.", low_s=60.0, high_s=365 * 86_400.0
+    )
+
+
+@frozen(kw_only=True)
+class SavedSettings:
+    """A search that is repeated; what is new in it is wanted."""
+
+    query: str = text("", "Words to search for. Empty: all that is new in the categories.")
+    categories: tuple[str, ...] = words("Numbers of the categories to search in.")
+    search: tuple[str, ...] = words("Names of the sources. Empty: all that can be searched.")
+    every_s: float = duration(6 * 3_600.0, "How often it is repeated.", low_s=60.0, high_s=365 * 86_400.0)
+    choose: str = text("", "Name of the profile that says what fits. Empty: default.")
+    hand_to: tuple[str, ...] = words("Names of the targets, the first that can take a find gets it.")
+    first_check: str = choice(
+        "skip", "What the first check does with all that is there already.", choices=("skip", "take")
+    )
+
+
+def watch_conflicts(
+    watchlist: WatchlistSettings,
+    saved: Mapping[str, SavedSettings],
+    profiles: Iterable[str],
+    targets: Mapping[str, TargetSettings],
+) -> Iterator[Conflict]:
+    """What does not go together among watches, profiles and targets."""
+    known = {DEFAULT_PROFILE, "", *profiles}
+    users = {"watchlist": (watchlist.choose, watchlist.hand_to)}
+    users |= {f"saved.{name}": (each.choose, each.hand_to) for name, each in saved.items()}
+    for above, (profile, chosen) in users.items():
+        if profile not in known:
+            yield Conflict(
+                (f"{above}.choose", f"profiles.{profile}"),
+                f"there is no profile {profile!r}; write [profiles.{profile}], or leave it out",
+            )
+        for target in chosen:
+            if target not in targets:
+                yield Conflict(
+                    (f"{above}.hand_to", f"targets.{target}"),
+                    f"there is no target {target!r}; write [targets.{target}], or one of: {', '.join(targets) or 'none yet'}",
+                )
+    for name, each in saved.items():
+        if not each.query and not each.categories:
+            yield Conflict(
+                (f"saved.{name}.query", f"saved.{name}.categories"), "it asks for nothing; give words or categories"
+            )
+        if any(not number.isascii() or not number.isdigit() for number in each.categories):
+            yield Conflict((f"saved.{name}.categories", f"saved.{name}"), 'categories are numbers, such as ["3040"]')
+    yield from _target_conflicts(targets)
+
+
+def _target_conflicts(targets: Mapping[str, TargetSettings]) -> Iterator[Conflict]:
+    for name, target in targets.items():
+        above = f"targets.{name}"
+        if target.kind in _NEEDS_ADDRESS and not target.url:
+            yield Conflict((f"{above}.url", f"{above}.kind"), f"a target of kind {target.kind} needs its address")
+        if target.kind in _NEEDS_FOLDER and not target.folder:
+            yield Conflict((f"{above}.folder", f"{above}.kind"), f"a target of kind {target.kind} needs a folder")
+        if target.kind == "command" and not target.command:
+            yield Conflict((f"{above}.command", f"{above}.kind"), "a target of kind command needs the program's name")
+        if target.kind == "slskd" and not target.source:
+            yield Conflict((f"{above}.source", f"{above}.kind"), "a target of kind slskd needs the name of its source")
+
+
+def slskd_conflicts(targets: Mapping[str, TargetSettings], sources: Iterable[str]) -> Iterator[Conflict]:
+    """A slskd that fetches must be one that is written as a source, too: there its address and key are."""
+    known = set(sources)
+    for name, target in targets.items():
+        if target.kind == "slskd" and target.source and target.source not in known:
+            yield Conflict(
+                (f"targets.{name}.source", f"sources.{target.source}"),
+                f"there is no source {target.source!r}; write [sources.{target.source}] with its address and key",
+            )

@@ -1,0 +1,1 @@
+"""Decisions about artists, feeds, saved searches, prices, wants and handovers."""

@@ -1,0 +1,209 @@
+"""Which artists are due, what does a failure cost them, and when are they looked at again?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from cormorant.rules.watch.release_dates import ReleaseDate
+from cormorant.rules.watch.releases import Release
+
+__all__ = [
+    "OVERLAP",
+    "Artist",
+    "Charge",
+    "Charged",
+    "News",
+    "Start",
+    "charged",
+    "clamped_s",
+    "delay_after_crash",
+    "delay_before_retry",
+    "is_due",
+    "looked_at_before",
+    "news_of",
+    "read_start",
+]
+
+OVERLAP: Final = timedelta(days=14)
+"""Releases show up late and are dated back: what is that much older than the last look may still be new."""
+CLOCK_SPARE: Final = timedelta(hours=1)
+"""So much two clocks may differ before one of them counts as wrong."""
+DELAY_S_MAX: Final = 5.0
+CRASH_DELAY_S: Final = 60.0
+
+
+class Start(StrEnum):
+    """From when on releases of an artist are wanted."""
+
+    NOW = "now"
+    DATE = "date"
+    ALL = "all"
+
+
+@frozen(kw_only=True)
+class Artist:
+    """An artist on the watchlist."""
+
+    id: int = 0
+    source: str
+    """The source that knows it, such as spotify."""
+    artist_id: str
+    name: str
+    start: Start = Start.NOW
+    start_on: date | None = None
+    """Releases before this day are not wanted; None: all are."""
+    every_s: float | None = None
+    """How often it is looked at; None: as the settings say."""
+    sources: tuple[str, ...] = ()
+    profile: str = ""
+    targets: tuple[str, ...] = ()
+    origin: str = "by command"
+    is_paused: bool = False
+    watermark: datetime | None = None
+    """The last look that succeeded; None: there was none."""
+    next_attempt_at: datetime
+    retry_block_until: datetime | None = None
+    failures: int = 0
+    """Attempts that failed since the last success."""
+    last_checked: datetime | None = None
+    last_error: str | None = None
+    added_at: datetime
+    token: int = field(default=0, repr=False)
+    """Rises with each claim: only the current owner may write."""
+
+
+def read_start(text: str) -> tuple[Start, date | None]:
+    """From when on, as people write it: now, all, or a day. Raises ValueError.
+
+    >>> read_start("all"), read_start("2026-01-31")
+    ((<Start.ALL: 'all'>, None), (<Start.DATE: 'date'>, datetime.date(2026, 1, 31)))
+    """
+    if text in {Start.NOW.value, Start.ALL.value}:
+        return Start(text), None
+    try:
+        return Start.DATE, date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no start; write now, all, or a day such as 2026-01-31") from None
+
+
+def is_due(artist: Artist, *, now: datetime) -> bool:
+    """Whether it may be looked at now."""
+    is_blocked = artist.retry_block_until is not None and artist.retry_block_until > now
+    return not artist.is_paused and not is_blocked and artist.next_attempt_at <= now
+
+
+def delay_before_retry(*, attempt: int, base_s: float, spread: float, jitter: float) -> float:
+    """Seconds to wait after failed attempt number `attempt` of a tick; `jitter` in [0, 1), `spread` the share it moves.
+
+    >>> [delay_before_retry(attempt=n, base_s=0.25, spread=0.2, jitter=0.5) for n in (1, 2, 3, 9)]
+    [0.25, 0.5, 1.0, 5.0]
+    >>> delay_before_retry(attempt=1, base_s=0.25, spread=0.2, jitter=0.0)
+    0.2
+    """
+    whole_s = min(DELAY_S_MAX, base_s * 2.0 ** min(attempt - 1, 20))
+    return min(DELAY_S_MAX, whole_s * (1 + spread * (2 * jitter - 1)))
+
+
+def delay_after_crash(artist: Artist, *, every_s: float) -> float:
+    """Seconds until the next check after an unexpected error: 1, 2, 4 min and so on, at most the artist's interval.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> artist = Artist(source="s", artist_id="a", name="A", next_attempt_at=now, added_at=now, failures=2)
+    >>> delay_after_crash(artist, every_s=43_200), delay_after_crash(artist, every_s=120)
+    (240.0, 120.0)
+    """
+    return float(min(every_s, CRASH_DELAY_S * 2 ** min(artist.failures, 20)))
+
+
+def clamped_s(timeout_s: float, *, left_s: float) -> float:
+    """How long one call may take: its own time-out, and never longer than what the tick has left."""
+    return max(0.0, min(timeout_s, left_s))
+
+
+@frozen(kw_only=True)
+class Charged:
+    """What failures have cost an artist: how many count now, and until when it is left alone."""
+
+    failures: int
+    block_until: datetime | None = None
+
+
+Charge = Callable[[Artist], Charged]
+"""What failures cost an artist as it is now: others may have charged it meanwhile."""
+
+
+def charged(artist: Artist, *, failed: int, budget: int, cooldown_s: float, now: datetime) -> Charged:
+    """Count `failed` more attempts. At the budget the artist is left alone for a while and begins anew after it.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> artist = Artist(source="s", artist_id="a", name="A", next_attempt_at=now, added_at=now, failures=4)
+    >>> charged(artist, failed=1, budget=6, cooldown_s=900, now=now)
+    Charged(failures=5, block_until=None)
+    >>> charged(artist, failed=2, budget=6, cooldown_s=900, now=now).block_until.isoformat()
+    '2026-01-01T00:15:00+00:00'
+    """
+    total = artist.failures + failed
+    if total < budget or not failed:
+        return Charged(failures=total)
+    return Charged(failures=0, block_until=now + timedelta(seconds=cooldown_s))
+
+
+@frozen(kw_only=True)
+class News:
+    """What a look at an artist has brought."""
+
+    wanted: tuple[Release, ...] = ()
+    known: tuple[Release, ...] = ()
+    """Out before the artist was watched, as far as their dates tell: not wanted, and not taken for news later."""
+
+
+def looked_at_before(artist: Artist, *, now: datetime) -> Artist:
+    """The artist as of now: a last look in the future, by a clock that was set back since, tells nothing.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> artist = Artist(source="s", artist_id="a", name="A", next_attempt_at=now, added_at=now, watermark=now + OVERLAP)
+    >>> looked_at_before(artist, now=now).watermark == artist.added_at
+    True
+    """
+    if artist.watermark is None or artist.watermark <= now + CLOCK_SPARE:
+        return artist
+    return evolve(artist, watermark=min(artist.added_at, now))
+
+
+def news_of(artist: Artist, releases: Iterable[Release]) -> News:
+    """What is new among all releases of an artist.
+
+    Whoever is watched from now on has a back catalogue, part of it with nothing but a year for a date. At the first look
+    what may be older counts as known; afterwards what may be newer than the last look counts as new, and the key of a
+    want sees to it that nothing is wanted twice.
+    """
+    is_first = artist.watermark is None
+    wanted, known = [], []
+    for release in releases:
+        out = release.album.released
+        if artist.start is Start.NOW and is_first and _may_be_older(out, artist.start_on):
+            if out is None or artist.start_on is None or out.latest >= artist.start_on:
+                known.append(release)
+        elif _is_wanted(artist, out):
+            wanted.append(release)
+    return News(wanted=tuple(wanted), known=tuple(known))
+
+
+def _may_be_older(out: ReleaseDate | None, start_on: date | None) -> bool:
+    return out is None or start_on is None or out.earliest < start_on
+
+
+def _is_wanted(artist: Artist, out: ReleaseDate | None) -> bool:
+    if out is None:
+        return True
+    if artist.start_on is not None and out.latest < artist.start_on:
+        return False
+    return artist.watermark is None or out.is_after(artist.watermark.date(), OVERLAP)

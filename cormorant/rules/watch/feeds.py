@@ -1,0 +1,252 @@
+"""What is subscribed to, what was new in it, and what follows from a check?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+
+from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next_due
+from cormorant.rules.search.requests import Result
+from cormorant.rules.units import format_duration
+from cormorant.rules.watch.profiles import matches
+from cormorant.rules.watch.short_keys import short_key
+from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState
+
+__all__ = [
+    "IMPORTED_TOGETHER",
+    "Check",
+    "CheckStatus",
+    "Due",
+    "FeedPage",
+    "Item",
+    "Next",
+    "Subscription",
+    "after_check",
+    "cadence_of",
+    "host_of",
+    "is_wanted",
+]
+
+FAILURES_MAX: Final = 10
+"""At so many failures in a row it is paused, and says why."""
+IMPORTED_TOGETHER: Final = 10
+"""So many new items at most are wanted in one transaction."""
+
+
+class CheckStatus(StrEnum):
+    """How a check went."""
+
+    STARTED = "started"
+    SUCCESS = "success"
+    FAILED = "failed"
+
+
+# Without slots, because many are made at a time: a frozen object with slots takes twice as long.
+@frozen(kw_only=True, slots=False)
+class Due:
+    """A feed in hand: all that a check of it needs."""
+
+    id: int = 0
+    name: str
+    url: str = field(repr=False)
+    """It may hold a key."""
+    has_moved: bool = False
+    """Whether it moved to another host by itself: nobody wrote that one down, so that it must not be private."""
+    schedule: Schedule
+    effective_s: float | None = None
+    """How often it is really checked, after failures or by its activity; None: as its schedule says."""
+    is_adaptive: bool = False
+    auto_import: bool = True
+    takes_first: bool = False
+    """Whether the first check imports what is there already."""
+    accept: tuple[str, ...] = ()
+    reject: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    next_check_at: datetime
+    etag: str | None = None
+    last_modified: str | None = None
+    failures: int = 0
+    has_succeeded: bool = False
+    """Whether it was ever read."""
+    token: int = field(default=0, repr=False)
+
+
+@frozen(kw_only=True, slots=False)
+class Subscription(Due):
+    """A feed that is looked at again and again."""
+
+    folder: tuple[str, ...] = ()
+    """Where it stands in the list that it came from, from the outside in."""
+    origin: str = "by command"
+    is_paused: bool = False
+    paused_because: str | None = None
+    last_checked: datetime | None = None
+    last_success: datetime | None = None
+    last_error: str | None = None
+    added_at: datetime
+
+
+@frozen(kw_only=True)
+class Item:
+    """One entry of a feed. `key` is the same for the same entry, also where the feed gives none."""
+
+    key: str
+    title: str
+    link: str = field(default="", repr=False)
+    enclosure: str = field(default="", repr=False)
+    enclosure_type: str = ""
+    size_bytes: int | None = None
+    published: datetime | None = None
+
+
+@frozen(kw_only=True)
+class Check:
+    """What a check brought."""
+
+    subscription_id: int
+    started_at: datetime
+    status: CheckStatus
+    items_found: int = 0
+    new_items: int = 0
+    duration_ms: int = 0
+    error: str | None = None
+
+
+@frozen(kw_only=True)
+class Next:
+    """What follows from a check: when the next is, how often from now on, and whether it is paused."""
+
+    next_check_at: datetime
+    effective_s: float | None
+    failures: int
+    paused_because: str | None = None
+
+
+def after_check(
+    subscription: Due,
+    *,
+    error: str | None,
+    recent_new: Sequence[int] = (),
+    now: datetime,
+    wait_s: float = 0.0,
+) -> Next:
+    """What follows. `recent_new` are the numbers of new items of the last checks, this one included.
+
+    Who was told to come back later does, whatever the schedule says.
+    """
+    base_s, due = subscription.schedule.every_s, subscription.next_check_at
+    failures = 0 if error is None else subscription.failures + 1
+    effective_s: float | None = None
+    if base_s is not None:
+        if error is not None:
+            effective_s = after_failure_s(base_s=base_s, failures=failures)
+        elif subscription.is_adaptive:
+            effective_s = adapted_s(base_s=base_s, new_items=recent_new)
+        effective_s = None if effective_s == base_s else effective_s
+    why = f"{failures} failures in a row; the last: {error}" if failures >= FAILURES_MAX else None
+    at = next_due(subscription.schedule, due=due, now=now, effective_s=effective_s)
+    if base_s is None and failures:  # cron has no interval to double; it waits at least as long as one would
+        at = max(at, due, now + timedelta(seconds=after_failure_s(base_s=60.0, failures=failures)))
+    at = max(at, now + timedelta(seconds=wait_s)) if wait_s else at
+    return Next(next_check_at=at, effective_s=effective_s, failures=failures, paused_because=why)
+
+
+def cadence_of(subscription: Due, following: Next) -> str:
+    """Why the next check is when it is, in words.
+
+    >>> at = datetime(2026, 1, 1)
+    >>> feed = Subscription(name="a", url="", schedule=Schedule(every_s=3600), next_check_at=at, added_at=at)
+    >>> cadence_of(feed, Next(next_check_at=at, effective_s=None, failures=0))
+    'every 1h'
+    >>> cadence_of(feed, Next(next_check_at=at, effective_s=7200.0, failures=3))
+    'every 2h instead of 1h after 3 failures'
+    """
+    said = subscription.schedule
+    if following.paused_because is not None:
+        return "paused: not before it is resumed"
+    if said.every_s is None:
+        return f"cron {said.cron} {said.zone}"
+    if following.effective_s is None:
+        return f"every {format_duration(said.every_s)}"
+    why = f"after {following.failures} failures" if following.failures else "by its activity"
+    return f"every {format_duration(following.effective_s)} instead of {format_duration(said.every_s)} {why}"
+
+
+def host_of(url: str) -> str:
+    """Whose turn it takes: the host and port, without case.
+
+    >>> host_of("https://user:pw@Example.ORG/feed.xml")
+    'example.org'
+    """
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{(parts.hostname or '').lower()}{port}"
+
+
+def is_same_feed(one: str, other: str) -> bool:
+    """Whether two addresses are of one feed: a new key, or https for http, makes no other feed of it.
+
+    >>> is_same_feed("http://x.org/rss?key=1", "https://X.org/rss?key=2"), is_same_feed("http://x.org/a", "http://x.org/b")
+    (True, False)
+    """
+    return (host_of(one), urlsplit(one).path) == (host_of(other), urlsplit(other).path)
+
+
+def is_wanted(item: Item, subscription: Due) -> bool:
+    """Whether the filters let an item through."""
+    if subscription.accept and not any(matches(pattern, item.title) for pattern in subscription.accept):
+        return False
+    return not any(matches(pattern, item.title) for pattern in subscription.reject)
+
+
+@frozen(kw_only=True)
+class FeedPage:
+    """What a feed had when it was asked. `is_unchanged`: nothing since the last time; `moved_to`: where it is for good."""
+
+    items: tuple[Item, ...] = ()
+    etag: str | None = None
+    last_modified: str | None = None
+    moved_to: str | None = None
+    is_unchanged: bool = False
+    title: str = ""
+    left_out: int = 0
+    """So many more stand in the document than are taken of it."""
+    wait_s: float = 0.0
+    """So long it wants to be left alone."""
+
+
+def want_of(subscription: Due, item: Item, now: datetime) -> Want:
+    """What an item of a feed is wanted as."""
+    return Want(
+        key=short_key(f"feed:{subscription.id}:{item.key}", KEY_LENGTH_MAX),
+        kind="item",
+        title=item.title,
+        watch=f"feed:{subscription.name}",
+        state=WantState.SEARCHING,
+        reason="new in the feed",
+        targets=subscription.targets,
+        found_at=now,
+        changed_at=now,
+    )
+
+
+def result_of(item: Item) -> Result:
+    """An item as a find: a torrent or an NZB by its type, otherwise something on the web."""
+    link = item.enclosure or item.link
+    kind = item.enclosure_type.lower()
+    is_torrent = "bittorrent" in kind or link.startswith("magnet:") or link.partition("?")[0].endswith(".torrent")
+    is_nzb = "nzb" in kind or link.partition("?")[0].endswith(".nzb")
+    return Result(
+        title=item.title,
+        guid=item.key,
+        link=link,
+        protocol="torrent" if is_torrent else "usenet" if is_nzb else "web",
+        size_bytes=item.size_bytes,
+        published=item.published,
+        enclosure_type=item.enclosure_type,
+    )

@@ -1,0 +1,311 @@
+"""What is it worth? Points that sources state, each once; their median is the value, and crossing a limit is told once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from enum import IntEnum, StrEnum
+from statistics import median
+from typing import Final
+
+from attrs import field, frozen
+
+from cormorant.rules.search.requests import QUERY_LENGTH_MAX, BadRequest, Result, SearchRequest
+from cormorant.rules.watch.money import CENTS_MAX, currency_problem
+from cormorant.rules.watch.titles import plain_words
+from cormorant.rules.web_addresses import normalised
+
+__all__ = [
+    "COLLECT",
+    "STAGGER_S",
+    "TAKEN_OUT",
+    "Intake",
+    "Match",
+    "PointType",
+    "PricePoint",
+    "Side",
+    "Valuation",
+    "collect_key",
+    "dedupe_key",
+    "has_crossed",
+    "match_of",
+    "point_of",
+    "problems_of",
+    "request_for",
+    "side_of",
+    "value_of",
+]
+
+COLLECT: Final = "collect"
+"""The kind of job that asks one source about one intake."""
+STAGGER_S: Final = 2.0
+"""So far apart the jobs of one round begin."""
+
+CENTS, CURRENCY, TYPE, EXTERNAL_ID = "price_cents", "price_currency", "price_type", "price_id"
+"""The attributes of a find that is a price."""
+PROBLEM: Final = "price_problem"
+"""The attribute of a find that should be a price and is none: why."""
+TAKEN_OUT: Final = "taken out of the settings"
+"""The origin of what the settings file no longer has: nobody is asked about it, and what was collected stays."""
+_HASH_LENGTH: Final = 16
+_ID_LENGTH_MAX: Final = 200
+
+
+class PointType(StrEnum):
+    """What kind of price it is. Only what was sold says what a thing is worth."""
+
+    SOLD = "sold"
+    ASK = "ask"
+    BID = "bid"
+
+
+class Match(IntEnum):
+    """How surely a point is about the thing: a stronger one replaces a weaker of the same key."""
+
+    NONE = 0
+    """Words of the title are missing; it is kept and never counts."""
+    TITLE = 1
+    YEAR = 2
+    """The title, and the year."""
+    EXACT = 3
+    """The title, and all that is said besides: year, mintmark, denomination, series."""
+
+
+class Side(StrEnum):
+    """Where a value is, seen from the limits of its alerts."""
+
+    WITHIN = ""
+    BELOW = "below"
+    ABOVE = "above"
+
+
+@frozen(kw_only=True)
+class Intake:
+    """A thing whose price is watched."""
+
+    id: int = 0
+    name: str
+    title: str
+    year: str = ""
+    mintmark: str = ""
+    denomination: str = ""
+    series: str = ""
+    sources: tuple[str, ...] = ()
+    every_s: float = 86_400.0
+    currency: str = "EUR"
+    below_cents: int | None = None
+    above_cents: int | None = None
+    origin: str = "by command"
+    is_paused: bool = False
+    next_attempt_at: datetime
+    added_at: datetime
+
+    def __attrs_post_init__(self) -> None:
+        _check_line("title", self.title, is_needed=True)
+        for part in ("year", "mintmark", "denomination", "series"):
+            _check_line(part, getattr(self, part))
+        problem = currency_problem(self.currency)
+        if problem:
+            raise BadRequest("currency", problem)
+        for part in ("below_cents", "above_cents"):
+            limit = getattr(self, part)
+            if limit is not None and not 0 <= limit <= CENTS_MAX:
+                raise BadRequest(part, f"give 0 to {CENTS_MAX}")
+        if self.below_cents is not None and self.above_cents is not None and self.below_cents >= self.above_cents:
+            raise BadRequest("below_cents", "it is not less than above_cents, so that every value would be outside")
+
+    @property
+    def idle_because(self) -> str | None:
+        """Why nobody is asked about it by itself; None: its sources are."""
+        if self.origin == TAKEN_OUT:
+            return f"[prices.{self.name}] is no longer in the settings file"
+        return "it is paused" if self.is_paused else None
+
+
+@frozen(kw_only=True)
+class PricePoint:
+    """One price that one source states."""
+
+    source: str
+    title: str
+    url: str = ""
+    cents: int
+    currency: str
+    type: PointType
+    day: date
+    external_id: str | None = None
+    match: Match
+    key: str
+    seen_at: datetime
+
+
+@frozen(kw_only=True)
+class Valuation:
+    """What an intake is worth: the median of `points` sold prices, all of which match as well as `match` says."""
+
+    cents: int
+    currency: str
+    points: int
+    match: Match
+    others: int = field(default=0)
+    """Sold prices of that match in other currencies, which are not counted."""
+    valued_at: datetime
+    side: Side = Side.WITHIN
+
+
+def dedupe_key(
+    *,
+    external_id: str | None,
+    url: str,
+    title: str,
+    cents: int,
+    day: date | None,
+    type: PointType,  # noqa: A002 - its name
+) -> str:
+    r"""The same for the same point, however often it is stated: `ext_` and the source's own id, else `hash_` and a hash.
+
+    The hash is the first 16 hex digits of the SHA-256 of five lines in UTF-8, with `\n` between them: the address (scheme and
+    host in lower case, no user, query, fragment or final slash), the title (lower case, single spaces), the cents, the day
+    that is stated (YYYY-MM-DD; nothing where none is: what stands there tomorrow as well is no other sale), and sold, ask or bid.
+
+    >>> day = date(2026, 1, 2)
+    >>> dedupe_key(external_id="17", url="", title="", cents=0, day=day, type=PointType.SOLD)
+    'ext_17'
+    >>> where = "https://Shop.example/lot/9/?utm=x#top"
+    >>> dedupe_key(external_id=None, url=where, title=" Morgan  Dollar", cents=12_50, day=day, type=PointType.ASK)
+    'hash_846fb1a771c285f5'
+    """
+    if external_id:
+        # One that is too long for an index is told apart by its hash.
+        is_short = len(external_id) <= _ID_LENGTH_MAX
+        return f"ext_{external_id if is_short else _hash(external_id)}"
+    lines = (_address(url), " ".join(title.lower().split()), str(cents), day.isoformat() if day else "", type.value)
+    return f"hash_{_hash(chr(10).join(lines))[:_HASH_LENGTH]}"
+
+
+def request_for(intake: Intake) -> SearchRequest:
+    """What a source is asked. Sources answer it alike for the same year, mintmark, denomination, series and title."""
+    parts = ("year", "mintmark", "denomination", "series")
+    return SearchRequest(query=intake.title, params={part: getattr(intake, part) for part in parts})
+
+
+def match_of(intake: Intake, title: str) -> Match:
+    """How surely a title is about the intake: which of its words are in it.
+
+    >>> now = datetime(2026, 1, 1)
+    >>> coin = Intake(name="m", title="Morgan Dollar", year="1881", mintmark="S", next_attempt_at=now, added_at=now)
+    >>> [match_of(coin, title).name for title in ("1881-S Morgan Dollar", "morgan dollar 1881", "Morgan Dollar", "Peace Dollar")]
+    ['EXACT', 'YEAR', 'TITLE', 'NONE']
+    """
+    words = _words(title)
+    if not words >= _words(intake.title):
+        return Match.NONE
+    said = (intake.year, intake.mintmark, intake.denomination, intake.series)
+    if all(words >= _words(each) for each in said):
+        return Match.EXACT
+    return Match.YEAR if intake.year and words >= _words(intake.year) else Match.TITLE
+
+
+def point_of(intake: Intake, source: str, result: Result, *, now: datetime) -> PricePoint | None:
+    """A find as a point of an intake; None when it states no price.
+
+    Where it names no day it is today's, where it names no currency that of the intake, and where it names no type an ask.
+    """
+    said = {name: values[0] for name, values in result.attributes.items() if values}
+    cents = said.get(CENTS, "")
+    if not (cents.isascii() and cents.isdecimal()) or int(cents) > CENTS_MAX:
+        return None
+    kind = PointType(said[TYPE]) if said.get(TYPE) in set(PointType) else PointType.ASK
+    day = result.published.date() if result.published else None
+    external_id = said.get(EXTERNAL_ID) or None
+    return PricePoint(
+        source=source,
+        title=result.title,
+        url=result.details,
+        cents=int(cents),
+        currency=said.get(CURRENCY) or intake.currency,
+        type=kind,
+        day=day or now.date(),
+        external_id=external_id,
+        match=match_of(intake, result.title),
+        key=dedupe_key(
+            external_id=external_id, url=result.details, title=result.title, cents=int(cents), day=day, type=kind
+        ),
+        seen_at=now,
+    )
+
+
+def problems_of(results: Iterable[Result]) -> list[str]:
+    """Why finds are no prices, one for each."""
+    return [why for result in results for why in result.attributes.get(PROBLEM, ())[:1]]
+
+
+def value_of(points: Iterable[tuple[int, str, Match]], intake: Intake, *, now: datetime) -> Valuation | None:
+    """The median of sold prices of the strongest match that there are any of; None without any.
+
+    Of each point: cents, currency, match. Currencies are never mixed: only that of the intake counts.
+    """
+    known = [point for point in points if point[2] is not Match.NONE]
+    own = [point for point in known if point[1] == intake.currency]
+    if not own:
+        return None
+    best = max(match for _, _, match in own)
+    counted = [cents for cents, _, match in own if match is best]
+    cents = _middle(counted)
+    return Valuation(
+        cents=cents,
+        currency=intake.currency,
+        points=len(counted),
+        match=best,
+        others=sum(currency != intake.currency and match is best for _, currency, match in known),
+        valued_at=now,
+        side=side_of(intake, cents),
+    )
+
+
+def side_of(intake: Intake, cents: int) -> Side:
+    """Where a value is. At the limit itself it is within."""
+    if intake.below_cents is not None and cents < intake.below_cents:
+        return Side.BELOW
+    if intake.above_cents is not None and cents > intake.above_cents:
+        return Side.ABOVE
+    return Side.WITHIN
+
+
+def has_crossed(before: Side, after: Side) -> bool:
+    """Whether an alert is due: it went out, and was not out on that side before."""
+    return after is not Side.WITHIN and after is not before
+
+
+def collect_key(intake_id: int, source: str) -> str:
+    """What a job is known by: one for each intake and source."""
+    return f"{intake_id}:{source}"
+
+
+def _middle(cents: Sequence[int]) -> int:
+    """Of two in the middle, half way, and half a cent up."""
+    found = median(cents)
+    return found if isinstance(found, int) else int(found + 0.5)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(plain_words(text).split())
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _address(url: str) -> str:
+    try:
+        return normalised(url.strip())
+    except ValueError:  # no address; then it is told apart as it is written
+        return url.strip().partition("#")[0].partition("?")[0]
+
+
+def _check_line(part: str, text: str, *, is_needed: bool = False) -> None:
+    if (is_needed and not text.strip()) or len(text) > QUERY_LENGTH_MAX or not text.isprintable():
+        raise BadRequest(
+            part, f"it is {'empty, or ' if is_needed else ''}no single line of at most {QUERY_LENGTH_MAX:,} characters"
+        )

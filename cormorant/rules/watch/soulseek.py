@@ -1,0 +1,293 @@
+"""Which of the files that peers offer is fetched? An album from one folder of one peer; else its tracks one by one.
+
+The rule: locked files never; a free upload slot first, then the preferred format, then the more complete, then the faster
+peer, then the shorter queue, then the larger files, and the name last, so that equals always come in the same order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final, Self
+
+from attrs import evolve, field, frozen
+
+from cormorant.rules.watch.titles import plain_words, without_marks
+
+FORMATS: Final = ("flac", "wav", "mp3-320", "m4a", "opus", "ogg", "mp3")
+"""What is preferred unless told otherwise, best first. Other audio comes after these."""
+
+SEARCH_LENGTH_MAX: Final = 200
+CANDIDATES_MAX: Final = 100
+REJECTED_MAX: Final = 50
+"""So many candidates and refusals are told; more nobody tries or reads."""
+
+_NO_WORD: Final = re.compile(r"[\W_]+")
+_AUDIO: Final = frozenset(
+    {"aac", "aif", "aiff", "alac", "ape", "flac", "m4a", "mp3", "mpc", "ogg", "opus", "wav", "wma", "wv"}
+)
+_EXTENSION: Final = re.compile(r"\.([0-9A-Za-z]{1,5})$")
+_DISC: Final = re.compile(r"(?:cd|dis[ck]|vinyl|side)[\s._-]*(?:\d{1,2}|[a-d])\b.*", re.IGNORECASE)
+_UNFIT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|(?:^|[\\/])\.\.(?:[\\/]|$)")
+# Shops name the guests in the title of a track, people who name files do not.
+_GUESTS: Final = re.compile(r"(?<!\s)\s*+[(\[](?:feat|ft|with)\b[^()\[\]]*+[)\]]", re.IGNORECASE)
+_BEST_MP3_KBPS: Final = 320
+_MEGABYTE: Final = 1_000_000
+
+
+@frozen(kw_only=True)
+class File:
+    """A file as a peer names it: the whole path, with backslashes. Name and size are sent back exactly as they came."""
+
+    filename: str
+    size_bytes: int
+    bit_rate: int | None = None
+    bit_depth: int | None = None
+    sample_rate: int | None = None
+    length_s: int | None = None
+    is_locked: bool = False
+
+    @property
+    def folder(self) -> str:
+        """The path without the name."""
+        return self.filename.rpartition("\\")[0]
+
+    @property
+    def extension(self) -> str:
+        """By its name: what a peer states as the extension is often wrong or missing."""
+        found = _EXTENSION.search(self.filename)
+        return found[1].lower() if found else ""
+
+
+@frozen(kw_only=True)
+class Response:
+    """What one peer offers to a search."""
+
+    username: str
+    files: tuple[File, ...] = ()
+    locked_files: tuple[File, ...] = ()
+    has_free_slot: bool = False
+    speed_bytes_s: int = 0
+    queue_length: int = 0
+
+
+@frozen(kw_only=True)
+class Wish:
+    """What is looked for. Without `tracks_total` any number of tracks is right; without `artist` any artist."""
+
+    title: str
+    artist: str = ""
+    tracks_total: int | None = None
+    formats: tuple[str, ...] = FORMATS
+    formats_only: bool = False
+
+
+@frozen(kw_only=True)
+class Candidate:
+    """Files of one peer that can be fetched together, and why they stand where they stand."""
+
+    username: str
+    folder: str
+    files: tuple[File, ...] = field(repr=lambda files: f"<{len(files)} files>")
+    format: str
+    has_free_slot: bool
+    speed_bytes_s: int
+    queue_length: int
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all its files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def names_and_sizes(self) -> tuple[tuple[str, int], ...]:
+        """Its files as a parcel carries them."""
+        return tuple((file.filename, file.size_bytes) for file in self.files)
+
+
+@frozen(kw_only=True)
+class Rejected:
+    """Files that are not fetched, and why."""
+
+    username: str
+    folder: str
+    because: str
+
+
+@frozen(kw_only=True)
+class Ranking:
+    """The candidates, best first, and the first few that were rejected."""
+
+    candidates: tuple[Candidate, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+
+
+def search_texts(wish: Wish) -> tuple[str, ...]:
+    """What to search for, one after the other until something is found: as it is written, then without accents.
+
+    Signs are left out: a minus before a word would exclude it.
+
+    >>> search_texts(Wish(artist="Björk", title="Post (Remastered) - Live!"))
+    ('björk post live', 'bjork post live')
+    """
+    wanted = f"{wish.artist} {without_marks(wish.title)}"
+    written = " ".join(_NO_WORD.sub(" ", wanted.casefold()).split())
+    return tuple(text for text in dict.fromkeys([_short(written), _short(plain_words(wanted))]) if text)
+
+
+def _short(text: str) -> str:
+    """No longer than is searched for, and no part of a word at the end."""
+    return text if len(text) <= SEARCH_LENGTH_MAX else text[: SEARCH_LENGTH_MAX + 1].rpartition(" ")[0]
+
+
+def rank_albums(responses: Iterable[Response], wish: Wish) -> Ranking:
+    """Whole albums: one peer, one folder (or the discs in it), one format, and the right number of tracks."""
+    words = [("title", _Words.of(wish.title)), ("artist", _Words.of(wish.artist))]
+    offers: list[Candidate] = []
+    rejected: list[Rejected] = []
+    for offer in chain.from_iterable(map(_offers, responses)):
+        because = _why_not(offer, wish, words)
+        if because:
+            rejected.append(Rejected(username=offer.username, folder=offer.folder, because=because))
+        else:
+            offers.append(offer)
+    rejected.sort(key=lambda one: (one.username, one.folder, one.because))
+    return Ranking(candidates=_best(offers, wish), rejected=tuple(rejected[:REJECTED_MAX]))
+
+
+def rank_track(responses: Sequence[Response], wish: Wish, track: str) -> Ranking:
+    """Single files whose name has the words of `track`: the way out where no peer has the whole album."""
+    name, artist = _Words.of(_GUESTS.sub("", track)), _Words.of(wish.artist)
+    # Looked at once for all files in them: an answer has ten thousand files.
+    folders = {file.folder for response in responses for file in response.files}
+    theirs = {folder for folder in folders if artist.are_in(folder)}
+    offers = [
+        _offer(response, file.folder, [file])
+        for response in responses
+        for file in _fetchable(response)
+        if name.are_in(_name(file)) and (file.folder in theirs or artist.are_in(file.filename))
+    ]
+    allowed = [offer for offer in offers if not wish.formats_only or offer.format in wish.formats]
+    return Ranking(candidates=_best(allowed, evolve(wish, tracks_total=None)))
+
+
+@frozen
+class _Words:
+    """What a path must have: all the words, or all of them without spaces ("A.M." is a folder called "AM").
+
+    A title of nothing but signs has no words, and is anywhere: what peers call it nobody knows.
+    """
+
+    each: frozenset[str]
+    joined: str
+
+    @classmethod
+    def of(cls, wanted: str) -> Self:
+        words = plain_words(without_marks(wanted)).removeprefix("the ").split()
+        return cls(frozenset(words), "".join(words))
+
+    def are_in(self, path: str) -> bool:
+        have = plain_words(path).split()
+        return self.each.issubset(have) or self.joined in "".join(have)
+
+
+def _offers(response: Response) -> Iterator[Candidate]:
+    """The files of a peer by folder and kind of file. A folder with FLAC and MP3 is two offers."""
+    groups: dict[tuple[str, str], list[File]] = {}
+    for file in _fetchable(response):
+        groups.setdefault((_album_folder(file), file.extension), []).append(file)
+    for (folder, _), files in groups.items():
+        yield _offer(response, folder, files)
+
+
+def _offer(response: Response, folder: str, files: list[File]) -> Candidate:
+    return Candidate(
+        username=response.username,
+        folder=folder,
+        files=tuple(sorted(files, key=lambda file: file.filename)),
+        format=_format(files),
+        has_free_slot=response.has_free_slot,
+        speed_bytes_s=response.speed_bytes_s,
+        queue_length=response.queue_length,
+    )
+
+
+def _fetchable(response: Response) -> Iterator[File]:
+    """The audio that a peer lets us have, each file once. What is locked anywhere in the response is locked."""
+    locked = {file.filename for file in response.locked_files}
+    locked.update(file.filename for file in response.files if file.is_locked)
+    known: dict[str, File] = {}
+    for file in response.files:
+        is_fit = file.size_bytes > 0 and file.extension in _AUDIO and not _UNFIT.search(file.filename)
+        if is_fit and file.filename not in locked:
+            known.setdefault(file.filename, file)
+    yield from known.values()
+
+
+def _album_folder(file: File) -> str:
+    """The folder of the album: that of the file, or the one above "CD 1"."""
+    above, _, last = file.folder.rpartition("\\")
+    return above if above and _DISC.fullmatch(last) else file.folder
+
+
+def _format(files: Sequence[File]) -> str:
+    extension = files[0].extension
+    if extension == "mp3" and all((file.bit_rate or 0) >= _BEST_MP3_KBPS for file in files):
+        return "mp3-320"
+    return extension
+
+
+def _why_not(offer: Candidate, wish: Wish, words: Iterable[tuple[str, _Words]]) -> str:
+    count = len(offer.files)
+    if wish.tracks_total is not None and count != wish.tracks_total:
+        return f"{count} {offer.format} {'track' if count == 1 else 'tracks'}, wanted {wish.tracks_total}"
+    if wish.formats_only and offer.format not in wish.formats:
+        return f"{offer.format}, wanted {' or '.join(wish.formats)}"
+    for what, wanted in words:
+        if not wanted.are_in(offer.folder) and not all(wanted.are_in(file.filename) for file in offer.files):
+            return f"the {what} is not in the path"
+    return ""
+
+
+def _name(file: File) -> str:
+    return file.filename.rpartition("\\")[2].rpartition(".")[0]
+
+
+def _best(offers: Iterable[Candidate], wish: Wish) -> tuple[Candidate, ...]:
+    ranked = sorted(offers, key=lambda offer: rank(offer, wish))
+    return tuple(_explained(offer, wish) for offer in ranked[:CANDIDATES_MAX])
+
+
+def rank(candidate: Candidate, wish: Wish) -> tuple[object, ...]:
+    """What candidates are compared by; less is better. Only what fetches the same files compares equal."""
+    return (
+        not candidate.has_free_slot,
+        _preference(candidate.format, wish),
+        -len(candidate.files),
+        -candidate.speed_bytes_s,
+        candidate.queue_length,
+        -candidate.size_bytes,
+        candidate.username,
+        candidate.folder,
+        candidate.names_and_sizes,
+    )
+
+
+def _preference(kind: str, wish: Wish) -> int:
+    return wish.formats.index(kind) if kind in wish.formats else len(wish.formats)
+
+
+def _explained(offer: Candidate, wish: Wish) -> Candidate:
+    count, preference = len(offer.files), _preference(offer.format, wish)
+    wanted = "" if wish.tracks_total is None else f" of {wish.tracks_total}"
+    reasons = (
+        "a free upload slot" if offer.has_free_slot else "no free upload slot",
+        f"{offer.format}, choice {preference + 1}" if preference < len(wish.formats) else f"{offer.format}, no choice",
+        f"{count}{wanted} {'track' if count == 1 else 'tracks'}",
+        f"{offer.speed_bytes_s / _MEGABYTE:.1f} MB/s",
+        f"{offer.queue_length} in its queue",
+        f"{offer.size_bytes / _MEGABYTE:.0f} MB",
+    )
+    return evolve(offer, reasons=reasons)
