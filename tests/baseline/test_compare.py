@@ -10,9 +10,9 @@ from tests.baseline.compare import Renames, differences, read_renames
 
 RENAMES = Renames(
     {
-        "file": {"tests/rules/test_deaths.py": "tests/rules/jobs/test_liveness.py"},
-        "module": {"cormorant.rules.deaths": "cormorant.rules.jobs.states"},
-        "name": {"cormorant.rules.deaths.look": "cormorant.rules.jobs.states.observe"},
+        "file": {"tests/rules/test_old.py": "tests/rules/jobs/test_new.py"},
+        "module": {"cormorant.rules.old": "cormorant.rules.new"},
+        "name": {"cormorant.rules.old.look": "cormorant.rules.new.observe"},
         "test": {"test_clerk[Clerk]": "test_clerk[Producer]"},
         "component": {"SourceOut": "SourceView"},
         "operation": {"ApiSources": "Sources"},
@@ -30,10 +30,10 @@ def recorded(folder: Path, **files: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("tests__txt", "tests/rules/test_deaths.py::test_x[1]\n", "tests/rules/jobs/test_liveness.py::test_x[1]\n"),
+        ("tests__txt", "tests/rules/test_old.py::test_x[1]\n", "tests/rules/jobs/test_new.py::test_x[1]\n"),
         ("tests__txt", "tests/a.py::test_clerk[Clerk]\n", "tests/a.py::test_clerk[Producer]\n"),
         ("tests__txt", "tests/a.py::test_x\n", "tests/a.py::test_x\ntests/a.py::test_new\n"),
-        ("events__md", "see cormorant.rules.deaths.look\n", "see cormorant.rules.jobs.states.observe\n"),
+        ("events__md", "see cormorant.rules.old.look\n", "see cormorant.rules.new.observe\n"),
         ("openapi__json", '"#/components/schemas/SourceOut"', '"#/components/schemas/SourceView"'),
         ("openapi__json", '{\n "operationId": "ApiSources"\n}', '{\n "operationId": "Sources"\n}'),
         ("figures__txt", "1\n", "2\n"),
