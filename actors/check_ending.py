@@ -19,8 +19,8 @@ from cormorant.rules.watch.feeds import (
     after_check,
     is_wanted,
 )
-from storage import items, subscription_checks, subscription_claims
-from storage.subscription_claims import CheckedElsewhere
+from storage.watch import feed_claims, feed_items, subscription_checks
+from storage.watch.feed_claims import CheckedElsewhere
 
 ADAPTED_BY = 10
 """So many of the last checks say how busy a feed is."""
@@ -53,11 +53,11 @@ class CheckEnding:
         new: Sequence[Item] = ()
         if check.status is CheckStatus.SUCCESS and not page.is_unchanged:
             is_whole = page.left_out == 0
-            new = items.take_in(connection, subscription.id, page.items, now=now, is_whole=is_whole, limit=limit)
+            new = feed_items.take_in(connection, subscription.id, page.items, now=now, is_whole=is_whole, limit=limit)
         check = check if is_first else evolve(check, new_items=check.new_items + len(new))
         wanted = [item for item in new if is_wanted(item, subscription)] if is_imported else []
         if limit is not None and len(new) == limit:
-            if not subscription_claims.renew(connection, [subscription], until=until):
+            if not feed_claims.renew(connection, [subscription], until=until):
                 raise CheckedElsewhere(subscription.id)
             return check, self.take(connection, subscription, wanted, now=now), None
         following = self._end(connection, subscription, page, check, is_first=is_first, now=now)
@@ -78,7 +78,7 @@ class CheckEnding:
             before = subscription_checks.recent_new(connection, subscription.id, limit=ADAPTED_BY - 1)
             recent = [check.new_items, *before]
         following = after_check(subscription, error=check.error, recent_new=recent, now=now, wait_s=page.wait_s)
-        is_ours = subscription_claims.end_check(
+        is_ours = feed_claims.end_check(
             connection,
             subscription,
             following,

@@ -8,8 +8,8 @@ import trio
 from attrs import define, field
 
 from cormorant.rules.jobs.deaths import Watch, look
-from storage import subscription_claims
 from storage.database import Database
+from storage.watch import feed_claims
 
 __all__ = ["ClaimWatch"]
 
@@ -55,6 +55,6 @@ class ClaimWatch:
         )
         if dead:
             silent = {others[name]: held[others[name]] for name in dead}
-            await self.database.run(subscription_claims.free, silent)
+            await self.database.run(feed_claims.free, silent)
         self.asked_for &= {number for name, (number, _) in others.items() if name not in dead}
         return len(dead)

@@ -20,7 +20,7 @@ from cormorant.rules.jobs.states import WAITING, JobState, Verb
 from cormorant.rules.jobs.verdicts import DONE
 from cormorant.rules.ports import Clock, Emit
 from storage.database import Database
-from storage.jobs import Ending
+from storage.jobs.jobs import Ending
 
 LEAVE_S = 2.0
 CALLED = 2

@@ -9,8 +9,9 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from cormorant.rules.jobs.states import PAUSED_FLAG, JobState
-from storage import flags, jobs, workers
-from storage.jobs import Claim, ClaimedJob, Ending, Settled
+from storage import flags
+from storage.jobs import jobs, workers
+from storage.jobs.jobs import Claim, ClaimedJob, Ending, Settled
 
 LEAVE_MOST = 100_000
 

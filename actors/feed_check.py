@@ -19,9 +19,9 @@ from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import Check, CheckStatus, Due, FeedPage, Next, after_check
 from cormorant.rules.watch.subscription_events import events_of
-from storage import subscription_claims
 from storage.database import Database
-from storage.subscription_claims import CheckedElsewhere
+from storage.watch import feed_claims
+from storage.watch.feed_claims import CheckedElsewhere
 
 __all__ = ["PUT_OFF_S", "CheckUnwritten", "FeedChecker"]
 
@@ -132,7 +132,7 @@ class FeedChecker:
 
     async def _put_off(self, mine: Due, check: Check) -> tuple[Check, int, Next | None]:
         following = after_check(mine, error=check.error, now=self.clock.now())
-        if not await self.database.run(subscription_claims.put_off, mine, following, error=check.error or ""):
+        if not await self.database.run(feed_claims.put_off, mine, following, error=check.error or ""):
             raise CheckedElsewhere(mine.id)
         return check, 0, following
 

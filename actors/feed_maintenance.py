@@ -12,8 +12,8 @@ from attrs import define, field
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.settings.subscription_settings import SubscriptionSettings
 from cormorant.rules.watch.subscription_events import SubscriptionsMaintained
-from storage import items, subscription_checks, subscriptions
 from storage.database import Database
+from storage.watch import feed_items, feeds, subscription_checks
 
 __all__ = ["FeedMaintenance"]
 
@@ -47,14 +47,14 @@ class FeedMaintenance:
         before = now - timedelta(seconds=self.options.keep_checks_s)
         pruned = await self.database.run(subscription_checks.prune_checks, before=before, after=now + AHEAD, limit=PAGE)
         gone_before = now - timedelta(seconds=self.options.keep_items_s)
-        forgotten = await self.database.run(items.prune, before=gone_before, limit=PAGE)
+        forgotten = await self.database.run(feed_items.prune, before=gone_before, limit=PAGE)
         found = 0
-        if await self.database.read(subscriptions.is_any_ahead, now=now):
-            found = await self.database.run(subscriptions.pull_in, now=now, limit=PAGE)
+        if await self.database.read(feeds.is_any_ahead, now=now):
+            found = await self.database.run(feeds.pull_in, now=now, limit=PAGE)
         if PAGE in {pruned, forgotten, found}:
             return True
         self._ran_at = trio.current_time()
-        total, _ = await self.database.read(subscriptions.count)
+        total, _ = await self.database.read(feeds.count)
         self.emit(
             SubscriptionsMaintained(
                 scheduled_jobs=total, active_checks=len(self.active), pruned=pruned, items_pruned=forgotten

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock
 from cormorant.rules.watch.feeds import Due
-from storage import subscription_claims
 from storage.database import Database
-from storage.subscription_claims import CheckedElsewhere
+from storage.watch import feed_claims
+from storage.watch.feed_claims import CheckedElsewhere
 
 __all__ = ["BEAT_S", "FeedsInHand", "Held", "silence_s"]
 
@@ -101,7 +101,7 @@ class FeedsInHand:
                 self.held[each.id] = Held(each, asked_at if each.id in kept else -math.inf)
         # Not together with the renewals: all must touch rows in one order.
         if paused := [each for each in mine if each.id not in kept and each.id not in firm]:
-            await self.database.run(subscription_claims.release, paused)
+            await self.database.run(feed_claims.release, paused)
 
     def _renewed(
         self, connection: Connection, mine: Sequence[Due], *, firm: Collection[int], until: datetime
@@ -109,4 +109,4 @@ class FeedsInHand:
         """The numbers of those that are still ours, and that neither they nor all are paused."""
         if len(firm) < len(mine) and self.is_paused(connection):
             mine = [each for each in mine if each.id in firm]
-        return subscription_claims.renew(connection, mine, until=until, even_paused=firm)
+        return feed_claims.renew(connection, mine, until=until, even_paused=firm)

@@ -23,10 +23,10 @@ from cormorant.rules.search.request_ends import EndKind, RequestEnd, end_of, quo
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest, StatedLimits
 from cormorant.rules.search.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
 from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
-from storage import cache, history, source_states
-from storage.history import Asked
-from storage.source_states import Known, Wish
-from storage.sources import SourceRecord
+from storage.search import answers, history, source_states
+from storage.search.history import Asked
+from storage.search.source_states import Known, Wish
+from storage.search.sources import SourceRecord
 
 Ask = Callable[[SourceRecord, SearchRequest], Awaitable[SearchPage]]
 """The usual way to ask a source: the client of its kind."""
@@ -205,7 +205,7 @@ def reserve_now(  # noqa: PLR0913 - one look at the database has all that it nee
     A call may be held through an outage; counted from before it, a window would open while the request still counts. Nothing
     is spent where the answer is kept under `key` by now.
     """
-    if key is not None and (kept := cache.find(connection, [source_id], key, now=clock.now())):
+    if key is not None and (kept := answers.find(connection, [source_id], key, now=clock.now())):
         return Kept(kept[source_id]), None
     return source_states.reserve(connection, source_id, wish, configured=configured, now=clock.now(), hint=hint)
 
@@ -234,9 +234,9 @@ def record_landing(  # noqa: PLR0913 - all that is written at the end of a reque
         return known  # nothing is kept, so nothing is to be forgotten
     # A cut answer is not kept: a search with a longer time-out may find more.
     if landing.end.kind is EndKind.ANSWERED and not landing.was_cut:
-        cache.put(connection, record.id, key, landing.results, ttl_s=ttl_s, now=now)
+        answers.put(connection, record.id, key, landing.results, ttl_s=ttl_s, now=now)
     else:
-        cache.drop(connection, record.id, key)
+        answers.drop(connection, record.id, key)
     return known
 
 

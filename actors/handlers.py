@@ -12,7 +12,7 @@ from attrs import field, frozen
 from sqlalchemy import Connection
 
 from cormorant.rules.errors import HandlerMisbehaved
-from storage import jobs
+from storage.jobs import jobs
 
 Run = Callable[["JobContext"], Awaitable[object]]
 Stopwatch = Callable[[], float]

@@ -30,9 +30,9 @@ from cormorant.rules.watch.handovers import (
 )
 from cormorant.rules.watch.target_errors import TargetError
 from cormorant.rules.watch.wants import Want, WantState
-from storage import downloads, wants
 from storage.database import Database
-from storage.downloads import HandoverChanged
+from storage.watch import handovers, wants
+from storage.watch.handovers import HandoverChanged
 
 BATCH = 4
 LOOK_S = 60.0
@@ -112,7 +112,7 @@ class HandoverFollower(Rounds):
             now = self.clock.now()
             until = now + timedelta(seconds=CLAIM_S)
             due = await self.database.run(
-                downloads.due_to_follow, known=[*self.places], now=now, until=until, limit=BATCH
+                handovers.due_to_follow, known=[*self.places], now=now, until=until, limit=BATCH
             )
             for handover in due:
                 with suppress(HandoverChanged):  # another process has seen the same
@@ -143,7 +143,7 @@ class HandoverFollower(Rounds):
             await self._leave(handover)
             return
         why = told_gone(handover.target)
-        await self.database.run(downloads.change, handover, HandoverState.HANDED_OVER, reason=why, next_at=now, now=now)
+        await self.database.run(handovers.change, handover, HandoverState.HANDED_OVER, reason=why, next_at=now, now=now)
 
     async def _look(self, handover: Handover, place: Place) -> None:
         receipt = Receipt(target_id=handover.target_id, standing=Standing.PRESENT)
@@ -167,7 +167,7 @@ class HandoverFollower(Rounds):
     async def _later(self, handover: Handover, said: Receipt, *, again_s: float) -> None:
         now = self.clock.now()
         await self.database.run(
-            downloads.change,
+            handovers.change,
             handover,
             HandoverState.HANDED_OVER,
             reason=said.reason or said.standing.value,
@@ -224,6 +224,6 @@ class HandoverFollower(Rounds):
 
 
 def _set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> Want:
-    downloads.change(connection, handover, HandoverState.DONE, reason=reason, now=now)
+    handovers.change(connection, handover, HandoverState.DONE, reason=reason, now=now)
     why = reason or f"by {handover.target}"
     return wants.change(connection, handover.want_id, WantState.DONE, reason=why, now=now)

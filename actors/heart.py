@@ -12,8 +12,8 @@ from actors.lease import Lease
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
 from cormorant.rules.ports import Chance, Clock, Emit
-from storage import workers
 from storage.database import Database
+from storage.jobs import workers
 
 RETRY_S = 1.0
 LOOK_S = 0.05

@@ -16,7 +16,7 @@ from cormorant.rules.jobs.events import (
     JobSnoozed,
 )
 from cormorant.rules.jobs.states import JobState, Verb
-from storage.jobs import ClaimedJob, Settled
+from storage.jobs.jobs import ClaimedJob, Settled
 
 
 def note_settled(done: FinishedJob, settled: Settled) -> JobEvent:

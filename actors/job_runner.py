@@ -31,7 +31,7 @@ from cormorant.rules.jobs.events import JobFailed, PassingWorkDropped
 from cormorant.rules.jobs.states import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.database import Database
-from storage.job_sql import CHANNEL
+from storage.jobs.sql import CHANNEL
 
 
 @frozen(kw_only=True)

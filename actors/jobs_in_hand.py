@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from actors.bell import Bell
 from actors.job_queue import JobQueue
 from cormorant.rules.jobs.verdicts import Verdict
-from storage.jobs import Claim, ClaimedJob
+from storage.jobs.jobs import Claim, ClaimedJob
 
 CANCELLED = "cancelled"
 STOPPING = "the service stops"

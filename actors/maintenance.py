@@ -17,20 +17,11 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SearchesPruned
 from cormorant.rules.watch.catalogue_walks import KEPT as WALKS_KEPT
-from storage import (
-    cache,
-    catalogue_walks,
-    feeds,
-    gate_links,
-    history,
-    job_pauses,
-    job_reports,
-    jobs,
-    ledger,
-    source_states,
-    workers,
-)
+from storage import gate, gate_links, pauses
 from storage.database import Database
+from storage.jobs import jobs, reports, workers
+from storage.search import answers, history, ledger, source_states
+from storage.watch import catalogue_walks
 
 REQUESTS_KEPT = timedelta(days=32)
 """Longer than the widest window, a month: what is older opens nothing."""
@@ -86,10 +77,10 @@ class Maintenance(Actor[None]):
         oldest = now - timedelta(seconds=self.keep_history_s)
         pruned = SearchesPruned(
             history=await self._in_pages(history.prune, before=oldest, keep=self.history_max),
-            answers=await self._in_pages(cache.prune, now=now)
+            answers=await self._in_pages(answers.prune, now=now)
             + await self._in_pages(ledger.prune)
             + await self._in_pages(gate_links.prune, before=now - LINKS_KEPT)
-            + await self._in_pages(feeds.prune, before=now - NEWS_KEPT)
+            + await self._in_pages(gate.prune, before=now - NEWS_KEPT)
             + await self._in_pages(catalogue_walks.prune, before=now - WALKS_KEPT),
             requests=await self._in_pages(source_states.prune_requests, before=now - REQUESTS_KEPT),
         )
@@ -104,11 +95,11 @@ class Maintenance(Actor[None]):
 
     async def _keep_pauses(self) -> None:
         """A job that was enqueued at the very moment its kind was paused or resumed may have missed it."""
-        await in_pages(self.database, job_pauses.hold_some)
-        await in_pages(self.database, job_pauses.free_some)
+        await in_pages(self.database, pauses.hold_some)
+        await in_pages(self.database, pauses.free_some)
 
     async def _report_unknown_kinds(self) -> None:
-        waiting = await self.database.read(job_reports.waiting_kinds)
+        waiting = await self.database.read(reports.waiting_kinds)
         living = await self.database.read(workers.all_workers)
         known = {kind for worker in living if worker.dead_at is None for kind in worker.kinds}
         for kind, number in waiting.items():

@@ -18,9 +18,9 @@ from cormorant.rules.notices import Batch, Notice, NoticeKind, notice_of, writte
 from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.quiet_hours import quiet_until
 from cormorant.rules.settings.notify_settings import NotifySettings
-from storage import notice_jobs
 from storage.database import Database
-from storage.jobs import NewJob
+from storage.jobs import notice_jobs
+from storage.jobs.jobs import NewJob
 
 KIND: Final = "notify"
 TOGETHER: Final = "together"

@@ -14,8 +14,8 @@ from actors.contained import Failed, contained
 from actors.rounds import Rounds
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.watch.prices import Intake
-from storage import intakes
 from storage.database import Database
+from storage.watch import price_watches
 
 T = TypeVar("T")
 
@@ -45,13 +45,13 @@ class PriceTicker(Rounds):
     async def round(self) -> None:
         """Enqueue what is due."""
         if not self._has_configured:
-            await self.database.run(intakes.set_configured, self.configured)
+            await self.database.run(price_watches.set_configured, self.configured)
             self._has_configured = True
         if await self.database.read(self.is_paused):
             return
         place, is_more = 0, True
         while is_more:
-            due = await self.database.read(intakes.due, now=self.clock.now(), limit=TOGETHER)
+            due = await self.database.read(price_watches.due, now=self.clock.now(), limit=TOGETHER)
             is_more = len(due) == TOGETHER
             for intake in due:
                 enqueued = await self._enqueue_contained(intake, place)
@@ -66,13 +66,13 @@ class PriceTicker(Rounds):
         enqueued = await self._contained(intake, partial(self.database.run, self._enqueue, intake, place, now=now))
         if not isinstance(enqueued, Failed):
             return enqueued
-        put_off = await self._contained(intake, partial(self.database.run, intakes.put_off, intake, now=now))
+        put_off = await self._contained(intake, partial(self.database.run, price_watches.put_off, intake, now=now))
         return None if isinstance(put_off, Failed) else 0
 
     async def _contained(self, intake: Intake, step: Callable[[], Awaitable[T]]) -> T | Failed:
         return await contained(step, kind="price", item=intake.name, emit=self.emit)
 
     def _enqueue(self, connection: Connection, intake: Intake, place: int, *, now: datetime) -> int:
-        if not intakes.take(connection, intake, now=now):
+        if not price_watches.take(connection, intake, now=now):
             return 0
         return self.enqueue(connection, intake, place=place, now=now)

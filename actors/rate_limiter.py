@@ -36,9 +36,9 @@ from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.request_ends import EndKind, RequestEnd
 from cormorant.rules.search.reservations import Closed, Permit, Reserved
-from storage import source_states
 from storage.database import Database
-from storage.source_states import Known
+from storage.search import source_states
+from storage.search.source_states import Known
 
 RETRY_S = 1.0
 RECORD_S = 5.0

@@ -15,9 +15,9 @@ from cormorant.rules.jobs.deaths import Watch, look
 from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerBuried
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock, Emit
-from storage import jobs, workers
 from storage.database import Database
-from storage.jobs import Reclaimed
+from storage.jobs import jobs, workers
+from storage.jobs.jobs import Reclaimed
 
 PAGE = 500
 

@@ -20,9 +20,9 @@ from cormorant.rules.watch.events import SavedSearchChecked
 from cormorant.rules.watch.short_keys import short_key
 from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch, next_check
-from storage import saved_searches, wants
 from storage.database import Database
-from storage.sources import UnknownSource
+from storage.search.sources import UnknownSource
+from storage.watch import wants, watches
 
 TOGETHER = 4
 """So many are run at the same time."""
@@ -75,7 +75,7 @@ class SavedSearchTicker(Rounds):
     async def round(self) -> None:
         """Run what is due."""
         if not self._has_configured:
-            await self.database.run(saved_searches.set_configured, self.configured)
+            await self.database.run(watches.set_configured, self.configured)
             self._has_configured = True
         if await self.database.read(self.is_paused):
             return
@@ -86,7 +86,7 @@ class SavedSearchTicker(Rounds):
         """Take no more in hand than are checked at once: the others would be another's before their turn."""
         now = self.clock.now()
         until = now + timedelta(seconds=CHECK_S + CLAIM_SPARE_S)
-        due = await self.database.run(saved_searches.claim, now=now, until=until, limit=TOGETHER)
+        due = await self.database.run(watches.claim, now=now, until=until, limit=TOGETHER)
         async with trio.open_nursery() as nursery:
             for saved in due:
                 nursery.start_soon(self._check, saved)
@@ -112,7 +112,7 @@ class SavedSearchTicker(Rounds):
         except trio.Cancelled:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
                 await self.database.run(
-                    saved_searches.end_check, saved, next_attempt_at=saved.next_attempt_at, error=None, now=None
+                    watches.end_check, saved, next_attempt_at=saved.next_attempt_at, error=None, now=None
                 )
             raise
 
@@ -120,7 +120,7 @@ class SavedSearchTicker(Rounds):
         """Store an error; the next check is due at its usual time."""
         now = self.clock.now()
         next_at = next_check(due=saved.next_attempt_at, every_s=saved.every_s, now=now)
-        await self.database.run(saved_searches.end_check, saved, next_attempt_at=next_at, error=error, now=None)
+        await self.database.run(watches.end_check, saved, next_attempt_at=next_at, error=error, now=None)
         self.emit(SavedSearchChecked(saved=saved.name, found=0, wanted=0, error=error))
 
     async def _write(self, saved: SavedSearch, came: Sequence[Outcome] | None) -> None:
@@ -152,7 +152,7 @@ class SavedSearchTicker(Rounds):
         now: datetime,
     ) -> int:
         checked = now if answered else None
-        if not saved_searches.end_check(
+        if not watches.end_check(
             connection, saved, answered=answered, next_attempt_at=next_at, error=error, now=checked
         ):
             return 0  # another process has it in hand, and finds the same

@@ -18,8 +18,8 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Result, SearchRequest, search_key
 from cormorant.rules.search.reservations import Permit
 from cormorant.rules.search.source_queue import SourceQueue
-from storage.source_states import Known
-from storage.sources import SourceRecord
+from storage.search.source_states import Known
+from storage.search.sources import SourceRecord
 
 RSS_KEY = "rss"
 PAIR = 2

@@ -15,10 +15,10 @@ from actors.source_desk import SourceDesk
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SourceAdded, SourceRemoved
-from storage import sources
 from storage.database import Database
-from storage.source_states import CHANNEL
-from storage.sources import SourceRecord
+from storage.search import sources
+from storage.search.source_states import CHANNEL
+from storage.search.sources import SourceRecord
 
 RETRY_S = 1.0
 LOOK_S = 60.0

@@ -25,9 +25,9 @@ from cormorant.rules.schedules import is_misfire
 from cormorant.rules.settings.subscription_settings import SubscriptionSettings
 from cormorant.rules.watch.feeds import Check, Due, Subscription, host_of
 from cormorant.rules.watch.subscription_events import SubscriptionMisfired
-from storage import subscription_claims, subscriptions
 from storage.database import Database
-from storage.subscription_claims import CheckedElsewhere
+from storage.watch import feed_claims, feeds
+from storage.watch.feed_claims import CheckedElsewhere
 
 LOOK_S = 60.0
 """How often is looked for what is due, whatever happens."""
@@ -133,7 +133,7 @@ class SubscriptionTicker(Actor[CheckNow]):
         self.nursery.start_soon(self._heed, self.bell, 0.0)
         ear = Bell()
         self.nursery.start_soon(self._heed, ear, HEARD_S)
-        self.nursery.start_soon(self.database.listen, subscriptions.CHANNEL, ear.ring)
+        self.nursery.start_soon(self.database.listen, feeds.CHANNEL, ear.ring)
 
     async def _heed(self, bell: Bell, calm_s: float) -> None:
         """Look soon whenever it rings, but not twice within the calm."""
@@ -154,7 +154,7 @@ class SubscriptionTicker(Actor[CheckNow]):
             return
         asked_at = trio.current_time()
         try:
-            claimed = await self.database.run(subscription_claims.claim_one, number, until=self._hand.until())
+            claimed = await self.database.run(feed_claims.claim_one, number, until=self._hand.until())
         except (StorageUnavailable, CommitUnknown) as away:
             message.reply.refuse(away)
             return
@@ -199,17 +199,17 @@ class SubscriptionTicker(Actor[CheckNow]):
     async def _release(self) -> None:
         held = [*self._dropped.values(), *(each.subscription for each in self._hand.held.values())]
         try:
-            await self.database.run(subscription_claims.release, held)
+            await self.database.run(feed_claims.release, held)
         except (StorageUnavailable, CommitUnknown):
             return  # others see that nobody renews them
 
     async def _look(self) -> None:
         if not self._has_configured:
-            await self.database.run(subscriptions.set_configured, self.configured)
+            await self.database.run(feeds.set_configured, self.configured)
             self._has_configured = True
         if self._dropped:
             dropped = list(self._dropped.values())  # meanwhile there may be more
-            await self.database.run(subscription_claims.release, dropped)
+            await self.database.run(feed_claims.release, dropped)
             self._forget_dropped(dropped)
         outlook = await self._watched()
         if outlook.is_paused:
@@ -252,8 +252,8 @@ class SubscriptionTicker(Actor[CheckNow]):
     def _outlook(self, connection: Connection, *, is_watching: bool) -> _Outlook:
         held = None
         if is_watching:
-            held = subscription_claims.held(connection, now=self.clock.now(), also=sorted(self._others.asked_for))
-        return _Outlook(self.is_paused(connection), subscriptions.next_due(connection), held)
+            held = feed_claims.held(connection, now=self.clock.now(), also=sorted(self._others.asked_for))
+        return _Outlook(self.is_paused(connection), feeds.next_due(connection), held)
 
     async def _take_due(self, now: datetime) -> None:
         for _ in range(SPREAD_PAGES):
@@ -261,7 +261,7 @@ class SubscriptionTicker(Actor[CheckNow]):
             due: Sequence[Due] = ()
             asked_at = trio.current_time()
             if room > 0:
-                due = await self.database.run(subscription_claims.claim, now=now, until=self._hand.until(), limit=room)
+                due = await self.database.run(feed_claims.claim, now=now, until=self._hand.until(), limit=room)
             for each in due:
                 self._tell_late(each.name, each.next_check_at, now)
                 self._take_in(Held(each, asked_at))
@@ -278,7 +278,7 @@ class SubscriptionTicker(Actor[CheckNow]):
                 self._hand.drop(number)
         self._dropped |= {each.id: each for each in back}
         if back:
-            await self.database.run(subscription_claims.give_back, back)
+            await self.database.run(feed_claims.give_back, back)
             self._forget_dropped(back)
         return len(back)
 
@@ -290,7 +290,7 @@ class SubscriptionTicker(Actor[CheckNow]):
     async def _spread(self, before: datetime, now: datetime) -> bool:
         """After a long sleep many are overdue at once: each waits its share of a minute. True: all do now."""
         for _ in range(SPREAD_PAGES):
-            late = await self.database.run(subscription_claims.spread_overdue, before=before, now=now, limit=PAGE)
+            late = await self.database.run(feed_claims.spread_overdue, before=before, now=now, limit=PAGE)
             for name, due in late:
                 self._tell_late(name, due, now)
             if len(late) < PAGE:

@@ -12,10 +12,12 @@ from sqlalchemy import Connection
 from cormorant.rules.watch.artists import Artist, Charge, Charged
 from cormorant.rules.watch.catalogue_walks import Walk
 from cormorant.rules.watch.wants import Want, WantState
-from storage import catalogue_walks, jobs, wants, watchlist
-from storage.catalogue_walks import Key
 from storage.database import Database
-from storage.jobs import NewJob
+from storage.jobs import jobs
+from storage.jobs.jobs import NewJob
+from storage.watch import artists as watchlist
+from storage.watch import catalogue_walks, wants
+from storage.watch.catalogue_walks import Key
 
 
 class WatchlistStore(Protocol):

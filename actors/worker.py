@@ -23,7 +23,7 @@ from cormorant.rules.jobs.events import JobBlockedLoop, JobCancelled, JobFailed,
 from cormorant.rules.jobs.states import RetryPolicy, Verb
 from cormorant.rules.jobs.verdicts import DONE, HandlerOutcome, Verdict, verdict_on
 from cormorant.rules.ports import Chance, Clock, Emit
-from storage.jobs import ClaimedJob
+from storage.jobs.jobs import ClaimedJob
 
 SLICE_S = 0.002
 """So long a worker runs handlers that never wait before it lets others go on."""

@@ -41,7 +41,7 @@ from cormorant.rules.search.source_queue import SourceQueue  # noqa: E402 - see 
 from cormorant.rules.settings.settings import SearchSettings  # noqa: E402 - see above
 from cormorant.testing import in_line, memory_gateway, named_sources, settings  # noqa: E402 - see above
 from storage.database import Database, Mode, StorageOptions  # noqa: E402 - see above
-from storage.sources import SourceRecord  # noqa: E402 - see above
+from storage.search.sources import SourceRecord  # noqa: E402 - see above
 from supervisors.environment import SystemClock  # noqa: E402 - see above
 from supervisors.service import Service, open_service  # noqa: E402 - see above
 

@@ -42,9 +42,9 @@ from cormorant.rules.watch.releases import Album, AlbumPage
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.scripted_watches import ScriptedCatalogue, album
 from cormorant.testing import memory_gateway
-from storage import wants, watchlist
 from storage.database import Database, Mode, StorageOptions
-from storage.jobs import NewJob
+from storage.jobs.jobs import NewJob
+from storage.watch import artists, wants
 from supervisors.choosing import Chooser
 from supervisors.environment import SystemClock
 
@@ -97,7 +97,7 @@ def job_for(kind: str, want: Want, clock: SystemClock) -> NewJob:
 
 def _watch_all(connection: Connection) -> None:
     for number in range(ARTISTS):
-        watchlist.add(
+        artists.add(
             connection,
             Artist(
                 source="spotify",

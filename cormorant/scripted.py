@@ -11,7 +11,7 @@ from attrs import define, field
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceUnavailable
 from cormorant.rules.settings.sources import SourceSettings
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 
 __all__ = ["BROKEN", "BUSY", "TIMEOUT", "ScriptedSource", "busy", "named_sources", "scripted"]
 

@@ -34,9 +34,9 @@ from cormorant.rules.ports import Clock
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.testing import memory_gateway, simulated
-from storage import jobs
-from storage.columns import from_micros, to_micros
-from storage.jobs import NewJob
+from storage.engine.columns import from_micros, to_micros
+from storage.jobs import jobs
+from storage.jobs.jobs import NewJob
 from supervisors import Service, open_service
 from supervisors.environment import SystemClock
 

@@ -12,15 +12,15 @@ from sqlalchemy import Connection
 
 from cormorant.rules.errors import StorageMisconfigured, StorageUnavailable
 from cormorant.rules.ports import Chance, Clock, Emit
-from storage.dialect import Dialect, dialect_for
-from storage.gateway import STOPPED, Gateway, Parts
-from storage.inline import Inline
+from storage.engine.change_listener import listen
+from storage.engine.dialect import Dialect, dialect_for
+from storage.engine.gateway import STOPPED, Gateway, Parts
+from storage.engine.inline import Inline
+from storage.engine.options import Mode, StorageOptions
+from storage.engine.schema import SchemaState
+from storage.engine.threaded import Threaded
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
 from storage.migrations.runner import Migration
-from storage.notices import listen
-from storage.options import Mode, StorageOptions
-from storage.schema import SchemaState
-from storage.threaded import Threaded
 
 __all__ = ["SCHEMA_VERSION", "Database", "Mode", "SchemaState", "StorageOptions", "inspect"]
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from storage.columns import check_text, to_micros
+from storage.engine.columns import check_text, to_micros
 
 
 def is_set(connection: Connection, name: str) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from attrs import field, frozen
 from sqlalchemy import Connection, bindparam, text
 
-from storage.columns import from_micros, to_micros
+from storage.engine.columns import from_micros, to_micros
 
 _FRESH = timedelta(days=1)
 """So long it is not written again that a link was seen."""

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from storage.columns import check_text, to_micros
+from storage.engine.columns import check_text, to_micros
 
 KEPT_MAX = 10_000
 """So many are looked at, the latest first."""

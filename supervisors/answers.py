@@ -7,7 +7,7 @@ from datetime import datetime
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.source_errors import SourceLimited, SourceNotAsked
-from storage.ledger import Entry
+from storage.search.ledger import Entry
 
 PATIENCE_S = 20.0
 """How long one run waits for a source before it is put back; then its handler is free for others."""

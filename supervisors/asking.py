@@ -20,7 +20,7 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.watch.feeds import Due, FeedPage
 from cormorant.rules.watch.offers import offered
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors.environment import SystemRandom
 
 TIMEOUT_S = 120.0

@@ -33,7 +33,7 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import InDoubt
 from storage.database import Database, StorageOptions
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors.catalogues import SpotifyCatalogue
 from supervisors.child import ChildView, Runnable
 from supervisors.durable_search import KIND, DurableSearch

@@ -18,7 +18,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SPOTIFY_URL
 from cormorant.rules.watch.artists import Artist as Watched
 from cormorant.rules.watch.releases import Album, AlbumPage, Artist, Track
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors.gated import through_gate
 from supervisors.searches import Searches
 

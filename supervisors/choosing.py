@@ -15,8 +15,9 @@ from cormorant.rules.watch.handing import ParcelKind
 from cormorant.rules.watch.handovers import told_gone
 from cormorant.rules.watch.profiles import Judgement, Profile, best_first, judge
 from cormorant.rules.watch.wants import Want, WantState
-from storage import jobs, wants
-from storage.jobs import NewJob
+from storage.jobs import jobs
+from storage.jobs.jobs import NewJob
+from storage.watch import wants
 
 Judged = tuple[str, Result, Judgement]
 

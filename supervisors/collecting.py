@@ -15,9 +15,9 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited
 from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
 from cormorant.rules.watch.prices import Intake, point_of, problems_of, request_for
-from storage import intakes, prices
-from storage.prices import Collected
-from storage.sources import UnknownSource
+from storage.search.sources import UnknownSource
+from storage.watch import price_watches, prices
+from storage.watch.prices import Collected
 from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, wait_of
 from supervisors.searches import Searches
 
@@ -37,7 +37,7 @@ class Collector:
     async def __call__(self, context: JobContext) -> None:
         """Ask the source, unless it was asked lately, write down what it states, and value the intake anew."""
         intake_id, source, by_hand = _read(context.payload)
-        intake = await context.transaction(intakes.by_id, intake_id)
+        intake = await context.transaction(price_watches.by_id, intake_id)
         if intake is None:
             raise Cancel("it is no longer watched")
         if intake.idle_because and not by_hand:

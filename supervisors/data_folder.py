@@ -8,7 +8,7 @@ from typing import Final
 from cormorant.rules.addresses import sqlite_file
 from cormorant.rules.errors import StorageMisconfigured
 from cormorant.rules.settings.settings import Settings
-from storage.data_files import DataFolder
+from storage.engine.data_files import DataFolder
 
 __all__ = ["data_folder", "prepare_data"]
 

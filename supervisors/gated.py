@@ -9,7 +9,7 @@ from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, SearchError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import QUERY_LENGTH_MAX, SearchPage, SearchRequest
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors.searches import Searches
 
 T = TypeVar("T")

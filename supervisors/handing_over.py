@@ -39,8 +39,8 @@ from cormorant.rules.watch.target_errors import (
     TargetUnavailable,
 )
 from cormorant.rules.watch.wants import Want, WantState
-from storage import downloads, wants
-from storage.wants import Candidate
+from storage.watch import handovers, wants
+from storage.watch.wants import Candidate
 from supervisors.choosing import Chooser
 
 KIND = "handover"
@@ -70,7 +70,7 @@ class HandingOver:
         want = await context.transaction(wants.by_key, str(payload.get("want", "")))
         if want is None:
             raise Fail('the payload names no want; it is { "want": KEY }')
-        under_way = await context.transaction(downloads.live_of, want.id)
+        under_way = await context.transaction(handovers.live_of, want.id)
         if under_way is None:
             await self._begin(context, want)
         elif under_way.state in {HandoverState.SENDING, HandoverState.IN_DOUBT}:
@@ -94,7 +94,7 @@ class HandingOver:
             why = self.chooser.reason_for(want, candidate.result)
             await context.transaction(wants.change, want.id, WantState.CHOSEN, reason=why, now=self.clock.now())
             return
-        earlier = await context.transaction(downloads.of_want, want.id)
+        earlier = await context.transaction(handovers.of_want, want.id)
         key = key_of(want, candidate, times=len(earlier))
         parcel = await self._packed(context, want, candidate, key)
         if isinstance(parcel, str):
@@ -199,7 +199,7 @@ class HandingOver:
                 await self._send_again(context, want, handover)
             return
         if receipt.standing is Standing.ABSENT:
-            change = partial(downloads.change, asked=handover.asked + 1, reason="its target does not know of it")
+            change = partial(handovers.change, asked=handover.asked + 1, reason="its target does not know of it")
             doubted = await context.transaction(change, handover, HandoverState.IN_DOUBT, now=self.clock.now())
             raise Snooze(DOUBT_S if doubted.asked < ASKED_MAX else doubt_s(handover.sent))
         await self._arrived(context, want, handover, receipt)
@@ -246,7 +246,7 @@ class HandingOver:
         now, why = self.clock.now(), told_gone(handover.target)
         missing_s = missed_s(handover, now=now)
         if missing_s is None:
-            await context.transaction(partial(downloads.change, reason=why), handover, handover.state, now=now)
+            await context.transaction(partial(handovers.change, reason=why), handover, handover.state, now=now)
         if missing_s is None or missing_s < GONE_S:
             raise Snooze(MISSED_S)
         decided = await context.transaction(self.leave_target, handover, now=now)
@@ -273,13 +273,13 @@ class HandingOver:
 
     def fail_and_choose(self, connection: Connection, handover: Handover, why: str, *, now: datetime) -> Want:
         """A handover failed: its candidate is not tried again, and the next one is chosen. May raise `HandoverChanged`."""
-        downloads.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
+        handovers.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
         return self._deny_and_choose(connection, handover.want_id, handover.ref, why, now=now)
 
     def leave_target(self, connection: Connection, handover: Handover, *, now: datetime) -> Want:
         """The target of a handover is gone. What surely is not there is chosen anew; else a person has to look there."""
         why = told_gone(handover.target)
-        downloads.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
+        handovers.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
         want = wants.find(connection, handover.want_id)
         if handover.state is HandoverState.WAITING:
             chosen = self.chooser.take_best(connection, want, now=now)
@@ -311,7 +311,7 @@ class HandingOver:
     def _put_off(self, connection: Connection, handover: Handover, why: str, *, is_sure: bool, now: datetime) -> None:
         """It is sent again later; without asking, where surely nothing has arrived."""
         to = HandoverState.WAITING if is_sure else HandoverState.IN_DOUBT
-        downloads.change(connection, handover, to, reason=why, now=now)
+        handovers.change(connection, handover, to, reason=why, now=now)
         state = WantState.SENDING if is_sure else WantState.IN_DOUBT
         wants.change(connection, handover.want_id, state, reason=f"waits: {why}", now=now)
 
@@ -320,7 +320,7 @@ class HandingOver:
     ) -> None:
         is_held = step is NextStep.HOLD
         to = HandoverState.HELD if is_held else HandoverState.IN_DOUBT
-        downloads.change(connection, handover, to, reason=why, asked=0, now=now)
+        handovers.change(connection, handover, to, reason=why, asked=0, now=now)
         reason = f"may have arrived at {handover.target}; decide by hand" if is_held else why
         wants.change(connection, handover.want_id, WantState.IN_DOUBT, reason=reason, now=now)
 
@@ -346,7 +346,7 @@ def _begin_sending(connection: Connection, handover: Handover, *, now: datetime)
     want = wants.find(connection, handover.want_id, lock=True)
     if want.state is not WantState.CHOSEN or want.chosen_ref != handover.ref:
         return None
-    written = downloads.begin(connection, handover)
+    written = handovers.begin(connection, handover)
     if written is None:
         return None
     wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}", now=now)
@@ -354,13 +354,13 @@ def _begin_sending(connection: Connection, handover: Handover, *, now: datetime)
 
 
 def _choose_again(connection: Connection, handover: Handover, why: str, reason: str, *, now: datetime) -> Want:
-    downloads.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
+    handovers.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
     return wants.change(connection, handover.want_id, WantState.CHOSEN, reason=reason, chosen_ref=handover.ref, now=now)
 
 
 def _sending_again(connection: Connection, handover: Handover, *, now: datetime) -> Handover:
     wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}, again", now=now)
-    return downloads.change(
+    return handovers.change(
         connection, handover, HandoverState.SENDING, asked=0, sent=handover.sent + 1, reason="", now=now
     )
 
@@ -370,7 +370,7 @@ def _set_arrived(
 ) -> Want:
     is_done = next_at is None  # who is done is not asked again
     to = HandoverState.DONE if is_done else HandoverState.HANDED_OVER
-    downloads.change(
+    handovers.change(
         connection,
         handover,
         to,

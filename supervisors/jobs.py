@@ -19,10 +19,11 @@ from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, Unkno
 from cormorant.rules.jobs.events import About, JobCancelled
 from cormorant.rules.jobs.payloads import checked_payload
 from cormorant.rules.ports import Chance, Clock, Emit
-from storage import job_pauses, job_reports, jobs
+from storage import pauses
 from storage.database import Database
-from storage.job_reports import JobView
-from storage.jobs import Enqueued, NewJob
+from storage.jobs import jobs, reports
+from storage.jobs.jobs import Enqueued, NewJob
+from storage.jobs.reports import JobView
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class Jobs:
         correlation_id: str | None = None,
         max_attempts: int | None = None,
     ) -> NewJob:
-        """A job to be enqueued, checked; for `storage.jobs.enqueue` inside a transaction of your own."""
+        """A job to be enqueued, checked; for `storage.jobs.jobs.enqueue` inside a transaction of your own."""
         self._check(priority, delay_s)
         if max_attempts is not None and max_attempts < 1:
             raise ValueError(f"{max_attempts} attempts are not possible: give 1 or more")
@@ -117,7 +118,7 @@ class Jobs:
 
     async def show(self, job_id: int) -> JobView:
         """One job, or `UnknownJob`."""
-        view = await self.database.read(job_reports.show, job_id)
+        view = await self.database.read(reports.show, job_id)
         if view is None:
             raise UnknownJob(job_id)
         return view
@@ -144,13 +145,13 @@ class Jobs:
 
     async def pause_kind(self, kind: str) -> int:
         """Start no more jobs of a kind, also after a restart. Returns how many were waiting."""
-        await self.database.run(job_pauses.pause, kind, now=self.clock.now())
-        return await in_pages(self.database, job_pauses.hold_some)
+        await self.database.run(pauses.pause, kind, now=self.clock.now())
+        return await in_pages(self.database, pauses.hold_some)
 
     async def resume_kind(self, kind: str) -> int:
         """Start jobs of a kind again. Returns how many were held."""
-        await self.database.run(job_pauses.resume, kind)
-        freed = await in_pages(self.database, job_pauses.free_some)
+        await self.database.run(pauses.resume, kind)
+        freed = await in_pages(self.database, pauses.free_some)
         self.bell.ring()
         return freed
 
@@ -163,6 +164,6 @@ class Jobs:
         await self._set_claiming(is_on=True)
 
     async def _set_claiming(self, *, is_on: bool) -> None:
-        await self.database.run(job_pauses.set_all, is_paused=not is_on, now=self.clock.now())
+        await self.database.run(pauses.set_all, is_paused=not is_on, now=self.clock.now())
         with suppress(MailboxFull):  # the next heartbeat finds out
             self.runner.tell_nowait(SetClaiming(is_on=is_on))

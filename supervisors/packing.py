@@ -15,8 +15,8 @@ from cormorant.rules.watch.handing import Parcel, ParcelKind
 from cormorant.rules.watch.magnets import infohash_of_magnet, infohash_v2_of_magnet
 from cormorant.rules.watch.offers import files_of
 from cormorant.rules.watch.wants import Want
-from storage.sources import SourceRecord
-from storage.wants import Candidate
+from storage.search.sources import SourceRecord
+from storage.watch.wants import Candidate
 from supervisors.gated import through_gate
 from supervisors.searches import Searches
 

@@ -16,11 +16,12 @@ from cormorant.rules.settings.price_settings import cents_of
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
 from cormorant.rules.watch.prices import COLLECT, STAGGER_S, TAKEN_OUT, Intake, PricePoint, Valuation, collect_key
-from storage import intakes, jobs, prices
 from storage.database import Database
-from storage.intakes import IntakeConfigured, IntakeTakenOut
-from storage.prices import Collected, PriceView
-from storage.sources import UnknownSource
+from storage.jobs import jobs
+from storage.search.sources import UnknownSource
+from storage.watch import price_watches, prices
+from storage.watch.price_watches import IntakeConfigured, IntakeTakenOut
+from storage.watch.prices import Collected, PriceView
 from supervisors.collecting import SOURCE_KIND
 from supervisors.jobs import Jobs
 
@@ -117,15 +118,15 @@ class Prices:
         """Watch a price no more, and forget what was collected. One of the settings file is first taken out there."""
         if name in self.settings.prices:
             raise IntakeConfigured(name)
-        await self.database.run(intakes.remove, name)
+        await self.database.run(price_watches.remove, name)
 
     async def pause(self, name: str) -> Intake:
         """Ask nobody about a price until it is resumed, also after a restart. Raises `UnknownIntake` or `IntakeTakenOut`."""
-        return await self.database.run(intakes.set_paused, name, is_paused=True)
+        return await self.database.run(price_watches.set_paused, name, is_paused=True)
 
     async def resume(self, name: str) -> Intake:
         """Go on with a price: at its time, and soon if that has passed."""
-        return await self.database.run(intakes.set_paused, name, is_paused=False)
+        return await self.database.run(price_watches.set_paused, name, is_paused=False)
 
     async def all(self) -> list[PriceView]:
         """All of them, by name."""
@@ -197,21 +198,21 @@ class Prices:
     def _add(self, connection: Connection, wanted: Sequence[Intake], *, now: datetime) -> list[Intake]:
         added, place = [], 0
         for each in wanted:
-            intake = intakes.add(connection, each)
+            intake = price_watches.add(connection, each)
             place += self.enqueue(connection, intake, place=place, now=now)
-            intakes.put_off(connection, intake, now=now)
+            price_watches.put_off(connection, intake, now=now)
             added.append(intake)
         return added
 
     def _add_new(
         self, connection: Connection, wanted: Sequence[Intake], *, now: datetime
     ) -> tuple[list[Intake], list[str]]:
-        there = {each.name for each in intakes.all_intakes(connection)} | set(self.settings.prices)
+        there = {each.name for each in price_watches.all_intakes(connection)} | set(self.settings.prices)
         fresh = [each for each in wanted if each.name not in there]
         return self._add(connection, fresh, now=now), [each.name for each in wanted if each.name in there]
 
     def _check_now(self, connection: Connection, name: str, *, now: datetime) -> int:
-        intake = intakes.find(connection, name)
+        intake = price_watches.find(connection, name)
         if intake.origin == TAKEN_OUT:
             raise IntakeTakenOut(name)
         asked = self.enqueue(connection, intake, place=0, now=now, by_hand=True)
@@ -224,10 +225,10 @@ def _write_down(
     connection: Connection, points: Mapping[str, Sequence[PricePoint]], *, now: datetime
 ) -> list[Collected]:
     # In one order, so that two who write do not wait for each other.
-    found = sorted((intakes.find(connection, name).id, own) for name, own in points.items())
+    found = sorted((price_watches.find(connection, name).id, own) for name, own in points.items())
     done = [prices.collect(connection, intake_id, own, now=now) for intake_id, own in found]
     return [each for each in done if each is not None]
 
 
 def _history(connection: Connection, name: str, *, limit: int) -> list[Valuation]:
-    return prices.history(connection, intakes.find(connection, name).id, limit=limit)
+    return prices.history(connection, price_watches.find(connection, name).id, limit=limit)

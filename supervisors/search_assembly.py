@@ -27,7 +27,7 @@ from cormorant.rules.settings.sources import SPOTIFY_URL, SourceSettings, limits
 from cormorant.rules.supervision import OnExhausted, Strategy
 from cormorant.rules.web_addresses import normalised
 from storage.database import Database
-from storage.sources import CONFIGURED, SourceRecord
+from storage.search.sources import CONFIGURED, SourceRecord
 from supervisors.child import ChildSpec, Runnable
 from supervisors.searches import Searches
 from supervisors.supervisor import Supervisor

@@ -24,10 +24,10 @@ from cormorant.rules.search.reasons import Explanation, explain, set_aside
 from cormorant.rules.search.requests import BadRequest, Result, SearchRequest, search_key
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.settings.sources import SEARCHED
-from storage import cache, source_states
 from storage.database import Database
-from storage.source_states import Known
-from storage.sources import UnknownSource
+from storage.search import answers, source_states
+from storage.search.source_states import Known
+from storage.search.sources import UnknownSource
 
 WAIT_S_MAX = 366 * 86_400.0
 """Who waits longer waits as long as it takes."""
@@ -116,7 +116,7 @@ class Searches:
         if not self.is_cached or not names:
             return {}
         by_id = {self.desks.by_name[name].record.id: name for name in names}
-        found = await self.database.read(cache.find, list(by_id), search_key(request), now=self.clock.now())
+        found = await self.database.read(answers.find, list(by_id), search_key(request), now=self.clock.now())
         return {by_id[source_id]: results for source_id, results in found.items()}
 
     def explain(self, source: str, priority: Priority | None = None, *, lane: Lane = Lane.QUERY) -> Explanation:

@@ -29,7 +29,7 @@ from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.settings import Settings
 from storage.database import Database, Mode
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors.asking import Asker, price_recipes
 from supervisors.assembly import Assembly, storage_options
 from supervisors.child import ChildView

@@ -20,8 +20,9 @@ from cormorant.rules.upcoming import Planned, Turns, plan_of
 from cormorant.rules.watch.feed_orders import check_order
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import Check, CheckStatus, Subscription, host_of
-from storage import subscription_checks, subscriptions
 from storage.database import Database
+from storage.watch import feeds as subscriptions
+from storage.watch import subscription_checks
 
 CHECK_S = 120.0
 """How long a check by hand is waited for."""

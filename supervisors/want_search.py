@@ -24,9 +24,10 @@ from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import charged
 from cormorant.rules.watch.events import WantChanged, WatchlistSearch
 from cormorant.rules.watch.wants import TRACKS_AFTER, Want, WantState, next_look, tracks_of
-from storage import ledger, sources, wants, watchlist
-from storage.jobs import NewJob
-from storage.ledger import Entry
+from storage.jobs.jobs import NewJob
+from storage.search import ledger, sources
+from storage.search.ledger import Entry
+from storage.watch import artists, wants
 from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
 from supervisors.choosing import Chooser, Judged, why_chosen, why_nothing_fits
 from supervisors.searches import Searches
@@ -226,7 +227,7 @@ class WantSearch:
         if kind == "artist" and number.isdigit():
             budget, cooldown_s = self.options.retry_budget, self.options.cooldown_s
             cost = partial(charged, failed=failed, budget=budget, cooldown_s=cooldown_s, now=self.clock.now())
-            await context.transaction(watchlist.charge, int(number), cost)
+            await context.transaction(artists.charge, int(number), cost)
 
 
 def request_for(want: Want, *, kind: str, caps: Caps | None) -> SearchRequest:

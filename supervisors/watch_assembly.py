@@ -35,10 +35,11 @@ from cormorant.rules.watch.handing import Parcel
 from cormorant.rules.watch.prices import COLLECT
 from cormorant.rules.watch.wants import Want
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
-from storage import flags, wants
+from storage import flags
 from storage.database import Database
-from storage.jobs import NewJob
-from storage.wants import Candidate
+from storage.jobs.jobs import NewJob
+from storage.watch import wants
+from storage.watch.wants import Candidate
 from supervisors import handing_over, want_search
 from supervisors.child import ChildSpec, Runnable
 from supervisors.choosing import Chooser

@@ -15,9 +15,10 @@ from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import DEFAULT_PROFILE
 from cormorant.rules.units import format_duration
-from storage import saved_searches, sources, subscriptions, watchlist
-from storage.saved_searches import UnknownSavedSearch
-from storage.subscriptions import UnknownSubscription
+from storage.search import sources
+from storage.watch import artists, feeds, watches
+from storage.watch.feeds import UnknownSubscription
+from storage.watch.watches import UnknownSavedSearch
 
 EVERY_S_MIN: Final = 60.0
 ARTIST_EVERY_S_MAX: Final = 30 * 86_400.0
@@ -78,12 +79,12 @@ class OrderDesk:
         named: Sequence[str] = ()
         with suppress(UnknownSavedSearch, UnknownSubscription):
             if kind == "artist" and name.isdigit():
-                artist = watchlist.by_id(connection, int(name))
+                artist = artists.by_id(connection, int(name))
                 named = artist.targets if artist is not None else ()
             elif kind == "saved":
-                named = saved_searches.find(connection, name).targets
+                named = watches.find(connection, name).targets
             elif kind == "feed":
-                named = subscriptions.find(connection, name).targets
+                named = feeds.find(connection, name).targets
         there = tuple(each for each in named if each in self.targets)
         usual = self.settings.watchlist.hand_to if kind == "artist" else ()
         return there or tuple(each for each in usual if each in self.targets)

@@ -20,11 +20,14 @@ from cormorant.rules.watch.releases import Artist as FoundArtist
 from cormorant.rules.watch.target_errors import UnknownTarget
 from cormorant.rules.watch.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
-from storage import downloads, jobs, saved_searches, wants, watchlist
 from storage.database import Database
-from storage.jobs import NewJob
-from storage.saved_searches import CONFIGURED, SavedSearchConfigured
-from storage.wants import Candidate, WantView
+from storage.jobs import jobs
+from storage.jobs.jobs import NewJob
+from storage.watch import artists as watchlist
+from storage.watch import handovers as downloads
+from storage.watch import wants, watches
+from storage.watch.wants import Candidate, WantView
+from storage.watch.watches import CONFIGURED, SavedSearchConfigured
 from supervisors.watch_orders import ARTIST_EVERY_S_MAX, SEARCH_EVERY_S_MAX, Order, OrderDesk
 
 FIND_WAIT_S = 90.0
@@ -164,7 +167,7 @@ class Watches:
         order = Order(every_s=saved.every_s, search=saved.sources, choose=saved.profile, hand_to=saved.targets)
         self.orders.check_search(saved.name, saved.request)
         self.orders.check(connection, order, every_s_max=SEARCH_EVERY_S_MAX)
-        return saved_searches.add(connection, saved)
+        return watches.add(connection, saved)
 
     async def forget_search(self, name: str) -> None:
         """Repeat a search no more. One of the settings file stays until it is taken out there."""
@@ -172,15 +175,15 @@ class Watches:
 
     async def saved(self) -> list[SavedSearch]:
         """All saved searches, by name."""
-        return await self.database.read(saved_searches.all_saved)
+        return await self.database.read(watches.all_saved)
 
     async def pause_search(self, name: str, *, is_paused: bool = True) -> None:
         """Leave a saved search alone, or go on."""
-        await self.database.run(saved_searches.set_paused, name, is_paused=is_paused)
+        await self.database.run(watches.set_paused, name, is_paused=is_paused)
 
     async def check_search(self, name: str) -> None:
         """Repeat a saved search at the next look."""
-        await self.database.run(saved_searches.check_now, name, now=self.clock.now())
+        await self.database.run(watches.check_now, name, now=self.clock.now())
 
     async def wants(
         self,
@@ -337,9 +340,9 @@ def _chosen(connection: Connection, want: Want, ref: str | None) -> Candidate:
 
 
 def _forget(connection: Connection, name: str) -> None:
-    if saved_searches.find(connection, name).origin == CONFIGURED:
+    if watches.find(connection, name).origin == CONFIGURED:
         raise SavedSearchConfigured(name)
-    saved_searches.remove(connection, name)
+    watches.remove(connection, name)
 
 
 def _run_now(connection: Connection, job: NewJob, *, now: datetime) -> None:

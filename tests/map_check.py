@@ -94,7 +94,7 @@ class Module:
 def room_of(name: str) -> str | None:
     """Which room a dotted name is in.
 
-    >>> room_of("cormorant.web.pages"), room_of("storage.jobs"), room_of("trio.testing")
+    >>> room_of("cormorant.web.pages"), room_of("storage.jobs.jobs"), room_of("trio.testing")
     ('cormorant.web', 'storage', None)
     """
     return next((room for room in RANK if name == room or name.startswith(f"{room}.")), None)

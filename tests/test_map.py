@@ -74,8 +74,8 @@ def test_long_files_are_reported(record_property: Callable[[str, object], None])
     for complaint in complaints(long_files, PRODUCT):
         record_property("long_file", complaint)
 
-    assert list(long_files(module("storage.jobs", *["x = 1"] * (FILE_LINES_REVIEWED + 1)))) != []
-    assert list(long_files(module("storage.jobs", *["x = 1"] * FILE_LINES_REVIEWED))) == []
+    assert list(long_files(module("storage.jobs.jobs", *["x = 1"] * (FILE_LINES_REVIEWED + 1)))) != []
+    assert list(long_files(module("storage.jobs.jobs", *["x = 1"] * FILE_LINES_REVIEWED))) == []
 
 
 def test_nothing_is_accepted_that_is_no_longer_there() -> None:
@@ -107,18 +107,20 @@ def package(name: str, *lines: str) -> Module:
 WRONG = {
     "a module outside the map": module("cormorant.helpers", "x = 1"),
     "a rule knows storage": module("cormorant.rules.jobs.states", "import storage"),
-    "storage knows a client": module("storage.jobs", "from cormorant.clients import torznab"),
+    "storage knows a client": module("storage.jobs.jobs", "from cormorant.clients import torznab"),
     "a client knows storage": module("cormorant.clients.feeds", "from storage.database import Database"),
     "an actor knows its supervisor": module("actors.dispatcher", "from supervisors import Supervisor"),
     "an actor knows the web": module("actors.dispatcher", "from cormorant import web"),
     "the web knows the supervisors": module("cormorant.web.pages", "import supervisors.tree"),
     "a supervisor knows the settings' reader": module("supervisors.service", "from cormorant.settings import load"),
     "a client knows the log": module("cormorant.clients.feeds", "from cormorant import telemetry"),
-    "inside a function": module("storage.jobs", "def claim():", "    import actors.dispatcher"),
-    "for type checkers": module("storage.jobs", "if TYPE_CHECKING:", "    from actors.dispatcher import Dispatcher"),
+    "inside a function": module("storage.jobs.jobs", "def claim():", "    import actors.dispatcher"),
+    "for type checkers": module(
+        "storage.jobs.jobs", "if TYPE_CHECKING:", "    from actors.dispatcher import Dispatcher"
+    ),
     "relative": module("cormorant.rules.jobs.states", "from ...clients import feeds"),
     "relative, from a package": package("cormorant.rules", '"""Rules."""', "from .. import web"),
-    "by name": module("storage.jobs", "importlib.import_module('actors.dispatcher')"),
+    "by name": module("storage.jobs.jobs", "importlib.import_module('actors.dispatcher')"),
     "the product knows the tests": module("cormorant.testing", "from tests.postgres import PostgresServer"),
     "a rule imports trio": module("cormorant.rules.jobs.states", "import trio"),
     "a rule imports from trio": module("cormorant.rules.jobs.states", "from trio.testing import MockClock"),
@@ -136,22 +138,22 @@ WRONG = {
     ),
     "a rule reads the calendar": module("cormorant.rules.jobs.states", "import datetime", "datetime.date.today()"),
     "a rule opens a file": module("cormorant.rules.jobs.states", "open('x')"),
-    "except Exception": module("storage.jobs", "try: f()", "except Exception: pass"),
+    "except Exception": module("storage.jobs.jobs", "try: f()", "except Exception: pass"),
     "except BaseException": module("actors.jobs", "try: f()", "except BaseException as error: print(error)"),
     "except, bare": module("cormorant.cli.run", "try: f()", "except: pass"),
-    "except, in a tuple": module("storage.jobs", "try: f()", "except (OSError, Exception): pass"),
-    "except, of a group": module("storage.jobs", "try: f()", "except* Exception: pass"),
-    "except, by its full name": module("storage.jobs", "try: f()", "except builtins.Exception: pass"),
-    "suppress": module("storage.jobs", "with contextlib.suppress(Exception): f()"),
-    "a long function": module("storage.jobs", "def f():", *["    x = 1"] * FUNCTION_LINES_MAX),
-    "a long method": module("storage.jobs", "class A:", "  async def f():", *["    x = 1"] * FUNCTION_LINES_MAX),
+    "except, in a tuple": module("storage.jobs.jobs", "try: f()", "except (OSError, Exception): pass"),
+    "except, of a group": module("storage.jobs.jobs", "try: f()", "except* Exception: pass"),
+    "except, by its full name": module("storage.jobs.jobs", "try: f()", "except builtins.Exception: pass"),
+    "suppress": module("storage.jobs.jobs", "with contextlib.suppress(Exception): f()"),
+    "a long function": module("storage.jobs.jobs", "def f():", *["    x = 1"] * FUNCTION_LINES_MAX),
+    "a long method": module("storage.jobs.jobs", "class A:", "  async def f():", *["    x = 1"] * FUNCTION_LINES_MAX),
     "a package without a word": package("storage", "x = 1"),
     "a first import in cormorant": package("cormorant", '"""Doc."""', "__version__ = '1'", "import cormorant.rules"),
     "a name in cormorant": package("cormorant", '"""Doc."""', "__version__ = '1'", "debug = True"),
-    "noqa without a code": module("storage.jobs", "x = 1  # noqa"),
-    "noqa without a reason": module("storage.jobs", "x = 1  # noqa: S608"),
-    "ignore without a reason": module("storage.jobs", "x = 1  # type: ignore[arg-type]"),
-    "a whole file silenced": module("storage.jobs", "# ruff: noqa: S608 - the names are ours"),
+    "noqa without a code": module("storage.jobs.jobs", "x = 1  # noqa"),
+    "noqa without a reason": module("storage.jobs.jobs", "x = 1  # noqa: S608"),
+    "ignore without a reason": module("storage.jobs.jobs", "x = 1  # type: ignore[arg-type]"),
+    "a whole file silenced": module("storage.jobs.jobs", "# ruff: noqa: S608 - the names are ours"),
 }
 
 RIGHT = {
@@ -166,18 +168,20 @@ RIGHT = {
     "the web may ask actors": module("cormorant.web.pages", "from actors.dispatcher import Submit"),
     "rooms on top may know each other": module("cormorant.cli.run", "from cormorant import settings, telemetry"),
     "anyone may read the version": module("supervisors.service", "from cormorant import __version__"),
-    "a room may know itself": module("storage.jobs", "from .database import Database"),
+    "a room may know itself": module("storage.jobs.jobs", "from .database import Database"),
     "a rule may calculate with times": module(
         "cormorant.rules.jobs.states", "from datetime import datetime", "now + pause"
     ),
     "a rule may define a clock": module("cormorant.rules.ports", "class Clock:", "  def now(self): ..."),
     "a supervisor may catch all": module("supervisors.child", "try: f()", "except BaseException: pass"),
-    "anyone may catch by name": module("storage.jobs", "try: f()", "except (OSError, ValueError): pass"),
-    "a function as long as allowed": module("storage.jobs", "def f():", *["    x = 1"] * (FUNCTION_LINES_MAX - 1)),
+    "anyone may catch by name": module("storage.jobs.jobs", "try: f()", "except (OSError, ValueError): pass"),
+    "a function as long as allowed": module("storage.jobs.jobs", "def f():", *["    x = 1"] * (FUNCTION_LINES_MAX - 1)),
     "the version": package("cormorant", '"""Doc."""', "__version__ = '1'"),
-    "noqa with a reason": module("storage.jobs", "x = 1  # noqa: S608, E501 - the names are ours"),
-    "ignore with a reason": module("storage.jobs", "x = 1  # type: ignore[arg-type]  # the driver's stubs are older"),
-    "a string that looks like it": module("storage.jobs", "x = '# noqa'"),
+    "noqa with a reason": module("storage.jobs.jobs", "x = 1  # noqa: S608, E501 - the names are ours"),
+    "ignore with a reason": module(
+        "storage.jobs.jobs", "x = 1  # type: ignore[arg-type]  # the driver's stubs are older"
+    ),
+    "a string that looks like it": module("storage.jobs.jobs", "x = '# noqa'"),
 }
 
 

@@ -27,7 +27,7 @@ from cormorant.rules.jobs.events import JobCompleted
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import JobSettings, Settings, StorageSettings
-from storage.dialect import dialect_for
+from storage.engine.dialect import dialect_for
 from supervisors import Service, open_service
 from supervisors.assembly import storage_options
 

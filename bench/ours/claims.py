@@ -1,7 +1,7 @@
 """Does a claim cost more in a large table? `-m bench.ours.claims future|paused SETTINGS`.
 
 Nine tenths of the jobs have the top priority and cannot be claimed: they are due later, or of a paused kind. Nothing is
-due at that priority, or what is would hide them. What is timed is `storage.jobs.claim` of 10 jobs inside its transaction;
+due at that priority, or what is would hide them. What is timed is `storage.jobs.jobs.claim` of 10 jobs inside its transaction;
 COMMIT costs the same in both tables and would hide a difference.
 """
 
@@ -22,10 +22,10 @@ from sqlalchemy import Connection, create_engine, make_url, text
 
 from bench.ours.seeding import KIND, Batch, seed
 from cormorant.rules.ports import ignore
-from storage import workers
 from storage.database import Database, Mode, StorageOptions
-from storage.job_pauses import pause
-from storage.jobs import claim
+from storage.jobs import workers
+from storage.jobs.jobs import claim
+from storage.pauses import pause
 
 BLOCKED = "blocked"
 OWNER = "bench"

@@ -22,10 +22,10 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.ports import ignore
 from cormorant.rules.watch.feeds import Check, CheckStatus, Due, after_check
-from storage import subscription_claims, subscriptions
-from storage.columns import to_micros
 from storage.database import Database, Mode, StorageOptions
-from storage.plain import Plain
+from storage.engine.columns import to_micros
+from storage.engine.statements import Plain
+from storage.watch import feed_claims, feeds
 
 PAGE = 50_000
 DUE = 100
@@ -84,14 +84,14 @@ async def fill(table: Table) -> None:
 
 def let_be_due(connection: Connection, numbers: Sequence[int], now: datetime) -> None:
     for number in numbers:
-        subscriptions.reschedule(connection, number, now)
+        feeds.reschedule(connection, number, now)
 
 
 def claim(connection: Connection) -> tuple[float, list[Due]]:
     """Seconds, and what was due."""
     now = datetime.now(UTC)
     began = time.thread_time()
-    due = subscription_claims.claim(connection, now=now, until=now + CLAIM, limit=DUE)
+    due = feed_claims.claim(connection, now=now, until=now + CLAIM, limit=DUE)
     return time.thread_time() - began, due
 
 
@@ -108,7 +108,7 @@ def end(connection: Connection, due: Sequence[Due]) -> float:
     ]
     began = time.thread_time()
     for each, following, check in ends:
-        assert subscription_claims.end_check(connection, each, following, check=check, etag="e", last_modified=None)
+        assert feed_claims.end_check(connection, each, following, check=check, etag="e", last_modified=None)
     return time.thread_time() - began
 
 

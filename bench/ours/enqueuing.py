@@ -1,4 +1,4 @@
-"""What does another program need to enqueue? A connection, `storage.jobs.enqueue` and COMMIT. `-m bench.ours.enqueuing`."""
+"""What does another program need to enqueue? A connection, `storage.jobs.jobs.enqueue` and COMMIT. `-m bench.ours.enqueuing`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, create_engine, make_url
 
 from bench.ours.seeding import KIND
-from storage.jobs import NewJob, enqueue
+from storage.jobs.jobs import NewJob, enqueue
 
 
 def enqueue_one(connection: Connection, number: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from actors.job_queue import JobQueue
-from storage.jobs import ClaimedJob
+from storage.jobs.jobs import ClaimedJob
 
 
 def rss_bytes() -> int:

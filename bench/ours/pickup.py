@@ -1,6 +1,6 @@
 """How soon does an idle service start a job? `-m bench.ours.pickup here|across SETTINGS`.
 
-`here`: enqueued by `service.enqueue`. `across`: by another process, with nothing but `storage.jobs.enqueue` and COMMIT.
+`here`: enqueued by `service.enqueue`. `across`: by another process, with nothing but `storage.jobs.jobs.enqueue` and COMMIT.
 Times are monotonic, which is one clock for all processes of a machine.
 """
 

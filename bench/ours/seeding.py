@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from attrs import frozen
 from sqlalchemy import Connection, text
 
-from storage.columns import to_micros
+from storage.engine.columns import to_micros
 
 KIND = "noop"
 PAGE = 50_000

@@ -28,9 +28,9 @@ from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SourceSettings, limits_of
 from cormorant.rules.web_addresses import normalised
-from storage import source_states, sources
 from storage.database import Database
-from storage.sources import SourceRecord
+from storage.search import source_states, sources
+from storage.search.sources import SourceRecord
 from supervisors.environment import in_thread
 from supervisors.search_assembly import configured_sources
 

@@ -19,8 +19,8 @@ from cormorant.rules.settings.fields import DURATION, SHARE
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.web.keys import new_key
-from storage import clients
-from storage.clients import ClientExists, ClientLook, ClientRecord, UnknownClient, digest_of
+from storage import access
+from storage.access import ClientExists, ClientLook, ClientRecord, UnknownClient, digest_of
 from storage.database import Database
 
 __all__ = ["ClientDesk", "at_client_desk"]
@@ -48,7 +48,7 @@ class ClientDesk:
             raise NotDone(f"{self._file} has a client {name} already; change it there, or choose another name")
         key = new_key()
         record = ClientRecord(name=name, settings=wanted, key_digest=digest_of(key), added_at=_now())
-        await self.database.run(clients.add, record)
+        await self.database.run(access.add, record)
         [look] = [each for each in await self._looks() if each.name == name]
         return self._tell({"added": _client_json(look), "key": key}, self._added(name, key))
 
@@ -57,12 +57,12 @@ class ClientDesk:
         if name in self.settings.clients:
             what = f"{name} is a client of {self._file}; it cannot be removed by command"
             raise NotDone(f"{what}: take [clients.{name}] out of that file")
-        await self.database.run(clients.remove, name)
+        await self.database.run(access.remove, name)
         told = f"{name} is removed; its key and its links open nothing any more. What it spent stays spent"
         return self._tell({"removed": name}, [told])
 
     async def _looks(self) -> list[ClientLook]:
-        return await self.database.read(clients.look_at_all, self.settings.clients, now=_now())
+        return await self.database.read(access.look_at_all, self.settings.clients, now=_now())
 
     def _listed(self, looks: Sequence[ClientLook]) -> Iterator[str]:
         if not looks:

@@ -39,9 +39,9 @@ from cormorant.rules.search.stored_caps import load_caps
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED
-from storage import source_states, sources
 from storage.database import Database
-from storage.sources import SourceRecord
+from storage.search import source_states, sources
+from storage.search.sources import SourceRecord
 from supervisors.environment import in_thread
 from supervisors.search_assembly import configured_sources
 

@@ -16,8 +16,8 @@ from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.web.keys import kept_key
-from storage import clients
-from storage.clients import ClientExists, ClientRecord, digest_of
+from storage import access
+from storage.access import ClientExists, ClientRecord, digest_of
 from storage.database import Database
 
 __all__ = ["client_key"]
@@ -47,7 +47,7 @@ def client_key(settings: Settings, name: str, *, may_make: bool = True) -> Secre
 
 def _is_let_in(settings: Settings, name: str) -> bool:
     async def look(database: Database) -> bool:
-        return any(each.name == name for each in await database.read(clients.all_clients))
+        return any(each.name == name for each in await database.read(access.all_clients))
 
     return visit(settings, look)
 
@@ -71,6 +71,6 @@ def _let_in(settings: Settings, name: str, key: Secret) -> None:
 
 
 def _put(connection: Connection, record: ClientRecord) -> None:
-    there = next((each for each in clients.all_clients(connection) if each.name == record.name), None)
+    there = next((each for each in access.all_clients(connection) if each.name == record.name), None)
     if there is None or there.key_digest != record.key_digest:
-        clients.add(connection, record)
+        access.add(connection, record)

@@ -11,8 +11,9 @@ from sqlalchemy import Connection
 from actors.pages import in_pages
 from cormorant.rules.errors import CommitUnknown, IllegalChange, KeyTaken
 from cormorant.rules.jobs.states import FINISHED, PAUSED_FLAG, JobState, Verb, allowed_from
-from storage import flags, job_pauses, job_reports, jobs
+from storage import flags, pauses
 from storage.database import Database
+from storage.jobs import jobs, reports
 
 __all__ = [
     "CHANGES",
@@ -94,12 +95,12 @@ def _why_not(verb: str, state: str) -> str:
 
 def _retry(connection: Connection, job_id: int, now: datetime) -> str:
     jobs.revive(connection, job_id, now=now)
-    job = job_reports.show(connection, job_id)
+    job = reports.show(connection, job_id)
     return f"held because {job.kind} is paused" if job is not None and job.held else "due now"
 
 
 def _cancel(connection: Connection, job_id: int, now: datetime) -> str:
-    job = job_reports.show(connection, job_id)
+    job = reports.show(connection, job_id)
     jobs.cancel(connection, job_id, now=now)
     is_running = job is not None and job.state is JobState.RUNNING
     if job is None or not is_running:
@@ -119,7 +120,7 @@ async def dead_letters(database: Database, kind: str | None) -> list[int]:
     """The ids of all failed jobs, or of those of one kind."""
     ids: list[int] = []
     while page := await database.read(
-        job_reports.recent, state=JobState.FAILED, kind=kind, before=ids[-1] if ids else None, limit=PAGE
+        reports.recent, state=JobState.FAILED, kind=kind, before=ids[-1] if ids else None, limit=PAGE
     ):
         ids += [job.id for job in page]
     return ids
@@ -138,19 +139,19 @@ async def resume_all(database: Database) -> bool:
 def _switch(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
     if flags.is_set(connection, PAUSED_FLAG) is is_paused:
         return False
-    job_pauses.set_all(connection, is_paused=is_paused, now=now)
+    pauses.set_all(connection, is_paused=is_paused, now=now)
     return True
 
 
 async def pause_kind(database: Database, kind: str, *, tell: Tell) -> int:
     """Hold the jobs of a kind, those that wait and those to come. Returns how many were waiting."""
-    await database.run(job_pauses.pause, kind, now=datetime.now(UTC))
-    return await in_pages(database, job_pauses.hold_some, tell)
+    await database.run(pauses.pause, kind, now=datetime.now(UTC))
+    return await in_pages(database, pauses.hold_some, tell)
 
 
 async def resume_kind(database: Database, kind: str, *, tell: Tell) -> int | None:
     """Free the jobs of a kind. Returns how many were held; None when the kind was not paused."""
-    was_paused = await database.run(job_pauses.resume, kind)
+    was_paused = await database.run(pauses.resume, kind)
     # Also if it was not: an earlier try may have been interrupted half-way.
-    freed = await in_pages(database, job_pauses.free_some, tell)
+    freed = await in_pages(database, pauses.free_some, tell)
     return freed if was_paused or freed else None

@@ -26,9 +26,9 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
-from storage import job_reports
-from storage.columns import check_text
 from storage.database import Database
+from storage.engine.columns import check_text
+from storage.jobs import reports
 
 __all__ = ["Desk", "at_desk"]
 
@@ -83,7 +83,7 @@ class Desk:
     async def resume_all(self) -> int:
         """Let processes claim jobs again."""
         is_new = await job_changes.resume_all(self.database)
-        paused = list((await self.database.read(job_reports.pauses)).kinds_since)
+        paused = list((await self.database.read(reports.pauses)).kinds_since)
         told = [f"jobs are claimed again{self._soon()}" if is_new else "the whole was not paused"]
         if paused:
             told.append(f"still paused by name: {', '.join(map(printable, paused))}")
@@ -105,7 +105,7 @@ class Desk:
         _check_kind(kind)
         with _progress(await self._count(kind, held=True), "free") as tell:
             freed = await job_changes.resume_kind(self.database, kind, tell=tell)
-        pauses = await self.database.read(job_reports.pauses)
+        pauses = await self.database.read(reports.pauses)
         told = [f"{kind} is no longer paused: {freed or 0:,} of its jobs are free"]
         if freed is None:
             told = [f"{kind} was not paused{suggestion(kind, pauses.kinds_since)}"]
@@ -121,7 +121,7 @@ class Desk:
         """How many there are to do; counted only for somebody who watches."""
         if not sys.stderr.isatty():
             return 0
-        counts = await self.database.read(job_reports.counts)
+        counts = await self.database.read(reports.counts)
         return sum(count.count for count in counts if count.kind == kind and count.held is held)
 
     def _soon(self) -> str:

@@ -12,7 +12,7 @@ import attrs
 from cormorant.cli.job_changes import Done
 from cormorant.cli.job_looks import Page, Scene, Stats, Stuck
 from cormorant.rules.jobs.states import FINISHED, JobState
-from storage.job_reports import JobView
+from storage.jobs.reports import JobView
 
 __all__ = ["as_text", "changes_json", "job_json", "page_json", "stats_json", "stuck_json"]
 

@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.jobs.wait_reasons import Gate, Surroundings, gates_before
 from cormorant.rules.settings.keys import nearest
-from storage import job_reports, workers
-from storage.job_reports import JobView, KindCount, Pauses
-from storage.workers import Worker
+from storage.jobs import reports, workers
+from storage.jobs.reports import JobView, KindCount, Pauses
+from storage.jobs.workers import Worker
 
 __all__ = [
     "Page",
@@ -93,7 +93,7 @@ def look_around(connection: Connection, *, now: datetime, silence_s: float) -> S
         now=now,
         silence_s=silence_s,
         workers=workers.all_workers(connection),
-        pauses=job_reports.pauses(connection),
+        pauses=reports.pauses(connection),
     )
 
 
@@ -108,7 +108,7 @@ def look_at_list(  # noqa: PLR0913 - the filters of the command, and what every 
     limit: int,
 ) -> Page:
     """The newest jobs, one page of them."""
-    found = job_reports.recent(connection, state=state, kind=kind, before=before, limit=limit + 1)
+    found = reports.recent(connection, state=state, kind=kind, before=before, limit=limit + 1)
     meant = None
     if not found and kind is not None:
         known = known_kinds(connection)
@@ -124,20 +124,20 @@ def look_at_list(  # noqa: PLR0913 - the filters of the command, and what every 
 def known_kinds(connection: Connection) -> set[str]:
     """The kinds that there are jobs or handlers of."""
     served = {kind for worker in workers.all_workers(connection) for kind in worker.kinds}
-    return served | {count.kind for count in job_reports.counts(connection)}
+    return served | {count.kind for count in reports.counts(connection)}
 
 
 def look_at_one(
     connection: Connection, job_id: int, *, now: datetime, silence_s: float
 ) -> tuple[Scene, JobView | None]:
     """One job, if it is there."""
-    return look_around(connection, now=now, silence_s=silence_s), job_reports.show(connection, job_id)
+    return look_around(connection, now=now, silence_s=silence_s), reports.show(connection, job_id)
 
 
 def look_at_stats(connection: Connection, *, now: datetime, silence_s: float) -> Stats:
     """All numbers at once."""
     silent_since = now - timedelta(seconds=silence_s)
-    counts = job_reports.counts(connection)
+    counts = reports.counts(connection)
     waiting = [count for count in counts if count.state in {JobState.PENDING, JobState.RETRYABLE} and not count.held]
     oldest: dict[str, datetime] = {}
     for count in waiting:
@@ -147,14 +147,12 @@ def look_at_stats(connection: Connection, *, now: datetime, silence_s: float) ->
         scene=look_around(connection, now=now, silence_s=silence_s),
         counts=counts,
         oldest_due=oldest,
-        running=job_reports.running_by_owner(connection),
-        stuck=len(job_reports.owned_by_the_silent(connection, beat_before=silent_since, limit=STUCK_MOST)),
+        running=reports.running_by_owner(connection),
+        stuck=len(reports.owned_by_the_silent(connection, beat_before=silent_since, limit=STUCK_MOST)),
     )
 
 
 def look_at_stuck(connection: Connection, *, now: datetime, silence_s: float, silent_s: float) -> Stuck:
     """Running jobs whose owner has not been heard of for `silent_s`."""
-    silent = job_reports.owned_by_the_silent(
-        connection, beat_before=now - timedelta(seconds=silent_s), limit=STUCK_MOST
-    )
+    silent = reports.owned_by_the_silent(connection, beat_before=now - timedelta(seconds=silent_s), limit=STUCK_MOST)
     return Stuck(scene=look_around(connection, now=now, silence_s=silence_s), jobs=silent)

@@ -15,8 +15,8 @@ from cormorant.rules.ages import clock_time, from_now, rough
 from cormorant.rules.jobs.states import FINISHED, JobState
 from cormorant.rules.jobs.wait_reasons import Gate
 from cormorant.rules.units import format_duration
-from storage.job_reports import JobView
-from storage.workers import Worker
+from storage.jobs.reports import JobView
+from storage.jobs.workers import Worker
 
 __all__ = ["JobWords"]
 

@@ -18,11 +18,11 @@ from cormorant.rules.errors import CommitUnknown, CormorantError, MigrationFaile
 from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
-from storage import workers
-from storage.calls import Away
-from storage.copying import Copied, TargetNotEmpty, Tell, copy_all
 from storage.database import SCHEMA_VERSION, inspect
-from storage.workers import Worker
+from storage.engine.calls import Away
+from storage.engine.copy_database import Copied, TargetNotEmpty, Tell, copy_all
+from storage.jobs import workers
+from storage.jobs.workers import Worker
 
 __all__ = ["migrate_now"]
 

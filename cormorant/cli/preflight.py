@@ -22,8 +22,8 @@ from cormorant.rules.settings.keys import secrets_in
 from cormorant.rules.settings.settings import Settings
 from cormorant.settings import load_settings
 from cormorant.web.listening import bound, is_cormorant
-from storage.data_files import WrongMode
 from storage.database import SchemaState, inspect
+from storage.engine.data_files import WrongMode
 from supervisors.data_folder import data_folder, prepare_data
 
 __all__ = [

@@ -25,8 +25,8 @@ from cormorant.rules.watch.price_import import BYTES_MAX, NotATable, Table, Wron
 from cormorant.rules.watch.prices import TAKEN_OUT, Match, PointType, Valuation
 from cormorant.web.price_models import price_out, price_shown_out, value_out
 from storage.database import Database
-from storage.intakes import IntakeConfigured, IntakeExists, IntakeTakenOut, UnknownIntake
-from storage.prices import PriceView
+from storage.watch.price_watches import IntakeConfigured, IntakeExists, IntakeTakenOut, UnknownIntake
+from storage.watch.prices import PriceView
 from supervisors.pricing import Prices
 
 __all__ = ["PriceDesk", "at_price_desk"]

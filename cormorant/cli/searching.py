@@ -30,7 +30,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.times_of_day import zone_of
 from storage.database import Database
-from storage.sources import UnknownSource
+from storage.search.sources import UnknownSource
 from supervisors.asking import Asker, price_recipes
 from supervisors.environment import SystemClock, SystemRandom, in_thread
 from supervisors.search_assembly import SearchAssembly, SearchParts

@@ -32,10 +32,10 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED, SourceSettings, limits_of
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.web_addresses import normalised
-from storage import source_states, sources
 from storage.database import Database
-from storage.source_looks import SourceLook
-from storage.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
+from storage.search import source_states, sources
+from storage.search.source_views import SourceLook
+from storage.search.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
 from supervisors.asking import Asker
 from supervisors.environment import SystemClock, in_thread
 from supervisors.search_assembly import configured_sources

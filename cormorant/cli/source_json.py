@@ -12,7 +12,7 @@ from cormorant.cli.source_words import host_of, state_of
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation
-from storage.source_looks import SourceLook
+from storage.search.source_views import SourceLook
 
 __all__ = ["explanation_json", "source_json", "sources_json"]
 

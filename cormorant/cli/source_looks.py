@@ -8,9 +8,9 @@ from datetime import datetime
 from attrs import evolve
 from sqlalchemy import Connection
 
-from storage import sources
-from storage.source_looks import SourceLook, look
-from storage.sources import SourceOfOtherSettings, SourceRecord, UnknownSource
+from storage.search import sources
+from storage.search.source_views import SourceLook, look
+from storage.search.sources import SourceOfOtherSettings, SourceRecord, UnknownSource
 
 __all__ = ["look_at_all", "look_at_one", "take_in"]
 

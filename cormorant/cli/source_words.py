@@ -15,7 +15,7 @@ from cormorant.rules.search.priorities import Priority, multiplier
 from cormorant.rules.search.reasons import Explanation, Gate, GateName, whole_second
 from cormorant.rules.search.requests import KINDS, Caps, Category
 from cormorant.rules.search.windows import WindowName
-from storage.source_looks import SourceLook, Spent
+from storage.search.source_views import SourceLook, Spent
 
 __all__ = ["SourceWords", "caps_lines", "host_of", "sentence_of", "state_of"]
 

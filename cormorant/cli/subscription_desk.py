@@ -28,9 +28,10 @@ from cormorant.rules.upcoming import Plan, plan_of
 from cormorant.rules.watch.feed_orders import NAME_LENGTH_MAX, schedule_from
 from cormorant.rules.web_addresses import feed_address_problem
 from cormorant.web.subscription_models import SubscriptionShownOut, check_out, subscription_out
-from storage import flags, workers
+from storage import flags
 from storage.database import Database
-from storage.subscriptions import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
+from storage.jobs import workers
+from storage.watch.feeds import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
 from supervisors.day_plan import DayPlan
 from supervisors.pricing import Prices
 from supervisors.subscribing import Subscriptions

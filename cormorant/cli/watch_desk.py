@@ -32,12 +32,12 @@ from cormorant.rules.watch.target_errors import TargetError, UnknownTarget
 from cormorant.rules.watch.wants import Want, WantError, WantState
 from cormorant.rules.watch.watches import FirstCheck
 from cormorant.web.watch_models import Words, artist_out, saved_out
-from storage import sources
 from storage.database import Database
-from storage.downloads import UnknownDownload
-from storage.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
-from storage.sources import SourceRecord
-from storage.watchlist import ArtistExists, UnknownArtist
+from storage.search import sources
+from storage.search.sources import SourceRecord
+from storage.watch.artists import ArtistExists, UnknownArtist
+from storage.watch.handovers import UnknownDownload
+from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 from supervisors.asking import Asker, price_recipes
 from supervisors.assembly import Assembly
 from supervisors.environment import SystemClock, SystemRandom, in_thread

@@ -15,8 +15,8 @@ from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.web.port import WebParts
-from storage import sources
-from storage.sources import SourceRecord
+from storage.search import sources
+from storage.search.sources import SourceRecord
 
 __all__ = ["Abilities"]
 

@@ -13,8 +13,8 @@ from cormorant.web.keys import new_key
 from cormorant.web.models import AddedClientOut, ClientBody, ClientOut, client_out
 from cormorant.web.port import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage import clients
-from storage.clients import ClientExists, ClientRecord, digest_of
+from storage import access
+from storage.access import ClientExists, ClientRecord, digest_of
 
 __all__ = ["client_routes"]
 
@@ -41,7 +41,7 @@ async def add_client(request: AnyRequest, data: JSONBody[ClientBody]) -> Respons
     if data.name in parts.clients:
         raise _FromFile(data.name)
     record = ClientRecord(name=data.name, settings=settings, key_digest=digest_of(key), added_at=parts.clock.now())
-    await parts.database.run(clients.add, record)
+    await parts.database.run(access.add, record)
     [added] = [each for each in await _all(parts) if each.name == data.name]
     return Response(AddedClientOut(client=added, key=key), status_code=201)
 
@@ -52,11 +52,11 @@ async def remove_client(request: AnyRequest, name: FromPath[str]) -> None:
     parts = parts_of(request)
     if name in parts.clients:
         raise _FromFile(name)
-    await parts.database.run(clients.remove, name[:100].replace("\0", ""))
+    await parts.database.run(access.remove, name[:100].replace("\0", ""))
 
 
 async def _all(parts: WebParts) -> list[ClientOut]:
-    looks = await parts.database.read(clients.look_at_all, parts.clients, now=parts.clock.now())
+    looks = await parts.database.read(access.look_at_all, parts.clients, now=parts.clock.now())
     return [client_out(look) for look in looks]
 
 

@@ -10,8 +10,8 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from cormorant.rules.jobs.states import JobState
 from cormorant.web.models import JobsOut
 from cormorant.web.problems import AnyRequest, parts_of
-from storage import job_reports
-from storage.job_reports import JobView
+from storage.jobs import reports
+from storage.jobs.reports import JobView
 
 __all__ = ["job_routes"]
 
@@ -28,7 +28,7 @@ async def list_jobs(
 ) -> JobsOut:
     """Newest first, a page at a time."""
     database = parts_of(request).database
-    found = await database.read(job_reports.recent, state=in_state, kind=kind, before=before, limit=limit)
+    found = await database.read(reports.recent, state=in_state, kind=kind, before=before, limit=limit)
     return JobsOut(jobs=found, next_before=found[-1].id if len(found) == limit else None)
 
 

@@ -16,8 +16,9 @@ from cormorant.rules.watch.feeds import Subscription
 from cormorant.web.counts import Counts
 from cormorant.web.port import ChildNode, WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage import job_reports, subscriptions
-from storage.subscriptions import UnknownSubscription
+from storage.jobs import reports
+from storage.watch import feeds
+from storage.watch.feeds import UnknownSubscription
 
 __all__ = ["scheduler_routes"]
 
@@ -96,13 +97,13 @@ class _Look:
 
     def __call__(self, connection: Connection) -> _Seen:
         began = self.clock.stopwatch()
-        total, running = self.counted or subscriptions.count(connection)
+        total, running = self.counted or feeds.count(connection)
         return _Seen(
             took_s=None if self.counted else self.clock.stopwatch() - began,
             total=total,
             running=running,
-            is_paused=job_reports.pauses(connection).everything_since is not None,
-            upcoming=subscriptions.next_due(connection),
+            is_paused=reports.pauses(connection).everything_since is not None,
+            upcoming=feeds.next_due(connection),
         )
 
 

@@ -14,7 +14,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.web.models import ExplanationOut, SourceOut, StatusOut, explanation_out, tree_out
 from cormorant.web.port import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage.sources import UnknownSource
+from storage.search.sources import UnknownSource
 
 __all__ = ["PriorityName", "source_routes"]
 

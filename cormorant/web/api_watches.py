@@ -15,8 +15,8 @@ from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from cormorant.web.bodies import refuse_unknown
 from cormorant.web.problems import AnyRequest, parts_of
 from cormorant.web.watch_models import ArtistBody, ArtistOut, SavedBody, SavedOut, artist_out, saved_out
-from storage.saved_searches import UnknownSavedSearch
-from storage.watchlist import ArtistExists
+from storage.watch.artists import ArtistExists
+from storage.watch.watches import UnknownSavedSearch
 
 __all__ = ["watch_routes"]
 

@@ -15,8 +15,8 @@ from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.web.keys import Keys
 from cormorant.web.port import WebParts
 from cormorant.web.shares import Client
-from storage import clients
-from storage.clients import ClientRecord, digest_of
+from storage import access
+from storage.access import ClientRecord, digest_of
 
 __all__ = ["Clients"]
 
@@ -76,7 +76,7 @@ class Clients:
                 return
             self._is_known = False
             with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
-                added = await self.parts.database.read(clients.all_clients)
+                added = await self.parts.database.read(access.all_clients)
                 self._added = {each.name: each for each in added if each.name not in self.parts.clients}
                 self._is_known = True
             self._looked_at = trio.current_time()  # at the end: whoever waited for this look need not look again

@@ -16,7 +16,7 @@ from cormorant.web.closing import Closing
 from cormorant.web.port import EventsPort, WebParts
 from cormorant.web.screens import NO_SCREEN, Screen, screen_of
 from cormorant.web.sign_outs import Permit
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 
 __all__ = ["EVENT_EXAMPLE", "EventFeed", "EventFeeds"]
 

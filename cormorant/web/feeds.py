@@ -20,10 +20,10 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import PAGE_SIZE_MAX, SearchRequest
 from cormorant.web.port import SearchesPort
 from cormorant.web.shares import Claim
-from storage import feeds
+from storage import gate
 from storage.database import Database
-from storage.feeds import Turn
-from storage.sources import SourceRecord
+from storage.gate import Turn
+from storage.search.sources import SourceRecord
 
 __all__ = ["FeedAsker", "Feeds"]
 
@@ -97,7 +97,7 @@ class Feeds:
         return state if trio.current_time() - seen_at < LOOK_S else None
 
     async def _look(self, number: int) -> FeedState:
-        state = await self.database.read(feeds.look, number)
+        state = await self.database.read(gate.look, number)
         self._seen[number] = (trio.current_time(), state)
         return state
 
@@ -176,7 +176,7 @@ class Feeds:
     async def _take(self, source: SourceRecord, waiting: frozenset[int], *, lease_s: float) -> Turn:
         now = self.clock.now()
         return await self.database.run(
-            feeds.take, source.id, waiting=waiting, now=now, ttl_s=self.ttl_s, lease_s=lease_s
+            gate.take, source.id, waiting=waiting, now=now, ttl_s=self.ttl_s, lease_s=lease_s
         )
 
     async def _ask(self, asker: FeedAsker, source: SourceRecord, turn: Turn, until: float) -> Outcome:
@@ -186,7 +186,7 @@ class Feeds:
             outcome = await self._search(asker, source, asked, until)
             if outcome.is_answer:
                 now = self.clock.now()
-                await self.database.run(feeds.keep, source.id, outcome.results, asked=asked, turn=turn, now=now)
+                await self.database.run(gate.keep, source.id, outcome.results, asked=asked, turn=turn, now=now)
                 self._seen.pop(source.id, None)
                 is_kept = True
             return outcome
@@ -194,7 +194,7 @@ class Feeds:
             if not is_kept and turn.until is not None:
                 # Bounded: it would end by itself, only later.
                 with trio.move_on_after(_RELEASE_S, shield=True):
-                    await self.database.run(feeds.release, source.id, until=turn.until)
+                    await self.database.run(gate.release, source.id, until=turn.until)
 
     async def _search(self, asker: FeedAsker, source: SourceRecord, asked: frozenset[int], until: float) -> Outcome:
         request = SearchRequest(categories=sorted(asked - {ALL}), limit=PAGE_SIZE_MAX)

@@ -34,7 +34,7 @@ from cormorant.web.port import WebParts
 from cormorant.web.screens import screen_of
 from cormorant.web.shares import Claim, Client, Shares
 from cormorant.web.torznab_documents import FeedPage, feed_document
-from storage.sources import SourceRecord, UnknownSource
+from storage.search.sources import SourceRecord, UnknownSource
 
 __all__ = ["COMBINED", "Client", "Gate", "NothingAnswered", "SiteLink"]
 

@@ -23,7 +23,7 @@ from cormorant.web.screens import Screen, screen_of
 from cormorant.web.torznab_documents import PASSED_ON, FeedItem, Shown
 from storage import gate_links
 from storage.gate_links import GateLink
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 
 __all__ = ["Find", "GateItems", "client_of_token", "placeholder"]
 

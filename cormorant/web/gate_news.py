@@ -9,9 +9,9 @@ from cormorant.web.feeds import Feeds
 from cormorant.web.gate_items import Find, GateItems, placeholder
 from cormorant.web.kept_pages import KeptPages
 from cormorant.web.torznab_documents import FeedItem, FeedPage, feed_document
-from storage import feeds
+from storage import gate as feeds
 from storage.database import Database
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 
 __all__ = ["News", "Wanted"]
 

@@ -23,7 +23,7 @@ from cormorant.web.heads import asked_method, head_of_unknown_length, is_head
 from cormorant.web.porter import Porter, TooManyTries, client_of
 from cormorant.web.problems import BUSY_S, AnyRequest, crashes_of, parts_of
 from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
-from storage.sources import UnknownSource
+from storage.search.sources import UnknownSource
 
 __all__ = ["download", "torznab"]
 

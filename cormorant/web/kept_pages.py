@@ -10,7 +10,7 @@ import trio
 from attrs import define, field, frozen
 
 from cormorant.rules.latest_polls import Times
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 
 __all__ = ["KeptPages", "Version"]
 

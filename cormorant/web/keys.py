@@ -16,7 +16,7 @@ from cormorant.rules.events import WebKeyMade
 from cormorant.rules.ports import Emit
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings, WebSettings
-from storage.data_files import FILE_MODE, create_file, folder_mode, make_folder
+from storage.engine.data_files import FILE_MODE, create_file, folder_mode, make_folder
 
 __all__ = ["Keys", "kept_key", "keys_of", "new_key"]
 

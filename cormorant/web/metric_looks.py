@@ -20,7 +20,9 @@ from cormorant.rules.search.windows import counts_since, windows_of
 from cormorant.web.metrics import TEXT_TYPE, Value
 from cormorant.web.port import ChildNode, WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage import job_reports, source_reports, subscriptions
+from storage.jobs import reports
+from storage.search import source_reports
+from storage.watch import feeds
 
 __all__ = ["looked_up", "metrics_route"]
 
@@ -119,8 +121,8 @@ def _windows(parts: WebParts, now: datetime) -> list[_Asked]:
 
 
 def _counted(connection: Connection, asked: Sequence[_Asked]) -> tuple[int, int, list[Value]]:
-    waiting = sum(job_reports.waiting_kinds(connection).values())
-    _, subscribed = subscriptions.count(connection)
+    waiting = sum(reports.waiting_kinds(connection).values())
+    _, subscribed = feeds.count(connection)
     return (
         waiting,
         subscribed,

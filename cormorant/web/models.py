@@ -14,8 +14,8 @@ from cormorant.rules.search.requests import Result
 from cormorant.rules.secrets import hide_passwords
 from cormorant.web.port import ChildNode
 from cormorant.web.screens import NO_SCREEN, Screen, screen_of
-from storage.clients import ClientLook
-from storage.job_reports import JobView
+from storage.access import ClientLook
+from storage.jobs.reports import JobView
 
 __all__ = [
     "AddedClientOut",

@@ -41,12 +41,14 @@ from cormorant.web.overview_models import (
 from cormorant.web.port import WebParts
 from cormorant.web.screens import NO_SCREEN, Screen, screen_of
 from cormorant.web.watch_models import Words
-from storage import downloads, history, job_reports, source_looks, source_reports
-from storage.history import Asked
-from storage.job_reports import KindCount
-from storage.source_looks import SourceLook, Spent
-from storage.source_reports import ClientSpent
-from storage.sources import SourceRecord
+from storage.jobs import reports
+from storage.jobs.reports import KindCount
+from storage.search import history, source_reports, source_views
+from storage.search.history import Asked
+from storage.search.source_reports import ClientSpent
+from storage.search.source_views import SourceLook, Spent
+from storage.search.sources import SourceRecord
+from storage.watch import handovers
 
 __all__ = ["JobCounts", "decisive", "overview_of"]
 
@@ -119,20 +121,20 @@ class _Look:
     def __call__(self, connection: Connection) -> _Read:
         jobs, took_s = self._jobs(connection)
         return _Read(
-            looks=[source_looks.look(connection, record, now=self.now) for record in self.records],
+            looks=[source_views.look(connection, record, now=self.now) for record in self.records],
             clients=source_reports.spent_by_clients(connection, since=self.now - _DAY),
             history=history.recent(connection, limit=HISTORY_SHOWN),
             jobs=jobs,
             jobs_took_s=took_s,
-            paused_since=job_reports.pauses(connection).everything_since,
-            held=downloads.held(connection, limit=HELD_SHOWN),
+            paused_since=reports.pauses(connection).everything_since,
+            held=handovers.held(connection, limit=HELD_SHOWN),
         )
 
     def _jobs(self, connection: Connection) -> tuple[Sequence[KindCount], float | None]:
         if self.jobs is not None:
             return self.jobs, None
         began = self.clock.stopwatch()
-        return job_reports.counts(connection), self.clock.stopwatch() - began
+        return reports.counts(connection), self.clock.stopwatch() - began
 
 
 def decisive(explanation: Explanation) -> Gate | None:

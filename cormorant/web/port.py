@@ -23,8 +23,8 @@ from cormorant.web.price_port import PricesPort
 from cormorant.web.subscription_port import SubscriptionsPort
 from cormorant.web.watch_port import WatchesPort
 from storage.database import Database
-from storage.job_reports import JobView
-from storage.sources import SourceRecord
+from storage.jobs.reports import JobView
+from storage.search.sources import SourceRecord
 
 __all__ = ["ChildNode", "EventsPort", "Fetch", "JobsPort", "Scheduled", "SearchesPort", "WebParts"]
 

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from attrs import field, frozen
 
 from cormorant.rules.watch.prices import Intake, PricePoint, Valuation
-from storage.prices import Alert, PriceView
+from storage.watch.prices import Alert, PriceView
 
 __all__ = [
     "AlertOut",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from cormorant.rules.watch.prices import Intake, Valuation
-from storage.prices import PriceView
+from storage.watch.prices import PriceView
 
 __all__ = ["PricesPort"]
 

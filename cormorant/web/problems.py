@@ -35,14 +35,14 @@ from cormorant.web.heads import asked_method
 from cormorant.web.port import WebParts
 from cormorant.web.porter import TooManyTries, client_of
 from cormorant.web.search_desk import UnknownSearch
-from storage.clients import ClientExists, UnknownClient
-from storage.downloads import UnknownDownload
-from storage.intakes import IntakeConfigured, IntakeExists, IntakeTakenOut, UnknownIntake
-from storage.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
-from storage.sources import UnknownSource
-from storage.subscription_claims import CheckedElsewhere
-from storage.subscriptions import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
-from storage.watchlist import ArtistExists, UnknownArtist
+from storage.access import ClientExists, UnknownClient
+from storage.search.sources import UnknownSource
+from storage.watch.artists import ArtistExists, UnknownArtist
+from storage.watch.feed_claims import CheckedElsewhere
+from storage.watch.feeds import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
+from storage.watch.handovers import UnknownDownload
+from storage.watch.price_watches import IntakeConfigured, IntakeExists, IntakeTakenOut, UnknownIntake
+from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 
 __all__ = ["PROBLEM_TYPE", "Problem", "crashes_of", "parts_of", "problem", "problem_handlers"]
 

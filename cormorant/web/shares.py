@@ -18,8 +18,8 @@ from cormorant.rules.search.shares import ShareUsedUp, share_opens_at, share_win
 from cormorant.rules.search.windows import Window
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.web.port import WebParts
-from storage import cache, spending
-from storage.sources import SourceRecord
+from storage.search import answers, spending
+from storage.search.sources import SourceRecord
 
 __all__ = ["Claim", "Client", "Shares"]
 
@@ -133,7 +133,7 @@ class Shares:
     async def _is_kept(self, request: SearchRequest, name: str) -> bool:
         desk = self.parts.searches.desks.by_name[name]
         now = self.parts.clock.now()
-        return bool(await self.parts.database.read(cache.find, [desk.record.id], search_key(request), now=now))
+        return bool(await self.parts.database.read(answers.find, [desk.record.id], search_key(request), now=now))
 
 
 def _refusal(client: Client, name: str, priority: Priority, *, wait_s: float) -> Outcome:

@@ -14,8 +14,8 @@ from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.wants import Want, short_ref
 from cormorant.rules.watch.watches import SavedSearch
 from cormorant.web.screens import Screen, screen_of
-from storage.sources import SourceRecord
-from storage.wants import Candidate, WantView
+from storage.search.sources import SourceRecord
+from storage.watch.wants import Candidate, WantView
 
 __all__ = [
     "ArtistBody",

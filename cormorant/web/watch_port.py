@@ -13,7 +13,7 @@ from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.releases import Artist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
-from storage.wants import WantView
+from storage.watch.wants import WantView
 
 __all__ = ["WatchesPort"]
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from cormorant.rules.errors import MigrationFailed
-from storage.schema import MIGRATIONS_TABLE
+from storage.engine.schema import MIGRATIONS_TABLE
 
 if TYPE_CHECKING:
     from alembic.operations import Operations

@@ -13,7 +13,8 @@ from trio.testing import MockClock
 from actors.handlers import Handler, JobContext, Run
 from cormorant.rules.errors import LeaseLost
 from cormorant.rules.jobs.events import JobRetried
-from storage import flags, jobs
+from storage import flags
+from storage.jobs import jobs
 from tests.actors.working import Handled, Workplace, states, workplace
 
 

@@ -14,8 +14,8 @@ from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.subscription_settings import SubscriptionSettings
 from cormorant.rules.watch.feeds import Due, FeedPage, Subscription
 from cormorant.testing import settings
-from storage import subscriptions
 from storage.database import Database, Mode, StorageOptions
+from storage.watch import feeds as subscriptions
 from supervisors import open_service
 from supervisors.environment import SystemClock, SystemRandom
 

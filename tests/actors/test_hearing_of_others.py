@@ -21,8 +21,9 @@ from cormorant.rules.jobs.verdicts import Fail, Snooze
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings.settings import JobSettings
 from cormorant.testing import Recorder, settings
-from storage import job_pauses, jobs
+from storage import pauses
 from storage.database import Database, Mode, StorageOptions
+from storage.jobs import jobs
 from supervisors import Service, open_service
 from supervisors.environment import SystemClock, SystemRandom
 
@@ -129,14 +130,14 @@ async def test_a_pause_from_another_process_holds_at_once_and_so_does_its_end(ur
     async with two(url, work, gateway=gateway) as other:
         await other.enqueue("work", 1)
         await until(runs, 1)
-        await other.transaction(job_pauses.set_all, is_paused=True, now=SystemClock().now())
+        await other.transaction(pauses.set_all, is_paused=True, now=SystemClock().now())
         with trio.fail_after(SOON_S):
             while not any(gateway.checks):
                 await trio.sleep(0.005)
         paused = await other.enqueue("work", 2)
         await until(gateway.checks, len(gateway.checks) + 1)  # it has heard of the new job
         view = await other.jobs.show(paused)
-        await other.transaction(job_pauses.set_all, is_paused=False, now=SystemClock().now())
+        await other.transaction(pauses.set_all, is_paused=False, now=SystemClock().now())
         await until(runs, 2)
 
     assert view.state is JobState.PENDING

@@ -14,7 +14,7 @@ from actors.job_queue import JobQueue, QueueItem, Snapshot
 from cormorant.rules.errors import QueueFull, QueueShutDown, UnknownLabel
 from cormorant.rules.events import Event
 from cormorant.rules.jobs.events import QueueDeep
-from storage.jobs import ClaimedJob
+from storage.jobs.jobs import ClaimedJob
 
 LABELS = ("high", "normal", "low")
 

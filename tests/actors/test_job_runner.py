@@ -246,7 +246,7 @@ async def test_a_job_cancelled_elsewhere_is_stopped_at_the_next_heartbeat(clock:
     async with place.service({"work": work}, heartbeat_s=20.0) as service:
         job_id = await service.enqueue("work", {})
         await trio.sleep(5)
-        from storage import jobs  # noqa: PLC0415 - as another process would
+        from storage.jobs import jobs  # noqa: PLC0415 - as another process would
 
         await service.transaction(jobs.cancel, job_id, now=place.clock.now())
         await trio.sleep(60)

@@ -23,7 +23,7 @@ from cormorant.rules.jobs.events import (
     WorkerUnconfirmed,
 )
 from cormorant.rules.jobs.states import JobState
-from storage import jobs, workers
+from storage.jobs import jobs, workers
 from supervisors import Supervisor
 from tests.actors.working import Handled, Workplace, workplace
 

@@ -17,8 +17,8 @@ from actors.job_runner import CancelHandler
 from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.jobs.events import JobCancelled, JobCompleted, JobReleased, JobResultDropped, JobStarted
 from cormorant.rules.jobs.states import JobState
-from storage import jobs
 from storage.database import Database
+from storage.jobs import jobs
 from supervisors.service import Service
 from tests.actors.working import Handled, Workplace, states, workplace
 

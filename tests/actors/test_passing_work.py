@@ -23,7 +23,7 @@ from cormorant.rules.jobs.events import (
 )
 from cormorant.rules.settings.settings import QueueSettings
 from cormorant.testing import in_line, settings
-from storage import workers
+from storage.jobs import workers
 from supervisors.service import Service, open_service
 from tests.actors.test_leases import only_worker
 from tests.actors.working import Handled, Workplace, states, workplace

@@ -36,7 +36,7 @@ PUBLIC: Final = (
     "actors",
     "supervisors",
     "storage",
-    "storage.jobs",
+    "storage.jobs.jobs",
     "cormorant.rules",
     "cormorant.settings",
     "cormorant.testing",

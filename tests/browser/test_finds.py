@@ -17,7 +17,7 @@ from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, Targe
 from cormorant.rules.watch.releases import Artist
 from cormorant.rules.watch.target_errors import TargetInDoubt
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from tests.browser.conftest import Watched
 from tests.browser.serving import Serving
 from tests.browser.test_page import OVERFLOW, PHONE, sign_in

@@ -19,7 +19,7 @@ from cormorant.rules.settings.settings import SearchSettings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.subscription_settings import FeedSettings, SubscriptionSettings
 from cormorant.rules.watch.feeds import FeedPage, Item, Subscription
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from tests.browser.conftest import Watched
 from tests.browser.serving import Serving
 from tests.browser.test_page import OVERFLOW, PHONE, sign_in

@@ -14,13 +14,13 @@ import trio
 from attrs import evolve, frozen
 from sqlalchemy import Connection, Engine, NullPool, create_engine, make_url, text
 
-from storage import job_reports, jobs, workers
-from storage.dialect import dialect_for
-from storage.job_reports import JobView
-from storage.jobs import NewJob
+from storage.engine.dialect import dialect_for
+from storage.engine.options import StorageOptions
+from storage.jobs import jobs, reports, workers
+from storage.jobs.jobs import NewJob
+from storage.jobs.reports import JobView
+from storage.jobs.workers import Worker
 from storage.migrations import MIGRATIONS
-from storage.options import StorageOptions
-from storage.workers import Worker
 from tests.bounds import WAIT_S
 from tests.chaos.worker import KIND
 from tests.storage.job_store import begin_at_once
@@ -79,13 +79,13 @@ class Ledger:
 
     def show(self, job_id: int) -> JobView:
         """One job."""
-        view = self.run(lambda connection: job_reports.show(connection, job_id))
+        view = self.run(lambda connection: reports.show(connection, job_id))
         assert view is not None
         return view
 
     def jobs(self) -> list[JobView]:
         """Every job, the newest first."""
-        return self.run(lambda connection: job_reports.recent(connection, limit=1_000_000))
+        return self.run(lambda connection: reports.recent(connection, limit=1_000_000))
 
     def states(self) -> dict[str, int]:
         """How many jobs are in each state."""

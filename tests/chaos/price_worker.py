@@ -14,8 +14,8 @@ from typing import Any
 
 import trio
 
-import storage.postgres
-import storage.sqlite  # noqa: F401 - as the line above: loaded before the first fork, not after each
+import storage.engine.postgres
+import storage.engine.sqlite  # noqa: F401 - as the line above: loaded before the first fork, not after each
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import JobSettings, ServiceSettings, Settings, StorageSettings

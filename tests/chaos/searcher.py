@@ -18,7 +18,7 @@ from cormorant.rules.search.requests import SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.settings import Settings, StorageSettings
 from cormorant.rules.settings.sources import SourceSettings
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors.service import open_service
 
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from cormorant.rules.watch.wants import Want
-from storage import wants
+from storage.watch import wants
 from tests.chaos.conftest import Tell
 from tests.chaos.crew import Crew, Forge
 from tests.chaos.journal import Journal, Pen

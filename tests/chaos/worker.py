@@ -23,8 +23,8 @@ import attrs
 import trio
 from attrs import define, field, frozen
 
-import storage.postgres
-import storage.sqlite  # noqa: F401 - see above
+import storage.engine.postgres
+import storage.engine.sqlite  # noqa: F401 - see above
 from actors.handlers import JobContext
 from cormorant.rules.events import Stamped, fields_of
 from cormorant.rules.secrets import Secret

@@ -20,9 +20,9 @@ from cormorant.cli import main
 from cormorant.rules.jobs.error_log import remember_error
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import ignore
-from storage import jobs, workers
 from storage.database import Database, Mode, StorageOptions
-from storage.jobs import ClaimedJob, Ending, NewJob
+from storage.jobs import jobs, workers
+from storage.jobs.jobs import ClaimedJob, Ending, NewJob
 from storage.migrations import MIGRATIONS
 from storage.migrations.runner import Migration
 from tests.cli.program import Ended, cormorant, environment

@@ -9,9 +9,10 @@ import pytest
 from cormorant.cli.gate_clients import client_key
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.settings import load_settings
-from storage import clients, source_states, sources
-from storage.clients import digest_of
-from storage.source_states import Wish
+from storage import access
+from storage.access import digest_of
+from storage.search import source_states, sources
+from storage.search.source_states import Wish
 from supervisors.environment import SystemClock
 from tests.cli.source_place import SourcePlace
 
@@ -26,7 +27,7 @@ def test_an_app_that_was_added_is_listed_and_of_its_key_only_a_digest_is_kept(ea
     assert added.out.startswith("sonarr is added. Its key is shown this once;")
     assert "URL http://127.0.0.1:7979/gate/combined" in added.out
     assert re.search(r"^sonarr +background +25% +10s +0 +0 +by command +-$", listed.out, re.MULTILINE)
-    [record] = each_place.write(clients.all_clients)
+    [record] = each_place.write(access.all_clients)
     assert record.key_digest == digest_of(key)
     assert key not in listed.out + str(record)
 
@@ -112,5 +113,5 @@ def test_the_key_of_an_app_that_was_removed_does_not_come_back(source_place: Sou
 
     assert first == again
     assert after != first
-    [record] = source_place.write(clients.all_clients)
+    [record] = source_place.write(access.all_clients)
     assert record.key_digest == digest_of(after.reveal())

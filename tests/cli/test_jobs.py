@@ -16,7 +16,8 @@ from sqlalchemy import Connection, text
 
 from cormorant.cli import main
 from cormorant.rules.jobs.states import JobState
-from storage import job_pauses, job_reports
+from storage import pauses
+from storage.jobs import reports
 from storage.migrations import MIGRATIONS
 from tests.cli.job_place import (
     MINUTE,
@@ -64,7 +65,7 @@ def line_of(ended_out: str, start: str) -> str:
 def one_of_each(connection: Connection) -> None:
     """Jobs 1 to 7: done, to be retried, given up, running, due later, held, due."""
     register(connection)
-    job_pauses.pause(connection, "mail", now=now())
+    pauses.pause(connection, "mail", now=now())
     for _ in range(4):
         enqueue(connection, "tidy")
     settle(connection, claim(connection, "tidy"), JobState.SUCCEEDED)
@@ -521,7 +522,7 @@ def test_who_has_enough_of_waiting_is_told_where_things_stand(file_place: Place)
 
 def test_jobs_that_an_interrupted_resume_left_held_are_told(file_place: Place) -> None:
     file_place.write(one_of_each)
-    file_place.write(job_pauses.resume, "mail")
+    file_place.write(pauses.resume, "mail")
 
     assert line_of(file_place.jobs("list").out, "6 ").endswith("held: mail was paused, resume it once more")
     assert "! mail is not paused and some of it is held: cormorant jobs resume mail" in file_place.jobs("stats").out
@@ -567,9 +568,9 @@ def test_a_broken_handler_of_a_package_is_refused_before_anything_is_touched(fol
 
 def test_a_look_changes_nothing(file_place: Place) -> None:
     file_place.write(one_of_each)
-    before = file_place.write(job_reports.recent, limit=20)
+    before = file_place.write(reports.recent, limit=20)
 
     for words in (["list"], ["show", "1"], ["stats"], ["stuck", "--silent", "1s"]):
         assert file_place.jobs(*words).code == 0
 
-    assert file_place.write(job_reports.recent, limit=20) == before
+    assert file_place.write(reports.recent, limit=20) == before

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.watch.prices import Match, PointType, PricePoint
-from storage import intakes, prices
+from storage.watch import price_watches, prices
 from tests.cli.source_place import Indexer, SourcePlace
 from tests.storage.job_store import NOW
 
@@ -38,7 +38,7 @@ def collect(connection: Connection) -> None:
         key="ext_1",
         seen_at=NOW,
     )
-    assert prices.collect(connection, intakes.find(connection, "coin").id, [point], now=NOW) is not None
+    assert prices.collect(connection, price_watches.find(connection, "coin").id, [point], now=NOW) is not None
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

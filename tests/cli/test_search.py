@@ -18,7 +18,7 @@ from cormorant.playground.mounting import Mounted
 from cormorant.playground.slskd_stand_in import SlskdStandIn
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.watch.soulseek import File, Response
-from storage import job_reports
+from storage.jobs import reports
 from tests.cli.job_place import enqueue
 from tests.cli.source_place import KEY, WRONG_KEY, SourcePlace, feed, item
 from tests.cli.terminal import seen_of
@@ -220,7 +220,7 @@ def test_a_search_claims_no_jobs(source_place: SourcePlace) -> None:
     source_place.run("search", "show")
 
     def state(connection: Connection) -> JobState | None:
-        job = job_reports.show(connection, job_id)
+        job = reports.show(connection, job_id)
         return None if job is None else job.state
 
     assert source_place.write(state) is JobState.PENDING

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from storage import workers
+from storage.jobs import workers
 from tests.cli.source_place import Indexer, SourcePlace
 
 pytestmark = pytest.mark.slow("opens databases")

@@ -20,7 +20,7 @@ from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.handovers import Handover, HandoverState
 from cormorant.rules.watch.profiles import Judgement
 from cormorant.rules.watch.wants import Want, WantState
-from storage import downloads, wants
+from storage.watch import handovers, wants
 from tests.cli.source_place import Indexer, SourcePlace
 
 KEY = "s3cretkey"
@@ -109,7 +109,7 @@ def _held(connection: Connection, want_id: int) -> int:
         created_at=now,
         changed_at=now,
     )
-    begun = downloads.begin(connection, handover)
+    begun = handovers.begin(connection, handover)
     assert begun is not None
     return begun.id
 

@@ -21,7 +21,7 @@ from cormorant.rules.settings.settings import JobSettings, SearchSettings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.testing import Recorder, Simulation, settings
 from storage.database import Database
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors import Service
 from tests.conformance.crashing import crash_dispatcher, crash_limiter, slots_of
 

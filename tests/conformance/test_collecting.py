@@ -19,11 +19,11 @@ from cormorant.rules.search.source_errors import CredentialsRefused, SourceRefus
 from cormorant.rules.settings.price_settings import PriceSettings
 from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
 from cormorant.testing import BROKEN, ScriptedSource, named_sources
-from storage import source_states
-from storage.intakes import IntakeConfigured, IntakeTakenOut, UnknownIntake
-from storage.job_reports import JobView
-from storage.prices import Collected
-from storage.sources import SourceRecord
+from storage.jobs.reports import JobView
+from storage.search import source_states
+from storage.search.sources import SourceRecord
+from storage.watch.price_watches import IntakeConfigured, IntakeTakenOut, UnknownIntake
+from storage.watch.prices import Collected
 from supervisors import Service
 from tests.conformance.searching import SearchPlace, search_place
 

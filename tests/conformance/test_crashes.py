@@ -18,8 +18,8 @@ from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import BROKEN, TIMEOUT, ScriptedSource, busy
-from storage import history, source_states
-from storage.sources import SourceRecord
+from storage.search import history, source_states
+from storage.search.sources import SourceRecord
 from supervisors import Service
 from tests.conformance.crashing import crash_dispatcher, crash_limiter, desk_of, slots_of
 from tests.conformance.searching import SearchPlace, all_of, search_each, search_place, settle

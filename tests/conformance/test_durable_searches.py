@@ -10,7 +10,7 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.testing import ScriptedSource, busy
-from storage import ledger
+from storage.search import ledger
 from supervisors.durable_search import payload_for
 from tests.conformance.searching import search_place
 

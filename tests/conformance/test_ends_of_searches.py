@@ -19,8 +19,8 @@ from cormorant.rules.search.request_ends import EndKind, RequestEnd
 from cormorant.rules.search.reservations import Reserved
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.testing import ScriptedSource
-from storage import source_states
-from storage.source_states import Wish
+from storage.search import source_states
+from storage.search.source_states import Wish
 from tests.conformance.crashing import desk_of
 from tests.conformance.searching import all_of, search_place, settle
 

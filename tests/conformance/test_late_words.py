@@ -15,7 +15,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchPage, SearchRequest, StatedLimits
 from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.testing import BROKEN, ScriptedSource, busy
-from storage import source_states
+from storage.search import source_states
 from supervisors.durable_search import payload_for
 from tests.conformance.crashing import BOMB
 from tests.conformance.searching import all_of, search_each, search_place

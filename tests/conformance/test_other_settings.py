@@ -14,7 +14,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.scripted import ScriptedSource
 from cormorant.testing import SimulatedClock, in_line, named_sources, scripted, settings
 from storage.database import Database
-from storage.sources import UnknownSource
+from storage.search.sources import UnknownSource
 from supervisors import Service, open_service
 from tests.conformance.searching import all_of
 from tests.conformance.watchlist.watching import file_gateway

@@ -13,7 +13,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import START, TIMEOUT, ScriptedSource, busy
-from storage.sources import UnknownSource
+from storage.search.sources import UnknownSource
 from tests.conformance.searching import all_of, search_each, search_place, settle
 
 INTERACTIVE, RSS, COMPLETION, BACKGROUND = Priority

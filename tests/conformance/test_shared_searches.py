@@ -14,8 +14,8 @@ from cormorant.rules.search.request_ends import EndKind, RequestEnd
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.search.reservations import Reserved
 from cormorant.testing import TIMEOUT, ScriptedSource
-from storage import source_states, sources
-from storage.source_states import Wish
+from storage.search import source_states, sources
+from storage.search.source_states import Wish
 from supervisors import Service
 from tests.conformance.crashing import desk_of
 from tests.conformance.searching import SearchPlace, all_of, search_place

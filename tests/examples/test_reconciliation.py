@@ -30,8 +30,8 @@ from examples.reconciliation import (
     until_settled,
 )
 from storage.database import Database
-from storage.job_reports import recent
-from storage.jobs import NewJob
+from storage.jobs.jobs import NewJob
+from storage.jobs.reports import recent
 from supervisors import Service
 from tests.bounds import WAIT_S
 from tests.cli.program import ROOT, environment

@@ -14,12 +14,12 @@ from attrs import evolve, frozen
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url
 
 from cormorant.rules.jobs.states import JobState
-from storage import job_reports, jobs, workers
-from storage.dialect import dialect_for
-from storage.job_reports import JobView
-from storage.jobs import ClaimedJob, Ending, NewJob, Settled
+from storage.engine.dialect import dialect_for
+from storage.engine.options import StorageOptions
+from storage.jobs import jobs, reports, workers
+from storage.jobs.jobs import ClaimedJob, Ending, NewJob, Settled
+from storage.jobs.reports import JobView
 from storage.migrations import MIGRATIONS
-from storage.options import StorageOptions
 
 DAWN = datetime(2026, 7, 1, 6, tzinfo=UTC)
 PRIORITIES = (0, 5, 10)
@@ -117,7 +117,7 @@ def take_one(connection: Connection, owner: str = "me", *, now: datetime = NOW) 
 
 def show(connection: Connection, job_id: int) -> JobView:
     """The job, which must be there."""
-    view = job_reports.show(connection, job_id)
+    view = reports.show(connection, job_id)
     assert view is not None
     return view
 

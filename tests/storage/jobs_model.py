@@ -1,4 +1,4 @@
-"""What should happen to jobs? The same as storage/jobs.py, in plain Python over a dictionary, to compare with."""
+"""What should happen to jobs? The same as storage/jobs/jobs.py, in plain Python over a dictionary, to compare with."""
 
 from __future__ import annotations
 

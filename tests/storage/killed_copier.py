@@ -7,7 +7,7 @@ import sys
 import threading
 from datetime import UTC, datetime
 
-from storage.copying import copy_all
+from storage.engine.copy_database import copy_all
 
 HALF_WAY = "jobs"
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import trio
 
-import storage.postgres
-import storage.sqlite  # noqa: F401 - as the line above: loaded before the first fork, not after each
+import storage.engine.postgres
+import storage.engine.sqlite  # noqa: F401 - as the line above: loaded before the first fork, not after each
 from cormorant.rules.errors import CommitUnknown
 from storage.database import Database
 from tests.bounds import WAIT_S

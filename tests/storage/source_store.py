@@ -13,9 +13,9 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.request_ends import EndKind, RequestEnd
 from cormorant.rules.search.reservations import Closed, Permit, Reserved
 from cormorant.rules.secrets import Secret
-from storage import source_states, sources
-from storage.source_states import Known, Wish
-from storage.sources import SourceRecord
+from storage.search import source_states, sources
+from storage.search.source_states import Known, Wish
+from storage.search.sources import SourceRecord
 from tests.storage.job_store import NOW
 
 FREE = SourceLimits(spacing_s=0, pace_s=0)

@@ -17,8 +17,8 @@ from trio.testing import wait_all_tasks_blocked
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow
 from cormorant.rules.events import Event, SchemaMigrated
 from cormorant.rules.ports import Emit, ignore
-from storage.columns import JsonText, Moment, PlainText
 from storage.database import Database, Mode, StorageOptions
+from storage.engine.columns import JsonText, Moment, PlainText
 from storage.migrations import MIGRATIONS
 from storage.migrations.runner import Migration
 from tests.bounds import WAIT_S

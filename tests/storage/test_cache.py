@@ -10,51 +10,51 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from cormorant.rules.search.requests import Result
-from storage import cache, ledger
-from storage.ledger import Entry
-from storage.results import dump_results, load_results
+from storage.search import answers, ledger
+from storage.search.ledger import Entry
+from storage.search.results import dump_results, load_results
 from tests.storage.job_store import NOW, at, put
 
 FIND = Result(title="x", guid="g", link="http://a.test/x", protocol="torrent")
 
 
 def test_an_answer_is_found_until_its_time_is_over_and_by_its_source_alone(connection: Connection) -> None:
-    cache.put(connection, 1, "key", [FIND], ttl_s=60, now=NOW)
+    answers.put(connection, 1, "key", [FIND], ttl_s=60, now=NOW)
 
-    found = [cache.find(connection, [1, 2], "key", now=at(seconds)) for seconds in (0, 59.9, 60)]
+    found = [answers.find(connection, [1, 2], "key", now=at(seconds)) for seconds in (0, 59.9, 60)]
 
     assert found == [{1: [FIND]}, {1: [FIND]}, {}]
-    assert cache.find(connection, [1], "other", now=NOW) == {}
-    assert cache.find(connection, [], "key", now=NOW) == {}
-    assert cache.find(connection, [1], "key", now=at(-1)) == {}, "a clock that went back"
+    assert answers.find(connection, [1], "other", now=NOW) == {}
+    assert answers.find(connection, [], "key", now=NOW) == {}
+    assert answers.find(connection, [1], "key", now=at(-1)) == {}, "a clock that went back"
 
 
 def test_a_newer_answer_replaces_and_an_empty_or_failed_one_drops(connection: Connection) -> None:
     other = Result(title="y", guid="h", link="", protocol="usenet")
     for source in (1, 2, 3):
-        cache.put(connection, source, "key", [FIND], ttl_s=60, now=NOW)
+        answers.put(connection, source, "key", [FIND], ttl_s=60, now=NOW)
 
-    cache.put(connection, 1, "key", [other], ttl_s=60, now=at(1))
-    cache.put(connection, 2, "key", [], ttl_s=60, now=at(1))
-    cache.drop(connection, 3, "key")
+    answers.put(connection, 1, "key", [other], ttl_s=60, now=at(1))
+    answers.put(connection, 2, "key", [], ttl_s=60, now=at(1))
+    answers.drop(connection, 3, "key")
 
-    assert cache.find(connection, [1, 2, 3], "key", now=at(2)) == {1: [other]}
+    assert answers.find(connection, [1, 2, 3], "key", now=at(2)) == {1: [other]}
 
 
 def test_an_answer_that_must_not_be_kept_is_not(connection: Connection) -> None:
-    cache.put(connection, 1, "key", [FIND], ttl_s=0, now=NOW)
+    answers.put(connection, 1, "key", [FIND], ttl_s=0, now=NOW)
 
-    assert cache.find(connection, [1], "key", now=NOW) == {}
+    assert answers.find(connection, [1], "key", now=NOW) == {}
 
 
 def test_answers_are_pruned_when_their_time_is_over(connection: Connection) -> None:
     for number in range(5):
-        cache.put(connection, number, "key", [FIND], ttl_s=number + 1, now=NOW)
+        answers.put(connection, number, "key", [FIND], ttl_s=number + 1, now=NOW)
 
-    pruned = [cache.prune(connection, now=at(3), limit=2) for _ in range(3)]
+    pruned = [answers.prune(connection, now=at(3), limit=2) for _ in range(3)]
 
     assert pruned == [2, 1, 0]
-    assert set(cache.find(connection, range(5), "key", now=NOW)) == {3, 4}
+    assert set(answers.find(connection, range(5), "key", now=NOW)) == {3, 4}
 
 
 def test_the_ledger_says_who_has_answered_and_is_forgotten_with_its_job(connection: Connection) -> None:

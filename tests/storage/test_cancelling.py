@@ -17,10 +17,10 @@ from typing_extensions import override
 
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.events import StorageLost
-from storage.calls import Call, Line
 from storage.database import Database
-from storage.sqlite import Sqlite
-from storage.sqlite_driver import GuardedDriver
+from storage.engine.calls import Call, Line
+from storage.engine.sqlite import Sqlite
+from storage.engine.sqlite_driver import GuardedDriver
 from tests.storage.support import Blocker, Ears, add_note, adding, gateway, note_numbers, serving
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from cormorant.rules.watch.catalogue_walks import Walk
 from cormorant.rules.watch.release_dates import read_release_date
 from cormorant.rules.watch.releases import Album, Artist
-from storage import catalogue_walks
+from storage.watch import catalogue_walks
 from tests.storage.job_store import NOW, at
 from tests.storage.watch_store import add_artist
 

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Connection, event, text
 
 from cormorant.rules.jobs.states import JobState
-from storage import jobs
-from storage.columns import to_micros
-from storage.jobs import Ending
+from storage.engine.columns import to_micros
+from storage.jobs import jobs
+from storage.jobs.jobs import Ending
 from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, put, take
 
 DUE = 100

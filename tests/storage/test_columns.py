@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cormorant.rules.errors import TextRefused
-from storage.columns import check_text, from_micros, to_micros
+from storage.engine.columns import check_text, from_micros, to_micros
 
 ZONES = st.integers(-23, 23).map(lambda hours: timezone(timedelta(hours=hours)))
 MOMENTS = st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=ZONES)  # noqa: DTZ001 - the zone is drawn too

@@ -18,10 +18,10 @@ from sqlalchemy import Boolean, Connection, Float, Integer, select, text
 
 from cormorant.cli import main
 from cormorant.rules.errors import DatabaseUnfinished
-from storage.copying import PAGE, CopiesDiffer, TargetNotEmpty, copy_all, own_tables
-from storage.dialect import dialect_for
+from storage.engine.copy_database import PAGE, CopiesDiffer, TargetNotEmpty, copy_all, own_tables
+from storage.engine.dialect import dialect_for
+from storage.engine.options import StorageOptions
 from storage.migrations import MIGRATIONS
-from storage.options import StorageOptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = 3

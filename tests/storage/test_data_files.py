@@ -18,9 +18,9 @@ import trio
 from cormorant.rules.ports import ignore
 from cormorant.testing import START
 from storage import flags
-from storage.data_files import DataFolder, WrongMode, create_file, make_folder
 from storage.database import Database, Mode, StorageOptions
-from storage.sqlite_backup import back_up
+from storage.engine.data_files import DataFolder, WrongMode, create_file, make_folder
+from storage.engine.sqlite_backup import back_up
 
 
 @pytest.fixture(autouse=True, params=[0o022, 0o077, 0o000], ids=lambda mask: f"umask {mask:03o}")

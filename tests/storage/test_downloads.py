@@ -6,15 +6,15 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState
-from storage import downloads
-from storage.downloads import HandoverChanged, UnknownDownload
+from storage.watch import handovers
+from storage.watch.handovers import HandoverChanged, UnknownDownload
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at
 from tests.storage.watch_store import add_want, new_handover
 
 
 def begin(connection: Connection, want_id: int, key: str = "key-1", **words: object) -> Handover:
-    begun = downloads.begin(connection, new_handover(want_id, key, **words))
+    begun = handovers.begin(connection, new_handover(want_id, key, **words))
     assert begun is not None
     return begun
 
@@ -25,40 +25,40 @@ def test_of_two_handovers_begun_at_once_one_counts(job_store: JobStore) -> None:
 
     one, two = at_once(
         job_store,
-        lambda c: downloads.begin(c, new_handover(want.id, "key-1")),
-        lambda c: downloads.begin(c, new_handover(want.id, "key-2")),
+        lambda c: handovers.begin(c, new_handover(want.id, "key-1")),
+        lambda c: handovers.begin(c, new_handover(want.id, "key-2")),
     )
 
     assert one is not None
     assert two is None
     with job_store.begin() as connection:
-        assert downloads.live_of(connection, want.id) == one
+        assert handovers.live_of(connection, want.id) == one
 
 
 def test_another_is_begun_when_the_first_has_failed_and_not_under_the_same_key(connection: Connection) -> None:
     want = add_want(connection)
     first = begin(connection, want.id)
-    downloads.change(connection, first, HandoverState.FAILED, reason="no", now=NOW)
+    handovers.change(connection, first, HandoverState.FAILED, reason="no", now=NOW)
 
-    assert downloads.live_of(connection, want.id) is None
-    assert downloads.begin(connection, new_handover(want.id, "key-1")) is None
+    assert handovers.live_of(connection, want.id) is None
+    assert handovers.begin(connection, new_handover(want.id, "key-1")) is None
     second = begin(connection, want.id, "key-2")
-    assert [each.id for each in downloads.of_want(connection, want.id)] == [first.id, second.id]
+    assert [each.id for each in handovers.of_want(connection, want.id)] == [first.id, second.id]
 
 
 def test_who_knows_an_older_state_or_sending_changes_nothing(connection: Connection) -> None:
     old = begin(connection, add_want(connection).id)
-    waiting = downloads.change(connection, old, HandoverState.WAITING, reason="away", now=NOW)
+    waiting = handovers.change(connection, old, HandoverState.WAITING, reason="away", now=NOW)
     with pytest.raises(HandoverChanged, match=f"download {old.id} is no longer sending"):
-        downloads.change(connection, old, HandoverState.DONE, now=NOW)
-    again = downloads.change(connection, waiting, HandoverState.SENDING, sent=2, now=NOW)
+        handovers.change(connection, old, HandoverState.DONE, now=NOW)
+    again = handovers.change(connection, waiting, HandoverState.SENDING, sent=2, now=NOW)
     with pytest.raises(HandoverChanged):
-        downloads.change(connection, old, HandoverState.DONE, now=NOW)
+        handovers.change(connection, old, HandoverState.DONE, now=NOW)
 
-    done = downloads.change(connection, again, HandoverState.DONE, now=at(1))
+    done = handovers.change(connection, again, HandoverState.DONE, now=at(1))
     with pytest.raises(HandoverChanged):
-        downloads.change(connection, done, HandoverState.FAILED, now=NOW)
-    assert downloads.find(connection, old.id) == done
+        handovers.change(connection, done, HandoverState.FAILED, now=NOW)
+    assert handovers.find(connection, old.id) == done
 
 
 def test_of_two_processes_that_saw_the_same_end_one_writes_it(job_store: JobStore) -> None:
@@ -67,7 +67,7 @@ def test_of_two_processes_that_saw_the_same_end_one_writes_it(job_store: JobStor
 
     def end(connection: Connection) -> bool:
         try:
-            downloads.change(connection, followed, HandoverState.DONE, now=NOW)
+            handovers.change(connection, followed, HandoverState.DONE, now=NOW)
         except HandoverChanged:
             return False
         return True
@@ -82,20 +82,20 @@ def test_who_asks_a_target_has_it_alone_for_a_while(job_store: JobStore) -> None
             begin(connection, want.id, f"key-{number}", state=HandoverState.HANDED_OVER, next_at=NOW)
 
     def follow(connection: Connection) -> list[str]:
-        due = downloads.due_to_follow(connection, known=["t"], now=NOW, until=at(300), limit=3)
+        due = handovers.due_to_follow(connection, known=["t"], now=NOW, until=at(300), limit=3)
         return [each.key for each in due]
 
     one, two = at_once(job_store, follow, follow)
 
     assert sorted(one + two) == ["key-0", "key-1", "key-2", "key-3"]
     with job_store.begin() as connection:
-        assert downloads.next_to_follow(connection) == at(300)
+        assert handovers.next_to_follow(connection) == at(300)
 
 
 def test_a_clock_that_ran_ahead_lets_nothing_be_forgotten(connection: Connection) -> None:
     begin(connection, add_want(connection).id, state=HandoverState.HANDED_OVER, next_at=at(366 * 86_400))
 
-    assert len(downloads.due_to_follow(connection, known=["t"], now=NOW, until=at(300), limit=3)) == 1
+    assert len(handovers.due_to_follow(connection, known=["t"], now=NOW, until=at(300), limit=3)) == 1
 
 
 @pytest.mark.parametrize("known", [(), ("u", "v")])
@@ -106,10 +106,10 @@ def test_what_is_at_a_target_that_is_not_known_here_is_left_to_others_until_nobo
 
     def due(after_s: float, *names: str) -> int:
         now, until = at(after_s), at(after_s)  # due again at once
-        return len(downloads.due_to_follow(connection, known=names, now=now, until=until, limit=3))
+        return len(handovers.due_to_follow(connection, known=names, now=now, until=until, limit=3))
 
     assert [due(GONE_S - 1, *known), due(GONE_S - 1, *known, "t"), due(GONE_S, *known)] == [0, 1, 1]
-    downloads.change(connection, begun, HandoverState.HANDED_OVER, next_at=at(GONE_S), now=at(GONE_S))
+    handovers.change(connection, begun, HandoverState.HANDED_OVER, next_at=at(GONE_S), now=at(GONE_S))
     assert [due(GONE_S + 1, *known), due(GONE_S + 1, *known, "t"), due(2 * GONE_S, *known)] == [0, 1, 1]
 
 
@@ -120,9 +120,9 @@ def test_what_is_held_is_told_the_oldest_first(connection: Connection) -> None:
         for number, state in enumerate(states)
     ]
 
-    assert downloads.held(connection, limit=2) == [made[0], made[2]]
+    assert handovers.held(connection, limit=2) == [made[0], made[2]]
 
 
 def test_what_nobody_knows_is_said_with_its_number(connection: Connection) -> None:
     with pytest.raises(UnknownDownload, match="no download 7"):
-        downloads.find(connection, 7)
+        handovers.find(connection, 7)

@@ -11,11 +11,12 @@ from cormorant.rules.latest_polls import ALL
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.requests import Result
 from cormorant.rules.settings.service import ClientSettings
-from storage import clients, feeds, source_states, sources
-from storage.clients import ClientExists, ClientRecord, UnknownClient
-from storage.feeds import ITEMS_MAX, Turn
-from storage.source_states import Wish
-from storage.sources import SourceRecord
+from storage import access, gate
+from storage.access import ClientExists, ClientRecord, UnknownClient
+from storage.gate import ITEMS_MAX, Turn
+from storage.search import source_states, sources
+from storage.search.source_states import Wish
+from storage.search.sources import SourceRecord
 from tests.storage.job_store import NOW
 
 MINUTE = timedelta(minutes=1)
@@ -30,13 +31,13 @@ def find(number: int, *, published: datetime | None = None, category: str = "503
 
 
 def keep(connection: Connection, *results: Result, now: datetime = NOW, source_id: int = 1) -> None:
-    feeds.keep(connection, source_id, results, asked=TV, turn=Turn(), now=now)
+    gate.keep(connection, source_id, results, asked=TV, turn=Turn(), now=now)
 
 
 def titles(
     connection: Connection, *categories: int, offset: int = 0, limit: int = 100, of: tuple[int, ...] = (1,)
 ) -> list[str]:
-    found = feeds.page(connection, of, categories, offset=offset, limit=limit)
+    found = gate.page(connection, of, categories, offset=offset, limit=limit)
     return [row.result.title for row in found.rows]
 
 
@@ -60,11 +61,11 @@ def test_finds_are_sorted_by_when_they_were_published_and_none_comes_from_the_fu
 def test_a_page_holds_what_is_of_the_categories_and_counts_the_rest(connection: Connection) -> None:
     keep(connection, find(1), find(2, category="3010"), find(3, category="TV"), find(4, link=""))
 
-    found = feeds.page(connection, [1], [3000], offset=0, limit=1)
+    found = gate.page(connection, [1], [3000], offset=0, limit=1)
 
     assert titles(connection, 3000) == ["2", "3"]
     assert (len(found.rows), found.total, found.kept) == (1, 2, 3)
-    assert feeds.page(connection, [], [], offset=0, limit=1).kept == 0
+    assert gate.page(connection, [], [], offset=0, limit=1).kept == 0
 
 
 @pytest.mark.slow("a thousand rows")
@@ -72,22 +73,22 @@ def test_only_so_many_are_kept_and_not_for_ever(connection: Connection) -> None:
     for start in range(0, ITEMS_MAX + 100, 100):
         keep(connection, *[find(start + 99 - number) for number in range(100)], now=NOW + start * MINUTE)
 
-    found = feeds.page(connection, [1], [], offset=ITEMS_MAX - 1, limit=10)
+    found = gate.page(connection, [1], [], offset=ITEMS_MAX - 1, limit=10)
     assert found.total == ITEMS_MAX
     assert [row.result.title for row in found.rows] == ["100"]
-    assert feeds.prune(connection, before=NOW + 250 * MINUTE, limit=1_000) == 200
-    assert feeds.page(connection, [1], [], offset=0, limit=1).total == ITEMS_MAX - 200
+    assert gate.prune(connection, before=NOW + 250 * MINUTE, limit=1_000) == 200
+    assert gate.page(connection, [1], [], offset=0, limit=1).total == ITEMS_MAX - 200
 
 
 def take(connection: Connection, *, at: datetime = NOW, waiting: frozenset[int] = TV) -> Turn:
-    return feeds.take(connection, 1, waiting=waiting, now=at, ttl_s=300.0, lease_s=60.0)
+    return gate.take(connection, 1, waiting=waiting, now=at, ttl_s=300.0, lease_s=60.0)
 
 
 def test_one_at_a_time_has_the_turn_and_it_ends_by_itself(connection: Connection) -> None:
     first, second = take(connection), take(connection, at=NOW + MINUTE / 2)
     late = take(connection, at=NOW + MINUTE)
     assert first.until is not None
-    feeds.release(connection, 1, until=first.until)  # it is no longer theirs
+    gate.release(connection, 1, until=first.until)  # it is no longer theirs
     later = take(connection, at=NOW + MINUTE)
 
     assert first.categories == late.categories == TV
@@ -102,12 +103,12 @@ def test_a_turn_from_a_clock_that_was_wrong_holds_up_nobody(connection: Connecti
 
 def test_what_was_just_asked_for_is_not_asked_again(connection: Connection) -> None:
     turn = take(connection)
-    feeds.keep(connection, 1, [], asked=TV, turn=turn, now=NOW)
+    gate.keep(connection, 1, [], asked=TV, turn=turn, now=NOW)
 
     again, other = take(connection, at=NOW + MINUTE), take(connection, at=NOW + MINUTE, waiting=frozenset({2000}))
-    feeds.keep(connection, 1, [], asked={2000}, turn=other, now=NOW + MINUTE)
+    gate.keep(connection, 1, [], asked={2000}, turn=other, now=NOW + MINUTE)
     later = take(connection, at=NOW + 9 * MINUTE)
-    feeds.keep(connection, 1, [], asked={ALL}, turn=later, now=NOW + 9 * MINUTE)
+    gate.keep(connection, 1, [], asked={ALL}, turn=later, now=NOW + 9 * MINUTE)
 
     assert (again.is_fresh, again.categories) == (True, None)
     assert (other.categories, later.categories) == (frozenset({2000}), frozenset({2000, 5030}))
@@ -118,15 +119,15 @@ def test_what_was_just_asked_for_is_not_asked_again(connection: Connection) -> N
 def test_an_app_is_added_once_and_removed(connection: Connection) -> None:
     settings = ClientSettings(priority="background", hold_s=5.0, share=0.25)
     sonarr = ClientRecord(name="sonarr", settings=settings, key_digest="abc", added_at=NOW)
-    clients.add(connection, sonarr)
+    access.add(connection, sonarr)
 
     with pytest.raises(ClientExists, match="'sonarr' already"):
-        clients.add(connection, sonarr)
-    assert clients.all_clients(connection) == [sonarr]
-    clients.remove(connection, "sonarr")
-    assert clients.all_clients(connection) == []
+        access.add(connection, sonarr)
+    assert access.all_clients(connection) == [sonarr]
+    access.remove(connection, "sonarr")
+    assert access.all_clients(connection) == []
     with pytest.raises(UnknownClient, match="there is no client 'sonarr'; add it"):
-        clients.remove(connection, "sonarr")
+        access.remove(connection, "sonarr")
 
 
 def test_what_apps_have_spent_is_counted_by_source_and_lane(connection: Connection) -> None:
@@ -136,7 +137,7 @@ def test_what_apps_have_spent_is_counted_by_source_and_lane(connection: Connecti
         wish = Wish(lane=lane, lease_s=60.0, consumer=who)
         source_states.reserve(connection, red.id, wish, configured=limits, now=NOW + number * MINUTE)
 
-    spent = clients.spent(connection, since=NOW)
+    spent = access.spent(connection, since=NOW)
 
     assert [(each.consumer, each.source, each.queries, each.grabs) for each in spent] == [
         ("a", "red", 1, 1),

@@ -7,22 +7,22 @@ from attrs import evolve
 from sqlalchemy import Connection
 
 from cormorant.rules.schedules import Schedule
-from storage import items, subscription_claims, subscriptions
+from storage.watch import feed_claims, feed_items, feeds
 from tests.storage.job_store import at
 from tests.storage.test_subscriptions import claim, end, entries, new
 
 
 def test_what_is_paused_meanwhile_is_renewed_only_where_that_is_allowed(connection: Connection) -> None:
     for name in "abc":
-        subscriptions.add(connection, new(name))
+        feeds.add(connection, new(name))
     held = claim(connection)
     one, two, three = (each.id for each in held)
     for name in "ab":
-        subscriptions.set_paused(connection, name, why="by hand", now=at(1))
+        feeds.set_paused(connection, name, why="by hand", now=at(1))
 
-    assert subscription_claims.renew(connection, held, until=at(90), even_paused={one}) == {one, three}
-    assert subscription_claims.renew(connection, held, until=at(90), even_paused=()) == {three}
-    assert subscription_claims.renew(connection, held, until=at(90)) == {one, two, three}
+    assert feed_claims.renew(connection, held, until=at(90), even_paused={one}) == {one, three}
+    assert feed_claims.renew(connection, held, until=at(90), even_paused=()) == {three}
+    assert feed_claims.renew(connection, held, until=at(90)) == {one, two, three}
 
 
 @pytest.mark.parametrize("error", [None, "no"])
@@ -30,15 +30,15 @@ def test_a_later_time_that_is_given_during_a_check_is_kept_and_an_earlier_one_wa
     connection: Connection, error: str | None
 ) -> None:
     for name in ("later", "now", "left alone"):
-        subscriptions.add(connection, new(name))
+        feeds.add(connection, new(name))
     held = {each.name: each for each in claim(connection)}
-    subscriptions.reschedule(connection, held["later"].id, at(9_000))
-    subscriptions.reschedule(connection, held["now"].id, at(4))
+    feeds.reschedule(connection, held["later"].id, at(9_000))
+    feeds.reschedule(connection, held["now"].id, at(4))
 
     for each in held.values():
         assert end(connection, each, now_s=5, error=error)
 
-    found = {each.name: each.next_check_at for each in subscriptions.page(connection)}
+    found = {each.name: each.next_check_at for each in feeds.page(connection)}
     assert found == {"later": at(9_000), "now": at(3_605), "left alone": at(3_605)}
 
 
@@ -46,28 +46,28 @@ def test_a_later_time_that_is_given_during_a_check_is_kept_and_an_earlier_one_wa
 def test_who_resumes_one_during_a_check_after_failures_begins_anew_at_once(
     connection: Connection, error: str | None
 ) -> None:
-    subscriptions.add(connection, new())
+    feeds.add(connection, new())
     [first] = claim(connection)
     end(connection, first, error="no", failures=9, effective_s=7_200.0)
     [held] = claim(connection, now_s=4_000)
-    subscriptions.set_paused(connection, "n", why=None, now=at(4_001))
+    feeds.set_paused(connection, "n", why=None, now=at(4_001))
 
     why = None if error is None else "ten failures"
     failures = 0 if error is None else 10
     assert end(connection, held, now_s=4_005, error=error, failures=failures, effective_s=9.0, paused_because=why)
 
-    known = subscriptions.find(connection, "n")
+    known = feeds.find(connection, "n")
     assert (known.is_paused, known.paused_because, known.failures) == (False, None, 0)
     assert (known.effective_s, known.next_check_at, known.last_error) == (None, at(4_001), error)
 
 
 def test_other_settings_take_one_out_of_the_hands_of_who_checks_it(connection: Connection) -> None:
     names = ("same", "address", "times")
-    subscriptions.set_configured(connection, [new(name) for name in names])
+    feeds.set_configured(connection, [new(name) for name in names])
     held = {each.name: each for each in claim(connection)}
 
     changed = [new("same"), new("address", url="http://y.test/"), new("times", schedule=Schedule(every_s=60))]
-    subscriptions.set_configured(connection, [evolve(each, accept=("a",)) for each in changed])
+    feeds.set_configured(connection, [evolve(each, accept=("a",)) for each in changed])
 
     assert {each.name for each in claim(connection)} == {"address", "times"}
     assert {name: end(connection, held[name]) for name in names} == {"same": True, "address": False, "times": False}
@@ -76,13 +76,15 @@ def test_other_settings_take_one_out_of_the_hands_of_who_checks_it(connection: C
 def test_new_items_come_in_their_order_some_at_a_time_and_the_last_of_them_say_what_is_gone(
     connection: Connection,
 ) -> None:
-    items.take_in(connection, 1, entries("old", "back"), now=at(0))
-    items.take_in(connection, 1, entries("old"), now=at(10))
+    feed_items.take_in(connection, 1, entries("old", "back"), now=at(0))
+    feed_items.take_in(connection, 1, entries("old"), now=at(10))
     feed = entries("d", "back", "a", "c", "b")
 
-    parts = [[each.key for each in items.take_in(connection, 1, feed, now=at(at_s), limit=2)] for at_s in (20, 30, 40)]
+    parts = [
+        [each.key for each in feed_items.take_in(connection, 1, feed, now=at(at_s), limit=2)] for at_s in (20, 30, 40)
+    ]
 
     assert parts == [["d", "a"], ["c", "b"], []]
-    assert items.prune(connection, before=at(40), limit=9) == 0
-    assert items.prune(connection, before=at(41), limit=9) == 1
-    assert items.take_in(connection, 1, feed, now=at(50)) == []
+    assert feed_items.prune(connection, before=at(40), limit=9) == 0
+    assert feed_items.prune(connection, before=at(41), limit=9) == 1
+    assert feed_items.take_in(connection, 1, feed, now=at(50)) == []

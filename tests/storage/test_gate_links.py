@@ -7,9 +7,10 @@ from datetime import timedelta
 from sqlalchemy import Connection
 
 from cormorant.rules.search.limits import Lane, SourceLimits
-from storage import gate_links, source_states, spending
+from storage import gate_links
 from storage.gate_links import GateLink
-from storage.source_states import Wish
+from storage.search import source_states, spending
+from storage.search.source_states import Wish
 from tests.storage.job_store import NOW
 
 DAY = timedelta(days=1)

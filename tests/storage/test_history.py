@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from storage import history
-from storage.history import ERROR_LENGTH_MAX, QUERY_LENGTH_MAX, Asked
+from storage.search import history
+from storage.search.history import ERROR_LENGTH_MAX, QUERY_LENGTH_MAX, Asked
 from tests.storage.job_store import NOW, at
 from tests.storage.test_source_states import undone
 

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.jobs.states import JobState
-from storage import job_reports, jobs
-from storage.jobs import Ending, Settled
+from storage.jobs import jobs, reports
+from storage.jobs.jobs import Ending, Settled
 from tests.storage.job_store import (
     NOW,
     STATES,
@@ -55,7 +55,7 @@ def test_with_the_last_attempt_it_has_failed(connection: Connection) -> None:
 
     assert states == [(JobState.RETRYABLE, 1), (JobState.RETRYABLE, 2), (JobState.FAILED, 3)]
     assert take(connection) == []
-    assert job_reports.recent(connection, limit=1)[0].finished_at == NOW
+    assert reports.recent(connection, limit=1)[0].finished_at == NOW
 
 
 def test_a_snooze_and_a_release_use_no_attempt_however_often(connection: Connection) -> None:
@@ -85,7 +85,7 @@ def test_errors_of_before_are_kept_when_there_is_no_new_one(connection: Connecti
 
     settle(connection, take_one(connection), JobState.SUCCEEDED)
 
-    assert job_reports.recent(connection, limit=1)[0].last_errors == ({"n": 1},)
+    assert reports.recent(connection, limit=1)[0].last_errors == ({"n": 1},)
 
 
 def test_a_job_that_its_handler_cancelled_is_finished_and_drops_the_run_that_was_to_follow(

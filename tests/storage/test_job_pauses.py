@@ -6,42 +6,43 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.jobs.states import JobState
-from storage import job_pauses, jobs
+from storage import pauses
+from storage.jobs import jobs
 from tests.storage.job_store import NOW, at, put, put_in_state, settle, show, take, take_one
 
 
 def pause(connection: Connection, kind: str = "work") -> None:
     """Pause a kind and hold all that there is of it."""
-    job_pauses.pause(connection, kind, now=NOW)
-    while job_pauses.hold_some(connection, limit=1000):
+    pauses.pause(connection, kind, now=NOW)
+    while pauses.hold_some(connection, limit=1000):
         pass
 
 
 def resume(connection: Connection, kind: str = "work") -> None:
-    job_pauses.resume(connection, kind)
-    while job_pauses.free_some(connection, limit=1000):
+    pauses.resume(connection, kind)
+    while pauses.free_some(connection, limit=1000):
         pass
 
 
 def test_a_kind_can_be_paused_twice_and_resumed_once(connection: Connection) -> None:
     for kind in ("work", "play", "work"):
-        job_pauses.pause(connection, kind, now=NOW)
+        pauses.pause(connection, kind, now=NOW)
 
-    assert job_pauses.paused(connection) == ["play", "work"]
-    assert [job_pauses.resume(connection, "work") for _ in range(2)] == [True, False]
-    assert job_pauses.paused(connection) == ["play"]
+    assert pauses.paused(connection) == ["play", "work"]
+    assert [pauses.resume(connection, "work") for _ in range(2)] == [True, False]
+    assert pauses.paused(connection) == ["play"]
 
 
 def test_what_waits_is_held_in_pages_and_freed_in_pages(connection: Connection) -> None:
     for _ in range(5):
         put(connection)
     other = put(connection, "play")
-    job_pauses.pause(connection, "work", now=NOW)
+    pauses.pause(connection, "work", now=NOW)
 
-    held = [len(job_pauses.hold_some(connection, limit=2)) for _ in range(4)]
+    held = [len(pauses.hold_some(connection, limit=2)) for _ in range(4)]
     claimed = take(connection, kinds=["work", "play"])
-    job_pauses.resume(connection, "work")
-    freed = [len(job_pauses.free_some(connection, limit=3)) for _ in range(3)]
+    pauses.resume(connection, "work")
+    freed = [len(pauses.free_some(connection, limit=3)) for _ in range(3)]
 
     assert (held, freed) == ([2, 2, 1, 0], [3, 2, 0])
     assert [job.id for job in claimed] == [other]

@@ -5,17 +5,18 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from cormorant.rules.jobs.states import JobState
-from storage import job_pauses, job_reports, workers
-from storage.job_reports import KindCount
+from storage import pauses
+from storage.jobs import reports, workers
+from storage.jobs.reports import KindCount
 from tests.storage.job_store import NOW, at, hire, put, put_in_state, settle, show, take, take_one
 
 
 def test_the_newest_jobs_come_first_a_page_at_a_time(connection: Connection) -> None:
     ids = [put(connection) for _ in range(5)]
 
-    first = job_reports.recent(connection, limit=2)
-    second = job_reports.recent(connection, limit=2, before=first[-1].id)
-    third = job_reports.recent(connection, limit=2, before=second[-1].id)
+    first = reports.recent(connection, limit=2)
+    second = reports.recent(connection, limit=2, before=first[-1].id)
+    third = reports.recent(connection, limit=2, before=second[-1].id)
 
     assert [view.id for view in first + second + third] == ids[::-1]
 
@@ -26,7 +27,7 @@ def test_a_list_can_be_of_one_state_and_one_kind(connection: Connection) -> None
     waiting, other = put(connection), put(connection, "play")
 
     def ids(state: JobState | None = None, kind: str | None = None, before: int | None = None) -> list[int]:
-        return [view.id for view in job_reports.recent(connection, state=state, kind=kind, before=before, limit=9)]
+        return [view.id for view in reports.recent(connection, state=state, kind=kind, before=before, limit=9)]
 
     assert ids(JobState.FAILED) == [failed]
     assert ids(JobState.PENDING) == [other, waiting]
@@ -60,7 +61,7 @@ def test_a_job_is_shown_with_its_errors_and_whether_it_runs_again(connection: Co
 
 
 def test_a_job_that_is_not_there_is_not_shown(connection: Connection) -> None:
-    assert job_reports.show(connection, 10**6) is None
+    assert reports.show(connection, 10**6) is None
 
 
 def test_running_jobs_of_the_silent_the_dead_and_the_forgotten_are_stuck(connection: Connection) -> None:
@@ -75,21 +76,21 @@ def test_running_jobs_of_the_silent_the_dead_and_the_forgotten_are_stuck(connect
     workers.bury(connection, "dead", beat=1, now=at(100))
     workers.retire(connection, "forgotten")
 
-    stuck = job_reports.owned_by_the_silent(connection, beat_before=at(50), limit=9)
+    stuck = reports.owned_by_the_silent(connection, beat_before=at(50), limit=9)
 
     assert [view.id for view in stuck] == ids[1:]
     assert [view.heartbeat_at for view in stuck] == [NOW, at(100), None]
-    assert len(job_reports.owned_by_the_silent(connection, beat_before=at(50), limit=2)) == 2
+    assert len(reports.owned_by_the_silent(connection, beat_before=at(50), limit=2)) == 2
 
 
 def test_jobs_are_counted_by_kind_and_state(connection: Connection) -> None:
     put_in_state(connection, JobState.SUCCEEDED)
     for number in range(3):
         put(connection, run_at=at(-number))
-    job_pauses.pause(connection, "play", now=NOW)
+    pauses.pause(connection, "play", now=NOW)
     put(connection, "play")
 
-    counted = job_reports.counts(connection)
+    counted = reports.counts(connection)
 
     assert counted == [
         KindCount(kind="play", state=JobState.PENDING, held=True, count=1, oldest_run_at=NOW),
@@ -103,19 +104,19 @@ def test_of_the_waiting_only_those_count_that_could_run(connection: Connection) 
     put_in_state(connection, JobState.FAILED, priority=0)
     put(connection, run_at=at(999))
     put(connection, "rest")
-    job_pauses.pause(connection, "play", now=NOW)
+    pauses.pause(connection, "play", now=NOW)
     put(connection, "play")
 
-    assert job_reports.waiting_kinds(connection) == {"rest": 1, "work": 2}
+    assert reports.waiting_kinds(connection) == {"rest": 1, "work": 2}
 
 
 def test_looking_at_jobs_changes_nothing(connection: Connection) -> None:
     put(connection)
     take(connection)
-    before = job_reports.recent(connection, limit=9)
+    before = reports.recent(connection, limit=9)
 
-    job_reports.counts(connection)
-    job_reports.waiting_kinds(connection)
-    job_reports.owned_by_the_silent(connection, beat_before=at(9), limit=9)
+    reports.counts(connection)
+    reports.waiting_kinds(connection)
+    reports.owned_by_the_silent(connection, beat_before=at(9), limit=9)
 
-    assert job_reports.recent(connection, limit=9) == before
+    assert reports.recent(connection, limit=9) == before

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from cormorant.rules.errors import TextRefused
 from cormorant.rules.jobs.states import JobState
-from storage import job_reports, job_sql, jobs
+from storage.jobs import jobs, reports, sql
 from tests.storage.job_store import (
     NOW,
     STATES,
@@ -94,7 +94,7 @@ def test_a_text_that_not_every_database_keeps_is_refused(connection: Connection,
     with pytest.raises(TextRefused):
         put(connection, **words)
 
-    assert job_reports.recent(connection, limit=9) == []
+    assert reports.recent(connection, limit=9) == []
 
 
 def test_a_job_is_found_by_its_uid_and_the_same_uid_is_no_second_job(connection: Connection) -> None:
@@ -118,7 +118,7 @@ def test_what_an_earlier_try_has_enqueued_is_not_enqueued_again_whatever_became_
     again = jobs.enqueue_again(connection, job, now=NOW)
 
     assert (again.id, again.state, again.joined) == (job_id, state, False)
-    assert len(job_reports.recent(connection, limit=9)) == 1
+    assert len(reports.recent(connection, limit=9)) == 1
 
 
 def test_what_no_earlier_try_has_enqueued_is_enqueued(connection: Connection) -> None:
@@ -309,7 +309,7 @@ def test_work_that_comes_back_is_told_too(postgres_jobs: JobStore) -> None:
 def listening(store: JobStore) -> Iterator[Callable[[], int]]:
     """How many notices have come since the last time one asked."""
     with psycopg.connect(store.engine.url.set(drivername="postgresql").render_as_string(), autocommit=True) as listener:
-        listener.execute(f"LISTEN {job_sql.CHANNEL}")
+        listener.execute(f"LISTEN {sql.CHANNEL}")
         # Whatever was told before the answer to a question comes before that answer.
         heard: list[psycopg.Notify] = []
         listener.add_notify_handler(heard.append)
@@ -331,7 +331,7 @@ def test_finished_jobs_are_forgotten_by_state_and_age_in_pages(connection: Conne
     pruned = [jobs.prune(connection, state=JobState.SUCCEEDED, before=at(4), limit=3) for _ in range(3)]
 
     assert pruned == [3, 1, 0]
-    left = job_reports.recent(connection, limit=9)
+    left = reports.recent(connection, limit=9)
     assert [view.finished_at for view in left if view.state is JobState.SUCCEEDED] == [at(4)]
     assert {failed, live} < {view.id for view in left}
 
@@ -343,7 +343,7 @@ def test_the_oldest_are_forgotten_first(connection: Connection) -> None:
 
     jobs.prune(connection, state=JobState.FAILED, before=at(9), limit=2)
 
-    assert [view.finished_at for view in job_reports.recent(connection, limit=9)] == [at(3)]
+    assert [view.finished_at for view in reports.recent(connection, limit=9)] == [at(3)]
 
 
 def test_the_next_time_to_look_is_when_the_next_job_becomes_due(connection: Connection) -> None:

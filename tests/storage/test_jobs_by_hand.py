@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.errors import IllegalChange, KeyTaken
 from cormorant.rules.jobs.states import JobState
-from storage import job_reports, jobs
+from storage.jobs import jobs, reports
 from tests.storage.job_store import (
     NOW,
     STATES,
@@ -90,7 +90,7 @@ def test_only_a_finished_job_can_be_discarded(connection: Connection, state: Job
 
     if state in {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}:
         jobs.discard(connection, job_id)
-        assert job_reports.show(connection, job_id) is None
+        assert reports.show(connection, job_id) is None
     else:
         with pytest.raises(IllegalChange, match=state.value):
             jobs.discard(connection, job_id)

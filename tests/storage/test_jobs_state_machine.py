@@ -21,9 +21,10 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import IllegalChange, KeyTaken
 from cormorant.rules.jobs.states import FINISHED, LIVE, JobState, Verb, allowed_from
-from storage import job_pauses, jobs, workers
-from storage.columns import to_micros
-from storage.jobs import ClaimedJob, Ending
+from storage import pauses
+from storage.engine.columns import to_micros
+from storage.jobs import jobs, workers
+from storage.jobs.jobs import ClaimedJob, Ending
 from tests.storage.job_store import DAWN, JobStore, at, new_job
 from tests.storage.jobs_model import JobsModel, ModelJob, ModelWorker
 
@@ -294,9 +295,9 @@ class JobsMachine(RuleBasedStateMachine):
         """A kind, and some of its jobs; the others follow when there is time."""
         resumes = kind in self.model.paused
         if resumes:
-            assert job_pauses.resume(self.connection, kind)
+            assert pauses.resume(self.connection, kind)
         else:
-            job_pauses.pause(self.connection, kind, now=self.time)
+            pauses.pause(self.connection, kind, now=self.time)
         self.model.paused ^= {kind}
         for limit in pages:
             self.hold_or_free(limit, holds=not resumes)
@@ -304,7 +305,7 @@ class JobsMachine(RuleBasedStateMachine):
     def hold_or_free(self, limit: int, *, holds: bool) -> None:
         """Which ones come first is not said, so the model learns that from the database."""
         wrong = self.model.wrongly(held=not holds)
-        change = job_pauses.hold_some if holds else job_pauses.free_some
+        change = pauses.hold_some if holds else pauses.free_some
         assert len(change(self.connection, limit=limit)) == min(limit, len(wrong))
         changed = {row.id for row in self.rows() if row.id in wrong and bool(row.held) is holds}
         assert len(changed) == min(limit, len(wrong))

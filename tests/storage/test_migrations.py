@@ -19,11 +19,11 @@ from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Text, inspect
 from cormorant.rules.errors import DatabaseNeedsNewerCode, MigrationFailed, StorageMisconfigured
 from cormorant.rules.events import Event, SchemaMigrated, StorageLost
 from cormorant.rules.watch.feeds import CheckStatus, Item
-from storage import items, subscription_checks
-from storage.columns import EPOCH
 from storage.database import SCHEMA_VERSION, Database, Mode
+from storage.engine.columns import EPOCH
 from storage.migrations import MIGRATIONS, v0012_feed_memory
 from storage.migrations.runner import Migration
+from storage.watch import feed_items, subscription_checks
 from tests.storage.support import gateway, serving
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ def remember_a_check(connection: Connection) -> None:
 
 def what_is_known_of_seven(connection: Connection) -> tuple[list[CheckStatus], list[Item]]:
     told = [check.status for check in subscription_checks.checks(connection, 7)]
-    return told, items.take_in(connection, 7, [Item(key="k", title="t"), Item(key="new", title="n")], now=EPOCH)
+    return told, feed_items.take_in(connection, 7, [Item(key="k", title="t"), Item(key="new", title="n")], now=EPOCH)
 
 
 @pytest.mark.slow("makes our own tables twice")

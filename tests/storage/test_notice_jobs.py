@@ -10,8 +10,8 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.notices import Batch, Notice, NoticeKind, message_of, read_batch, written_batch
-from storage import notice_jobs
-from storage.jobs import NewJob
+from storage.jobs import notice_jobs
+from storage.jobs.jobs import NewJob
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire, new_job, settle, take
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.options import StorageOptions
+from storage.engine.options import StorageOptions
 
 
 @pytest.mark.parametrize("password", ["hunter2", "hun/ter2", "hun ter2", "hun@ter2"])

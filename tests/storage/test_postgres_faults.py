@@ -28,8 +28,8 @@ from cormorant.rules.errors import (
 )
 from cormorant.rules.events import StorageBack, StorageLost
 from storage.database import Database, Mode
-from storage.options import StorageOptions
-from storage.postgres_session import RERUNS_MAX, PostgresSession
+from storage.engine.options import StorageOptions
+from storage.engine.postgres_session import RERUNS_MAX, PostgresSession
 from tests.bounds import WAIT_S
 from tests.postgres import PostgresServer
 from tests.storage.proxy import Cut, proxied

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from cormorant.rules.watch.prices import Intake, Match, PointType, PricePoint, Side
-from storage import intakes, prices
-from storage.intakes import IntakeExists, IntakeTakenOut, UnknownIntake
+from storage.watch import price_watches, prices
+from storage.watch.price_watches import IntakeExists, IntakeTakenOut, UnknownIntake
 from tests.bounds import WAIT_S
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at
@@ -49,18 +49,18 @@ def collect(connection: Connection, intake_id: int, *points: PricePoint, now_s: 
 
 def test_what_is_watched_is_read_as_it_was_and_a_name_is_used_once(connection: Connection) -> None:
     wanted = new_intake(year="1881", mintmark="S", denomination="1", series="m", below_cents=5, above_cents=9)
-    intake = intakes.add(connection, wanted)
+    intake = price_watches.add(connection, wanted)
 
-    assert intakes.find(connection, "coin") == intake
-    assert intakes.all_intakes(connection) == [intake]
+    assert price_watches.find(connection, "coin") == intake
+    assert price_watches.all_intakes(connection) == [intake]
     with pytest.raises(IntakeExists, match="'coin' already"):
-        intakes.add(connection, wanted)
+        price_watches.add(connection, wanted)
     with pytest.raises(UnknownIntake, match="watched as 'none'"):
-        intakes.remove(connection, "none")
+        price_watches.remove(connection, "none")
 
 
 def test_only_a_stronger_match_replaces_a_point(connection: Connection) -> None:
-    intake = intakes.add(connection, new_intake())
+    intake = price_watches.add(connection, new_intake())
 
     written = [
         prices.put_points(connection, intake.id, [point(cents=cents, match=match)])
@@ -72,7 +72,7 @@ def test_only_a_stronger_match_replaces_a_point(connection: Connection) -> None:
 
 
 def test_points_of_different_keys_sources_and_intakes_are_different(connection: Connection) -> None:
-    first, second = (intakes.add(connection, new_intake(name)) for name in ("a", "b"))
+    first, second = (price_watches.add(connection, new_intake(name)) for name in ("a", "b"))
     put = [point(), point("ext_2"), point(source="other"), point(), point(match=Match.EXACT)]
 
     assert prices.put_points(connection, first.id, put) == 3
@@ -81,7 +81,7 @@ def test_points_of_different_keys_sources_and_intakes_are_different(connection: 
 
 
 def test_a_value_follows_the_points_and_its_history_has_one_line_for_each_change(connection: Connection) -> None:
-    intake = intakes.add(connection, new_intake())
+    intake = price_watches.add(connection, new_intake())
 
     assert collect(connection, intake.id, point(type=PointType.ASK)).valuation is None
     first = collect(connection, intake.id, point("ext_2", 100), now_s=1)
@@ -98,7 +98,7 @@ def test_a_value_follows_the_points_and_its_history_has_one_line_for_each_change
 
 
 def test_an_alert_is_raised_once_for_each_crossing(connection: Connection) -> None:
-    intake = intakes.add(connection, new_intake(below_cents=100, above_cents=1_000))
+    intake = price_watches.add(connection, new_intake(below_cents=100, above_cents=1_000))
     told = []
     for number, (cents, match) in enumerate([(50, 1), (60, 1), (500, 2), (40, 3), (40, 3)]):
         done = collect(connection, intake.id, point(f"ext_{number}", cents, Match(match)), now_s=number)
@@ -114,7 +114,7 @@ def test_an_alert_is_raised_once_for_each_crossing(connection: Connection) -> No
 def test_points_and_history_have_an_end(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prices, "POINTS_MAX", 3)
     monkeypatch.setattr(prices, "HISTORY_MAX", 2)
-    intake = intakes.add(connection, new_intake(below_cents=1_000))
+    intake = price_watches.add(connection, new_intake(below_cents=1_000))
     for number in range(5):
         collect(
             connection, intake.id, point(f"ext_{number}", 100 + number, day=date(2026, 1, 1 + number)), now_s=number
@@ -125,9 +125,9 @@ def test_points_and_history_have_an_end(connection: Connection, monkeypatch: pyt
 
 
 def test_what_is_no_longer_watched_is_forgotten_and_not_written_again(connection: Connection) -> None:
-    intake = intakes.add(connection, new_intake(below_cents=1_000))
+    intake = price_watches.add(connection, new_intake(below_cents=1_000))
     collect(connection, intake.id, point())
-    intakes.remove(connection, "coin")
+    price_watches.remove(connection, "coin")
 
     assert prices.collect(connection, intake.id, [point()], now=NOW) is None
     left = [prices.points_of, prices.history, prices.alerts]
@@ -135,36 +135,40 @@ def test_what_is_no_longer_watched_is_forgotten_and_not_written_again(connection
 
 
 def test_those_of_the_settings_file_follow_it_and_keep_what_was_collected(connection: Connection) -> None:
-    intakes.add(connection, new_intake("mine"))
-    intakes.set_configured(connection, [new_intake("kept"), new_intake("gone")])
-    kept = intakes.find(connection, "kept")
+    price_watches.add(connection, new_intake("mine"))
+    price_watches.set_configured(connection, [new_intake("kept"), new_intake("gone")])
+    kept = price_watches.find(connection, "kept")
     collect(connection, kept.id, point())
 
-    intakes.set_configured(connection, [new_intake("kept", title="Other", next_attempt_at=at(99))])
+    price_watches.set_configured(connection, [new_intake("kept", title="Other", next_attempt_at=at(99))])
 
-    assert [each.name for each in intakes.all_intakes(connection)] == ["gone", "kept", "mine"]
-    after = intakes.find(connection, "kept")
+    assert [each.name for each in price_watches.all_intakes(connection)] == ["gone", "kept", "mine"]
+    after = price_watches.find(connection, "kept")
     assert (after.id, after.title, after.next_attempt_at) == (kept.id, "Other", NOW)
     assert len(prices.points_of(connection, kept.id)) == 1
 
 
 def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Intake]:
-    return [each for each in intakes.due(connection, now=now, limit=limit) if intakes.take(connection, each, now=now)]
+    return [
+        each
+        for each in price_watches.due(connection, now=now, limit=limit)
+        if price_watches.take(connection, each, now=now)
+    ]
 
 
 def test_what_the_settings_file_has_no_more_stays_idle_until_it_is_removed_or_comes_back(
     connection: Connection,
 ) -> None:
-    intakes.set_configured(connection, [new_intake()])
-    known = intakes.find(connection, "coin")
+    price_watches.set_configured(connection, [new_intake()])
+    known = price_watches.find(connection, "coin")
     collect(connection, known.id, point())
 
-    intakes.set_configured(connection, [])
-    idle = intakes.find(connection, "coin")
+    price_watches.set_configured(connection, [])
+    idle = price_watches.find(connection, "coin")
     due = take_due(connection, now=at(10), limit=9)
     with pytest.raises(IntakeTakenOut, match="cormorant prices remove coin"):
-        intakes.set_paused(connection, "coin", is_paused=True)
-    intakes.set_configured(connection, [new_intake()])
+        price_watches.set_paused(connection, "coin", is_paused=True)
+    price_watches.set_configured(connection, [new_intake()])
 
     assert (idle.idle_because, due) == ("[prices.coin] is no longer in the settings file", [])
     assert [each.id for each in take_due(connection, now=at(10), limit=9)] == [known.id]
@@ -172,23 +176,23 @@ def test_what_the_settings_file_has_no_more_stays_idle_until_it_is_removed_or_co
 
 
 def test_one_that_is_paused_is_not_due_and_a_start_does_not_end_the_pause(connection: Connection) -> None:
-    intakes.set_configured(connection, [new_intake("a"), new_intake("b")])
+    price_watches.set_configured(connection, [new_intake("a"), new_intake("b")])
 
-    assert intakes.set_paused(connection, "a", is_paused=True).idle_because == "it is paused"
-    intakes.set_configured(connection, [new_intake("a"), new_intake("b")])
+    assert price_watches.set_paused(connection, "a", is_paused=True).idle_because == "it is paused"
+    price_watches.set_configured(connection, [new_intake("a"), new_intake("b")])
     due = [each.name for each in take_due(connection, now=at(10), limit=9)]
-    intakes.set_paused(connection, "a", is_paused=False)
+    price_watches.set_paused(connection, "a", is_paused=False)
 
     assert due == ["b"]
     assert [each.name for each in take_due(connection, now=at(10), limit=9)] == ["a"]
     with pytest.raises(UnknownIntake):
-        intakes.set_paused(connection, "none", is_paused=True)
+        price_watches.set_paused(connection, "none", is_paused=True)
 
 
 def test_what_is_due_is_taken_once_and_keeps_its_cadence(job_store: JobStore) -> None:
     with job_store.begin() as connection:
         for name in "abcd":
-            intakes.add(connection, new_intake(name, every_s=60.0))
+            price_watches.add(connection, new_intake(name, every_s=60.0))
 
     one, two = at_once(
         job_store,
@@ -204,7 +208,7 @@ def test_what_is_due_is_taken_once_and_keeps_its_cadence(job_store: JobStore) ->
 
 def test_of_two_processes_that_write_one_point_the_stronger_stays(job_store: JobStore) -> None:
     with job_store.begin() as connection:
-        intake = intakes.add(connection, new_intake(below_cents=1_000))
+        intake = price_watches.add(connection, new_intake(below_cents=1_000))
 
     for order in ((Match.EXACT, Match.TITLE), (Match.TITLE, Match.EXACT)):
         first, second = (point(f"ext_{order[0]}", cents=int(match), match=match) for match in order)
@@ -222,7 +226,7 @@ def test_of_two_processes_that_write_one_point_the_stronger_stays(job_store: Job
 @pytest.mark.slow("eight writers at once, on a real database")
 def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: JobStore) -> None:
     with job_store.begin() as connection:
-        intake = intakes.add(connection, new_intake(below_cents=1_000))
+        intake = price_watches.add(connection, new_intake(below_cents=1_000))
 
     def write(writer: int) -> int:
         own = [point(f"ext_{number}", 100 + number, Match(1 + (writer + number) % 3)) for number in range(20)]
@@ -252,7 +256,7 @@ def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: J
 
 
 def test_what_a_clock_that_ran_ahead_put_off_is_due_again(connection: Connection) -> None:
-    known = intakes.add(connection, new_intake("cent"))
+    known = price_watches.add(connection, new_intake("cent"))
     [taken] = take_due(connection, now=at(400 * 86_400), limit=9)
 
     assert taken.id == known.id

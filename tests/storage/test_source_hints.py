@@ -11,9 +11,9 @@ from cormorant.rules.search import reservations
 from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
 from cormorant.rules.search.request_ends import EndKind, RequestEnd
 from cormorant.rules.search.reservations import Closed, Reserved
-from storage import source_states
-from storage.plain import Plain
-from storage.source_states import Known, Wish
+from storage.engine.statements import Plain
+from storage.search import source_states
+from storage.search.source_states import Known, Wish
 from tests.storage.job_store import NOW, at
 
 OPEN = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=10)

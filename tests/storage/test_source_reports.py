@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection
 
 from cormorant.rules.search.limits import Lane, SourceLimits
-from storage import source_reports, source_states, sources
-from storage.source_states import Wish
-from storage.sources import SourceRecord
+from storage.search import source_reports, source_states, sources
+from storage.search.source_states import Wish
+from storage.search.sources import SourceRecord
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FREE = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=100)

@@ -16,7 +16,7 @@ from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.request_ends import EndKind
 from cormorant.rules.search.reservations import Closed, Permit, Reserved, pause, reset, resume
-from storage import source_states
+from storage.search import source_states
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, JobStore, at
 from tests.storage.source_store import FREE, LEASE_S, add_source, ask, end, look, spend

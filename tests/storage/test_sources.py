@@ -14,9 +14,9 @@ from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.search.reservations import Closed, Reserved
 from cormorant.rules.secrets import Secret
 from cormorant.rules.times_of_day import zone_of
-from storage import sources
-from storage.source_limits import dump_limits, load_limits
-from storage.sources import BY_COMMAND, CONFIGURED, SourceExists, UnknownSource
+from storage.search import sources
+from storage.search.source_limits import dump_limits, load_limits
+from storage.search.sources import BY_COMMAND, CONFIGURED, SourceExists, UnknownSource
 from tests.storage.job_store import NOW, at
 from tests.storage.source_store import add_source, ask, end, look, record_of, spend
 from tests.storage.test_source_states import undone

@@ -24,8 +24,8 @@ from typing_extensions import override
 
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow, StorageUnavailable, TransactionMisused
 from cormorant.rules.events import StorageBack, StorageLost
-from storage.sqlite import Sqlite
-from storage.sqlite_driver import GuardedDriver
+from storage.engine.sqlite import Sqlite
+from storage.engine.sqlite_driver import GuardedDriver
 from tests.storage.support import (
     Ears,
     add_note,

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.schedules import Schedule, overdue_delay_s
 from cormorant.rules.watch.feeds import Check, CheckStatus, Due, Item, Next, Subscription
-from storage import items, subscription_checks, subscription_claims, subscriptions
-from storage.columns import to_micros
-from storage.subscriptions import SubscriptionExists, UnknownSubscription
+from storage.engine.columns import to_micros
+from storage.watch import feed_claims, feed_items, feeds, subscription_checks
+from storage.watch.feeds import SubscriptionExists, UnknownSubscription
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at
 from tests.storage.test_claim_cost import explain, steps_of
@@ -28,7 +28,7 @@ def new(name: str = "n", **words: Any) -> Subscription:
 
 
 def claim(connection: Connection, *, now_s: float = 0.0, limit: int = 10) -> list[Due]:
-    return subscription_claims.claim(connection, now=at(now_s), until=at(now_s + 60), limit=limit)
+    return feed_claims.claim(connection, now=at(now_s), until=at(now_s + 60), limit=limit)
 
 
 def end(connection: Connection, each: Due, *, now_s: float = 5.0, **words: Any) -> bool:
@@ -38,7 +38,7 @@ def end(connection: Connection, each: Due, *, now_s: float = 5.0, **words: Any) 
     check = Check(subscription_id=each.id, started_at=at(now_s), status=status, error=error, new_items=2)
     following = Next(next_check_at=at(now_s + 3_600), effective_s=None, failures=0)
     told = {"etag": "e", "last_modified": "m"} | {key: words.pop(key) for key in ("etag", "url") if key in words}
-    return subscription_claims.end_check(connection, each, evolve(following, **words), check=check, **told)
+    return feed_claims.end_check(connection, each, evolve(following, **words), check=check, **told)
 
 
 def entries(*keys: str) -> list[Item]:
@@ -47,33 +47,33 @@ def entries(*keys: str) -> list[Item]:
 
 def test_what_is_added_is_read_as_it_was_and_a_name_is_used_once(connection: Connection) -> None:
     by_cron = Schedule(cron="0 9 * * MON", zone="Europe/Berlin")
-    added = subscriptions.add(
+    added = feeds.add(
         connection,
         new(schedule=by_cron, accept=("a", "b"), reject=("c",), targets=("t",), folder=("f", "g"), is_adaptive=True),
     )
 
-    assert subscriptions.find(connection, "n") == added == subscriptions.find(connection, added.id)
-    assert subscriptions.page(connection) == [added]
+    assert feeds.find(connection, "n") == added == feeds.find(connection, added.id)
+    assert feeds.page(connection) == [added]
     with pytest.raises(SubscriptionExists, match="'n' already"):
-        subscriptions.add(connection, new())
-    subscriptions.remove(connection, "n")
+        feeds.add(connection, new())
+    feeds.remove(connection, "n")
     with pytest.raises(UnknownSubscription, match="no subscription 'n'"):
-        subscriptions.remove(connection, "n")
+        feeds.remove(connection, "n")
 
 
 def test_a_number_means_the_feed_of_that_number_also_where_another_is_called_so(connection: Connection) -> None:
-    first = subscriptions.add(connection, new("harbour"))
-    other = subscriptions.add(connection, new(str(first.id)))
+    first = feeds.add(connection, new("harbour"))
+    other = feeds.add(connection, new(str(first.id)))
 
-    assert subscriptions.find_any(connection, str(first.id)) == first
-    assert subscriptions.find_any(connection, str(other.id)) == other
-    assert subscriptions.find_any(connection, "harbour") == first
+    assert feeds.find_any(connection, str(first.id)) == first
+    assert feeds.find_any(connection, str(other.id)) == other
+    assert feeds.find_any(connection, "harbour") == first
 
 
 def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
     with job_store.begin() as connection:
         for name in "abcd":
-            subscriptions.add(connection, new(name))
+            feeds.add(connection, new(name))
 
     one, two = at_once(job_store, lambda c: claim(c, limit=3), lambda c: claim(c, limit=3))
 
@@ -82,75 +82,75 @@ def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
 
 def test_the_longest_due_comes_first_and_what_is_not_due_waits(connection: Connection) -> None:
     for name, due_s in (("later", 10), ("b", -1), ("a", -9), ("now", 0)):
-        subscriptions.add(connection, new(name, next_check_at=at(due_s)))
+        feeds.add(connection, new(name, next_check_at=at(due_s)))
 
     assert [each.name for each in claim(connection, limit=2)] == ["a", "b"]
     assert [each.name for each in claim(connection)] == ["now"]
-    assert subscriptions.next_due(connection) == at(10)
+    assert feeds.next_due(connection) == at(10)
 
 
 def test_a_claim_ends_when_it_is_freed_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
-    subscriptions.add(connection, new())
+    feeds.add(connection, new())
     [old] = claim(connection)
     assert claim(connection, now_s=9_999_999) == []
-    subscription_claims.free(connection, subscription_claims.held(connection, now=NOW))
+    feed_claims.free(connection, feed_claims.held(connection, now=NOW))
     [current] = claim(connection, now_s=60)
 
     assert not end(connection, old)
-    subscription_claims.release(connection, [old])
-    assert subscription_claims.renew(connection, [old, current], until=at(900)) == {current.id}
+    feed_claims.release(connection, [old])
+    assert feed_claims.renew(connection, [old, current], until=at(900)) == {current.id}
     assert subscription_checks.checks(connection, old.id) == []
     assert claim(connection, now_s=61) == []
     assert end(connection, current)
-    assert subscription_claims.renew(connection, [current], until=at(900)) == set()
+    assert feed_claims.renew(connection, [current], until=at(900)) == set()
     assert len(subscription_checks.checks(connection, old.id)) == 1
 
 
 def test_a_claim_that_was_renewed_since_it_was_seen_is_not_freed(connection: Connection) -> None:
     for name in "ab":
-        subscriptions.add(connection, new(name))
+        feeds.add(connection, new(name))
     one, two = claim(connection)
-    seen = subscription_claims.held(connection, now=NOW)
+    seen = feed_claims.held(connection, now=NOW)
     assert seen == {(one.id, one.token): to_micros(at(60)), (two.id, two.token): to_micros(at(60))}
-    subscription_claims.renew(connection, [one], until=at(500))
+    feed_claims.renew(connection, [one], until=at(500))
 
-    subscription_claims.free(connection, seen)
+    feed_claims.free(connection, seen)
 
     assert [each.name for each in claim(connection, now_s=1)] == ["b"]
 
 
 def test_one_that_is_held_and_not_due_is_seen_when_it_is_asked_for(connection: Connection) -> None:
-    later = subscriptions.add(connection, new(next_check_at=at(9_000)))
-    held = subscription_claims.claim_one(connection, later.id, until=at(60))
+    later = feeds.add(connection, new(next_check_at=at(9_000)))
+    held = feed_claims.claim_one(connection, later.id, until=at(60))
     assert held is not None
 
-    assert subscription_claims.held(connection, now=NOW) == {}
-    found = subscription_claims.held(connection, now=NOW, also=[later.id, 10**9])
+    assert feed_claims.held(connection, now=NOW) == {}
+    found = feed_claims.held(connection, now=NOW, also=[later.id, 10**9])
     assert list(found) == [(later.id, held.token)]
 
 
 def test_one_given_back_is_due_as_before(connection: Connection) -> None:
-    subscriptions.add(connection, new())
+    feeds.add(connection, new())
     held = claim(connection)
 
-    subscription_claims.release(connection, held)
+    feed_claims.release(connection, held)
 
     assert [each.next_check_at for each in claim(connection, now_s=1)] == [NOW]
 
 
 def test_one_is_taken_in_hand_due_or_not_unless_another_has_it(connection: Connection) -> None:
-    one = subscriptions.add(connection, new(next_check_at=at(9_000)))
+    one = feeds.add(connection, new(next_check_at=at(9_000)))
 
-    taken = subscription_claims.claim_one(connection, one.id, until=at(60))
+    taken = feed_claims.claim_one(connection, one.id, until=at(60))
 
     assert taken is not None
-    assert subscription_claims.claim_one(connection, one.id, until=at(120)) is None
-    assert subscription_claims.claim_one(connection, 10**9, until=at(60)) is None
+    assert feed_claims.claim_one(connection, one.id, until=at(120)) is None
+    assert feed_claims.claim_one(connection, 10**9, until=at(60)) is None
     assert end(connection, taken)
 
 
 def test_the_end_of_a_check_is_kept_and_a_failure_keeps_what_the_last_success_knew(connection: Connection) -> None:
-    subscriptions.add(connection, new())
+    feeds.add(connection, new())
     [first] = claim(connection)
     end(connection, first, url="http://new.test/n")
     [again] = claim(connection, now_s=4_000)
@@ -158,7 +158,7 @@ def test_the_end_of_a_check_is_kept_and_a_failure_keeps_what_the_last_success_kn
 
     end(connection, again, now_s=4_000, error="no\0pe", etag="other", failures=1, effective_s=7_200.0)
 
-    known = subscriptions.find(connection, "n")
+    known = feeds.find(connection, "n")
     assert (known.etag, known.url, known.last_error, known.failures) == ("e", "http://new.test/n", "nope", 1)
     assert (known.last_checked, known.last_success, known.effective_s) == (at(4_000), at(5), 7_200.0)
     newest, oldest = subscription_checks.checks(connection, known.id)
@@ -170,66 +170,66 @@ def test_the_end_of_a_check_is_kept_and_a_failure_keeps_what_the_last_success_kn
 
 
 def test_a_new_address_given_while_it_is_checked_stays(connection: Connection) -> None:
-    subscriptions.set_configured(connection, [new()])
+    feeds.set_configured(connection, [new()])
     [held] = claim(connection)
-    subscriptions.set_configured(connection, [new(url="http://other.test/")])
+    feeds.set_configured(connection, [new(url="http://other.test/")])
 
     end(connection, held)
 
-    assert subscriptions.find(connection, "n").url == "http://other.test/"
+    assert feeds.find(connection, "n").url == "http://other.test/"
 
 
 def test_a_pause_holds_through_the_end_of_a_check_and_resuming_begins_anew(connection: Connection) -> None:
-    subscriptions.add(connection, new())
+    feeds.add(connection, new())
     [held] = claim(connection)
-    subscriptions.set_paused(connection, "n", why="by hand", now=NOW)
+    feeds.set_paused(connection, "n", why="by hand", now=NOW)
     end(connection, held, effective_s=7_200.0, failures=4, error="no")
-    known = subscriptions.find(connection, "n")
+    known = feeds.find(connection, "n")
     assert (known.is_paused, known.paused_because) == (True, "by hand")
     assert claim(connection, now_s=90_000) == []
-    assert subscriptions.count(connection) == (1, 0)
+    assert feeds.count(connection) == (1, 0)
 
-    subscriptions.set_paused(connection, "n", why=None, now=at(100))
+    feeds.set_paused(connection, "n", why=None, now=at(100))
 
-    assert subscriptions.find(connection, "n").paused_because is None
+    assert feeds.find(connection, "n").paused_because is None
     [again] = claim(connection, now_s=100)
     assert (again.failures, again.effective_s) == (0, None)
     end(connection, again, error="no", paused_because="ten failures")
-    assert subscriptions.find(connection, "n").paused_because == "ten failures"
+    assert feeds.find(connection, "n").paused_because == "ten failures"
     with pytest.raises(UnknownSubscription):
-        subscriptions.set_paused(connection, "none", why=None, now=NOW)
+        feeds.set_paused(connection, "none", why=None, now=NOW)
 
 
 def test_those_of_the_settings_file_follow_it_and_keep_what_was_seen(connection: Connection) -> None:
-    subscriptions.add(connection, new("by hand"))
-    subscriptions.set_configured(connection, [new("a"), new("b"), new("d")])
+    feeds.add(connection, new("by hand"))
+    feeds.set_configured(connection, [new("a"), new("b"), new("d")])
     for each in claim(connection):
         end(connection, each, effective_s=9_000.0)
-        items.take_in(connection, each.id, entries("k"), now=NOW)
+        feed_items.take_in(connection, each.id, entries("k"), now=NOW)
 
     slower = new("b", schedule=Schedule(cron="0 9 * * *"), next_check_at=at(50))
-    subscriptions.set_configured(connection, [slower, new("c"), new("d", url="http://other.test/")])
+    feeds.set_configured(connection, [slower, new("c"), new("d", url="http://other.test/")])
 
-    known = {each.name: each for each in subscriptions.page(connection)}
+    known = {each.name: each for each in feeds.page(connection)}
     assert sorted(known) == ["b", "by hand", "c", "d"]
     assert (known["b"].last_success, known["b"].effective_s, known["b"].next_check_at) == (at(5), None, at(50))
     assert (known["d"].effective_s, known["d"].next_check_at, known["d"].etag) == (9_000.0, at(3_605), None)
     assert (known["by hand"].origin, known["c"].last_checked) == ("by command", None)
-    assert items.take_in(connection, known["b"].id, entries("k"), now=NOW) == []
+    assert feed_items.take_in(connection, known["b"].id, entries("k"), now=NOW) == []
 
 
 def test_another_feed_under_a_name_of_the_settings_file_begins_anew_and_a_new_key_or_a_move_makes_no_other(
     connection: Connection,
 ) -> None:
-    subscriptions.set_configured(connection, [new(name, url="http://x.test/a?key=1") for name in "abc"])
+    feeds.set_configured(connection, [new(name, url="http://x.test/a?key=1") for name in "abc"])
     for each in claim(connection):
         end(connection, each, url="http://x.test/moved" if each.name == "c" else None)
 
     now = {"a": "http://x.test/a?key=2", "b": "http://x.test/b?key=1", "c": "http://x.test/a?key=1"}
     for _ in range(2):
-        subscriptions.set_configured(connection, [new(name, url=url, takes_first=True) for name, url in now.items()])
+        feeds.set_configured(connection, [new(name, url=url, takes_first=True) for name, url in now.items()])
 
-    found = subscriptions.page(connection)
+    found = feeds.page(connection)
     assert {each.name: each.last_success for each in found} == {"a": at(5), "b": None, "c": at(5)}
     assert {each.takes_first for each in found} == {True}
 
@@ -237,7 +237,7 @@ def test_another_feed_under_a_name_of_the_settings_file_begins_anew_and_a_new_ke
 def test_old_records_go_in_the_order_they_came_and_some_of_a_wrong_clock_do_not_keep_them(
     connection: Connection,
 ) -> None:
-    subscriptions.add(connection, new())
+    feeds.add(connection, new())
     for now_s in (9_000_000, 0, 10, 20, 30):
         for each in claim(connection, now_s=99_000_000):
             end(connection, each, now_s=now_s)
@@ -246,12 +246,12 @@ def test_old_records_go_in_the_order_they_came_and_some_of_a_wrong_clock_do_not_
     assert subscription_checks.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 1
     assert subscription_checks.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 0
 
-    number = subscriptions.find(connection, "n").id
+    number = feeds.find(connection, "n").id
     assert [each.started_at for each in subscription_checks.checks(connection, number)] == [at(30), at(9_000_000)]
 
 
 def test_records_of_a_clock_that_ran_ahead_go_as_well_and_do_not_keep_the_others(connection: Connection) -> None:
-    subscriptions.add(connection, new())
+    feeds.add(connection, new())
     for now_s in (*[9_000_000] * 12, 0):
         for each in claim(connection, now_s=99_000_000):
             end(connection, each, now_s=now_s)
@@ -263,37 +263,37 @@ def test_records_of_a_clock_that_ran_ahead_go_as_well_and_do_not_keep_the_others
 
 def test_overdue_ones_wait_for_their_share_of_a_minute_except_those_in_hand(connection: Connection) -> None:
     for name in "abc":
-        subscriptions.add(connection, new(name, next_check_at=at(-900)))
-    subscriptions.add(connection, new("soon", next_check_at=at(-5)))
+        feeds.add(connection, new(name, next_check_at=at(-900)))
+    feeds.add(connection, new("soon", next_check_at=at(-5)))
     [held] = claim(connection, limit=1)
 
-    moved = subscription_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500)
+    moved = feed_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500)
 
     assert moved == [("b", at(-900)), ("c", at(-900))]
-    due = {each.name: each.next_check_at for each in subscriptions.page(connection)}
+    due = {each.name: each.next_check_at for each in feeds.page(connection)}
     assert (held.name, due["a"], due["soon"]) == ("a", at(-900), at(-5))
-    assert due["b"] == at(overdue_delay_s(subscriptions.find(connection, "b").id))
-    assert subscription_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500) == []
+    assert due["b"] == at(overdue_delay_s(feeds.find(connection, "b").id))
+    assert feed_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500) == []
 
 
 def test_those_that_a_clock_that_ran_ahead_put_off_are_pulled_in(connection: Connection) -> None:
-    subscriptions.add(connection, new())
-    subscriptions.add(connection, new("far", next_check_at=at(9_000_000)))
+    feeds.add(connection, new())
+    feeds.add(connection, new("far", next_check_at=at(9_000_000)))
     [held] = claim(connection, now_s=86_400)
     end(connection, held, now_s=86_400)
-    assert subscriptions.is_any_ahead(connection, now=NOW)
+    assert feeds.is_any_ahead(connection, now=NOW)
 
-    assert subscriptions.pull_in(connection, now=at(10), limit=9) == 1
+    assert feeds.pull_in(connection, now=at(10), limit=9) == 1
 
     assert [each.name for each in claim(connection, now_s=10)] == ["n"]
-    assert not subscriptions.is_any_ahead(connection, now=at(10))
+    assert not feeds.is_any_ahead(connection, now=at(10))
 
 
 def test_an_item_is_new_once_in_its_order_and_for_each_subscription(connection: Connection) -> None:
-    assert [each.key for each in items.take_in(connection, 1, entries("b", "a", "b"), now=NOW)] == ["b", "a"]
-    assert [each.key for each in items.take_in(connection, 1, entries("c", "b", "a"), now=NOW)] == ["c"]
-    assert [each.key for each in items.take_in(connection, 2, entries("a"), now=NOW)] == ["a"]
-    assert items.take_in(connection, 1, [], now=NOW) == []
+    assert [each.key for each in feed_items.take_in(connection, 1, entries("b", "a", "b"), now=NOW)] == ["b", "a"]
+    assert [each.key for each in feed_items.take_in(connection, 1, entries("c", "b", "a"), now=NOW)] == ["c"]
+    assert [each.key for each in feed_items.take_in(connection, 2, entries("a"), now=NOW)] == ["a"]
+    assert feed_items.take_in(connection, 1, [], now=NOW) == []
 
 
 def known(connection: Connection) -> dict[str, bool]:
@@ -307,49 +307,49 @@ def known(connection: Connection) -> dict[str, bool]:
 def test_what_went_out_of_a_feed_is_forgotten_in_time_and_what_is_in_it_or_came_back_never(
     connection: Connection,
 ) -> None:
-    items.take_in(connection, 1, entries("a", "b", "c", "d"), now=at(0))
-    items.take_in(connection, 2, entries("d"), now=at(0))
-    items.take_in(connection, 1, entries("a"), now=at(100))
+    feed_items.take_in(connection, 1, entries("a", "b", "c", "d"), now=at(0))
+    feed_items.take_in(connection, 2, entries("d"), now=at(0))
+    feed_items.take_in(connection, 1, entries("a"), now=at(100))
     assert known(connection) == {"a": True, "b": False, "c": False, "d": False}
-    assert items.take_in(connection, 1, entries("a", "b"), now=at(200)) == []
-    items.take_in(connection, 1, entries("a"), now=at(300), is_whole=False)
+    assert feed_items.take_in(connection, 1, entries("a", "b"), now=at(200)) == []
+    feed_items.take_in(connection, 1, entries("a"), now=at(300), is_whole=False)
 
-    assert items.prune(connection, before=at(100), limit=9) == 0
-    assert items.prune(connection, before=at(101), limit=1) == 1
-    assert items.prune(connection, before=at(9_000_000), limit=9) == 1
+    assert feed_items.prune(connection, before=at(100), limit=9) == 0
+    assert feed_items.prune(connection, before=at(101), limit=1) == 1
+    assert feed_items.prune(connection, before=at(9_000_000), limit=9) == 1
 
     assert known(connection) == {"a": True, "b": True}
-    assert items.take_in(connection, 2, entries("d"), now=at(400)) == []
-    assert [each.key for each in items.take_in(connection, 1, entries("a", "b", "c"), now=at(400))] == ["c"]
+    assert feed_items.take_in(connection, 2, entries("d"), now=at(400)) == []
+    assert [each.key for each in feed_items.take_in(connection, 1, entries("a", "b", "c"), now=at(400))] == ["c"]
 
 
 def test_of_a_feed_that_is_never_read_whole_only_so_many_are_remembered_and_all_that_are_in_it(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(items, "KNOWN_MAX", 4)
-    monkeypatch.setattr(items, "FORGOTTEN_TOGETHER", 2)
-    items.take_in(connection, 2, entries("a"), now=at(0), is_whole=False)
+    monkeypatch.setattr(feed_items, "KNOWN_MAX", 4)
+    monkeypatch.setattr(feed_items, "FORGOTTEN_TOGETHER", 2)
+    feed_items.take_in(connection, 2, entries("a"), now=at(0), is_whole=False)
     for now_s, keys in enumerate(("abc", "ade", "af", "ag")):
-        items.take_in(connection, 1, entries(*keys), now=at(now_s), is_whole=False)
+        feed_items.take_in(connection, 1, entries(*keys), now=at(now_s), is_whole=False)
 
     assert sorted(known(connection)) == ["a", "d", "e", "f", "g"]
-    assert items.take_in(connection, 2, entries("a"), now=at(9), is_whole=False) == []
+    assert feed_items.take_in(connection, 2, entries("a"), now=at(9), is_whole=False) == []
 
 
 def test_what_else_is_known_of_a_feed_is_read_with_the_last_of_what_is_new(connection: Connection) -> None:
-    items.take_in(connection, 1, entries("a", "b"), now=at(0))
+    feed_items.take_in(connection, 1, entries("a", "b"), now=at(0))
 
-    assert [each.key for each in items.take_in(connection, 1, entries("c", "d", "a"), now=at(1), limit=1)] == ["c"]
+    assert [each.key for each in feed_items.take_in(connection, 1, entries("c", "d", "a"), now=at(1), limit=1)] == ["c"]
     assert known(connection) == {"a": True, "b": True, "c": True}
-    assert [each.key for each in items.take_in(connection, 1, entries("c", "d", "a"), now=at(2), limit=2)] == ["d"]
+    assert [each.key for each in feed_items.take_in(connection, 1, entries("c", "d", "a"), now=at(2), limit=2)] == ["d"]
     assert known(connection) == {"a": True, "b": False, "c": True, "d": True}
 
 
 def test_of_two_that_take_in_at_once_only_one_calls_an_item_new(job_store: JobStore) -> None:
     one, two = at_once(
         job_store,
-        lambda connection: items.take_in(connection, 1, entries("a", "b"), now=NOW),
-        lambda connection: items.take_in(connection, 1, entries("b", "c"), now=NOW),
+        lambda connection: feed_items.take_in(connection, 1, entries("a", "b"), now=NOW),
+        lambda connection: feed_items.take_in(connection, 1, entries("b", "c"), now=NOW),
     )
 
     assert sorted(item.key for item in one + two) == ["a", "b", "c"]
@@ -358,8 +358,8 @@ def test_of_two_that_take_in_at_once_only_one_calls_an_item_new(job_store: JobSt
 def test_keys_that_are_alike_for_long_are_told_apart(connection: Connection) -> None:
     keys = [f"{'x' * 600}{number}" for number in range(3)]
 
-    assert [each.key for each in items.take_in(connection, 1, entries(*keys), now=NOW)] == keys
-    assert items.take_in(connection, 1, entries(*keys), now=NOW) == []
+    assert [each.key for each in feed_items.take_in(connection, 1, entries(*keys), now=NOW)] == keys
+    assert feed_items.take_in(connection, 1, entries(*keys), now=NOW) == []
 
 
 def fill(connection: Connection, count: int) -> None:
@@ -373,7 +373,7 @@ def fill(connection: Connection, count: int) -> None:
         {"count": count, "later": to_micros(at(3_600))},
     )
     for number in range(20):
-        subscriptions.add(connection, new(f"due {number}"))
+        feeds.add(connection, new(f"due {number}"))
 
 
 def check_some(connection: Connection) -> None:
@@ -381,9 +381,9 @@ def check_some(connection: Connection) -> None:
     assert len(due) == 10
     for each in due:
         assert end(connection, each)
-    subscriptions.next_due(connection)
-    subscription_claims.held(connection, now=NOW)
-    subscription_claims.spread_overdue(connection, before=at(-1), now=NOW, limit=5)
+    feeds.next_due(connection)
+    feed_claims.held(connection, now=NOW)
+    feed_claims.spread_overdue(connection, before=at(-1), now=NOW, limit=5)
 
 
 @pytest.mark.slow("fills a table of two thousand subscriptions")

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from storage import sqlite
-from storage.turns import FileTurn
+from storage.engine import sqlite
+from storage.engine.write_turns import FileTurn
 from tests.bounds import WAIT_S
 from tests.storage.support import add_note, count_notes, gateway, serving
 
@@ -118,7 +118,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
         sleep(seconds)
 
-    monkeypatch.setattr("storage.turns.time.sleep", nap)
+    monkeypatch.setattr("storage.engine.write_turns.time.sleep", nap)
     return taken
 
 

@@ -12,7 +12,8 @@ from sqlalchemy import Connection, text
 
 from actors.errands import Errand, leave, run_errand
 from cormorant.rules.jobs.states import JobState
-from storage import job_pauses, job_reports, jobs, workers
+from storage import pauses
+from storage.jobs import jobs, reports, workers
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, new_job, put, put_in_state, show, take
 
@@ -74,7 +75,7 @@ def test_a_job_whose_first_try_commits_while_it_is_enqueued_again_is_there_once(
 
     assert again.state is (JobState.RUNNING if is_claimed else JobState.PENDING)
     with postgres_jobs.begin() as connection:
-        assert [each.id for each in job_reports.recent(connection, limit=9)] == [again.id]
+        assert [each.id for each in reports.recent(connection, limit=9)] == [again.id]
 
 
 def test_a_job_that_is_revived_while_it_is_pruned_is_kept(postgres_jobs: JobStore) -> None:
@@ -132,14 +133,14 @@ def test_a_claim_that_comes_while_its_owner_leaves_finds_nothing(postgres_jobs: 
 
 def test_who_holds_jobs_while_their_kind_is_resumed_holds_none(postgres_jobs: JobStore) -> None:
     def resume(connection: Connection) -> None:
-        job_pauses.resume(connection, "work")
+        pauses.resume(connection, "work")
         connection.execute(text("UPDATE jobs SET held = false"))
 
     with postgres_jobs.begin() as connection:
         job_id = put(connection)
-        job_pauses.pause(connection, "work", now=NOW)
+        pauses.pause(connection, "work", now=NOW)
 
-    held = after(postgres_jobs, resume, lambda connection: job_pauses.hold_some(connection, limit=100))
+    held = after(postgres_jobs, resume, lambda connection: pauses.hold_some(connection, limit=100))
 
     assert held == []
     with postgres_jobs.begin() as connection:
@@ -148,15 +149,15 @@ def test_who_holds_jobs_while_their_kind_is_resumed_holds_none(postgres_jobs: Jo
 
 def test_who_frees_jobs_while_their_kind_is_paused_frees_none(postgres_jobs: JobStore) -> None:
     def pause(connection: Connection) -> None:
-        job_pauses.pause(connection, "work", now=NOW)
+        pauses.pause(connection, "work", now=NOW)
         connection.execute(text("UPDATE jobs SET held = true"))
 
     with postgres_jobs.begin() as connection:
-        job_pauses.pause(connection, "work", now=NOW)
+        pauses.pause(connection, "work", now=NOW)
         job_id = put(connection)
-        job_pauses.resume(connection, "work")
+        pauses.resume(connection, "work")
 
-    freed = after(postgres_jobs, pause, lambda connection: job_pauses.free_some(connection, limit=100))
+    freed = after(postgres_jobs, pause, lambda connection: pauses.free_some(connection, limit=100))
 
     assert freed == []
     with postgres_jobs.begin() as connection:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.watch.handovers import HandoverState
 from cormorant.rules.watch.wants import UnknownWant, WantChangeRefused, WantState
-from storage import downloads, wants
+from storage.watch import handovers, wants
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, put, settle, take
 from tests.storage.watch_store import add_want, judged, new_handover, new_want
@@ -71,7 +71,7 @@ def test_an_orphan_is_a_want_that_something_is_to_be_done_for_and_that_has_no_li
     add_want(connection, "chosen, to be sent", state=WantState.CHOSEN, next_at=NOW)
     add_want(connection, "changed just now", state=WantState.SENDING, changed_at=at(1))
     held = add_want(connection, "held", state=WantState.IN_DOUBT)
-    begun = downloads.begin(connection, new_handover(held.id, state=HandoverState.HELD))
+    begun = handovers.begin(connection, new_handover(held.id, state=HandoverState.HELD))
     assert begun is not None
 
     assert orphans(connection) == ["wanted", "searching", "sending", "in doubt", "chosen, to be sent"]

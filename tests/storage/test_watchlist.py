@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.watch.artists import Artist, Charge, Charged, charged
-from storage import watchlist
-from storage.watchlist import UnknownArtist
+from storage.watch import artists
+from storage.watch.artists import UnknownArtist
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at
 from tests.storage.watch_store import add_artist
 
 
 def claim(connection: Connection, *, now_s: float = 0.0, for_s: float = 60.0, limit: int = 10) -> list[Artist]:
-    return watchlist.claim(connection, now=at(now_s), until=at(now_s + for_s), limit=limit)
+    return artists.claim(connection, now=at(now_s), until=at(now_s + for_s), limit=limit)
 
 
 def costing(failures: int, block_until: datetime | None = None) -> Charge:
@@ -34,12 +34,12 @@ def test_what_two_processes_charge_an_artist_adds_up(job_store: JobStore) -> Non
 
     at_once(
         job_store,
-        lambda c: watchlist.charge(c, artist.id, counting(2)),
-        lambda c: watchlist.charge(c, artist.id, counting(3)),
+        lambda c: artists.charge(c, artist.id, counting(2)),
+        lambda c: artists.charge(c, artist.id, counting(3)),
     )
 
     with job_store.begin() as connection:
-        found = watchlist.by_id(connection, artist.id)
+        found = artists.by_id(connection, artist.id)
     assert found is not None
     assert (found.failures, found.retry_block_until) == (5, None)
 
@@ -47,9 +47,9 @@ def test_what_two_processes_charge_an_artist_adds_up(job_store: JobStore) -> Non
 def test_a_look_that_fails_adds_to_what_searches_were_charged_meanwhile(connection: Connection) -> None:
     add_artist(connection)
     [artist] = claim(connection)
-    watchlist.charge(connection, artist.id, counting(4))
+    artists.charge(connection, artist.id, counting(4))
 
-    cost = watchlist.fail(connection, artist, counting(3), next_attempt_at=NOW, error="no", now=NOW)
+    cost = artists.fail(connection, artist, counting(3), next_attempt_at=NOW, error="no", now=NOW)
 
     assert cost == Charged(failures=0, block_until=at(900))
 
@@ -67,7 +67,7 @@ def test_two_processes_share_what_is_due_and_none_is_in_two_hands(job_store: Job
 def test_one_artist_is_watched_once_whoever_adds_it(job_store: JobStore) -> None:
     artist = Artist(source="spotify", artist_id="a1", name="A1", next_attempt_at=NOW, added_at=NOW)
 
-    one, two = at_once(job_store, lambda c: watchlist.add(c, artist), lambda c: watchlist.add(c, artist))
+    one, two = at_once(job_store, lambda c: artists.add(c, artist), lambda c: artists.add(c, artist))
 
     assert one is not None
     assert two is None
@@ -79,11 +79,11 @@ def test_a_claim_ends_by_itself_and_then_the_old_owner_writes_nothing(connection
     assert claim(connection, now_s=59) == []
     [new] = claim(connection, now_s=60)
 
-    watchlist.release(connection, [old], next_attempt_at=at(5_000))
-    assert not watchlist.succeed(connection, old, looked_at=at(70), next_attempt_at=at(5_000))
-    assert not watchlist.fail(connection, old, costing(3, at(900)), next_attempt_at=at(5_000), error="no", now=at(70))
-    assert watchlist.by_id(connection, old.id) == new
-    assert watchlist.succeed(connection, new, looked_at=at(70), next_attempt_at=at(5_000))
+    artists.release(connection, [old], next_attempt_at=at(5_000))
+    assert not artists.succeed(connection, old, looked_at=at(70), next_attempt_at=at(5_000))
+    assert not artists.fail(connection, old, costing(3, at(900)), next_attempt_at=at(5_000), error="no", now=at(70))
+    assert artists.by_id(connection, old.id) == new
+    assert artists.succeed(connection, new, looked_at=at(70), next_attempt_at=at(5_000))
 
 
 def test_what_is_given_back_is_due_as_before_or_when_told(connection: Connection) -> None:
@@ -92,8 +92,8 @@ def test_what_is_given_back_is_due_as_before_or_when_told(connection: Connection
     later, first = claim(connection)[::-1]
     assert (first.artist_id, later.artist_id) == ("a2", "a1")
 
-    watchlist.release(connection, [first])
-    watchlist.release(connection, [later], next_attempt_at=at(30))
+    artists.release(connection, [first])
+    artists.release(connection, [later], next_attempt_at=at(30))
 
     assert [artist.artist_id for artist in claim(connection)] == ["a2"]
 
@@ -101,14 +101,14 @@ def test_what_is_given_back_is_due_as_before_or_when_told(connection: Connection
 def test_who_failed_too_often_is_left_alone_and_a_success_forgives(connection: Connection) -> None:
     add_artist(connection)
     [artist] = claim(connection)
-    watchlist.fail(connection, artist, costing(0, at(900)), next_attempt_at=NOW, error="no", now=NOW)
+    artists.fail(connection, artist, costing(0, at(900)), next_attempt_at=NOW, error="no", now=NOW)
 
     assert claim(connection, now_s=10) == []
-    [blocked] = watchlist.blocked(connection, now=at(10), limit=10)
+    [blocked] = artists.blocked(connection, now=at(10), limit=10)
     assert (blocked.retry_block_until, blocked.last_error, blocked.watermark) == (at(900), "no", None)
     [again] = claim(connection, now_s=900)
-    watchlist.succeed(connection, again, looked_at=at(900), next_attempt_at=at(2_000))
-    known = watchlist.by_id(connection, artist.id)
+    artists.succeed(connection, again, looked_at=at(900), next_attempt_at=at(2_000))
+    known = artists.by_id(connection, artist.id)
     assert known is not None
     assert (known.retry_block_until, known.last_error, known.watermark) == (None, None, at(900))
 
@@ -117,20 +117,20 @@ def test_a_clock_that_ran_ahead_keeps_nobody_away_for_ever(connection: Connectio
     year_s = 366 * 86_400.0
     add_artist(connection)
     [artist] = claim(connection, now_s=year_s)
-    watchlist.charge(connection, artist.id, costing(0, at(year_s + 900)))
+    artists.charge(connection, artist.id, costing(0, at(year_s + 900)))
 
     assert [each.id for each in claim(connection)] == [artist.id]
-    assert watchlist.blocked(connection, now=NOW, limit=10) == []
+    assert artists.blocked(connection, now=NOW, limit=10) == []
 
 
 def test_an_artist_is_found_by_number_id_and_name_and_asked_for_at_once(connection: Connection) -> None:
     artist = add_artist(connection, next_attempt_at=at(5_000))
     for wanted in (str(artist.id), "a1", "A1"):
-        assert watchlist.find(connection, wanted).id == artist.id
+        assert artists.find(connection, wanted).id == artist.id
     with pytest.raises(UnknownArtist, match="'nobody' is not on the watchlist"):
-        watchlist.find(connection, "nobody")
+        artists.find(connection, "nobody")
 
-    watchlist.check_now(connection, artist.id, now=NOW)
-    assert watchlist.next_due(connection) == NOW
-    assert watchlist.remove(connection, artist.id)
-    assert watchlist.next_due(connection) is None
+    artists.check_now(connection, artist.id, now=NOW)
+    assert artists.next_due(connection) == NOW
+    assert artists.remove(connection, artist.id)
+    assert artists.next_due(connection) is None

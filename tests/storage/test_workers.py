@@ -8,8 +8,8 @@ from sqlalchemy.exc import IntegrityError
 
 from cormorant.rules.errors import TextRefused
 from cormorant.rules.jobs.states import JobState
-from storage import jobs, workers
-from storage.workers import Worker
+from storage.jobs import jobs, workers
+from storage.jobs.workers import Worker
 from tests.storage.job_store import NOW, at, hire, put, settle, take, take_one
 
 

@@ -12,14 +12,14 @@ from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.profiles import Judgement
 from cormorant.rules.watch.wants import Want
-from storage import wants, watchlist
+from storage.watch import artists, wants
 from tests.storage.job_store import NOW
 
 
 def add_artist(connection: Connection, artist_id: str = "a1", **words: Any) -> Artist:
     """A watched artist that is due."""
     usual = Artist(source="spotify", artist_id=artist_id, name=artist_id.upper(), next_attempt_at=NOW, added_at=NOW)
-    added = watchlist.add(connection, evolve(usual, **words))
+    added = artists.add(connection, evolve(usual, **words))
     assert added is not None
     return added
 

@@ -8,7 +8,7 @@ import pytest
 
 from actors.handover import facts_of
 from cormorant.rules.search.requests import Result
-from storage.wants import Candidate
+from storage.watch.wants import Candidate
 from supervisors.packing import Packer
 from tests.storage.job_store import NOW
 from tests.storage.watch_store import new_want

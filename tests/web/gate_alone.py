@@ -17,7 +17,7 @@ from cormorant.testing import ScriptedSource, Simulation, memory_gateway, named_
 from cormorant.web.gate import Client, Gate
 from cormorant.web.torznab_documents import FeedPage
 from storage.database import Database
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from tests.web.test_gate_day import Day, gate_of
 

@@ -10,7 +10,7 @@ import trio
 
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.testing import ScriptedSource, named_sources
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from tests.bounds import WAIT_S
 from tests.web.web_place import web_place
 

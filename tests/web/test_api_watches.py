@@ -19,7 +19,7 @@ from cormorant.rules.watch.releases import Artist
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetUnavailable
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors import Service
 from tests.bounds import WAIT_S
 from tests.web.web_place import SOURCE_KEY, WebPlace, web_place

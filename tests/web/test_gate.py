@@ -20,7 +20,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.testing import BROKEN, ScriptedSource, busy, named_sources
-from storage import history, sources
+from storage.search import history, sources
 from tests.web.web_place import KEY, SONARR, SOURCE_KEY, web_place
 
 pytestmark = pytest.mark.slow("real sockets")

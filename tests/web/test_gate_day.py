@@ -26,9 +26,9 @@ from cormorant.web.keys import Keys
 from cormorant.web.metrics import Metrics
 from cormorant.web.port import WebParts
 from cormorant.web.shares import Client
-from storage.columns import from_micros
 from storage.database import Database
-from storage.sources import SourceRecord
+from storage.engine.columns import from_micros
+from storage.search.sources import SourceRecord
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.searches import Searches
 

@@ -21,9 +21,9 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import BROKEN, ScriptedSource
-from storage import sources
 from storage.database import Database, Mode, StorageOptions
-from storage.sources import SourceRecord
+from storage.search import sources
+from storage.search.sources import SourceRecord
 from tests.web.test_gate import RSS, SEARCH, error_of, titles, xml
 from tests.web.web_place import SONARR, WebPlace, web_place
 

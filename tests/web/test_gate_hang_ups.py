@@ -18,9 +18,9 @@ from cormorant.web.clients import LOOK_S, Clients
 from cormorant.web.feeds import GATHER_S
 from cormorant.web.gate import NothingAnswered
 from cormorant.web.shares import Claim
-from storage import clients
-from storage.clients import ClientRecord, digest_of
-from storage.sources import SourceRecord
+from storage import access
+from storage.access import ClientRecord, digest_of
+from storage.search.sources import SourceRecord
 from tests.web.gate_alone import app, ask, gate_alone
 
 pytestmark = pytest.mark.slow("makes the tables of a database and a tree of searches")
@@ -151,7 +151,7 @@ def test_nobody_is_a_stranger_because_the_database_is_away() -> None:
             name="readarr", key_digest=digest_of("key of readarr"), settings=ClientSettings(), added_at=START
         )
         async with gate_alone(simulation, {"red": ScriptedSource()}) as (gate, gateway):
-            await gateway.run(clients.add, readarr)
+            await gateway.run(access.add, readarr)
             known, fresh = gate.clients, Clients(gate.parts, gate.keys)
             first = await known.by_key("key of readarr")
             gateway.go_away()

@@ -19,7 +19,7 @@ from cormorant.rules.settings.service import WebSettings
 from cormorant.testing import ScriptedSource
 from cormorant.web.event_feed import FEEDS_MAX
 from cormorant.web.heads import HeadAnswers
-from storage import history
+from storage.search import history
 from tests.bounds import WAIT_S
 from tests.web.raw_client import dial, heard
 from tests.web.test_gate_downloads import a_site, found, link_of, spent

@@ -15,7 +15,7 @@ from cormorant.testing import START, ScriptedSource, simulated
 from cormorant.web.counts import KEPT_S_MAX, TIMES, Counts
 from cormorant.web.gate_items import Find
 from cormorant.web.kept_pages import LIFE_S, PAGES_MAX, KeptPages, Version
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from tests.bounds import WAIT_S
 from tests.web.gate_alone import app, ask, gate_alone
 from tests.web.web_place import web_place

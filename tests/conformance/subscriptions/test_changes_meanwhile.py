@@ -19,8 +19,8 @@ from cormorant.rules.watch.feeds import Check, CheckStatus, Due, Item, want_of
 from cormorant.rules.watch.subscription_events import SubscriptionChecked, SubscriptionFailed, SubscriptionMisfired
 from cormorant.rules.watch.wants import Want
 from cormorant.testing import START
-from storage import subscription_claims
-from storage import subscriptions as table
+from storage.watch import feed_claims
+from storage.watch import feeds as table
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, prepared, subscription_place
 
 pytestmark = pytest.mark.slow("hours on the mock clock")
@@ -199,10 +199,10 @@ async def test_settings_that_change_while_it_is_checked_here_make_it_be_checked_
         await place.gateway.run(table.set_configured, moved)
         subscriptions.ring()
         await trio.sleep(10)
-        begun = await place.gateway.read(subscription_claims.held, now=place.clock.now())
+        begun = await place.gateway.read(feed_claims.held, now=place.clock.now())
         await trio.sleep(200)
         found = await subscriptions.page()
-        left = await place.gateway.read(subscription_claims.held, now=place.clock.now(), also=[1, 2])
+        left = await place.gateway.read(feed_claims.held, now=place.clock.now(), also=[1, 2])
 
     assert len(begun) == 2  # the same process has both in hand anew while it asks the old address
     assert [(each.url, each.etag) for each in found] == [(f"http://{host}/new", '"new"')] * 2

@@ -14,7 +14,7 @@ from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.watch.feeds import CheckStatus
 from cormorant.rules.watch.subscription_events import SubscriptionMisfired, SubscriptionPaused
 from cormorant.testing import START
-from storage.subscriptions import SubscriptionExists, UnknownSubscription
+from storage.watch.feeds import SubscriptionExists, UnknownSubscription
 from tests.conformance.subscriptions.subscribing import HOUR, page, subscribe, subscription_place
 
 BROKEN = SourceUnavailable("it is broken")

@@ -13,8 +13,8 @@ from actors.feed_check import CheckUnwritten
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import CheckStatus, Due, FeedPage
-from storage import subscription_claims
-from storage.subscription_claims import CheckedElsewhere
+from storage.watch import feed_claims
+from storage.watch.feed_claims import CheckedElsewhere
 from supervisors.subscribing import Subscriptions
 from tests.conformance.subscriptions.subscribing import (
     HOUR,
@@ -32,7 +32,7 @@ SILENT_S = 60.0
 async def taken_by_another(place: SubscriptionPlace) -> list[Due]:
     """Another process takes in hand all that is due."""
     now = place.clock.now()
-    taken = await place.gateway.run(subscription_claims.claim, now=now, until=now, limit=9)
+    taken = await place.gateway.run(feed_claims.claim, now=now, until=now, limit=9)
     assert taken
     return taken
 
@@ -81,7 +81,7 @@ async def test_what_a_living_process_holds_is_left_to_it_however_wrong_its_clock
         async with place.opened() as subscriptions:
             for _ in range(20):
                 until = place.clock.now() + timedelta(seconds=skew_s)
-                assert await place.gateway.run(subscription_claims.renew, taken, until=until) == {1}
+                assert await place.gateway.run(feed_claims.renew, taken, until=until) == {1}
                 await trio.sleep(45)
             with pytest.raises(CheckedElsewhere):
                 await subscriptions.check("one")
@@ -96,7 +96,7 @@ async def test_one_that_a_killed_process_checked_by_hand_long_before_its_time_ca
         async with place.opened() as subscriptions:
             await subscribe(subscriptions, "one")
             await trio.sleep(100)
-            await place.gateway.run(subscription_claims.claim_one, 1, until=place.clock.now())
+            await place.gateway.run(feed_claims.claim_one, 1, until=place.clock.now())
             with pytest.raises(CheckedElsewhere, match="look again soon"):
                 await subscriptions.check("one")
             await trio.sleep(SILENT_S + 16)
@@ -159,14 +159,14 @@ async def test_what_a_feed_brings_that_cannot_be_kept_fails_that_check_alone(
 
 
 def break_for_bad(wrong: pytest.MonkeyPatch, name: str) -> None:
-    real = getattr(subscription_claims, name)
+    real = getattr(feed_claims, name)
 
     def broken(connection: Connection, subscription: Due, *words: object, **more: object) -> object:
         if subscription.name == "bad":
             raise RuntimeError("no such row can be")
         return real(connection, subscription, *words, **more)
 
-    wrong.setattr(subscription_claims, name, broken)
+    wrong.setattr(feed_claims, name, broken)
 
 
 async def test_a_check_that_cannot_be_recorded_counts_as_failed_and_ends_nothing_else(

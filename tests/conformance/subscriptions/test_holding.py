@@ -17,8 +17,8 @@ from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import Check
 from cormorant.rules.watch.subscription_events import SubscriptionMisfired
 from cormorant.testing import START
-from storage import subscription_claims as table
-from storage.subscription_claims import CheckedElsewhere
+from storage.watch import feed_claims as table
+from storage.watch.feed_claims import CheckedElsewhere
 from supervisors.subscribing import Subscriptions
 from tests.conformance.subscriptions.subscribing import HOUR, page, prepared, subscribe, subscription_place
 

@@ -22,8 +22,8 @@ from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, Targ
 from cormorant.rules.watch.wants import CannotHandOver, Want
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource, memory_gateway
-from storage import job_reports, jobs
-from storage.sources import SourceRecord
+from storage.jobs import jobs, reports
+from storage.search.sources import SourceRecord
 from supervisors import Service
 from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place
 
@@ -44,7 +44,7 @@ async def the_want(service: Service) -> Want:
 
 async def lose_jobs(service: Service, place: WatchPlace) -> None:
     """Cancel every job that waits or runs, as a person may who does not know what they are for."""
-    for job in await place.gateway.read(job_reports.recent, limit=100):
+    for job in await place.gateway.read(reports.recent, limit=100):
         if job.state.value in {"pending", "retryable", "running"}:
             await place.gateway.run(jobs.cancel, job.id, now=place.clock.now())
 

@@ -23,8 +23,8 @@ from cormorant.rules.watch.events import WatchlistProcess
 from cormorant.rules.watch.releases import Album
 from cormorant.scripted_watches import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock
-from storage import catalogue_walks
-from storage.catalogue_walks import Key
+from storage.watch import catalogue_walks
+from storage.watch.catalogue_walks import Key
 from supervisors import Service
 from tests.conformance.watchlist.test_own_stores import OwnStore
 from tests.conformance.watchlist.watching import WatchPlace, file_gateway, watch, watch_place

@@ -24,7 +24,7 @@ from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
 from cormorant.rules.watch.soulseek import File, Response
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import Recorder, ScriptedSource, SimulatedClock, in_line, memory_gateway, settings
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
 from supervisors.asking import Asker
 from tests.clients.mounted import Mounted

@@ -29,7 +29,7 @@ from cormorant.testing import (
     settings,
 )
 from storage.database import Database, Mode, StorageOptions
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
 
 

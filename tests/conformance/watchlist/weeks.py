@@ -25,7 +25,7 @@ from cormorant.rules.watch.wants import Want, WantState
 from cormorant.scripted_watches import album
 from cormorant.testing import Recorder, Simulation, in_line, named_sources, settings
 from storage.database import Database
-from storage.sources import SourceRecord
+from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
 
 ARTISTS = ("a1", "a2")

@@ -1,0 +1,154 @@
+"""Which apps were added by command, and what has each app spent? Of a key only its digest is kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, text
+
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.settings.service import ClientSettings
+from storage.engine.columns import from_micros, to_micros
+
+_DAY = timedelta(days=1)
+
+
+class ClientExists(CormorantError):
+    """An app of this name is there already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a client {name!r} already; choose another name, or remove it first")
+
+
+class UnknownClient(CormorantError):
+    """No app of this name was added by command."""
+
+    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
+        remedy = f"; there are {', '.join(sorted(known))}" if known else "; add it with `cormorant clients add`"
+        super().__init__(f"there is no client {name!r}{remedy}")
+        self.name = name
+
+
+@frozen(kw_only=True)
+class ClientRecord:
+    """An app that was added by command."""
+
+    name: str
+    settings: ClientSettings
+    """Without the key: nobody has it but the app."""
+    key_digest: str
+    added_at: datetime
+
+
+@frozen(kw_only=True)
+class ClientSpend:
+    """What one app has spent at one source."""
+
+    consumer: str
+    source: str
+    queries: int
+    grabs: int
+
+
+@frozen(kw_only=True)
+class ClientLook:
+    """An app as it is shown: how it is treated, and what it has spent in the last 24 hours."""
+
+    name: str
+    settings: ClientSettings
+    from_file: bool
+    spent: tuple[ClientSpend, ...]
+
+    @property
+    def queries_today(self) -> int:
+        """At all sources."""
+        return sum(each.queries for each in self.spent)
+
+    @property
+    def grabs_today(self) -> int:
+        """At all sources."""
+        return sum(each.grabs for each in self.spent)
+
+
+def digest_of(key: str) -> str:
+    """What is kept of a key. It is made of 256 random bits, so that nothing slower is needed to keep it safe."""
+    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+
+
+def look_at_all(connection: Connection, configured: Mapping[str, ClientSettings], *, now: datetime) -> list[ClientLook]:
+    """Every app, by name. Where both have a name, the settings file wins, as it does at the gate."""
+    spending = spent(connection, since=now - _DAY)
+    known = {each.name: each.settings for each in all_clients(connection)} | dict(configured)
+    return [
+        ClientLook(
+            name=name,
+            settings=settings,
+            from_file=name in configured,
+            spent=tuple(each for each in spending if each.consumer == name),
+        )
+        for name, settings in sorted(known.items())
+    ]
+
+
+def all_clients(connection: Connection) -> list[ClientRecord]:
+    """Those that were added by command, by name."""
+    return [_record(row) for row in connection.execute(_ALL)]
+
+
+def add(connection: Connection, client: ClientRecord) -> None:
+    """Take an app in, or `ClientExists`."""
+    if not connection.execute(_ADD, _words(client)).rowcount:
+        raise ClientExists(client.name)
+
+
+def remove(connection: Connection, name: str) -> None:
+    """Let an app in no more, or `UnknownClient`. What it spent stays spent."""
+    if not connection.execute(_REMOVE, {"name": name}).rowcount:
+        raise UnknownClient(name, [each.name for each in all_clients(connection)])
+
+
+def spent(connection: Connection, *, since: datetime) -> list[ClientSpend]:
+    """What everybody has spent at each source after a moment, by name."""
+    return [
+        ClientSpend(consumer=row.consumer, source=row.source, queries=row.queries, grabs=row.grabs)
+        for row in connection.execute(_SPENT, {"since": to_micros(since)})
+    ]
+
+
+def _words(client: ClientRecord) -> dict[str, Any]:
+    chosen = client.settings
+    return {
+        "name": client.name,
+        "priority": chosen.priority,
+        "hold_s": chosen.hold_s,
+        "share": chosen.share,
+        "key_digest": client.key_digest,
+        "added_at": to_micros(client.added_at),
+    }
+
+
+def _record(row: Any) -> ClientRecord:
+    return ClientRecord(
+        name=row.name,
+        settings=ClientSettings(priority=row.priority, hold_s=row.hold_s, share=row.share),
+        key_digest=row.key_digest,
+        added_at=from_micros(row.added_at),
+    )
+
+
+_ALL = text("SELECT name, priority, hold_s, share, key_digest, added_at FROM gate_clients ORDER BY name")
+_ADD = text("""
+    INSERT INTO gate_clients (name, priority, hold_s, share, key_digest, added_at)
+    VALUES (:name, :priority, :hold_s, :share, :key_digest, :added_at) ON CONFLICT (name) DO NOTHING
+""")
+_REMOVE = text("DELETE FROM gate_clients WHERE name = :name")
+_SPENT = text("""
+    SELECT r.consumer, s.name AS source, sum(CASE WHEN r.lane = 'query' THEN 1 ELSE 0 END) AS queries,
+           sum(CASE WHEN r.lane = 'grab' THEN 1 ELSE 0 END) AS grabs
+    FROM source_requests r JOIN sources s ON s.id = r.source_id
+    WHERE r.at > :since GROUP BY r.consumer, s.name ORDER BY r.consumer, s.name
+""")

@@ -1,0 +1,1 @@
+"""Connections, transactions and dialects of both databases."""

@@ -1,0 +1,65 @@
+"""How does a process hear of what others have written? PostgreSQL tells it; at a SQLite file one looks at its version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from cormorant.rules.outages import delay_before_probe
+from cormorant.rules.ports import Chance
+from storage.engine.calls import Away
+
+LOOK_S = 0.1
+"""How often one looks at what does not tell. Ten microseconds each, so that it needs no thread."""
+
+
+class Ear(Protocol):
+    """Something that hears of changes. Its methods do not wait, but for `close`."""
+
+    def fileno(self) -> int | None:
+        """What becomes readable when there is something to hear. None: it must be asked now and then."""
+        ...
+
+    def has_heard(self) -> bool:
+        """Whether there was anything since the last time. Raises `Away` when it cannot hear any more."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
+
+
+async def listen(open_ear: Callable[[], Ear | None], heard: Callable[[], None], *, chance: Chance) -> None:
+    """Call `heard` whenever somebody has written, for ever. A lost connection is opened anew; what was missed counts once."""
+    failures = 0
+    while True:
+        try:
+            ear = await trio.to_thread.run_sync(open_ear)
+            if ear is None:
+                await trio.sleep_forever()
+            failures = 0
+            await _listen_with(ear, heard)
+        except Away:
+            await trio.sleep(delay_before_probe(failures=failures, jitter=chance.random()))
+            failures += 1
+
+
+async def _listen_with(ear: Ear, heard: Callable[[], None]) -> None:
+    try:
+        heard()
+        while True:
+            await _something(ear)
+            if ear.has_heard():
+                heard()
+    finally:
+        ear.close()
+
+
+async def _something(ear: Ear) -> None:
+    file = ear.fileno()
+    if file is None:
+        await trio.sleep(LOOK_S)
+    else:
+        await trio.lowlevel.wait_readable(file)

@@ -1,0 +1,214 @@
+"""How is one call made one transaction on PostgreSQL, and what is known when the connection breaks?
+
+Before COMMIT was sent, a lost connection means that nothing happened. Once it was sent and no answer came, nobody knows.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import outcome
+import psycopg
+from outcome import Outcome
+from psycopg import errors
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
+from sqlalchemy import Connection, RootTransaction
+from sqlalchemy.exc import DBAPIError
+from typing_extensions import override
+
+from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
+from storage.engine.calls import Away, Call
+from storage.engine.options import StorageOptions
+from storage.engine.postgres_errors import LOST_RACE, cause_of, is_outdated_plan, translate
+
+RERUNS_MAX = 5
+"""How often a call that lost a race against another is run again."""
+
+ENDED = "a storage function ended its transaction or connection itself: leave that to the gateway, use begin_nested()"
+SWALLOWED = "a storage function caught an error and went on, but its transaction is lost: use begin_nested() around it"
+
+
+class GuardedDriver(psycopg.Connection[Any]):
+    """A driver's connection that a storage function cannot commit, roll back or close."""
+
+    is_guarded = False
+    misuse: TransactionMisused | None = None
+    """What the function did wrong, even if it caught the refusal."""
+
+    @override
+    def commit(self) -> None:
+        self._refuse_if_guarded()
+        super().commit()
+
+    @override
+    def rollback(self) -> None:
+        if self.misuse is None:
+            self._refuse_if_guarded()
+            super().rollback()
+
+    @override
+    def close(self) -> None:
+        # The first time it is refused. SQLAlchemy comes again, to clean up after the refusal, and must find peace.
+        if self.misuse is None:
+            self._refuse_if_guarded()
+        super().close()
+
+    def guard(self) -> None:
+        """A function begins."""
+        self.misuse = None
+        self.is_guarded = True
+
+    def unguard(self) -> TransactionMisused | None:
+        """A function ended; what it did wrong."""
+        self.is_guarded = False
+        misuse, self.misuse = self.misuse, None
+        return misuse
+
+    def _refuse_if_guarded(self) -> None:
+        # A broken connection may be closed by whoever notices: SQLAlchemy does, inside the function.
+        if self.is_guarded and self.pgconn.status == ConnStatus.OK:
+            self.misuse = TransactionMisused(ENDED)
+            raise self.misuse
+
+
+class PostgresSession:
+    """One connection to PostgreSQL."""
+
+    def __init__(self, connection: Connection, options: StorageOptions) -> None:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, GuardedDriver)
+        self._connection = connection
+        self._driver = driver
+        self._pgconn = driver.pgconn
+        self._options = options
+        self._was_cut = False
+        self._is_lost = False
+        """Whether a command could not be sent, whatever the driver makes of it."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether more calls may be served."""
+        return not (self._connection.closed or self._connection.invalidated) and self._is_connected
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._pgconn.status == ConnStatus.OK and not self._is_lost
+
+    def serve(self, calls: Sequence[Call[Any]]) -> None:
+        """Give each call its outcome. `Away`: those without one surely did not happen."""
+        for call in calls:
+            call.outcome = self._serve(call)
+
+    def cut(self) -> None:
+        """End the connection from another thread: the server takes longer than its own time-outs allow."""
+        self._was_cut = True
+        with suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(self._pgconn.socket)) as copy:
+            copy.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if not self.is_usable and not self._connection.closed:
+            self._connection.invalidate()
+        self._connection.close()
+
+    def _serve(self, call: Call[Any]) -> Outcome[Any]:
+        reruns = 0
+        while isinstance(result := self._attempt(call), outcome.Error):
+            if not isinstance(cause_of(result.error), LOST_RACE) or reruns == RERUNS_MAX:
+                told = translate(result.error, reads_only=call.reads_only, options=self._options)
+                return outcome.Error(told)
+            reruns += 1
+        return result
+
+    def _attempt(self, call: Call[Any]) -> Outcome[Any]:
+        transaction = self._begin(reads_only=call.reads_only)
+        self._driver.guard()
+        # The one place where a caller's function runs: whatever it raises is the caller's, not the gateway's.
+        result = outcome.capture(call.work, self._connection)
+        if (misuse := self._driver.unguard()) is not None:
+            return self._undo(outcome.Error(misuse))
+        if not self._is_connected:
+            return self._after_loss(result)
+        if isinstance(result, outcome.Value) and self._is_intact(transaction):
+            return self._commit(transaction, result, reads_only=call.reads_only)
+        return self._undo(result)
+
+    def _begin(self, *, reads_only: bool) -> RootTransaction:
+        # Straight to libpq, as COMMIT below: the driver's own way costs as much again as the round trip.
+        answer = self._tell(b"BEGIN READ ONLY" if reads_only else b"BEGIN")
+        if answer is None or answer.status != ExecStatus.COMMAND_OK:
+            raise Away(self._last_words(), is_stale=True)
+        return self._connection.begin()
+
+    def _tell(self, command: bytes) -> PGresult | None:
+        """Send a command and wait. None: the connection is gone."""
+        try:
+            answer = self._pgconn.exec_(command)
+        except psycopg.OperationalError:
+            return None
+        # An error without a severity is not the server's: the driver could not send, and may not know yet what that means.
+        self._is_lost = answer.status == ExecStatus.FATAL_ERROR and _severity(answer) is None
+        return answer if self._is_connected else None
+
+    def _last_words(self) -> str:
+        return self._pgconn.get_error_message().strip() or "the connection was closed"
+
+    def _is_intact(self, transaction: RootTransaction) -> bool:
+        return (
+            self._pgconn.transaction_status == TransactionStatus.INTRANS
+            and transaction.is_active
+            and self._connection.get_transaction() is transaction
+            and self._connection.get_nested_transaction() is None
+        )
+
+    def _after_loss(self, result: Outcome[Any]) -> Outcome[Any]:
+        """COMMIT was not sent, so nothing happened. If the call itself took too long, it must not be tried again."""
+        cause = cause_of(result.error) if isinstance(result, outcome.Error) else None
+        if self._was_cut or isinstance(cause, errors.IdleInTransactionSessionTimeout):
+            return outcome.Error(StatementTooSlow(self._options.statement_timeout_s))
+        raise Away(self._last_words() if cause is None else str(cause), is_stale=True)
+
+    def _undo(self, result: Outcome[Any]) -> Outcome[Any]:
+        status = self._pgconn.transaction_status
+        # Not the driver's rollback(): it forgets every prepared statement.
+        if self._tell(b"ROLLBACK") is None and _is_of_the_database(result):
+            return self._after_loss(result)
+        if self.is_usable:
+            self._connection.rollback()
+        if isinstance(result, outcome.Error):
+            if is_outdated_plan(result.error):
+                raise Away(str(cause_of(result.error)), is_stale=True)
+            if status != TransactionStatus.IDLE or isinstance(result.error, TransactionMisused):
+                return result
+        return outcome.Error(TransactionMisused(SWALLOWED if status == TransactionStatus.INERROR else ENDED))
+
+    def _commit(self, transaction: RootTransaction, result: Outcome[Any], *, reads_only: bool) -> Outcome[Any]:
+        answer = self._tell(b"COMMIT")
+        # A server that says farewell is as good as gone, and may have committed before.
+        if answer is None or _severity(answer) in {b"FATAL", b"PANIC"}:
+            unknown = CommitUnknown(
+                f"the connection was lost at COMMIT ({self._last_words()}): it may have happened, look before repeating"
+            )
+            return result if reads_only else outcome.Error(unknown)
+        if answer.status == ExecStatus.COMMAND_OK:
+            transaction.commit()
+            return result
+        # The server said no and is still there: it did not happen. Told as any other error of a statement.
+        self._connection.rollback()
+        error = errors.error_from_result(answer)
+        return outcome.Error(
+            DBAPIError.instance("COMMIT", None, error, psycopg.Error, dialect=self._connection.dialect)
+        )
+
+
+def _severity(answer: PGresult) -> bytes | None:
+    return answer.error_field(DiagnosticField.SEVERITY_NONLOCALIZED)
+
+
+def _is_of_the_database(result: Outcome[Any]) -> bool:
+    return isinstance(result, outcome.Error) and isinstance(cause_of(result.error), psycopg.Error)

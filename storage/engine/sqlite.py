@@ -1,0 +1,292 @@
+"""How is a SQLite file reached, prepared and looked at?"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine
+from sqlalchemy.exc import DBAPIError
+
+from cormorant.rules.errors import MigrationFailed, StorageMisconfigured
+from storage.engine.calls import Away
+from storage.engine.data_files import create_file
+from storage.engine.options import StorageOptions
+from storage.engine.schema import Applied, SchemaState, check_compatible, describe, pending_after, read_applied
+from storage.engine.sqlite_backup import back_up
+from storage.engine.sqlite_driver import GuardedDriver, note_destroyers
+from storage.engine.sqlite_ear import SqliteEar
+from storage.engine.sqlite_errors import BUSY, code_of, remedy_for
+from storage.engine.sqlite_session import SqliteSession
+from storage.engine.write_turns import FileTurn, NoTurn, Turn
+from storage.migrations.runner import Migrated, Migration, apply
+
+TURN_PATIENCE_S = 1.0
+"""How long to wait for a fair turn; then SQLite's own lock is tried without."""
+PROBE_BUSY_MS = 500
+JOURNAL_NAP_S = 0.005
+CACHED_STATEMENTS = 512
+
+_PASSING = BUSY | {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
+_WRONG = {
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: look at its permissions and those of its folder",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database: name another file",
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore a backup",
+    sqlite3.SQLITE_READONLY: "cannot be written: look at its permissions and those of its folder",
+}
+
+
+class Sqlite:
+    """One SQLite file, or one database in memory that lives as long as this object."""
+
+    driver_class: type[GuardedDriver] = GuardedDriver
+    writers = 1
+    hang_limit_s = None
+
+    def __init__(self, url: URL, options: StorageOptions) -> None:
+        if url.query or url.host:
+            raise StorageMisconfigured("a SQLite URL names a file and nothing else: sqlite:///folder/file.db")
+        in_memory = url.database in {None, "", ":memory:"}
+        self._path = None if in_memory else Path(str(url.database)).absolute()
+        self._options = options
+        self._was_ready = False
+        # In memory there is one connection, kept; a file is opened anew by whoever needs it.
+        pool = StaticPool if in_memory else NullPool
+        self._engine = create_engine("sqlite://", creator=self._connect, poolclass=pool, hide_parameters=True)
+        note_destroyers(self._engine)
+
+    @property
+    def group_max(self) -> int:
+        """How many calls share a transaction at most."""
+        return self._options.group_max
+
+    @property
+    def has_reader(self) -> bool:
+        """A second connection would see another database in memory."""
+        return self._path is not None
+
+    def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:
+        """Open or create the file and bring it to our schema."""
+        self._check_path()
+        if self._path is not None and not self._was_ready:
+            with suppress(OSError):  # SQLite fails for the same reason, and names it
+                create_file(self._path, mode=self._options.file_mode)
+        with self._opened() as connection:
+            applied = read_applied(connection)
+            connection.rollback()
+            check_compatible(applied, migrations)
+            if self._path is not None:
+                self._set_journal(_driver_of(connection))
+            done = self._migrate(connection, migrations, now()) if pending_after(applied, migrations) else None
+        self._was_ready = True
+        return done
+
+    def probe(self) -> None:
+        """See whether a transaction could be had."""
+        with self._opened() as connection:
+            driver = _driver_of(connection)
+            driver.execute(f"PRAGMA busy_timeout = {PROBE_BUSY_MS}")
+            driver.execute("BEGIN IMMEDIATE")
+            driver.rollback()
+
+    def open_session(self) -> SqliteSession:
+        """Open a connection for a worker."""
+        try:
+            connection = self._engine.connect()
+        except DBAPIError as error:
+            raise Away(remedy_for(error)) from error
+        return SqliteSession(connection, turn=self._turn(), options=self._options)
+
+    def open_ear(self, channel: str) -> SqliteEar | None:  # noqa: ARG002 - a file has no channels
+        """Notice what other processes write."""
+        if self._path is None:
+            return None
+        try:
+            return SqliteEar(self._connect())
+        except sqlite3.Error as error:
+            raise Away(remedy_for(error)) from error
+
+    def inspect(self, migrations: Sequence[Migration]) -> SchemaState:
+        """Look at the file, which is neither created nor changed."""
+        path = self._path
+        if path is None:
+            return describe(Applied(), migrations)
+        if not path.exists():
+            return SchemaState(is_reachable=False, problem=f"{path} does not exist yet: the first start creates it")
+        engine = _engine_to_look(path)
+        try:
+            with engine.connect() as connection:
+                return describe(read_applied(connection), migrations)
+        except DBAPIError as error:
+            return SchemaState(is_reachable=False, problem=f"{path}: {remedy_for(error)}")
+
+    @contextmanager
+    def looking(self) -> Iterator[Connection]:
+        """One view of the file, which is not changed."""
+        path = self._path
+        assert path is not None, "a database in memory has one connection"
+        engine = _engine_to_look(path)
+        try:
+            connection = engine.connect()
+        except DBAPIError as error:
+            raise Away(remedy_for(error)) from error
+        with connection:
+            driver = _driver_of(connection)
+            driver.isolation_level = None
+            driver.execute("BEGIN")
+            yield connection
+
+    @contextmanager
+    def filling(self) -> Iterator[Connection]:
+        """One write transaction."""
+        with self._opened() as connection, _locked(connection):
+            yield connection
+
+    def dispose(self) -> None:
+        """Forget a database in memory."""
+        self._engine.dispose()
+
+    def _connect(self) -> sqlite3.Connection:
+        # Once it was there, a missing file is a disk that is gone: an empty one in its place would only hide that.
+        mode = "rw" if self._was_ready else "rwc"
+        target = ":memory:" if self._path is None else f"{self._path.as_uri()}?mode={mode}"
+        driver = sqlite3.connect(
+            target,
+            uri=True,
+            timeout=self._options.busy_timeout_s,
+            isolation_level=None,  # else the driver begins transactions of its own, too late and of the wrong kind
+            check_same_thread=False,
+            cached_statements=CACHED_STATEMENTS,
+            factory=self.driver_class,
+        )
+        with ExitStack() as undo:
+            undo.callback(driver.close)
+            driver.execute("PRAGMA synchronous = FULL")
+            driver.execute("PRAGMA foreign_keys = ON")
+            undo.pop_all()
+        return driver
+
+    def _turn(self) -> Turn:
+        if self._path is None:
+            return NoTurn()
+        try:
+            patience_s = min(TURN_PATIENCE_S, self._options.busy_timeout_s)
+            return FileTurn(self._path, patience_s=patience_s, file_mode=self._options.file_mode)
+        except OSError:
+            # A lock file that belongs to somebody else: unfair is better than not at all.
+            return NoTurn()
+
+    def _check_path(self) -> None:
+        if self._path is None:
+            return
+        if self._path.is_dir():
+            raise StorageMisconfigured(f"{self._path} is a folder: name a file in it")
+        if not self._path.parent.is_dir():
+            why = f"the folder {self._path.parent} does not exist: create it, or name another"
+            raise Away(why) if self._was_ready else StorageMisconfigured(why)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Connection]:
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except (sqlite3.Error, DBAPIError) as error:
+            code = code_of(error)
+            if code in _PASSING or (code in _WRONG and self._was_ready):
+                raise Away(remedy_for(error)) from error
+            if code in _WRONG:
+                raise StorageMisconfigured(f"{self._path} {_WRONG[code]} ({error})") from error
+            raise
+
+    def _set_journal(self, driver: sqlite3.Connection) -> None:
+        """Write-ahead, so that readers and the writer do not wait for each other."""
+        (pages,) = driver.execute("PRAGMA page_count").fetchone()
+        if pages == 0:
+            # Only before the first table; later it would take a VACUUM of everything.
+            driver.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        if self._write_ahead(driver) != "wal":
+            raise StorageMisconfigured(
+                f"the file system of {self._path} cannot hold a shared database: use a local disk"
+            )
+
+    def _write_ahead(self, driver: sqlite3.Connection) -> str:
+        give_up_at = time.monotonic() + self._options.busy_timeout_s
+        while True:
+            try:
+                return str(driver.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+            except sqlite3.OperationalError as error:
+                # SQLite does not wait by itself when two processes create the file at the same time.
+                if code_of(error) not in BUSY or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(JOURNAL_NAP_S)
+
+    def _migrate(self, connection: Connection, migrations: Sequence[Migration], now: datetime) -> Migrated | None:
+        with _locked(connection):
+            # Once more, under the lock: another process may have been faster.
+            applied = read_applied(connection)
+            check_compatible(applied, migrations)
+            pending = pending_after(applied, migrations)
+            if not pending:
+                return None
+            backup = self._back_up(connection, applied)
+            apply(connection, pending, now=now)
+            _check_foreign_keys(connection, pending[-1])
+        return Migrated(
+            from_version=applied.schema_version,
+            to_version=pending[-1].VERSION,
+            backup=None if backup is None else str(backup),
+        )
+
+    def _back_up(self, connection: Connection, applied: Applied) -> Path | None:
+        (tables,) = _driver_of(connection).execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if self._path is None or not tables:
+            return None
+        folder = self._options.backup_folder or self._path.parent
+        try:
+            return back_up(self._path, folder, version=applied.schema_version, file_mode=self._options.file_mode)
+        except OSError as error:
+            raise StorageMisconfigured(
+                f"no backup could be made in {folder}, so nothing was migrated: {error}"
+            ) from error
+
+
+@contextmanager
+def _locked(connection: Connection) -> Iterator[None]:
+    """One write transaction without foreign keys, which otherwise delete the children of a table that is rebuilt."""
+    driver = _driver_of(connection)
+    # Inside a transaction this is ignored without a word.
+    driver.execute("PRAGMA foreign_keys = OFF")
+    try:
+        driver.execute("BEGIN IMMEDIATE")
+        with connection.begin():
+            yield
+    finally:
+        driver.rollback()
+        driver.execute("PRAGMA foreign_keys = ON")
+
+
+def _check_foreign_keys(connection: Connection, last: Migration) -> None:
+    orphans = _driver_of(connection).execute("PRAGMA foreign_key_check").fetchmany(3)
+    if orphans:
+        why = "; ".join(f"row {row} of {table} has lost its {parent}" for table, row, parent, _ in orphans)
+        raise MigrationFailed(version=last.VERSION, name=last.NAME, why=why)
+
+
+def _driver_of(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+def _engine_to_look(path: Path) -> Engine:
+    return create_engine("sqlite://", creator=lambda: _open_to_look(path), poolclass=NullPool, hide_parameters=True)
+
+
+def _open_to_look(path: Path) -> sqlite3.Connection:
+    # Without a log beside it the file is complete, and reading it as unchangeable creates no log either.
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    return sqlite3.connect(f"{path.as_uri()}?{'mode=ro' if has_log else 'immutable=1'}", uri=True)

@@ -1,0 +1,272 @@
+"""How do many calls share one COMMIT on SQLite without sharing each other's mistakes?
+
+Nobody is answered before COMMIT returned. A call that fails is undone alone, by its savepoint. Savepoints cost a fifth of
+the throughput, so a group is first run without; when one of it fails, all is undone and run again with a savepoint each.
+Some errors destroy the whole transaction; then the innocent, who ran or were about to, run again in a fresh one, and the
+guilty gets its error.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import time
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import outcome
+from outcome import Outcome
+from sqlalchemy import Connection, RootTransaction
+from sqlalchemy.exc import DBAPIError
+
+from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
+from storage.engine.calls import Away, Call
+from storage.engine.options import StorageOptions
+from storage.engine.sqlite_driver import ENDED, GuardedDriver
+from storage.engine.sqlite_errors import BUSY, code_of, remedy_for, translate
+from storage.engine.write_turns import Turn
+
+DESTROYED_MAX = 3
+"""After so many destroyed transactions the rest of a group runs one by one: each could destroy another."""
+CAREFUL_GROUPS = 32
+"""For so many groups after a failure savepoints are set from the start: failures come in swarms."""
+LOOK_EVERY = 200_000
+"""Steps of SQLite's machine between two looks at the time: some milliseconds. Each look needs the interpreter's lock."""
+COMMIT_NAP_S = 0.005
+
+Run = tuple[Call[Any], Outcome[Any]]
+
+
+class SqliteSession:
+    """One connection to SQLite."""
+
+    def __init__(self, connection: Connection, *, turn: Turn, options: StorageOptions) -> None:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, GuardedDriver)
+        self._connection = connection
+        self._driver = driver
+        self._cursor = driver.cursor()
+        self._turn = turn
+        self._limit_s = options.statement_timeout_s
+        self._busy_s = options.busy_timeout_s
+        self._end_at = math.inf
+        self._is_read_only = False
+        self._is_usable = True
+        self._destroyed = 0
+        self._careful = 0
+        driver.set_progress_handler(self._is_overdue, LOOK_EVERY)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether more calls may be served."""
+        return self._is_usable and not self._connection.closed
+
+    def serve(self, calls: Sequence[Call[Any]]) -> None:
+        """Give each call its outcome, in order. `Away`: those without one surely did not happen."""
+        if len(calls) == 1 and not calls[0].reads_only:
+            self._set_read_only(to=False)
+            self._write_alone(calls[0])
+            return
+        for reads_only, part in groupby(calls, key=lambda call: call.reads_only):
+            self._set_read_only(to=reads_only)
+            if reads_only:
+                for call in part:
+                    self._read(call)
+            else:
+                self._write(list(part))
+
+    def cut(self) -> None:
+        """Never needed: the progress handler ends what takes too long."""
+
+    def close(self) -> None:
+        """Let go of connection and locks."""
+        if not self._connection.closed:
+            self._set_read_only(to=False)
+            self._connection.rollback()
+            self._driver.set_progress_handler(None, 0)
+            self._connection.close()
+        self._turn.close()
+
+    def _set_read_only(self, *, to: bool) -> None:
+        if to != self._is_read_only:
+            self._driver.execute(f"PRAGMA query_only = {int(to)}")
+            self._is_read_only = to
+
+    def _is_overdue(self) -> bool:
+        return time.monotonic() > self._end_at
+
+    def _begin(self, statement: str) -> RootTransaction:
+        # Not from SQLAlchemy's begin event: an engine with events spends a fifth more on every statement.
+        try:
+            self._driver.execute(statement)
+        except sqlite3.OperationalError as error:
+            raise Away(remedy_for(error)) from error
+        # SQLAlchemy's own view of it is kept from group to group: making one costs as much as a statement.
+        return self._connection.get_transaction() or self._connection.begin()
+
+    def _read(self, call: Call[Any]) -> None:
+        transaction = self._begin("BEGIN")
+        result = self._run(call)
+        if self._is_intact(transaction):
+            self._driver.commit()
+        else:
+            result = outcome.Error(self._verdict(call, result))
+            self._undo()
+        call.outcome = result
+
+    def _write(self, calls: list[Call[Any]]) -> None:
+        self._destroyed = 0
+        while calls:
+            size = len(calls) if self._destroyed < DESTROYED_MAX else 1
+            calls = self._run_group(calls[:size]) + calls[size:]
+            if calls and not self.is_usable:
+                raise Away("the connection broke", is_stale=True)
+
+    def _write_alone(self, call: Call[Any]) -> None:
+        """As `_run_group` for one: whatever becomes of it, nobody else has to run again."""
+        with self._turn:
+            transaction = self._begin("BEGIN IMMEDIATE")
+            result = self._run(call)
+            if not self._is_intact(transaction):
+                self._after_destruction([], (call, result))
+            else:
+                self._finish([(call, result)])
+
+    def _run_group(self, calls: list[Call[Any]]) -> list[Call[Any]]:
+        """Run calls in one transaction. Returns those that must run again."""
+        is_careful = len(calls) > 1 and self._careful > 0
+        self._careful -= is_careful
+        run = self._run_in_savepoint if is_careful else self._run
+        with self._turn:
+            transaction = self._begin("BEGIN IMMEDIATE")
+            done: list[Run] = []
+            for index, call in enumerate(calls):
+                result = run(call)
+                if not self._is_intact(transaction):
+                    return self._after_destruction(done, (call, result)) + calls[index + 1 :]
+                if isinstance(result, outcome.Error) and len(calls) > 1 and not is_careful:
+                    return self._again_with_savepoints(calls, (call, result))
+                done.append((call, result))
+            return self._finish(done)
+
+    def _again_with_savepoints(
+        self, calls: list[Call[Any]], failed: tuple[Call[Any], outcome.Error]
+    ) -> list[Call[Any]]:
+        self._undo()
+        self._careful = CAREFUL_GROUPS
+        call, result = failed
+        if not isinstance(result.error, StatementTooSlow):
+            return calls
+        # It has had its time. The others need not wait for it twice.
+        call.outcome = result
+        return [other for other in calls if other is not call]
+
+    def _run_in_savepoint(self, call: Call[Any]) -> Outcome[Any]:
+        # SQLAlchemy's begin_nested() does the same and costs more than most statements.
+        execute = self._cursor.execute
+        execute("SAVEPOINT gateway_call")
+        result = self._run(call)
+        if self._driver.destroyer is None and self._driver.in_transaction:
+            if isinstance(result, outcome.Error):
+                execute("ROLLBACK TO gateway_call")
+            execute("RELEASE gateway_call")
+        return result
+
+    def _run(self, call: Call[Any]) -> Outcome[Any]:
+        driver = self._driver
+        self._end_at = time.monotonic() + self._limit_s
+        driver.destroyer = None
+        driver.is_guarded = True
+        # The one place where a caller's function runs: whatever it raises is the caller's, not the gateway's.
+        result = outcome.capture(call.work, self._connection)
+        driver.is_guarded = False
+        self._end_at = math.inf
+        return result if isinstance(result, outcome.Value) else outcome.Error(self._told(call, result.error))
+
+    def _told(self, call: Call[Any], error: BaseException) -> BaseException:
+        return translate(error, reads_only=call.reads_only, limit_s=self._limit_s)
+
+    def _is_intact(self, transaction: RootTransaction) -> bool:
+        return (
+            self._driver.destroyer is None
+            and self._driver.in_transaction
+            and transaction.is_active
+            and self._connection.get_transaction() is transaction
+            and self._connection.get_nested_transaction() is None
+        )
+
+    def _verdict(self, call: Call[Any], result: Outcome[Any]) -> BaseException:
+        """What the one is told whose function destroyed the transaction."""
+        if self._driver.destroyer is not None:
+            return self._told(call, self._driver.destroyer)
+        if isinstance(result, outcome.Error) and code_of(result.error) is not None:
+            return result.error
+        return TransactionMisused(ENDED)
+
+    def _after_destruction(self, done: list[Run], last: Run) -> list[Call[Any]]:
+        """The guilty is told; the innocent run again, unless the guilty may have committed what they did."""
+        call, result = last
+        verdict = self._verdict(call, result)
+        # Otherwise the function said COMMIT or ROLLBACK in its own words, and which of them is not known.
+        is_undone = self._driver.destroyer is not None or self._driver.in_transaction
+        self._undo()
+        self._destroyed += 1
+        call.outcome = outcome.Error(verdict)
+        if is_undone:
+            return [innocent for innocent, _ in done]
+        _doubt(done, "another call of the same transaction ended it")
+        return []
+
+    def _undo(self) -> None:
+        if not self._connection.closed:
+            self._connection.rollback()
+            self._driver.rollback()
+
+    def _finish(self, done: list[Run]) -> list[Call[Any]]:
+        """Make it last, then answer. Errors too: what a call met may be the work of another that is not yet certain."""
+        if not any(isinstance(result, outcome.Value) for _, result in done):
+            self._undo()
+        elif (error := self._commit()) is not None:
+            return self._after_failed_commit(done, error)
+        for call, result in done:
+            call.outcome = result
+        return []
+
+    def _commit(self) -> sqlite3.Error | None:
+        give_up_at = time.monotonic() + self._busy_s
+        while True:
+            try:
+                self._driver.commit()
+            except sqlite3.Error as error:
+                if code_of(error) not in BUSY or time.monotonic() > give_up_at:
+                    return error
+                time.sleep(COMMIT_NAP_S)
+            else:
+                return None
+
+    def _after_failed_commit(self, done: list[Run], error: sqlite3.Error) -> list[Call[Any]]:
+        """Busy and full surely did not commit, nor did what is still open. Else the disk knows, and does not tell."""
+        surely_not = self._driver.in_transaction or code_of(error) == sqlite3.SQLITE_FULL
+        is_unknown = code_of(error) == sqlite3.SQLITE_IOERR or not surely_not
+        self._undo()
+        if code_of(error) in BUSY:
+            raise Away(remedy_for(error)) from error
+        if is_unknown:
+            self._is_usable = False
+            _doubt(done, remedy_for(error))
+            return []
+        if len(done) > 1:
+            self._destroyed = DESTROYED_MAX
+            return [call for call, _ in done]
+        call, _ = done[0]
+        wrapped = DBAPIError.instance("COMMIT", None, error, sqlite3.Error, dialect=self._connection.dialect)
+        call.outcome = outcome.Error(self._told(call, wrapped))
+        return []
+
+
+def _doubt(done: list[Run], why: str) -> None:
+    """Whoever would have been told of success is told of the doubt; who failed has surely changed nothing."""
+    for call, result in done:
+        unknown = CommitUnknown(f"COMMIT did not say whether it happened ({why}): look before repeating")
+        call.outcome = outcome.Error(unknown) if isinstance(result, outcome.Value) else result

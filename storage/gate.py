@@ -1,0 +1,209 @@
+"""What is new at sources? The finds of their latest polls, for all apps and processes, bounded in age and number."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from attrs import frozen
+from sqlalchemy import Connection, bindparam, text
+
+from cormorant.rules.latest_polls import FeedState, categories_to_ask, is_fresh, with_times
+from cormorant.rules.search.caps import are_wanted, category_numbers
+from cormorant.rules.search.requests import Result
+from storage.engine.columns import from_micros, to_micros
+from storage.search.results import dump_results, load_results
+
+ITEMS_MAX: Final = 1_000
+"""Of one source. Sonarr, Radarr and Lidarr read at most 30 pages of 100, and seldom more than three."""
+_TAKEN_MAX: Final = timedelta(minutes=5)
+"""Nobody polls longer; a mark that says so comes from a clock that was wrong."""
+_CATEGORIES_MAX: Final = 50
+
+
+@frozen(kw_only=True)
+class Turn:
+    """Whose turn it is to ask a source. With neither `is_fresh` nor `categories` somebody else asks right now."""
+
+    is_fresh: bool = False
+    categories: frozenset[int] | None = None
+    until: datetime | None = None
+
+
+@frozen(kw_only=True)
+class FeedRow:
+    """A find of a feed, and the time by which it is sorted."""
+
+    source_id: int
+    result: Result
+    sort_at: datetime
+
+
+@frozen(kw_only=True)
+class FeedSlice:
+    """A page of what is new. `total` counts what is kept in these categories, `kept` in all of them."""
+
+    rows: Sequence[FeedRow]
+    total: int
+    kept: int
+
+
+def look(connection: Connection, source_id: int) -> FeedState:
+    """What is known of asking a source for what is new."""
+    row = connection.execute(_LOOK, {"source_id": source_id}).one_or_none()
+    return FeedState() if row is None else _state(row)
+
+
+def take(
+    connection: Connection,
+    source_id: int,
+    *,
+    waiting: frozenset[int],
+    now: datetime,
+    ttl_s: float,
+    lease_s: float,
+) -> Turn:
+    """Take the turn to ask a source for what is new, among all processes. It ends by itself after `lease_s`."""
+    until = now + timedelta(seconds=lease_s)
+    words = {"source_id": source_id, "now": to_micros(now), "latest": to_micros(now + _TAKEN_MAX)}
+    connection.execute(_BEGIN, {"source_id": source_id})
+    row = connection.execute(_TAKE, words | {"until": to_micros(until)}).one_or_none()
+    if row is None:
+        return Turn()
+    state = _state(row)
+    if is_fresh(state, waiting, now=now, ttl_s=ttl_s):
+        release(connection, source_id, until=until)
+        return Turn(is_fresh=True)
+    wanted = with_times(state.wanted, waiting, now=now)
+    connection.execute(_WANT, {"source_id": source_id, "wanted": _dumped(wanted)})
+    asked = categories_to_ask(FeedState(fetched=state.fetched, wanted=wanted), waiting, now=now, ttl_s=ttl_s)
+    return Turn(categories=asked, until=until)
+
+
+def release(connection: Connection, source_id: int, *, until: datetime) -> None:
+    """Give the turn back, if it is still ours."""
+    connection.execute(_RELEASE, {"source_id": source_id, "until": to_micros(until)})
+
+
+def keep(
+    connection: Connection,
+    source_id: int,
+    results: Sequence[Result],
+    *,
+    asked: Collection[int],
+    turn: Turn,
+    now: datetime,
+) -> None:
+    """Take in a page that the source has answered when asked for these categories, and give the turn back."""
+    state = look(connection, source_id)
+    fetched = with_times(state.fetched, asked, now=now)
+    connection.execute(_FETCHED, {"source_id": source_id, "fetched": _dumped(fetched)})
+    if turn.until is not None:
+        release(connection, source_id, until=turn.until)
+    rows = _rows(source_id, results, now)
+    if rows:
+        connection.execute(_PUT, rows)
+        connection.execute(_TRIM, {"source_id": source_id, "most": ITEMS_MAX})
+
+
+def page(
+    connection: Connection, source_ids: Collection[int], categories: Collection[int], *, offset: int, limit: int
+) -> FeedSlice:
+    """What is new at these sources in these categories, newest first."""
+    if not source_ids:
+        return FeedSlice(rows=(), total=0, kept=0)
+    ids = sorted(source_ids)
+    every = connection.execute(_KEYS, {"source_ids": ids}).all()
+    keys = [each.key for each in every if are_wanted(_numbers(each.categories), categories)]
+    shown = keys[offset : offset + limit]
+    found = {}
+    if shown:
+        found = {each.key: each for each in connection.execute(_RESULTS, {"source_ids": ids, "keys": shown})}
+    rows = [_row(found[key]) for key in shown if key in found]
+    return FeedSlice(rows=rows, total=len(keys), kept=len(every))
+
+
+def prune(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Forget finds that no poll has brought since a time, oldest first."""
+    pruned: int = connection.execute(_PRUNE, {"before": to_micros(before), "limit": limit}).rowcount
+    return pruned
+
+
+def _rows(source_id: int, results: Sequence[Result], now: datetime) -> list[dict[str, Any]]:
+    seen: dict[str, dict[str, Any]] = {}
+    at = to_micros(now)
+    for position, result in enumerate(results):
+        key = hashlib.sha256(f"{source_id}\0{result.guid}".encode(errors="replace")).hexdigest()[:40]
+        if not result.link or key in seen:
+            continue
+        seen[key] = {
+            "source_id": source_id,
+            "key": key,
+            # One that claims to come from the future would stay the newest until then.
+            "sort_at": at if result.published is None else min(at, to_micros(result.published)),
+            "rank": at - position,
+            "seen_at": at,
+            "categories": ",".join(map(str, sorted(category_numbers(result.categories))[:_CATEGORIES_MAX])),
+            "result": dump_results([result]),
+        }
+    # Sorted: two processes that write the same finds must not lock them in different orders.
+    return [seen[key] for key in sorted(seen)]
+
+
+def _row(row: Any) -> FeedRow:
+    [result] = load_results(row.result)
+    return FeedRow(source_id=row.source_id, result=result, sort_at=from_micros(row.sort_at))
+
+
+def _numbers(written: str) -> frozenset[int]:
+    return frozenset(int(each) for each in written.split(",") if each)
+
+
+def _state(row: Any) -> FeedState:
+    return FeedState(fetched=_loaded(row.fetched), wanted=_loaded(row.wanted))
+
+
+def _loaded(written: str) -> dict[int, datetime]:
+    return {int(category): from_micros(at) for category, at in json.loads(written).items()}
+
+
+def _dumped(times: Mapping[int, datetime]) -> str:
+    return json.dumps({str(category): to_micros(at) for category, at in sorted(times.items())})
+
+
+_LOOK = text("SELECT fetched, wanted FROM feed_polls WHERE source_id = :source_id")
+_BEGIN = text("INSERT INTO feed_polls (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
+_TAKE = text("""
+    UPDATE feed_polls SET taken_until = :until
+    WHERE source_id = :source_id AND (taken_until IS NULL OR taken_until <= :now OR taken_until > :latest)
+    RETURNING fetched, wanted
+""")
+_WANT = text("UPDATE feed_polls SET wanted = :wanted WHERE source_id = :source_id")
+_FETCHED = text("""
+    INSERT INTO feed_polls (source_id, fetched) VALUES (:source_id, :fetched)
+    ON CONFLICT (source_id) DO UPDATE SET fetched = excluded.fetched
+""")
+_RELEASE = text("UPDATE feed_polls SET taken_until = NULL WHERE source_id = :source_id AND taken_until = :until")
+_PUT = text("""
+    INSERT INTO feed_items (source_id, key, sort_at, rank, seen_at, categories, result)
+    VALUES (:source_id, :key, :sort_at, :rank, :seen_at, :categories, :result)
+    ON CONFLICT (source_id, key) DO UPDATE SET seen_at = excluded.seen_at, categories = excluded.categories,
+                                               result = excluded.result
+""")
+_TRIM = text("""
+    DELETE FROM feed_items WHERE source_id = :source_id AND key NOT IN (
+        SELECT key FROM feed_items WHERE source_id = :source_id ORDER BY sort_at DESC, rank DESC, key LIMIT :most)
+""")
+_KEYS = text("""
+    SELECT key, categories FROM feed_items WHERE source_id IN :source_ids ORDER BY sort_at DESC, rank DESC, key
+""").bindparams(bindparam("source_ids", expanding=True))
+_RESULTS = text("""
+    SELECT source_id, key, sort_at, result FROM feed_items WHERE source_id IN :source_ids AND key IN :keys
+""").bindparams(bindparam("source_ids", expanding=True), bindparam("keys", expanding=True))
+_PRUNE = text("""
+    DELETE FROM feed_items WHERE (source_id, key) IN (
+        SELECT source_id, key FROM feed_items WHERE seen_at < :before ORDER BY seen_at LIMIT :limit)
+""")

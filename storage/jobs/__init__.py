@@ -1,0 +1,1 @@
+"""Transactions over jobs and workers."""

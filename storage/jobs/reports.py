@@ -1,0 +1,167 @@
+"""What can be asked about jobs? Lists, one job, counts, and what is stuck. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, text
+
+from cormorant.rules.jobs.states import PAUSED_FLAG, JobState
+from storage.engine.columns import from_micros, maybe_from_micros, to_micros
+from storage.engine.statements import Plain
+
+
+@frozen(kw_only=True)
+class JobView:
+    """A job as it is shown. `heartbeat_at` is its owner's."""
+
+    id: int
+    uid: str
+    kind: str
+    state: JobState
+    priority: int
+    held: bool
+    attempts: int
+    max_attempts: int
+    reclaims: int
+    run_at: datetime
+    enqueued_at: datetime
+    claimed_at: datetime | None
+    finished_at: datetime | None
+    owner: str | None
+    heartbeat_at: datetime | None
+    dedupe_key: str | None
+    correlation_id: str | None
+    payload: Any
+    runs_again: bool
+    last_errors: tuple[dict[str, Any], ...]
+
+
+@frozen(kw_only=True)
+class KindCount:
+    """How many jobs of one kind are in one state."""
+
+    kind: str
+    state: JobState
+    held: bool
+    count: int
+    oldest_run_at: datetime
+
+
+@frozen(kw_only=True)
+class Pauses:
+    """What is paused, and since when."""
+
+    everything_since: datetime | None
+    kinds_since: dict[str, datetime]
+
+
+def recent(
+    connection: Connection,
+    *,
+    state: JobState | None = None,
+    kind: str | None = None,
+    before: int | None = None,
+    limit: int,
+) -> list[JobView]:
+    """The newest jobs first, a page at a time: `before` is the last id of the page before."""
+    words = {"state": state and state.value, "kind": kind, "before": before}
+    given = {name: value for name, value in words.items() if value is not None}
+    return [_view(row) for row in _recent(tuple(given)).rows(connection, [*given.values(), limit])]
+
+
+def show(connection: Connection, job_id: int) -> JobView | None:
+    """One job, or None."""
+    row = _SHOW.first(connection, (job_id,))
+    return None if row is None else _view(row)
+
+
+def owned_by_the_silent(connection: Connection, *, beat_before: datetime, limit: int) -> list[JobView]:
+    """Running jobs whose owner has not been heard of since a time: the ones that a sweeper will look at."""
+    return [_view(row) for row in _STUCK.rows(connection, (to_micros(beat_before), limit))]
+
+
+def counts(connection: Connection) -> list[KindCount]:
+    """How many jobs there are, by kind and state."""
+    return [
+        KindCount(
+            kind=row.kind,
+            state=JobState(row.state),
+            held=bool(row.held),
+            count=row.number,
+            oldest_run_at=from_micros(row.oldest),
+        )
+        for row in connection.execute(_COUNTS)
+    ]
+
+
+def waiting_kinds(connection: Connection) -> dict[str, int]:
+    """How many jobs wait, by kind; the held ones left out."""
+    return {row.kind: row.number for row in connection.execute(_WAITING)}
+
+
+def running_by_owner(connection: Connection) -> dict[str, int]:
+    """How many jobs run, by the process that has them."""
+    return {row.owner: row.number for row in connection.execute(_RUNNING)}
+
+
+def pauses(connection: Connection) -> Pauses:
+    """What is paused, and since when."""
+    paused = _ALL_PAUSED.first(connection, (PAUSED_FLAG,))
+    return Pauses(
+        everything_since=None if paused is None else from_micros(paused[0]),
+        kinds_since={kind: from_micros(at) for kind, at in _PAUSED_KINDS.rows(connection, ())},
+    )
+
+
+def _view(row: Sequence[Any]) -> JobView:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    errors, rerun_payload = values["last_errors"], values.pop("rerun_payload")
+    return JobView(
+        **values
+        | {name: maybe_from_micros(values[name]) for name in _TIMES}
+        | {
+            "state": JobState(values["state"]),
+            "held": bool(values["held"]),
+            "payload": json.loads(values["payload"]),
+            "runs_again": rerun_payload is not None,
+            "last_errors": tuple(json.loads(errors)) if errors else (),
+        }
+    )
+
+
+@lru_cache(maxsize=16)
+def _recent(filters: tuple[str, ...]) -> Plain:
+    where = " AND ".join(_FILTERS[name] for name in filters) or "true"
+    return Plain(f"{_SELECT} WHERE {where} ORDER BY j.id DESC LIMIT :limit")
+
+
+_COLUMNS = (
+    "id", "uid", "kind", "state", "priority", "held", "attempts", "max_attempts", "reclaims", "run_at", "enqueued_at",
+    "claimed_at", "finished_at", "owner", "heartbeat_at", "dedupe_key", "correlation_id", "payload", "rerun_payload",
+    "last_errors",
+)  # fmt: skip
+_TIMES = ("run_at", "enqueued_at", "claimed_at", "finished_at", "heartbeat_at")
+_SHOWN = ", ".join("w.beat_at" if name == "heartbeat_at" else f"j.{name}" for name in _COLUMNS)
+_SELECT = f"SELECT {_SHOWN} FROM jobs j LEFT JOIN workers w ON w.id = j.owner"
+_FILTERS = {"state": "j.state = :state", "kind": "j.kind = :kind", "before": "j.id < :before"}
+_SHOW = Plain(f"{_SELECT} WHERE j.id = :id")
+_STUCK = Plain(f"""
+    {_SELECT} WHERE j.state = 'running' AND (w.beat_at IS NULL OR w.beat_at < :before OR w.dead_at IS NOT NULL)
+    ORDER BY j.id LIMIT :limit
+""")
+_COUNTS = text("""
+    SELECT kind, state, held, count(*) AS number, min(run_at) AS oldest FROM jobs GROUP BY kind, state, held
+    ORDER BY kind, state, held
+""")
+_WAITING = text("""
+    SELECT kind, count(*) AS number FROM jobs WHERE state IN ('pending', 'retryable') AND NOT held GROUP BY kind ORDER BY kind
+""")
+_RUNNING = text("SELECT owner, count(*) AS number FROM jobs WHERE state = 'running' GROUP BY owner ORDER BY owner")
+_ALL_PAUSED = Plain("SELECT changed_at FROM flags WHERE name = :name AND value = 'on'")
+_PAUSED_KINDS = Plain("SELECT kind, paused_at FROM paused_kinds ORDER BY kind")

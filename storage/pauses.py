@@ -1,0 +1,74 @@
+"""Which kinds of job are paused? Their jobs are `held`, so that claims never see them, however many wait."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from cormorant.rules.jobs.states import PAUSED_FLAG
+from storage import flags
+from storage.engine.columns import check_text, to_micros
+from storage.jobs.jobs import announce
+
+
+def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> None:
+    """Let every process claim nothing of any kind, or go on."""
+    flags.set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
+    announce(connection)
+
+
+def pause(connection: Connection, kind: str, *, now: datetime) -> None:
+    """From now on, what is enqueued of this kind is held. What waits already is held by `hold_some`."""
+    connection.execute(_PAUSE, {"kind": check_text(kind), "now": to_micros(now)})
+
+
+def resume(connection: Connection, kind: str) -> bool:
+    """From now on, what is enqueued of this kind is free. What is held is freed by `free_some`. Was it paused?"""
+    return connection.execute(_RESUME, {"kind": kind}).rowcount == 1
+
+
+def paused(connection: Connection) -> list[str]:
+    """The kinds that are paused."""
+    return list(connection.execute(_PAUSED).scalars())
+
+
+def hold_some(connection: Connection, *, limit: int, after: int = 0) -> list[int]:
+    """Hold jobs of paused kinds, a page at a time; none when none is left. Running ones too: they may come back.
+
+    Returns which, in order. The next page begins after the last: to begin anew would go through all that is done.
+    """
+    _keep_pauses(connection)
+    return sorted(connection.execute(_HOLD, {"after": after, "limit": limit}).scalars())
+
+
+def free_some(connection: Connection, *, limit: int, after: int = 0) -> list[int]:
+    """Free jobs that are held though their kind is not paused; as `hold_some`."""
+    _keep_pauses(connection)
+    freed = sorted(connection.execute(_FREE, {"after": after, "limit": limit}).scalars())
+    if freed:
+        announce(connection)
+    return freed
+
+
+def _keep_pauses(connection: Connection) -> None:
+    """Let nobody pause or resume until this transaction ends.
+
+    PostgreSQL waits for whoever changes a job just now, and does not ask again then whether its kind is paused.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_KEEP_PAUSES)
+
+
+_KEEP_PAUSES = text("LOCK TABLE paused_kinds IN SHARE MODE")
+_PAUSE = text("INSERT INTO paused_kinds (kind, paused_at) VALUES (:kind, :now) ON CONFLICT (kind) DO NOTHING")
+_RESUME = text("DELETE FROM paused_kinds WHERE kind = :kind")
+_PAUSED = text("SELECT kind FROM paused_kinds ORDER BY kind")
+_CHANGE = """
+    UPDATE jobs SET held = {held} WHERE id IN (
+        SELECT id FROM jobs WHERE state IN ('pending', 'retryable', 'running') AND {which} AND id > :after
+        ORDER BY id LIMIT :limit)
+    AND state IN ('pending', 'retryable', 'running') RETURNING id
+"""
+_HOLD = text(_CHANGE.format(held="true", which="NOT held AND kind IN (SELECT kind FROM paused_kinds)"))
+_FREE = text(_CHANGE.format(held="false", which="held AND kind NOT IN (SELECT kind FROM paused_kinds)"))

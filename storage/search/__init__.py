@@ -1,0 +1,1 @@
+"""Transactions over sources, requests and answers."""

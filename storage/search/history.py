@@ -1,0 +1,102 @@
+"""What was searched, where, and what came of it? Bounded in age and number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Connection, text
+
+from storage.engine.columns import from_micros, kept_text, to_micros
+from storage.engine.statements import Plain
+
+QUERY_LENGTH_MAX = 1_000
+ERROR_LENGTH_MAX = 1_000
+CONSUMER_LENGTH_MAX = 200
+
+
+@frozen(kw_only=True)
+class Asked:
+    """One search at one source, after its end."""
+
+    search_id: int
+    task: int
+    source: str
+    query: str
+    priority: int
+    consumer: str = ""
+    status: str
+    results: int = 0
+    started_at: datetime
+    took_s: float = 0.0
+    waited_s: float = 0.0
+    error: str | None = None
+
+
+def record(connection: Connection, asked: Sequence[Asked]) -> None:
+    """Keep how searches ended."""
+    for each in asked:
+        _RECORD.change(
+            connection,
+            (
+                each.search_id,
+                each.task,
+                each.source,
+                kept_text(each.query, QUERY_LENGTH_MAX),
+                each.priority,
+                kept_text(each.consumer, CONSUMER_LENGTH_MAX),
+                each.status,
+                each.results,
+                to_micros(each.started_at),
+                each.took_s,
+                each.waited_s,
+                None if each.error is None else kept_text(each.error, ERROR_LENGTH_MAX),
+            ),
+        )
+
+
+def recent(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[Asked]:
+    """The latest, newest first."""
+    statement = _RECENT if source is None else _RECENT_OF
+    return [_asked(row) for row in connection.execute(statement, {"source": source, "limit": limit})]
+
+
+def prune(connection: Connection, *, before: datetime, keep: int, limit: int) -> int:
+    """Forget what is too old or too much, oldest first."""
+    pruned: int = connection.execute(_PRUNE, {"before": to_micros(before), "keep": keep, "limit": limit}).rowcount
+    return pruned
+
+
+def _asked(row: Any) -> Asked:
+    return Asked(
+        search_id=row.search_id,
+        task=row.task,
+        source=row.source,
+        query=row.query,
+        priority=row.priority,
+        consumer=row.consumer,
+        status=row.status,
+        results=row.results,
+        started_at=from_micros(row.started_at),
+        took_s=row.took_s,
+        waited_s=row.waited_s,
+        error=row.error,
+    )
+
+
+_RECORD = Plain("""
+    INSERT INTO search_history (search_id, task, source, query, priority, consumer, status, results, started_at, took_s,
+                                waited_s, error)
+    VALUES (:search_id, :task, :source, :query, :priority, :consumer, :status, :results, :started_at, :took_s,
+            :waited_s, :error)
+""")
+_RECENT = text("SELECT * FROM search_history ORDER BY id DESC LIMIT :limit")
+_RECENT_OF = text("SELECT * FROM search_history WHERE source = :source ORDER BY id DESC LIMIT :limit")
+_PRUNE = text("""
+    DELETE FROM search_history WHERE id IN (
+        SELECT id FROM search_history
+        WHERE started_at < :before OR id <= (SELECT max(id) FROM search_history) - :keep
+        ORDER BY id LIMIT :limit)
+""")

@@ -1,0 +1,140 @@
+"""How is the state of a source written in its row?"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from cormorant.rules.search.breaker import Breaker, BreakerState, Probe
+from cormorant.rules.search.cooldowns import Cooldown
+from cormorant.rules.search.limits import Lane, LearnedLimits
+from cormorant.rules.search.source_state import LaneState, Lease, SourceState
+from storage.engine.columns import from_micros, kept_text, maybe_from_micros, to_micros
+
+BECAUSE_LENGTH_MAX = 1_000
+
+OF_A_LANE = ("last_seq", "last_at", "last_end_at", "tokens", "tokens_at", "in_flight")
+COLUMNS = (
+    "is_enabled",
+    "is_paused",
+    "paused_until",
+    "stopped_because",
+    "cooldown_until",
+    "cooldown_level",
+    "breaker_state",
+    "breaker_failures",
+    "breaker_open_until",
+    "breaker_probes",
+    "generation",
+    "failure_streak",
+    "last_success_at",
+    "last_failure_at",
+    *(f"{lane}_{name}" for lane in Lane for name in OF_A_LANE),
+)
+
+
+def from_row(values: tuple[Any, ...]) -> tuple[SourceState, LearnedLimits, int]:
+    """The state that a row means, what the source said of its limits, and the version of the row."""
+    state = SourceState(
+        is_enabled=bool(values[0]),
+        is_paused=bool(values[1]),
+        paused_until=maybe_from_micros(values[2]),
+        stopped_because=values[3],
+        cooldown=Cooldown(until=maybe_from_micros(values[4]), level=values[5]),
+        breaker=Breaker(
+            state=BreakerState(values[6]),
+            failures=values[7],
+            open_until=maybe_from_micros(values[8]),
+            probes=tuple(Probe(key=key, expires_at=from_micros(at)) for key, at in json.loads(values[9])),
+            generation=values[10],
+        ),
+        failure_streak=values[11],
+        last_success_at=maybe_from_micros(values[12]),
+        last_failure_at=maybe_from_micros(values[13]),
+        query=_lane(values[14:20]),
+        grab=_lane(values[20:26]),
+    )
+    return state, _load_learned(values[26]), values[27]
+
+
+def _lane(values: tuple[Any, ...]) -> LaneState:
+    return LaneState(
+        last_seq=values[0],
+        last_at=maybe_from_micros(values[1]),
+        last_end_at=maybe_from_micros(values[2]),
+        tokens=values[3],
+        tokens_at=maybe_from_micros(values[4]),
+        in_flight=tuple(Lease(seq=seq, expires_at=from_micros(at)) for seq, at in json.loads(values[5])),
+    )
+
+
+def is_same_health(old: SourceState, new: SourceState) -> bool:
+    """Whether all is the same but the lanes and the last success."""
+    return (
+        # Most of the time they are the very same, which is known sooner than that they are equal.
+        (new.breaker is old.breaker or new.breaker == old.breaker)
+        and (new.cooldown is old.cooldown or new.cooldown == old.cooldown)
+        and new.failure_streak == old.failure_streak
+        and new.last_failure_at == old.last_failure_at
+        and new.is_enabled == old.is_enabled
+        and new.is_paused == old.is_paused
+        and new.paused_until == old.paused_until
+        and new.stopped_because == old.stopped_because
+    )
+
+
+def health_values(state: SourceState) -> tuple[Any, ...]:
+    """All of a state but its lanes, as the row has it, in the order of `COLUMNS`."""
+    breaker, because = state.breaker, state.stopped_because
+    return (
+        state.is_enabled,
+        state.is_paused,
+        micros(state.paused_until),
+        None if because is None else kept_text(because, BECAUSE_LENGTH_MAX),
+        micros(state.cooldown.until),
+        state.cooldown.level,
+        breaker.state.value,
+        breaker.failures,
+        micros(breaker.open_until),
+        json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes]),
+        breaker.generation,
+        state.failure_streak,
+        micros(state.last_success_at),
+        micros(state.last_failure_at),
+    )
+
+
+def lane_values(own: LaneState) -> tuple[Any, ...]:
+    """One lane as the row has it, in the order of `OF_A_LANE`."""
+    return (
+        own.last_seq,
+        micros(own.last_at),
+        micros(own.last_end_at),
+        own.tokens,
+        micros(own.tokens_at),
+        _leases(own),
+    )
+
+
+def _leases(lane: LaneState) -> str:
+    if not lane.in_flight:
+        return "[]"
+    return "[" + ", ".join(f"[{lease.seq}, {to_micros(lease.expires_at)}]" for lease in lane.in_flight) + "]"
+
+
+def micros(moment: datetime | None) -> int | None:
+    """A time that may be missing."""
+    return None if moment is None else to_micros(moment)
+
+
+def dump_learned(learned: LearnedLimits) -> str:
+    """What a source said of its limits, as the row has it."""
+    return json.dumps({name: value for name, value in attrs.asdict(learned).items() if value is not None})
+
+
+def _load_learned(written: str) -> LearnedLimits:
+    names = {each.name for each in attrs.fields(LearnedLimits)}
+    return LearnedLimits(**{name: value for name, value in json.loads(written).items() if name in names})

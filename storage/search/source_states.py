@@ -1,0 +1,319 @@
+"""What was spent at a source, and may it be asked now? The row of its state is locked, a pure rule decides, and it is written.
+
+The database decides; whoever holds a copy of the state in memory has a hint. What a change returns is the fresh state. With
+a hint one statement is enough: it writes only if the row still has the version that the hint has. Else another process was
+faster, and the row is locked and read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+
+from attrs import asdict, evolve, field, frozen
+from sqlalchemy import Connection, bindparam, text
+
+from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits, stricter
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.request_ends import RequestEnd, after
+from cormorant.rules.search.reservations import Closed, Permit, Reserved
+from cormorant.rules.search.reservations import reserve as decide
+from cormorant.rules.search.source_state import SourceState
+from cormorant.rules.search.windows import Edges, edges_wanted, has_windows
+from storage.engine.columns import from_micros, to_micros
+from storage.engine.statements import Plain
+from storage.search.source_rows import (
+    COLUMNS,
+    OF_A_LANE,
+    dump_learned,
+    from_row,
+    health_values,
+    is_same_health,
+    lane_values,
+    micros,
+)
+
+
+@frozen(kw_only=True)
+class Known:
+    """A source as the database has it: its state, what it said of its limits, and the requests that windows depend on."""
+
+    state: SourceState
+    learned: LearnedLimits
+    limits: SourceLimits
+    """What holds: of what is configured and what was learned, the stricter. Limits and edges belong together."""
+    edges: Mapping[Lane, Edges]
+    version: int = 0
+    """Rises with every change of the row; 0: there is no row yet."""
+    configured: SourceLimits | None = field(default=None, eq=False, repr=False)
+    """What `limits` were found out for."""
+
+
+@frozen(kw_only=True)
+class Wish:
+    """A request that somebody would like to make."""
+
+    lane: Lane = Lane.QUERY
+    priority: Priority = Priority.BACKGROUND
+    lease_s: float
+    pace_s: float | None = None
+    waited_s: float = 0.0
+    consumer: str = ""
+
+
+def look(connection: Connection, source_id: int, *, configured: SourceLimits) -> Known:
+    """The source as it is. One that was never asked has a fresh state."""
+    return _read(connection, source_id, configured, lock=False)
+
+
+def reserve(
+    connection: Connection,
+    source_id: int,
+    wish: Wish,
+    *,
+    configured: SourceLimits,
+    now: datetime,
+    hint: Known | None = None,
+) -> tuple[Reserved | Closed, Known]:
+    """Spend one request, if every gate is open. Send it only after COMMIT; it is never refunded."""
+    known, answer = _decide_by(hint, connection, source_id, wish, configured=configured, now=now)
+    if isinstance(answer, Closed):
+        return answer, known
+    times = (to_micros(answer.at), to_micros(answer.expires_at))
+    _REQUEST.change(connection, (source_id, wish.lane.value, answer.seq, *times, wish.consumer))
+    return answer, _changed(connection, source_id, known, answer.state, configured)
+
+
+def _decide_by(
+    hint: Known | None,
+    connection: Connection,
+    source_id: int,
+    wish: Wish,
+    *,
+    configured: SourceLimits,
+    now: datetime,
+) -> tuple[Known, Reserved | Closed]:
+    """Decide by what is known already, and only if that is out of date, or says no, by what the database has."""
+    if hint is not None and _is_usable(hint, configured):
+        answer = _decide(hint, wish, now)
+        # A hint that is out of date opens nothing: what it would spend is not written.
+        if isinstance(answer, Reserved) and _write(connection, source_id, hint, answer.state):
+            return hint, answer
+    known = _read(connection, source_id, configured, lock=True)
+    answer = _decide(known, wish, now)
+    if isinstance(answer, Reserved):
+        _write(connection, source_id, known, answer.state)
+    return known, answer
+
+
+def _decide(known: Known, wish: Wish, now: datetime) -> Reserved | Closed:
+    return decide(
+        known.state,
+        known.limits,
+        lane=wish.lane,
+        priority=wish.priority,
+        now=now,
+        edges=known.edges[wish.lane],
+        lease_s=wish.lease_s,
+        pace_s=wish.pace_s,
+        waited_s=wish.waited_s,
+    )
+
+
+def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its source
+    connection: Connection,
+    source_id: int,
+    permit: Permit,
+    end: RequestEnd,
+    *,
+    configured: SourceLimits,
+    now: datetime,
+    hint: Known | None = None,
+) -> Known:
+    """Record how a request ended."""
+    known, state = _end_by(hint, connection, source_id, lambda state: after(state, permit, end, now=now), configured)
+    learned = known.learned if end.learned is None else _added(known.learned, end.learned)
+    if learned != known.learned:
+        # In the same transaction and under the lock that the write above has taken, so under the same version.
+        _LEARN.change(connection, (dump_learned(learned), source_id))
+        return _known(connection, source_id, state, learned, configured, version=known.version + 1)
+    return _changed(connection, source_id, known, state, configured)
+
+
+def _added(known: LearnedLimits, said: LearnedLimits) -> LearnedLimits:
+    """What is known after a source has said something: what it did not mention this time still holds."""
+    return evolve(known, **{name: value for name, value in asdict(said).items() if value is not None})
+
+
+def _end_by(
+    hint: Known | None,
+    connection: Connection,
+    source_id: int,
+    rule: Callable[[SourceState], SourceState],
+    configured: SourceLimits,
+) -> tuple[Known, SourceState]:
+    """Write what follows from what is known already, or, if that is out of date, from what the database has."""
+    if hint is not None and _is_usable(hint, configured):
+        state = rule(hint.state)
+        if _write(connection, source_id, hint, state):
+            return hint, state
+    known = _read(connection, source_id, configured, lock=True)
+    state = rule(known.state)
+    _write(connection, source_id, known, state)
+    return known, state
+
+
+def is_in_flight(connection: Connection, source_id: int, permit: Permit) -> bool:
+    """Whether the end of a request is not recorded yet."""
+    state = _read(connection, source_id, SourceLimits(), lock=True).state
+    return any(lease.seq == permit.seq for lease in state.lane(permit.lane).in_flight)
+
+
+def change(
+    connection: Connection,
+    source_id: int,
+    rule: Callable[[SourceState], SourceState],
+    *,
+    configured: SourceLimits,
+) -> Known:
+    """Change the state by hand: pause, resume, reset."""
+    known = _read(connection, source_id, configured, lock=True)
+    state = rule(known.state)
+    _write(connection, source_id, known, state)
+    announce(connection)
+    return _changed(connection, source_id, known, state, configured)
+
+
+def announce(connection: Connection) -> None:
+    """Tell the other processes when this transaction commits that something about sources was changed by hand."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_NOTIFY)
+
+
+def prune_requests(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Forget requests that no window looks at any more, oldest first.
+
+    A clock that is far ahead deletes nothing: what is old is old beside the last request of the same source, too.
+    """
+    words = {"before": to_micros(before), "limit": limit, "kept": KEPT_US}
+    pruned: int = connection.execute(_PRUNE, words).rowcount
+    return pruned
+
+
+def _is_usable(hint: Known, configured: SourceLimits) -> bool:
+    """Whether it says all that a decision needs: that there is a row, and the requests on which these limits depend."""
+    return hint.version > 0 and hint.configured is configured
+
+
+def _changed(
+    connection: Connection, source_id: int, before: Known, state: SourceState, configured: SourceLimits
+) -> Known:
+    """What is known once `state` was written over what was known before."""
+    return Known(
+        state=state,
+        learned=before.learned,
+        limits=before.limits,
+        edges=_edges_of(connection, source_id, state, before.limits),
+        version=before.version + 1,
+        configured=configured,
+    )
+
+
+def _known(
+    connection: Connection,
+    source_id: int,
+    state: SourceState,
+    learned: LearnedLimits,
+    configured: SourceLimits,
+    *,
+    version: int,
+) -> Known:
+    limits = stricter(configured, learned)
+    return Known(
+        state=state,
+        learned=learned,
+        limits=limits,
+        edges=_edges_of(connection, source_id, state, limits),
+        version=version,
+        configured=configured,
+    )
+
+
+def _edges_of(connection: Connection, source_id: int, state: SourceState, limits: SourceLimits) -> Mapping[Lane, Edges]:
+    if not has_windows(limits):
+        return _NO_EDGES
+    return {lane: _edges(connection, source_id, lane, state.lane(lane).last_seq, limits) for lane in Lane}
+
+
+def _edges(connection: Connection, source_id: int, lane: Lane, last_seq: int, limits: SourceLimits) -> Edges:
+    wanted = edges_wanted(limits, lane, last_seq=last_seq)
+    if not wanted:
+        return {}
+    found = connection.execute(_EDGES, {"source_id": source_id, "lane": lane.value, "seqs": sorted(wanted)})
+    times = {row.seq: from_micros(row.at) for row in found}
+    return {seq: times.get(seq) for seq in wanted}
+
+
+def _read(connection: Connection, source_id: int, configured: SourceLimits, *, lock: bool) -> Known:
+    statement = _LOCK if lock and connection.dialect.name == "postgresql" else _READ
+    row = statement.first(connection, (source_id,))
+    if row is None and lock:
+        _CREATE.change(connection, (source_id,))
+        row = statement.first(connection, (source_id,))
+        assert row is not None
+    if row is None:
+        return _known(connection, source_id, SourceState(), LearnedLimits(), configured, version=0)
+    state, learned, version = from_row(row)
+    return _known(connection, source_id, state, learned, configured, version=version)
+
+
+def _write(connection: Connection, source_id: int, before: Known, state: SourceState) -> bool:
+    """Write what has changed, unless the row has another version by now: then nothing happens, and it is False."""
+    old, row = before.state, (source_id, before.version)
+    # Most requests change one lane and nothing else, and all columns take six times as long.
+    if state.grab is old.grab and is_same_health(old, state):
+        return _WRITE_QUERY.change(connection, (*lane_values(state.query), micros(state.last_success_at), *row)) == 1
+    values = (*health_values(state), *lane_values(state.query), *lane_values(state.grab))
+    return _WRITE.change(connection, (*values, *row)) == 1
+
+
+_NO_EDGES: Mapping[Lane, Edges] = {lane: {} for lane in Lane}
+
+KEPT_US = 32 * 86_400 * 1_000_000
+"""Longer than the widest window, a month."""
+
+CHANNEL = "cormorant_sources"
+"""Where PostgreSQL tells the other processes of changes by hand."""
+
+_SELECT = f"SELECT {', '.join(COLUMNS)}, learned, version FROM source_state WHERE source_id = :source_id"
+_READ = Plain(_SELECT)
+_LOCK = Plain(f"{_SELECT} FOR UPDATE")
+_CREATE = Plain("INSERT INTO source_state (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
+
+
+def _update(columns: Iterable[str]) -> Plain:
+    return Plain(
+        f"UPDATE source_state SET {', '.join(f'{name} = :{name}' for name in columns)}, version = version + 1 "
+        "WHERE source_id = :source_id AND version = :version"
+    )
+
+
+_WRITE = _update(COLUMNS)
+_WRITE_QUERY = _update((*(f"query_{name}" for name in OF_A_LANE), "last_success_at"))
+_LEARN = Plain("UPDATE source_state SET learned = :learned WHERE source_id = :source_id")
+_REQUEST = Plain("""
+    INSERT INTO source_requests (source_id, lane, seq, at, expires_at, consumer)
+    VALUES (:source_id, :lane, :seq, :at, :expires_at, :consumer)
+""")
+_EDGES = text("""
+    SELECT seq, at FROM source_requests WHERE source_id = :source_id AND lane = :lane AND seq IN :seqs
+""").bindparams(bindparam("seqs", expanding=True))
+_PRUNE = text("""
+    DELETE FROM source_requests WHERE (source_id, lane, seq) IN (
+        SELECT old.source_id, old.lane, old.seq FROM source_requests AS old
+        JOIN source_state ON source_state.source_id = old.source_id
+        WHERE old.at < :before
+              AND old.at < CASE old.lane WHEN 'query' THEN query_last_at ELSE grab_last_at END - :kept
+        ORDER BY old.at LIMIT :limit)
+""")
+_NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")

@@ -1,0 +1,1 @@
+"""Transactions over watches, wants and handovers."""

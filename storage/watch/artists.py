@@ -1,0 +1,242 @@
+"""Which artists are watched, which of them are due, and what came of looking? Several processes share them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection, text
+
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.watch.artists import Artist, Charge, Charged, Start
+from storage.engine.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
+from storage.engine.locking import passing_locked
+
+ERROR_LENGTH_MAX = 500
+AHEAD = timedelta(days=1)
+"""No claim and no cooldown lasts that long: one that ends later was written by a clock that ran ahead."""
+_DIGITS_MAX = 18
+
+
+class UnknownArtist(CormorantError):
+    """Nobody of this name or id is on the watchlist."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(f"{wanted!r} is not on the watchlist; `cormorant watchlist list` shows who is")
+
+
+class ArtistExists(CormorantError):
+    """Somebody is on the watchlist already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} is on the watchlist already; `cormorant watchlist list` shows how it is watched")
+
+
+def add(connection: Connection, artist: Artist) -> Artist | None:
+    """Watch an artist; None when it is watched already."""
+    found: int | None = connection.execute(_ADD, _plain(artist)).scalar_one_or_none()
+    return None if found is None else evolve(artist, id=found)
+
+
+def remove(connection: Connection, artist_id: int) -> bool:
+    """Watch an artist no more. What was found stays."""
+    return connection.execute(_REMOVE, {"id": artist_id}).rowcount > 0
+
+
+def all_artists(connection: Connection, *, after_id: int = 0, limit: int = 1_000_000) -> list[Artist]:
+    """Everybody on the list, in the order they came."""
+    return [_artist(row) for row in connection.execute(_ALL, {"after_id": after_id, "limit": limit})]
+
+
+def find(connection: Connection, wanted: str) -> Artist:
+    """One artist by number, id or name, or `UnknownArtist`."""
+    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= _DIGITS_MAX else -1
+    row = connection.execute(_FIND, {"number": number, "wanted": check_text(wanted)}).first()
+    if row is None:
+        raise UnknownArtist(wanted)
+    return _artist(row)
+
+
+def by_id(connection: Connection, number: int, *, lock: bool = False) -> Artist | None:
+    """The artist of a number. With `lock` nobody else changes it before this transaction ends."""
+    is_locked = lock and connection.dialect.name == "postgresql"
+    row = connection.execute(_BY_ID_LOCKED if is_locked else _BY_ID, {"id": number}).one_or_none()
+    return None if row is None else _artist(row)
+
+
+def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Artist]:
+    """Take due artists in hand, the longest due first, so that no other process does until `until`.
+
+    Whoever was last looked at in the future is due, too: the clock has been set back since.
+    """
+    words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
+    rows = connection.execute(passing_locked(connection, _CLAIM), words)
+    return sorted((_artist(row) for row in rows), key=lambda artist: (artist.next_attempt_at, artist.id))
+
+
+def blocked(connection: Connection, *, now: datetime, limit: int) -> list[Artist]:
+    """Artists that are due and are left alone because too much has failed."""
+    words = {"now": to_micros(now), "ahead": to_micros(now + AHEAD), "limit": limit}
+    return [_artist(row) for row in connection.execute(_BLOCKED, words)]
+
+
+def release(connection: Connection, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
+    """Give artists back that were not looked at. They are charged nothing, and due as before or at the time given."""
+    when = None if next_attempt_at is None else to_micros(next_attempt_at)
+    for artist in sorted(artists, key=lambda each: each.id):
+        connection.execute(_RELEASE, {"id": artist.id, "token": artist.token, "next": when})
+
+
+def succeed(connection: Connection, artist: Artist, *, looked_at: datetime, next_attempt_at: datetime) -> bool:
+    """A look succeeded: what came out before it is known now. False: it is no longer ours."""
+    words = {"looked_at": to_micros(looked_at), "next": to_micros(next_attempt_at)}
+    done = connection.execute(_SUCCEED, words | {"id": artist.id, "token": artist.token})
+    return done.rowcount > 0
+
+
+def fail(
+    connection: Connection, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
+) -> Charged | None:
+    """A look failed. The watermark stays: what came out meanwhile is found by the next. None: it is no longer ours.
+
+    It is charged as it is now: searches may have charged it since it was claimed.
+    """
+    there = by_id(connection, artist.id, lock=True)
+    if there is None or there.token != artist.token:
+        return None
+    cost = charge(there)
+    words = {
+        "failures": cost.failures,
+        "block_until": None if cost.block_until is None else to_micros(cost.block_until),
+        "next": to_micros(next_attempt_at),
+        "error": kept_text(error, ERROR_LENGTH_MAX),
+        "now": to_micros(now),
+    }
+    connection.execute(_FAIL, words | {"id": artist.id, "token": artist.token})
+    return cost
+
+
+def charge(connection: Connection, artist_id: int, charge: Charge) -> None:
+    """Count what failed outside a look: searches for what the artist released."""
+    artist = by_id(connection, artist_id, lock=True)
+    if artist is None:
+        return
+    cost = charge(artist)
+    until = None if cost.block_until is None else to_micros(cost.block_until)
+    connection.execute(_CHARGE, {"id": artist_id, "failures": cost.failures, "until": until})
+
+
+def set_paused(connection: Connection, artist_id: int, *, is_paused: bool) -> None:
+    """Leave an artist alone, or go on. It stays as due as it is."""
+    connection.execute(_PAUSE, {"id": artist_id, "is_paused": is_paused})
+
+
+def check_now(connection: Connection, artist_id: int, *, now: datetime) -> None:
+    """Look at an artist at the next tick, whatever failed before."""
+    connection.execute(_CHECK_NOW, {"id": artist_id, "now": to_micros(now)})
+
+
+def next_due(connection: Connection) -> datetime | None:
+    """When the next artist is due."""
+    row = connection.execute(_NEXT_DUE).one_or_none()
+    return None if row is None else from_micros(row.next_attempt_at)
+
+
+def _plain(artist: Artist) -> dict[str, Any]:
+    return {
+        "source": artist.source,
+        "artist_id": check_text(artist.artist_id),
+        "name": kept_text(artist.name, ERROR_LENGTH_MAX),
+        "start": artist.start.value,
+        "start_on": None if artist.start_on is None else artist.start_on.isoformat(),
+        "every_s": artist.every_s,
+        "sources": json.dumps(artist.sources),
+        "profile": artist.profile,
+        "targets": json.dumps(artist.targets),
+        "origin": artist.origin,
+        "next": to_micros(artist.next_attempt_at),
+        "now": to_micros(artist.added_at),
+    }
+
+
+def _artist(row: Any) -> Artist:
+    return Artist(
+        id=row.id,
+        source=row.source,
+        artist_id=row.artist_id,
+        name=row.name,
+        start=Start(row.start),
+        start_on=None if row.start_on is None else date.fromisoformat(row.start_on),
+        every_s=row.every_s,
+        sources=tuple(json.loads(row.sources)),
+        profile=row.profile,
+        targets=tuple(json.loads(row.targets)),
+        origin=row.origin,
+        is_paused=bool(row.is_paused),
+        watermark=maybe_from_micros(row.watermark),
+        next_attempt_at=from_micros(row.next_attempt_at),
+        retry_block_until=maybe_from_micros(row.retry_block_until),
+        failures=row.failures,
+        last_checked=maybe_from_micros(row.last_checked),
+        last_error=row.last_error,
+        added_at=from_micros(row.added_at),
+        token=row.token,
+    )
+
+
+_ADD = text("""
+    INSERT INTO watchlist_artists (source, artist_id, name, start, start_on, every_s, sources, profile, targets, origin,
+                                   next_attempt_at, added_at)
+    VALUES (:source, :artist_id, :name, :start, :start_on, :every_s, :sources, :profile, :targets, :origin, :next, :now)
+    ON CONFLICT (source, artist_id) DO NOTHING RETURNING id
+""")
+_REMOVE = text("DELETE FROM watchlist_artists WHERE id = :id")
+_ALL = text("SELECT * FROM watchlist_artists WHERE id > :after_id ORDER BY id LIMIT :limit")
+_FIND = text("""
+    SELECT * FROM watchlist_artists WHERE id = :number OR artist_id = :wanted OR lower(name) = lower(:wanted)
+    ORDER BY id <> :number, artist_id <> :wanted, id LIMIT 1
+""")
+_BY_ID = text("SELECT * FROM watchlist_artists WHERE id = :id")
+_BY_ID_LOCKED = text("SELECT * FROM watchlist_artists WHERE id = :id FOR UPDATE")
+_CLAIM = """
+    UPDATE watchlist_artists SET claimed_until = :until, token = token + 1 WHERE id IN (
+        SELECT id FROM watchlist_artists
+        WHERE NOT is_paused AND (next_attempt_at <= :now OR watermark > :ahead)
+              AND (retry_block_until IS NULL OR retry_block_until <= :now OR retry_block_until > :ahead)
+              AND (claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)
+        ORDER BY next_attempt_at, id LIMIT :limit {lock})
+    RETURNING *
+"""
+_BLOCKED = text("""
+    SELECT * FROM watchlist_artists WHERE NOT is_paused AND next_attempt_at <= :now
+        AND retry_block_until > :now AND retry_block_until <= :ahead
+    ORDER BY next_attempt_at, id LIMIT :limit
+""")
+_RELEASE = text("""
+    UPDATE watchlist_artists SET claimed_until = NULL, next_attempt_at = COALESCE(:next, next_attempt_at)
+    WHERE id = :id AND token = :token
+""")
+_SUCCEED = text("""
+    UPDATE watchlist_artists SET claimed_until = NULL, watermark = :looked_at, last_checked = :looked_at,
+        next_attempt_at = :next, failures = 0, retry_block_until = NULL, last_error = NULL
+    WHERE id = :id AND token = :token
+""")
+_FAIL = text("""
+    UPDATE watchlist_artists SET claimed_until = NULL, last_checked = :now, next_attempt_at = :next, failures = :failures,
+        retry_block_until = COALESCE(:block_until, retry_block_until), last_error = :error
+    WHERE id = :id AND token = :token
+""")
+_CHARGE = text("""
+    UPDATE watchlist_artists SET failures = :failures, retry_block_until = COALESCE(:until, retry_block_until)
+    WHERE id = :id
+""")
+_PAUSE = text("UPDATE watchlist_artists SET is_paused = :is_paused WHERE id = :id")
+_CHECK_NOW = text("""
+    UPDATE watchlist_artists SET next_attempt_at = :now, retry_block_until = NULL, failures = 0 WHERE id = :id
+""")
+_NEXT_DUE = text("""
+    SELECT next_attempt_at FROM watchlist_artists WHERE NOT is_paused ORDER BY next_attempt_at, id LIMIT 1
+""")

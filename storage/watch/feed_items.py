@@ -1,0 +1,125 @@
+"""Which entries of a feed were seen before? Each counts as new once, for as long as it is in the feed and long after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from cormorant.rules.watch.feeds import Item
+from cormorant.rules.watch.short_keys import short_key
+from storage.engine.columns import kept_text, to_micros
+from storage.engine.statements import Plain
+
+KEY_LENGTH_MAX = 500
+TITLE_LENGTH_MAX = 500
+KNOWN_MAX = 20_000
+"""So many are remembered of a feed that is never read whole."""
+FORGOTTEN_TOGETHER = 2_000
+
+
+def take_in(
+    connection: Connection,
+    subscription_id: int,
+    items: Sequence[Item],
+    *,
+    now: datetime,
+    is_whole: bool = True,
+    limit: int | None = None,
+) -> list[Item]:
+    """Remember what is in a feed now, no more than `limit` new ones. Returns what was not seen before, in its order.
+
+    Invariant: what is in the feed has no time at which it went, however long nobody looked or nothing changed.
+    `is_whole`: what is not among the items is no longer in the feed; that is noted with the last of what is new.
+    """
+    unique: dict[str, Item] = {}
+    for item in items:
+        unique.setdefault(kept_text(short_key(item.key, KEY_LENGTH_MAX), KEY_LENGTH_MAX), item)
+    known = _known(connection, subscription_id, unique)
+    _COME_BACK.change_many(connection, [(subscription_id, key) for key in sorted(known) if not known[key]])
+    came = islice((key for key in unique if key not in known), limit)
+    new = _new(connection, subscription_id, list(came), unique, now=now)
+    if limit is None or len(new) < limit:
+        (_let_go if is_whole else _forget_some)(connection, subscription_id, unique, now=now)
+    return [item for key, item in unique.items() if key in new]
+
+
+def prune(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Forget some that went out of their feed before that, the longest gone first."""
+    return _PRUNE.change(connection, (to_micros(before), limit, to_micros(before)))
+
+
+def _known(connection: Connection, subscription_id: int, keys: Iterable[str]) -> dict[str, bool]:
+    """Those that were seen before, and whether they were there at the last look. A feed may have thousands of others."""
+    statement = _KNOWN_OF_POSTGRES if connection.dialect.name == "postgresql" else _KNOWN
+    return {row[0]: row[1] is None for row in statement.rows(connection, (subscription_id, json.dumps(list(keys))))}
+
+
+def _let_go(connection: Connection, subscription_id: int, keys: Collection[str], *, now: datetime) -> None:
+    """Note which are no longer in the feed."""
+    went = sorted({row[0] for row in _THERE.rows(connection, (subscription_id,))}.difference(keys))
+    _GO.change_many(connection, [(to_micros(now), subscription_id, key) for key in went])
+
+
+def _forget_some(connection: Connection, subscription_id: int, keys: Collection[str], *, now: datetime) -> None:  # noqa: ARG001 - as the other
+    """Of a feed that is never read whole nobody knows what is no longer in it: only so many are remembered."""
+    room = KNOWN_MAX + FORGOTTEN_TOGETHER
+    [count] = _COUNT.first(connection, (subscription_id, room + FORGOTTEN_TOGETHER)) or (0,)
+    if count <= room:
+        return
+    oldest = (row[0] for row in _OLDEST.rows(connection, (subscription_id, FORGOTTEN_TOGETHER + len(keys))))
+    gone = sorted(islice((key for key in oldest if key not in keys), FORGOTTEN_TOGETHER))
+    _FORGET.change_many(connection, [(subscription_id, key) for key in gone])
+
+
+def _new(
+    connection: Connection, subscription_id: int, fresh: Sequence[str], unique: dict[str, Item], *, now: datetime
+) -> Collection[str]:
+    """Remember these; returns those that nobody else has meanwhile."""
+    rows = [
+        {
+            "key": key,
+            "title": kept_text(unique[key].title, TITLE_LENGTH_MAX),
+            "published": None if (at := unique[key].published) is None else to_micros(at),
+        }
+        for key in sorted(fresh)
+    ]
+    return _put(connection, rows, {"id": subscription_id, "now": to_micros(now)}) if rows else ()
+
+
+def _put(connection: Connection, rows: Sequence[dict[str, Any]], words: dict[str, int]) -> Collection[str]:
+    """The keys that nobody else has put meanwhile. SQLite has one writer at a time."""
+    if connection.dialect.name == "postgresql":
+        return set(connection.execute(_PUT_ALL, words | {"rows": json.dumps(rows)}).scalars())
+    connection.execute(_PUT, [row | words for row in rows])
+    return {row["key"] for row in rows}
+
+
+_THERE = Plain("SELECT key FROM subscription_items WHERE gone_at IS NULL AND subscription_id = :id")
+_GO = Plain("UPDATE subscription_items SET gone_at = :now WHERE subscription_id = :id AND key = :key")
+_COME_BACK = Plain("UPDATE subscription_items SET gone_at = NULL WHERE subscription_id = :id AND key = :key")
+# Twice: on PostgreSQL one may come back between the two, and then it is not forgotten.
+_PRUNE = Plain("""
+    DELETE FROM subscription_items WHERE (subscription_id, key) IN (
+        SELECT subscription_id, key FROM subscription_items WHERE gone_at < :before ORDER BY gone_at LIMIT :limit)
+    AND gone_at < :before_still
+""")
+_SEEN = "SELECT key, gone_at FROM subscription_items WHERE subscription_id = :id AND key IN"
+_KNOWN = Plain(f"{_SEEN} (SELECT value FROM json_each(:keys))")  # noqa: S608 - all parts are ours
+_KNOWN_OF_POSTGRES = Plain(f"{_SEEN} (SELECT json_array_elements_text(CAST(:keys AS json)))")
+_COUNT = Plain("""
+    SELECT count(*) FROM (SELECT 1 AS one FROM subscription_items WHERE subscription_id = :id LIMIT :limit) AS counted
+""")
+_OLDEST = Plain("SELECT key FROM subscription_items WHERE subscription_id = :id ORDER BY seen_at, key LIMIT :limit")
+_FORGET = Plain("DELETE FROM subscription_items WHERE subscription_id = :id AND key = :key")
+_INSERT = "INSERT INTO subscription_items (subscription_id, key, title, published_at, seen_at)"
+_PUT = text(f"{_INSERT} VALUES (:id, :key, :title, :published, :now)")
+_PUT_ALL = text(f"""
+    {_INSERT} SELECT CAST(:id AS bigint), key, title, published, CAST(:now AS bigint)
+    FROM json_to_recordset(CAST(:rows AS json)) AS told(key text, title text, published bigint)
+    ON CONFLICT (subscription_id, key) DO NOTHING RETURNING key
+""")  # noqa: S608 - all parts are ours

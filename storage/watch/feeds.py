@@ -1,0 +1,313 @@
+"""Which feeds are subscribed to, and which of them are due? By an index, so that a million cost what a thousand do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+from attrs import evolve
+from sqlalchemy import Connection, text
+
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.watch.feeds import Due, Subscription, is_same_feed
+from storage.engine.columns import check_text, from_micros, maybe_from_micros, to_micros
+from storage.engine.locking import passing_locked
+from storage.engine.statements import Plain
+
+CHANNEL = "cormorant_subscriptions"
+CONFIGURED = "configured"
+NUMBER_LENGTH_MAX = 18
+NAME_SHOWN_MAX = 120
+AHEAD: Final = timedelta(hours=2)
+"""A check later than that was made by a clock that ran ahead."""
+SCHEDULES_KEPT: Final = 1_000
+
+
+class UnknownSubscription(CormorantError):
+    """There is no subscription of this name or number."""
+
+    def __init__(self, wanted: object) -> None:
+        super().__init__(f"there is no subscription {wanted!r}; `cormorant subscriptions list` shows them")
+
+
+class SubscriptionExists(CormorantError):
+    """A subscription of this name is there already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a subscription {name!r} already; choose another name, or remove it first")
+
+
+class SubscriptionConfigured(CormorantError):
+    """A subscription stands in the settings file, and is changed there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the subscription {name!r} is one of the settings file; take [feeds.{name}] out of it")
+
+
+def announce(connection: Connection) -> None:
+    """Let other processes look when this transaction commits. On SQLite they look at the file's version instead."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_NOTIFY)
+
+
+def add(connection: Connection, subscription: Subscription) -> Subscription:
+    """Subscribe, or `SubscriptionExists`."""
+    return add_all(connection, [subscription])[0]
+
+
+def add_all(connection: Connection, wanted: Sequence[Subscription]) -> list[Subscription]:
+    """Subscribe to all of these, or `SubscriptionExists`."""
+    made = []
+    for each in wanted:
+        found: int | None = connection.execute(_ADD, _plain(each)).scalar_one_or_none()
+        if found is None:
+            raise SubscriptionExists(each.name)
+        made.append(evolve(each, id=found))
+    announce(connection)
+    return made
+
+
+def set_configured(connection: Connection, wanted: Sequence[Subscription]) -> None:
+    """Make those of the settings file what it says now. What was seen stays seen; others are left alone."""
+    names = {each.name for each in wanted}
+    for name in connection.execute(_CONFIGURED_NAMES).scalars().all():
+        if name not in names:
+            remove(connection, name)
+    written = {row.name: row.written_url for row in connection.execute(_WRITTEN)}
+    for each in sorted(wanted, key=lambda subscription: subscription.name):
+        before = written.get(each.name)
+        is_other = before is not None and not is_same_feed(before, each.url)
+        words = _plain(evolve(each, origin=CONFIGURED)) | {"is_other": is_other}
+        connection.execute(_CONFIGURE, words)
+        if before != each.url:
+            connection.execute(_WRITE, {"name": each.name, "url": each.url})
+
+
+def remove(connection: Connection, name: str) -> None:
+    """Subscribe no more. What was wanted stays."""
+    words = {"id": find(connection, name).id}
+    for statement in (_REMOVE, _FORGET_ITEMS, _FORGET_CHECKS):
+        connection.execute(statement, words)
+
+
+def page(connection: Connection, *, after_id: int = 0, limit: int = 100) -> list[Subscription]:
+    """Some of them, in the order they came."""
+    return [subscription_of(row) for row in connection.execute(_PAGE, {"after_id": after_id, "limit": limit})]
+
+
+def find(connection: Connection, wanted: str | int) -> Subscription:
+    """One of them by name or number, or `UnknownSubscription`."""
+    by_number = isinstance(wanted, int)
+    row = connection.execute(_BY_ID if by_number else _BY_NAME, {"wanted": wanted}).one_or_none()
+    if row is None:
+        raise UnknownSubscription(wanted)
+    return subscription_of(row)
+
+
+def find_any(connection: Connection, wanted: str) -> Subscription:
+    """One of them by number or, where none has this number, by name; or `UnknownSubscription`."""
+    row = None
+    if wanted.isascii() and wanted.isdecimal() and len(wanted) <= NUMBER_LENGTH_MAX:
+        row = connection.execute(_BY_ID, {"wanted": int(wanted)}).one_or_none()
+    row = row or connection.execute(_BY_NAME, {"wanted": check_text(wanted)}).one_or_none()
+    if row is None:
+        raise UnknownSubscription(wanted[:NAME_SHOWN_MAX])
+    return subscription_of(row)
+
+
+def names(connection: Connection) -> list[tuple[str, str]]:
+    """The names and addresses of all; several may have one address."""
+    return [(row.name, row.url) for row in connection.execute(_NAMES)]
+
+
+def due_until(connection: Connection, *, until: datetime, limit: int) -> list[Subscription]:
+    """Those that are due by then and not paused, soonest first."""
+    rows = connection.execute(_DUE_UNTIL, {"until": to_micros(until), "limit": limit})
+    return [subscription_of(row) for row in rows]
+
+
+def is_any_ahead(connection: Connection, *, now: datetime) -> bool:
+    """Whether some were checked in what is the future: the clock ran ahead, and they would wait until then."""
+    return connection.execute(text(_PUT_OFF.format(lock="")), _ahead(now) | {"limit": 1}).first() is not None
+
+
+def pull_in(connection: Connection, *, now: datetime, limit: int) -> int:
+    """Let some of those that a clock that ran ahead put off be due now; how many."""
+    found = connection.execute(passing_locked(connection, _PUT_OFF), _ahead(now) | {"limit": limit}).scalars()
+    moved = [{"id": number, "at": to_micros(now)} for number in sorted(found)]
+    if moved:
+        connection.execute(RESCHEDULE, moved)
+    return len(moved)
+
+
+def _ahead(now: datetime) -> dict[str, int]:
+    return {"now": to_micros(now), "ahead": to_micros(now + AHEAD)}
+
+
+def reschedule(connection: Connection, number: int, at: datetime) -> None:
+    """Check it at this time."""
+    if not connection.execute(RESCHEDULE, {"id": number, "at": to_micros(at)}).rowcount:
+        raise UnknownSubscription(number)
+    announce(connection)
+
+
+def reschedule_all(connection: Connection, times: Mapping[int, datetime]) -> None:
+    """Check each at its time. Those that are no more are passed over."""
+    connection.execute(RESCHEDULE, [{"id": number, "at": to_micros(times[number])} for number in sorted(times)])
+    announce(connection)
+
+
+def set_paused(connection: Connection, name: str, *, why: str | None, now: datetime) -> None:
+    """Leave it alone for a reason, or go on: then failures and effective interval begin anew."""
+    statement, words = (_PAUSE, {"why": why}) if why is not None else (_RESUME, {"now": to_micros(now)})
+    if not connection.execute(statement, words | {"name": name}).rowcount:
+        raise UnknownSubscription(name)
+    announce(connection)
+
+
+def next_due(connection: Connection) -> datetime | None:
+    """When the next of those is due that nobody has in hand."""
+    row = _NEXT_DUE.first(connection, ())
+    return None if row is None else from_micros(row[0])
+
+
+def count(connection: Connection) -> tuple[int, int]:
+    """How many there are, and how many of them are not paused."""
+    row = connection.execute(_COUNT).one()
+    return row.total, row.running or 0
+
+
+def _plain(subscription: Subscription) -> dict[str, Any]:
+    return {
+        "name": check_text(subscription.name),
+        "url": check_text(subscription.url),
+        "every_s": subscription.schedule.every_s,
+        "cron": subscription.schedule.cron,
+        "zone": subscription.schedule.zone,
+        "is_adaptive": subscription.is_adaptive,
+        "auto_import": subscription.auto_import,
+        "takes_first": subscription.takes_first,
+        "accept": json.dumps(subscription.accept),
+        "reject": json.dumps(subscription.reject),
+        "targets": json.dumps(subscription.targets),
+        "folder": json.dumps(subscription.folder),
+        "origin": subscription.origin,
+        "next": to_micros(subscription.next_check_at),
+        "now": to_micros(subscription.added_at),
+    }
+
+
+def due_of(row: Sequence[Any], *, claims: int = 0) -> Due:
+    """What a check needs by the order of `DUE_COLUMNS`, after so many more claims."""
+    return Due(
+        id=row[0],
+        name=row[1],
+        url=row[2],
+        schedule=_schedule(row[3], row[4], row[5]),
+        effective_s=row[6],
+        is_adaptive=bool(row[7]),
+        auto_import=bool(row[8]),
+        takes_first=bool(row[9]),
+        accept=_words(row[10]),
+        reject=_words(row[11]),
+        targets=_words(row[12]),
+        next_check_at=from_micros(row[13]),
+        etag=row[14],
+        last_modified=row[15],
+        failures=row[16],
+        has_succeeded=row[17] is not None,
+        token=row[18] + claims,
+        has_moved=bool(row[19]),
+    )
+
+
+def subscription_of(row: Sequence[Any]) -> Subscription:
+    """One by the order of `COLUMNS`."""
+    folder, origin, is_paused, paused_because, last_checked, last_error, added_at = row[_DUE_WIDTH:]
+    return Subscription(
+        **vars(due_of(row)),
+        folder=_words(folder),
+        origin=origin,
+        is_paused=bool(is_paused),
+        paused_because=paused_because,
+        last_checked=maybe_from_micros(last_checked),
+        last_success=maybe_from_micros(row[17]),
+        last_error=last_error,
+        added_at=from_micros(added_at),
+    )
+
+
+@lru_cache(SCHEDULES_KEPT)
+def _schedule(every_s: float | None, cron: str | None, zone: str) -> Schedule:
+    """To look whether it can be kept takes longer than all the rest."""
+    return Schedule(every_s=every_s, cron=cron, zone=zone)
+
+
+def _words(told: str) -> tuple[str, ...]:
+    return () if told == "[]" else tuple(json.loads(told))
+
+
+DUE_COLUMNS = """
+    id, name, url, every_s, cron, zone, effective_s, is_adaptive, auto_import, takes_first, accept, reject, targets,
+    next_check_at, etag, last_modified, failures, last_success, token, has_moved
+"""
+COLUMNS = f"{DUE_COLUMNS}, folder, origin, is_paused, paused_because, last_checked, last_error, added_at"
+_DUE_WIDTH = len(DUE_COLUMNS.split(","))
+_INSERT = """
+    INSERT INTO subscriptions (name, url, every_s, cron, zone, is_adaptive, auto_import, takes_first, accept, reject, targets,
+                               folder, origin, next_check_at, added_at)
+    VALUES (:name, :url, :every_s, :cron, :zone, :is_adaptive, :auto_import, :takes_first, :accept, :reject, :targets,
+            :folder, :origin, :next, :now)
+"""
+_NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
+_ADD = text(f"{_INSERT} ON CONFLICT (name) DO NOTHING RETURNING id")
+_SAME_TIMES = """
+    COALESCE(subscriptions.every_s, 0) = COALESCE(excluded.every_s, 0)
+    AND COALESCE(subscriptions.cron, '') = COALESCE(excluded.cron, '') AND subscriptions.zone = excluded.zone
+"""
+# A check that runs is of what it was: what it brings is not written, and it is made anew.
+_SAME = f"(subscriptions.url = excluded.url AND {_SAME_TIMES})"
+_CONFIGURE = text(f"""
+    {_INSERT} ON CONFLICT (name) DO UPDATE SET every_s = excluded.every_s, cron = excluded.cron, zone = excluded.zone,
+        is_adaptive = excluded.is_adaptive, auto_import = excluded.auto_import, takes_first = excluded.takes_first,
+        accept = excluded.accept, reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url,
+        has_moved = false,
+        token = subscriptions.token + CASE WHEN {_SAME} THEN 0 ELSE 1 END,
+        claimed_until = CASE WHEN {_SAME} THEN subscriptions.claimed_until END,
+        etag = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.etag END,
+        last_modified = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.last_modified END,
+        last_success = CASE WHEN CAST(:is_other AS boolean) THEN NULL ELSE subscriptions.last_success END,
+        effective_s = CASE WHEN {_SAME_TIMES} THEN subscriptions.effective_s END,
+        next_check_at = CASE WHEN {_SAME_TIMES} THEN subscriptions.next_check_at ELSE excluded.next_check_at END
+""")
+_CONFIGURED_NAMES = text("SELECT name FROM subscriptions WHERE origin = 'configured'")
+_WRITTEN = text("SELECT name, written_url FROM subscriptions WHERE origin = 'configured' AND written_url IS NOT NULL")
+_WRITE = text("UPDATE subscriptions SET written_url = :url WHERE name = :name")
+_REMOVE = text("DELETE FROM subscriptions WHERE id = :id")
+_FORGET_ITEMS = text("DELETE FROM subscription_items WHERE subscription_id = :id")
+_FORGET_CHECKS = text("DELETE FROM subscription_checks WHERE subscription_id = :id")
+_PAGE = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")  # noqa: S608 - columns are ours
+_BY_ID = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id = :wanted")  # noqa: S608 - columns are ours
+_BY_NAME = text(f"SELECT {COLUMNS} FROM subscriptions WHERE name = :wanted")  # noqa: S608 - columns are ours
+_NAMES = text("SELECT url, name FROM subscriptions")
+_DUE_UNTIL = text(f"""
+    SELECT {COLUMNS} FROM subscriptions WHERE NOT is_paused AND next_check_at < :until
+    ORDER BY next_check_at, id LIMIT :limit
+""")  # noqa: S608 - columns are ours
+_PUT_OFF = """
+    SELECT id FROM subscriptions WHERE NOT is_paused AND last_checked > :ahead AND next_check_at > :now LIMIT :limit {lock}
+"""
+RESCHEDULE = text("UPDATE subscriptions SET next_check_at = :at WHERE id = :id")
+_PAUSE = text("UPDATE subscriptions SET is_paused = true, paused_because = :why WHERE name = :name")
+_RESUME = text("""
+    UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now
+    WHERE name = :name
+""")
+_NEXT_DUE = Plain("""
+    SELECT next_check_at FROM subscriptions WHERE NOT is_paused AND claimed_until IS NULL ORDER BY next_check_at, id LIMIT 1
+""")
+_COUNT = text("SELECT count(*) AS total, sum(CASE WHEN is_paused THEN 0 ELSE 1 END) AS running FROM subscriptions")

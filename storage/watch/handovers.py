@@ -1,0 +1,191 @@
+"""What was handed to which target, and how far is it? Written before it is sent, and confirmed after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection, String, bindparam, text
+
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState
+from storage.engine.columns import check_text, from_micros, kept_text, to_micros
+from storage.engine.locking import passing_locked
+
+TEXT_LENGTH_MAX = 500
+AHEAD = timedelta(days=1)
+"""Nobody waits that long before asking again: a later time was written by a clock that ran ahead."""
+
+
+class UnknownDownload(CormorantError):
+    """There is no download of this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no download {number}; `cormorant downloads list` shows them")
+
+
+class HandoverChanged(CormorantError):
+    """Somebody else has changed a handover meanwhile: nothing was written, and one has to look again."""
+
+    def __init__(self, handover: Handover) -> None:
+        super().__init__(f"download {handover.id} is no longer {handover.state.value}: it was changed meanwhile")
+
+
+def begin(connection: Connection, handover: Handover) -> Handover | None:
+    """Take down that something is about to be sent; None when one counts already for this want."""
+    found: int | None = connection.execute(_BEGIN, _plain(handover)).scalar_one_or_none()
+    return None if found is None else evolve(handover, id=found)
+
+
+def live_of(connection: Connection, want_id: int) -> Handover | None:
+    """The handover of a want that counts."""
+    row = connection.execute(_LIVE, {"want_id": want_id}).one_or_none()
+    return None if row is None else _handover(row)
+
+
+def of_want(connection: Connection, want_id: int) -> list[Handover]:
+    """All of a want, oldest first."""
+    return [_handover(row) for row in connection.execute(_OF_WANT, {"want_id": want_id})]
+
+
+def find(connection: Connection, number: int) -> Handover:
+    """One of them, or `UnknownDownload`."""
+    row = connection.execute(_FIND, {"id": number}).one_or_none()
+    if row is None:
+        raise UnknownDownload(number)
+    return _handover(row)
+
+
+def recent(connection: Connection, *, before_id: int | None = None, limit: int = 100) -> list[Handover]:
+    """The latest, newest first."""
+    words = {"before_id": before_id or 2**62, "limit": limit}
+    return [_handover(row) for row in connection.execute(_RECENT, words)]
+
+
+def held(connection: Connection, *, limit: int) -> list[Handover]:
+    """Those that wait for a person, the oldest first."""
+    return [_handover(row) for row in connection.execute(_HELD, {"limit": limit})]
+
+
+def change(  # noqa: PLR0913 - what may change, all with a default
+    connection: Connection,
+    handover: Handover,
+    to: HandoverState,
+    *,
+    reason: str = "",
+    asked: int | None = None,
+    sent: int | None = None,
+    target_id: str | None = None,
+    next_at: datetime | None = None,
+    now: datetime,
+) -> Handover:
+    """Take down how far it is, or `HandoverChanged` when it is not as the caller knows it."""
+    changed = evolve(
+        handover,
+        state=to,
+        reason=kept_text(reason, TEXT_LENGTH_MAX),
+        asked=handover.asked if asked is None else asked,
+        sent=handover.sent if sent is None else sent,
+        target_id=handover.target_id if target_id is None else target_id,
+        next_at=next_at,
+        changed_at=now,
+    )
+    known = {"id": handover.id, "was": handover.state.value, "was_sent": handover.sent}
+    if not connection.execute(_CHANGE, _plain(changed) | known).rowcount:
+        raise HandoverChanged(handover)
+    return changed
+
+
+def due_to_follow(
+    connection: Connection, *, known: Sequence[str], now: datetime, until: datetime, limit: int
+) -> list[Handover]:
+    """Those of which the target is to be asked how far they are; nobody else asks before `until`.
+
+    Those of targets that the caller does not know are left to who does, unless nobody has touched them for long.
+    """
+    words = {
+        "known": [*known],
+        "untouched": to_micros(now - timedelta(seconds=GONE_S)),
+        "now": to_micros(now),
+        "until": to_micros(until),
+        "ahead": to_micros(now + AHEAD),
+        "limit": limit,
+    }
+    follow = passing_locked(connection, _FOLLOW).bindparams(bindparam("known", type_=String, expanding=True))
+    return sorted((_handover(row) for row in connection.execute(follow, words)), key=lambda each: each.id)
+
+
+def next_to_follow(connection: Connection) -> datetime | None:
+    """When the next one is to be asked for."""
+    row = connection.execute(_NEXT).one_or_none()
+    return None if row is None or row.next_at is None else from_micros(row.next_at)
+
+
+def _plain(handover: Handover) -> dict[str, Any]:
+    return {
+        "want_id": handover.want_id,
+        "ref": handover.ref,
+        "target": check_text(handover.target),
+        "key": handover.key,
+        "title": kept_text(handover.title, TEXT_LENGTH_MAX),
+        "state": handover.state.value,
+        "reason": handover.reason,
+        "asked": handover.asked,
+        "sent": handover.sent,
+        "facts": json.dumps(dict(handover.facts)),
+        "target_id": handover.target_id,
+        "created_at": to_micros(handover.created_at),
+        "changed_at": to_micros(handover.changed_at),
+        "next_at": None if handover.next_at is None else to_micros(handover.next_at),
+    }
+
+
+def _handover(row: Any) -> Handover:
+    return Handover(
+        id=row.id,
+        want_id=row.want_id,
+        ref=row.ref,
+        target=row.target,
+        key=row.key,
+        title=row.title,
+        state=HandoverState(row.state),
+        reason=row.reason,
+        asked=row.asked,
+        sent=row.sent,
+        facts=json.loads(row.facts),
+        target_id=row.target_id,
+        created_at=from_micros(row.created_at),
+        changed_at=from_micros(row.changed_at),
+        next_at=None if row.next_at is None else from_micros(row.next_at),
+    )
+
+
+_BEGIN = text("""
+    INSERT INTO downloads (want_id, ref, target, key, title, state, reason, asked, sent, facts, target_id, created_at,
+                           changed_at, next_at)
+    SELECT :want_id, :ref, :target, :key, :title, :state, :reason, :asked, :sent, :facts, :target_id, :created_at,
+           :changed_at, :next_at
+    WHERE NOT EXISTS (SELECT 1 FROM downloads WHERE want_id = :want_id AND state <> 'failed')
+    ON CONFLICT DO NOTHING RETURNING id
+""")
+_LIVE = text("SELECT * FROM downloads WHERE want_id = :want_id AND state <> 'failed'")
+_OF_WANT = text("SELECT * FROM downloads WHERE want_id = :want_id ORDER BY id")
+_FIND = text("SELECT * FROM downloads WHERE id = :id")
+_RECENT = text("SELECT * FROM downloads WHERE id < :before_id ORDER BY id DESC LIMIT :limit")
+_CHANGE = text("""
+    UPDATE downloads SET state = :state, reason = :reason, asked = :asked, sent = :sent, target_id = :target_id,
+                         facts = :facts, next_at = :next_at, changed_at = :changed_at
+    WHERE id = :id AND state = :was AND sent = :was_sent AND state NOT IN ('done', 'failed')
+""")
+_FOLLOW = """
+    UPDATE downloads SET next_at = :until WHERE id IN (
+        SELECT id FROM downloads WHERE state = 'handed over' AND (next_at <= :now OR next_at > :ahead)
+            AND (target IN :known OR changed_at <= :untouched OR changed_at > :ahead)
+        ORDER BY next_at, id LIMIT :limit {lock})
+    RETURNING *
+"""
+_HELD = text("SELECT * FROM downloads WHERE state = 'held' ORDER BY id LIMIT :limit")
+_NEXT = text("SELECT next_at FROM downloads WHERE state = 'handed over' ORDER BY next_at, id LIMIT 1")

@@ -1,0 +1,292 @@
+"""What is wanted, what was found for it, and what became of it? Each change is one statement that checks the state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import evolve, frozen
+from sqlalchemy import Connection, text
+
+from cormorant.rules.search.requests import Result
+from cormorant.rules.watch.handovers import Handover
+from cormorant.rules.watch.profiles import Judgement
+from cormorant.rules.watch.wants import UnknownWant, Want, WantState, check_change
+from storage.engine.columns import from_micros, kept_text, to_micros
+from storage.search.results import dump_results, load_results
+
+TEXT_LENGTH_MAX = 500
+CANDIDATES_MAX = 200
+"""So many are kept for a want, the best first."""
+
+
+@frozen(kw_only=True)
+class Candidate:
+    """A find for a want and what its profile said of it."""
+
+    want_id: int
+    ref: str
+    source: str
+    result: Result
+    position: int | None
+    """Its place among those that are accepted, from 0; None: it is rejected."""
+    reasons: tuple[str, ...] = ()
+    merits: tuple[str, ...] = ()
+    failed_because: str | None = None
+    """Why it was tried in vain."""
+    found_at: datetime
+
+
+@frozen(kw_only=True)
+class WantView:
+    """A want with everything that was found for it, and where it went."""
+
+    want: Want
+    candidates: tuple[Candidate, ...]
+    handovers: tuple[Handover, ...]
+
+
+def want(connection: Connection, wanted: Want) -> Want | None:
+    """Take a want in; None when it is wanted already, or was."""
+    found: int | None = connection.execute(_WANT, _plain(wanted)).scalar_one_or_none()
+    return None if found is None else evolve(wanted, id=found)
+
+
+def find(connection: Connection, want_id: int, *, lock: bool = False) -> Want:
+    """One want, or `UnknownWant`. With `lock` nobody else changes it before this transaction ends."""
+    is_locked = lock and connection.dialect.name == "postgresql"
+    row = connection.execute(_FIND_LOCKED if is_locked else _FIND, {"id": want_id}).one_or_none()
+    if row is None:
+        raise UnknownWant(want_id)
+    return _want(row)
+
+
+def by_key(connection: Connection, key: str) -> Want | None:
+    """The want of a key."""
+    row = connection.execute(_BY_KEY, {"key": key}).one_or_none()
+    return None if row is None else _want(row)
+
+
+def recent(
+    connection: Connection,
+    *,
+    state: WantState | None = None,
+    has_ignored: bool = True,
+    before_id: int | None = None,
+    limit: int = 100,
+) -> list[Want]:
+    """The latest, newest first; of all states, those that are ignored may be left out."""
+    words = {"state": state and state.value, "before_id": before_id or 2**62, "limit": limit}
+    statement = _RECENT_IN if state is not None else _RECENT if has_ignored else _RECENT_LIKED
+    return [_want(row) for row in connection.execute(statement, words)]
+
+
+def counts(connection: Connection) -> dict[WantState, int]:
+    """How many are in each state."""
+    return {WantState(row.state): row.number for row in connection.execute(_COUNTS)}
+
+
+def change(  # noqa: PLR0913 - what may change with the state, all with a default
+    connection: Connection,
+    want_id: int,
+    to: WantState,
+    *,
+    reason: str = "",
+    chosen_ref: str | None = None,
+    looks: int | None = None,
+    next_at: datetime | None = None,
+    now: datetime,
+) -> Want:
+    """Bring a want into another state. Raises `WantChangeRefused` where that is not possible."""
+    there = find(connection, want_id, lock=True)
+    check_change(there, to)
+    changed = evolve(
+        there,
+        state=to,
+        reason=kept_text(reason, TEXT_LENGTH_MAX),
+        chosen_ref=chosen_ref if chosen_ref is not None else there.chosen_ref,
+        looks=there.looks if looks is None else looks,
+        next_at=next_at,
+        changed_at=now,
+    )
+    connection.execute(_CHANGE, _plain(changed) | {"id": want_id})
+    return changed
+
+
+def set_candidates(
+    connection: Connection,
+    want_id: int,
+    judged: Iterable[tuple[str, Result, Judgement]],
+    *,
+    ranked: Sequence[str],
+    now: datetime,
+) -> None:
+    """Keep what was found, the accepted in the order of `ranked`. What was tried in vain before stays so."""
+    places = {ref: place for place, ref in enumerate(ranked)}
+    rows = {}
+    for source, result, judgement in judged:
+        ref = ref_of(source, result)
+        rows[ref] = {
+            "want_id": want_id,
+            "ref": ref,
+            "source": source,
+            "result": dump_results([result]),
+            "position": places.get(ref),
+            "reasons": json.dumps(judgement.reasons),
+            "merits": json.dumps(judgement.merits),
+            "now": to_micros(now),
+        }
+    kept = sorted(rows.values(), key=lambda row: (row["position"] is None, row["position"] or 0, row["ref"]))
+    connection.execute(_FORGET_PLACES, {"want_id": want_id})
+    if kept:
+        connection.execute(_PUT_CANDIDATE, sorted(kept[:CANDIDATES_MAX], key=lambda row: str(row["ref"])))
+
+
+def candidates(connection: Connection, want_id: int) -> list[Candidate]:
+    """What was found for a want: the accepted in their order, then the others."""
+    return [_candidate(row) for row in connection.execute(_CANDIDATES, {"want_id": want_id})]
+
+
+def best_left(connection: Connection, want_id: int) -> Candidate | None:
+    """The best candidate that was not tried in vain."""
+    row = connection.execute(_BEST, {"want_id": want_id}).one_or_none()
+    return None if row is None else _candidate(row)
+
+
+def candidate(connection: Connection, want_id: int, ref: str) -> Candidate | None:
+    """One candidate."""
+    row = connection.execute(_CANDIDATE, {"want_id": want_id, "ref": ref}).one_or_none()
+    return None if row is None else _candidate(row)
+
+
+def deny(connection: Connection, want_id: int, ref: str, why: str) -> None:
+    """A candidate was tried in vain: it is not tried again."""
+    connection.execute(_DENY, {"want_id": want_id, "ref": ref, "why": kept_text(why, TEXT_LENGTH_MAX)})
+
+
+def forgive(connection: Connection, want_id: int) -> None:
+    """A person wants it tried again: so are the candidates that were tried in vain."""
+    connection.execute(_FORGIVE, {"want_id": want_id})
+
+
+def set_targets(connection: Connection, want: Want, targets: Sequence[str]) -> Want:
+    """Whom it is handed to from now on."""
+    connection.execute(_SET_TARGETS, {"id": want.id, "targets": json.dumps(targets)})
+    return evolve(want, targets=tuple(targets))
+
+
+def orphans(connection: Connection, *, before: datetime, limit: int) -> list[Want]:
+    """Wants that something is to be done for and that no live job cares for, unchanged since a time."""
+    return [_want(row) for row in connection.execute(_ORPHANS, {"before": to_micros(before), "limit": limit})]
+
+
+def ref_of(source: str, result: Result) -> str:
+    """What a candidate is known by."""
+    return kept_text(f"{source}/{result.guid or result.title}", TEXT_LENGTH_MAX)
+
+
+def _plain(want: Want) -> dict[str, Any]:
+    return {
+        "key": want.key,
+        "kind": want.kind,
+        "title": kept_text(want.title, TEXT_LENGTH_MAX),
+        "artist": kept_text(want.artist, TEXT_LENGTH_MAX),
+        "watch": want.watch,
+        "state": want.state.value,
+        "reason": want.reason,
+        "sources": json.dumps(want.sources),
+        "profile": want.profile,
+        "targets": json.dumps(want.targets),
+        "facts": json.dumps(dict(want.facts)),
+        "looks": want.looks,
+        "chosen_ref": want.chosen_ref,
+        "found_at": to_micros(want.found_at),
+        "changed_at": to_micros(want.changed_at),
+        "next_at": None if want.next_at is None else to_micros(want.next_at),
+    }
+
+
+def _want(row: Any) -> Want:
+    return Want(
+        id=row.id,
+        key=row.key,
+        kind=row.kind,
+        title=row.title,
+        artist=row.artist,
+        watch=row.watch,
+        state=WantState(row.state),
+        reason=row.reason,
+        sources=tuple(json.loads(row.sources)),
+        profile=row.profile,
+        targets=tuple(json.loads(row.targets)),
+        facts=json.loads(row.facts),
+        looks=row.looks,
+        chosen_ref=row.chosen_ref,
+        found_at=from_micros(row.found_at),
+        changed_at=from_micros(row.changed_at),
+        next_at=None if row.next_at is None else from_micros(row.next_at),
+    )
+
+
+def _candidate(row: Any) -> Candidate:
+    return Candidate(
+        want_id=row.want_id,
+        ref=row.ref,
+        source=row.source,
+        result=load_results(row.result)[0],
+        position=row.position,
+        reasons=tuple(json.loads(row.reasons)),
+        merits=tuple(json.loads(row.merits)),
+        failed_because=row.failed_because,
+        found_at=from_micros(row.found_at),
+    )
+
+
+_WANT = text("""
+    INSERT INTO wants (key, kind, title, artist, watch, state, reason, sources, profile, targets, facts, looks, chosen_ref,
+                       found_at, changed_at, next_at)
+    VALUES (:key, :kind, :title, :artist, :watch, :state, :reason, :sources, :profile, :targets, :facts, :looks, :chosen_ref,
+            :found_at, :changed_at, :next_at)
+    ON CONFLICT (key) DO NOTHING RETURNING id
+""")
+_FIND = text("SELECT * FROM wants WHERE id = :id")
+_FIND_LOCKED = text("SELECT * FROM wants WHERE id = :id FOR UPDATE")
+_BY_KEY = text("SELECT * FROM wants WHERE key = :key")
+_RECENT = text("SELECT * FROM wants WHERE id < :before_id ORDER BY id DESC LIMIT :limit")
+_RECENT_IN = text("SELECT * FROM wants WHERE state = :state AND id < :before_id ORDER BY id DESC LIMIT :limit")
+_RECENT_LIKED = text("SELECT * FROM wants WHERE state <> 'ignored' AND id < :before_id ORDER BY id DESC LIMIT :limit")
+_COUNTS = text("SELECT state, count(*) AS number FROM wants GROUP BY state")
+_CHANGE = text("""
+    UPDATE wants SET state = :state, reason = :reason, looks = :looks, chosen_ref = :chosen_ref, next_at = :next_at,
+                     changed_at = :changed_at
+    WHERE id = :id
+""")
+_FORGET_PLACES = text("UPDATE candidates SET position = NULL WHERE want_id = :want_id")
+_PUT_CANDIDATE = text("""
+    INSERT INTO candidates (want_id, ref, source, result, position, reasons, merits, found_at)
+    VALUES (:want_id, :ref, :source, :result, :position, :reasons, :merits, :now)
+    ON CONFLICT (want_id, ref) DO UPDATE SET result = excluded.result, position = excluded.position,
+        reasons = excluded.reasons, merits = excluded.merits
+""")
+_CANDIDATES = text("""
+    SELECT * FROM candidates WHERE want_id = :want_id ORDER BY position IS NULL, position, ref
+""")
+_BEST = text("""
+    SELECT * FROM candidates WHERE want_id = :want_id AND position IS NOT NULL AND failed_because IS NULL
+    ORDER BY position LIMIT 1
+""")
+_CANDIDATE = text("SELECT * FROM candidates WHERE want_id = :want_id AND ref = :ref")
+_DENY = text("UPDATE candidates SET failed_because = :why WHERE want_id = :want_id AND ref = :ref")
+_ORPHANS = text("""
+    SELECT * FROM wants
+    WHERE (state IN ('wanted', 'searching', 'sending', 'in doubt') OR (state = 'chosen' AND next_at IS NOT NULL))
+        AND changed_at < :before
+        AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.dedupe_key = wants.key AND jobs.kind IN ('want', 'handover')
+                        AND jobs.state IN ('pending', 'retryable', 'running'))
+        AND NOT EXISTS (SELECT 1 FROM downloads WHERE downloads.want_id = wants.id AND downloads.state = 'held')
+    ORDER BY id LIMIT :limit
+""")
+_SET_TARGETS = text("UPDATE wants SET targets = :targets WHERE id = :id")
+_FORGIVE = text("UPDATE candidates SET failed_because = NULL WHERE want_id = :want_id")
