@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
 from actors.rounds import Rounds
-from cormorant.clients.target import Target
+from cormorant.clients.targets.target import Target
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.watch.events import HandoverEnded, WantChanged
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing

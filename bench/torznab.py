@@ -18,7 +18,7 @@ from bench._race import ContestantFailed, run  # noqa: E402 - see above
 from bench._report import Goal, Options, Row, finish, read_options  # noqa: E402 - see above
 from bench.peers.install import PeerMissing, have  # noqa: E402 - see above
 from cormorant.clients.torznab_items import TORZNAB, ItemReader  # noqa: E402 - see above
-from cormorant.clients.torznab_xml import parse_page  # noqa: E402 - see above
+from cormorant.clients.torznab_replies import parse_page  # noqa: E402 - see above
 from cormorant.rules.search.requests import SearchPage  # noqa: E402 - see above
 
 ITEMS = 100

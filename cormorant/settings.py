@@ -234,7 +234,7 @@ def _check_zone(name: str) -> None:
 def _check_notified(addresses: Secret) -> None:
     if not addresses:
         return
-    from cormorant.clients.notifying import address_problem  # noqa: PLC0415  # Apprise takes long to load, and few need it
+    from cormorant.clients.apprise import address_problem  # noqa: PLC0415  # Apprise takes long to load, and few need it
 
     problems = [address_problem(each) for each in addresses.reveal().split()]
     found = [f"address {number}: {problem}" for number, problem in enumerate(problems, 1) if problem]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from cormorant.clients.downloads import Download
 from cormorant.clients.feeds import FeedClient, FeedOptions
+from cormorant.clients.files import Download
+from cormorant.clients.http.transport import Transport
 from cormorant.clients.links import fetch_link
-from cormorant.clients.price_json import PriceClient, PriceRecipe
+from cormorant.clients.price_sites import PriceClient, PriceRecipe
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
-from cormorant.clients.transport import Transport
 from cormorant.rules.ports import Chance, Clock, Offload
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.rules.search.source_errors import SourceRefused

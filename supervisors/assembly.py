@@ -23,8 +23,8 @@ from actors.reclaim_sweeper import ReclaimSweeper
 from actors.watchlist_store import WatchlistStore
 from actors.watchlist_ticker import Catalogue
 from cormorant import __version__
-from cormorant.clients.downloads import Download
-from cormorant.clients.target import Target
+from cormorant.clients.files import Download
+from cormorant.clients.targets.target import Target
 from cormorant.clients.telling import Tell, tell_apart
 from cormorant.rules.jobs.states import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit, Offload

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from attrs import define, field
 
+from cormorant.clients.http.transport import Transport
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
-from cormorant.clients.spotify_json import Json, read_tracks
+from cormorant.clients.spotify_replies import Json, read_tracks
 from cormorant.clients.spotify_token import TokenKeeper
-from cormorant.clients.transport import Transport
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import SearchError
 from cormorant.rules.search.requests import Result

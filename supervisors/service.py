@@ -18,8 +18,8 @@ from actors.search import Execute, Search
 from actors.watchlist_store import WatchlistStore
 from actors.watchlist_ticker import Catalogue
 from cormorant import __version__
-from cormorant.clients.downloads import Download
-from cormorant.clients.target import Target
+from cormorant.clients.files import Download
+from cormorant.clients.targets.target import Target
 from cormorant.clients.telling import Tell
 from cormorant.rules.errors import ServiceFailed, ServiceStopped
 from cormorant.rules.events import ServiceReady, ServiceStopping

@@ -9,15 +9,15 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from cormorant.clients.blackhole import Blackhole, BlackholeOptions
-from cormorant.clients.command import Command, CommandOptions
-from cormorant.clients.download import DownloadFolder, DownloadOptions
-from cormorant.clients.qbittorrent import Qbittorrent, QbittorrentOptions
-from cormorant.clients.sabnzbd import Sabnzbd, SabnzbdOptions
-from cormorant.clients.slskd_target import SlskdTarget, SlskdTargetOptions
-from cormorant.clients.target import Target
-from cormorant.clients.transport import Transport
-from cormorant.clients.webhook import Webhook, WebhookOptions
+from cormorant.clients.http.transport import Transport
+from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
+from cormorant.clients.targets.command import Command, CommandOptions
+from cormorant.clients.targets.download_folder import DownloadFolder, DownloadOptions
+from cormorant.clients.targets.qbittorrent import Qbittorrent, QbittorrentOptions
+from cormorant.clients.targets.sabnzbd import Sabnzbd, SabnzbdOptions
+from cormorant.clients.targets.slskd import SlskdTarget, SlskdTargetOptions
+from cormorant.clients.targets.target import Target
+from cormorant.clients.targets.webhook import Webhook, WebhookOptions
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import TargetSettings

@@ -17,9 +17,9 @@ from cormorant.cli.tables import table
 from cormorant.cli.visit import visit
 from cormorant.cli.words import EXIT_OK, Interrupted, NotDone, Refused
 from cormorant.clients import prowlarr
+from cormorant.clients.http.json_api import JsonApi
+from cormorant.clients.http.transport import Transport
 from cormorant.clients.jackett import jackett_indexers
-from cormorant.clients.json_api import JsonApi
-from cormorant.clients.transport import Transport
 from cormorant.rules.adoptions import Adoption, Known, Offered, Step, plan
 from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.search.source_errors import SourceError

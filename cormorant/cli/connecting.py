@@ -20,8 +20,8 @@ from cormorant.cli.tables import table
 from cormorant.cli.visit import visit
 from cormorant.cli.words import EXIT_FAILED, EXIT_OK, Interrupted, NotDone, Refused
 from cormorant.clients.arr import APPS, ArrApp, ArrClient
-from cormorant.clients.json_api import JsonApi
-from cormorant.clients.transport import FetchLimits, Transport
+from cormorant.clients.http.json_api import JsonApi
+from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.rules.app_indexers import (
     COMBINED,
     Change,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from cormorant.clients.json_api import JsonApi
+from cormorant.clients.http.json_api import JsonApi
 from cormorant.rules.app_indexers import Endpoint, Entry
 from cormorant.rules.search.source_errors import SourceRefused
 from cormorant.rules.secrets import Secret

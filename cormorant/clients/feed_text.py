@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import Final
 
-from cormorant.clients.xml_documents import is_encoding_of_text
+from cormorant.clients.http.xml_documents import is_encoding_of_text
 
 _MARKS: Final = (
     # The longer first: the mark of UTF-16 begins that of UTF-32.

@@ -14,7 +14,7 @@ from cormorant.clients.feed_documents import FeedDocument, read_feed
 from cormorant.clients.feed_replies import error_of_feed
 from cormorant.clients.feed_text import charset_of
 from cormorant.clients.http.retry_after import retry_after_s
-from cormorant.clients.transport import Answer, FetchLimits, Transport, is_same_party, shown_origin
+from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party, shown_origin
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import keys_in
 from cormorant.rules.search.source_errors import SourceUnavailable

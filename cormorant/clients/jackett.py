@@ -8,8 +8,8 @@ from typing import Final
 
 from lxml import etree
 
-from cormorant.clients.torznab_xml import StatedError, local_name, read_reply
-from cormorant.clients.transport import Transport
+from cormorant.clients.http.transport import Transport
+from cormorant.clients.torznab_replies import StatedError, local_name, read_reply
 from cormorant.rules.adoptions import Offered
 from cormorant.rules.ports import Offload
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceRefused, SourceUnavailable

@@ -7,10 +7,10 @@ from typing import Final
 
 import httpx2
 
-from cormorant.clients.downloads import Download, download_from_magnet, parse_download
 from cormorant.clients.feed_replies import error_of_feed
+from cormorant.clients.files import Download, download_from_magnet, parse_download
 from cormorant.clients.http.retry_after import retry_after_s
-from cormorant.clients.transport import FetchLimits, Transport, shown_origin
+from cormorant.clients.http.transport import FetchLimits, Transport, shown_origin
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import keys_in, told
 from cormorant.rules.search.source_errors import SourceRefused

@@ -6,8 +6,8 @@ import io
 
 from lxml import etree
 
-from cormorant.clients.torznab_xml import local_name
-from cormorant.clients.xml_documents import refuse_entities
+from cormorant.clients.http.xml_documents import refuse_entities
+from cormorant.clients.torznab_replies import local_name
 
 _NAME_MAX = 500
 

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from lxml import etree
 
 from cormorant.clients.feed_text import decode_feed
-from cormorant.clients.xml_documents import mended, parse_xml, refuse_entities
+from cormorant.clients.http.xml_documents import mended, parse_xml, refuse_entities
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.redaction import told
 from cormorant.rules.search.source_errors import SourceUnavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cormorant.clients.json_api import JsonApi
+from cormorant.clients.http.json_api import JsonApi
 from cormorant.rules.adoptions import Offered
 from cormorant.rules.search.source_errors import SourceRefused
 

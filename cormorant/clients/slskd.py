@@ -10,12 +10,12 @@ from uuid import UUID
 import trio
 from attrs import frozen
 
-from cormorant.clients.json_replies import as_json, read_json, said_by, segment
+from cormorant.clients.http.json_replies import as_json, read_json, said_by, segment
+from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.rules_slskd_replies import error_of_search
-from cormorant.clients.slskd_json import Json, number_of, read_responses, text_of
+from cormorant.clients.slskd_replies import Json, number_of, read_responses, text_of
 from cormorant.clients.slskd_states import flags_of
 from cormorant.clients.slskd_times import SearchTimes, search_times
-from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.rules.ports import Chance, Offload
 from cormorant.rules.redaction import spellings
 from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable

@@ -10,10 +10,11 @@ import httpx2
 import trio
 from attrs import frozen
 
+from cormorant.clients.http.json_replies import read_json, reason_of, said_by, segment
 from cormorant.clients.http.retry_after import retry_after_s
-from cormorant.clients.json_replies import read_json, reason_of, said_by, segment
+from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party
 from cormorant.clients.rules_spotify_replies import UNAUTHORIZED, SpotifyReply, error_of_api, error_of_token
-from cormorant.clients.spotify_json import (
+from cormorant.clients.spotify_replies import (
     Json,
     number_of,
     read_albums,
@@ -25,7 +26,6 @@ from cormorant.clients.spotify_json import (
     text_of,
 )
 from cormorant.clients.spotify_token import Token, TokenKeeper, basic
-from cormorant.clients.transport import Answer, FetchLimits, Transport, is_same_party
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import spellings
 from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable

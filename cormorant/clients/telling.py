@@ -14,8 +14,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from cormorant.clients.notifying import NotTold, tell
-from cormorant.clients.running import Ended, RunLimits, run_program
+from cormorant.clients.apprise import NotTold, tell
+from cormorant.clients.subprocesses import Ended, RunLimits, run_program
 from cormorant.rules.notices import Message
 
 __all__ = ["TELL_S", "Tell", "tell_apart"]

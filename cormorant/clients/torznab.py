@@ -10,13 +10,13 @@ from urllib.parse import urljoin
 
 from attrs import frozen
 
-from cormorant.clients.downloads import Download, download_from_magnet, parse_download
+from cormorant.clients.files import Download, download_from_magnet, parse_download
 from cormorant.clients.http.retry_after import retry_after_s
+from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.source_replies import Reply, error_of
 from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
-from cormorant.clients.torznab_xml import StatedError, parse_page, read_reply
-from cormorant.clients.transport import Answer, FetchLimits, Transport
+from cormorant.clients.torznab_replies import StatedError, parse_page, read_reply
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import spellings, told
 from cormorant.rules.search.requests import Caps, Protocol, SearchKind, SearchPage, SearchRequest

@@ -8,7 +8,7 @@ from typing import Final
 from lxml import etree
 
 from cormorant.clients.torznab_items import whole
-from cormorant.clients.torznab_xml import local_name
+from cormorant.clients.torznab_replies import local_name
 from cormorant.rules.search.requests import Caps, Category, SearchKind, page_size
 from cormorant.rules.search.source_errors import SourceUnavailable
 

@@ -11,7 +11,7 @@ import attrs
 import trio
 from attrs import define, field, frozen
 
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
 from cormorant.rules.search import priorities
 from cormorant.rules.search.limits import Lane

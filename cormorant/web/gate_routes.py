@@ -13,7 +13,7 @@ from litestar.params import FromPath
 from litestar.response import Stream
 from litestar.types import ExceptionHandlersMap
 
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.errors import CommitUnknown, ServiceStopped, StorageUnavailable
 from cormorant.rules.search.outcomes import SearchQueueFull
 from cormorant.rules.torznab_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query

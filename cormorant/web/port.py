@@ -10,7 +10,7 @@ from attrs import frozen
 
 from actors.search import Execute, Search
 from actors.source_keeper import Desks
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.events import Stamped
 from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.search.limits import Lane

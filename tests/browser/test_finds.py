@@ -11,7 +11,7 @@ import trio
 from attrs import evolve
 from playwright.sync_api import Page, expect
 
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watch.releases import Artist

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cormorant.clients.json_api import JsonApi, Refusal
-from cormorant.clients.transport import Transport
+from cormorant.clients.http.json_api import JsonApi, Refusal
+from cormorant.clients.http.transport import Transport
 from cormorant.playground import open_playground
 from cormorant.playground.arr import APPS, MASKED, Arr
 from cormorant.playground.prowlarr import Entry, Prowlarr

@@ -11,7 +11,7 @@ import h11
 import trio
 from attrs import define, field
 
-from cormorant.clients.transport import Transport
+from cormorant.clients.http.transport import Transport
 from cormorant.playground.forms import Handler
 
 Cut = Literal["before", "after", "silent"]

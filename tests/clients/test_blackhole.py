@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import pytest
 import trio
 
-from cormorant.clients.blackhole import Blackhole, BlackholeOptions
-from cormorant.clients.folders import SIDE, Folder
+from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
+from cormorant.clients.targets.folders import SIDE, Folder
 from cormorant.rules.watch.handing import ParcelKind, Standing
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import in_line
@@ -210,7 +210,7 @@ async def test_a_process_that_dies_right_after_the_name_was_given_has_given_it(t
 
 GIVING = """
 import sys, pathlib, trio
-from cormorant.clients.blackhole import Blackhole
+from cormorant.clients.targets.blackhole import Blackhole
 from supervisors.environment import in_thread
 from tests.clients.parcel_samples import parcel, torrent_number
 

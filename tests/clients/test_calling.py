@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from cormorant.clients.calling import Call, Caller, form, multipart
-from cormorant.clients.transport import Transport
+from cormorant.clients.http.transport import Transport
+from cormorant.clients.targets.caller import Call, Caller, form, multipart
 from cormorant.playground.forms import read_form
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetUnavailable

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.clients.command import Command, CommandOptions
+from cormorant.clients.targets.command import Command, CommandOptions
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import ParcelKind, Standing
 from cormorant.rules.watch.target_errors import (

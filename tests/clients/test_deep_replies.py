@@ -12,16 +12,16 @@ import pytest
 import cormorant.clients
 from cormorant.clients.arr import APPS, ArrClient
 from cormorant.clients.feeds import FeedClient
-from cormorant.clients.json_api import JsonApi
-from cormorant.clients.price_json import PriceClient
+from cormorant.clients.http.json_api import JsonApi
+from cormorant.clients.http.transport import Transport
+from cormorant.clients.price_sites import PriceClient
 from cormorant.clients.prowlarr import prowlarr_indexers
-from cormorant.clients.qbittorrent import Qbittorrent
-from cormorant.clients.sabnzbd import Sabnzbd
 from cormorant.clients.slskd import SlskdClient
-from cormorant.clients.slskd_target import SlskdTarget
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
+from cormorant.clients.targets.qbittorrent import Qbittorrent
+from cormorant.clients.targets.sabnzbd import Sabnzbd
+from cormorant.clients.targets.slskd import SlskdTarget
 from cormorant.clients.torznab import TorznabClient
-from cormorant.clients.transport import Transport
 from cormorant.rules.app_indexers import Endpoint
 from cormorant.rules.json_documents import DEPTH_MAX, NestedTooDeep, check_nesting, parse_json
 from cormorant.rules.search.requests import SearchRequest

@@ -11,8 +11,8 @@ import trio
 from trio.abc import HostnameResolver
 from typing_extensions import override
 
-from cormorant.clients.dialing import Dialer
-from cormorant.clients.transport import Transport
+from cormorant.clients.http.dialer import Dialer
+from cormorant.clients.http.transport import Transport
 from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
 from tests.clients.raw_server import page, raw_server, redirect
 
@@ -90,7 +90,7 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch:
     async with raw_server({"/": page("inside")}) as inside:
         names = Names("127.0.0.2", "127.0.0.1")  # at the first nobody listens
         trio.socket.set_custom_hostname_resolver(names)
-        monkeypatch.setattr("cormorant.clients.dialing.is_public", lambda address: address == "127.0.0.2")
+        monkeypatch.setattr("cormorant.clients.http.dialer.is_public", lambda address: address == "127.0.0.2")
         async with Transport() as transport:
             with pytest.raises(SourceUnavailable, match="cannot be reached"):
                 await transport.get(f"http://rebind.example.org:{inside.port}/")

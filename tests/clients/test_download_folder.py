@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import trio
 
-from cormorant.clients.download import DownloadFolder, DownloadOptions
-from cormorant.clients.transport import Transport
+from cormorant.clients.http.transport import Transport
+from cormorant.clients.targets.download_folder import DownloadFolder, DownloadOptions
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Standing
 from cormorant.rules.watch.target_errors import TargetError, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import SimulatedClock, in_line

@@ -17,8 +17,8 @@ from trio.testing import MockClock
 
 from cormorant.clients.feed_documents import read_feed
 from cormorant.clients.feeds import FeedClient, FeedOptions
+from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.clients.links import fetch_link
-from cormorant.clients.transport import FetchLimits, Transport
 from cormorant.playground.feed_stand_in import FeedStandIn, PlayedFeed
 from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.watch.feed_items import ITEMS_MAX, items_of

@@ -12,9 +12,9 @@ from trio.testing import MockClock
 
 from cormorant.clients.feed_documents import read_feed
 from cormorant.clients.feeds import FeedClient, FeedOptions
+from cormorant.clients.http.transport import Transport
+from cormorant.clients.http.xml_documents import mended
 from cormorant.clients.opml import read_opml
-from cormorant.clients.transport import Transport
-from cormorant.clients.xml_documents import mended
 from cormorant.rules.search.source_errors import SourceError, SourceUnavailable
 from cormorant.rules.watch.feed_items import items_of
 from cormorant.testing import START, SimulatedClock, in_line

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cormorant.clients.slskd_json import read_responses, read_transfers
+from cormorant.clients.slskd_replies import read_responses, read_transfers
 from cormorant.clients.slskd_states import newest
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
-from cormorant.clients.spotify_json import read_albums, read_artist, read_items, read_next, read_tracks
+from cormorant.clients.spotify_replies import read_albums, read_artist, read_items, read_next, read_tracks
 from cormorant.playground.slskd_stand_in import SlskdStandIn
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited
 from cormorant.rules.secrets import Secret

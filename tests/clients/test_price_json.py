@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from cormorant.clients.price_json import ITEMS_MAX, PriceClient, PriceRecipe
-from cormorant.clients.transport import FetchLimits, Transport
+from cormorant.clients.http.transport import FetchLimits, Transport
+from cormorant.clients.price_sites import ITEMS_MAX, PriceClient, PriceRecipe
 from cormorant.rules.search.requests import SearchPage, SearchRequest
 from cormorant.rules.search.source_errors import (
     CredentialsRefused,

@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.clients.qbittorrent import Qbittorrent, QbittorrentOptions
+from cormorant.clients.targets.qbittorrent import Qbittorrent, QbittorrentOptions
 from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import ParcelKind, Standing

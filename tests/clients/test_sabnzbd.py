@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from cormorant.clients.sabnzbd import Sabnzbd, SabnzbdOptions
+from cormorant.clients.targets.sabnzbd import Sabnzbd, SabnzbdOptions
 from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import ParcelKind, Standing

@@ -12,9 +12,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cormorant.clients.http.transport import Transport
 from cormorant.clients.rules_slskd_replies import BUSY_S, OFFLINE_S
 from cormorant.clients.slskd import SlskdClient, SlskdOptions
-from cormorant.clients.transport import Transport
 from cormorant.playground.slskd_stand_in import Answered, SlskdStandIn
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret

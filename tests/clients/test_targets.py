@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.clients.blackhole import Blackhole
-from cormorant.clients.command import Command, CommandOptions
-from cormorant.clients.download import DownloadFolder
-from cormorant.clients.qbittorrent import Qbittorrent
-from cormorant.clients.sabnzbd import Sabnzbd
-from cormorant.clients.target import Target
-from cormorant.clients.webhook import Webhook
+from cormorant.clients.targets.blackhole import Blackhole
+from cormorant.clients.targets.command import Command, CommandOptions
+from cormorant.clients.targets.download_folder import DownloadFolder
+from cormorant.clients.targets.qbittorrent import Qbittorrent
+from cormorant.clients.targets.sabnzbd import Sabnzbd
+from cormorant.clients.targets.target import Target
+from cormorant.clients.targets.webhook import Webhook
 from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
 from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
 from cormorant.playground.webhook_stand_in import WebhookStandIn

@@ -17,8 +17,8 @@ import trio
 from trio.abc import HostnameResolver
 from typing_extensions import override
 
-from cormorant.clients import transport as module
-from cormorant.clients.transport import Transport
+from cormorant.clients.http import transport as module
+from cormorant.clients.http.transport import Transport
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.secrets import Secret
 from tests.clients.raw_server import Asked, page, raw_server, redirect

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import pytest
 import trio
 
+from cormorant.clients.http.transport import Transport
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
-from cormorant.clients.transport import Transport
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.search.source_errors import (
     CredentialsRefused,

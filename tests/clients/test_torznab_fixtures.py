@@ -14,7 +14,7 @@ from lxml import etree
 
 from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
-from cormorant.clients.torznab_xml import StatedError, read_page, read_reply
+from cormorant.clients.torznab_replies import StatedError, read_page, read_reply
 from cormorant.rules.redaction import hide_keys
 from cormorant.rules.search.requests import SearchPage, page_size
 from cormorant.rules.search.source_errors import SourceUnavailable

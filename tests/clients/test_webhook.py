@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cormorant.clients.webhook import Webhook, WebhookOptions
+from cormorant.clients.targets.webhook import Webhook, WebhookOptions
 from cormorant.playground.webhook_stand_in import WebhookStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import ParcelKind, Standing

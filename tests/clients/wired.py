@@ -14,8 +14,8 @@ from attrs import frozen
 from trio.testing import memory_stream_pair
 from typing_extensions import override
 
-from cormorant.clients.dialing import Dialer
-from cormorant.clients.transport import Transport
+from cormorant.clients.http.dialer import Dialer
+from cormorant.clients.http.transport import Transport
 from cormorant.playground.forms import Handler
 from tests.clients.mounted import Mounted
 

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients import telling
-from cormorant.clients.notifying import NotTold
+from cormorant.clients.apprise import NotTold
 from cormorant.clients.telling import tell_apart
 from cormorant.rules.notices import Message
 from tests.bounds import WAIT_S

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 
 from actors.handlers import JobContext
 from actors.notifier import RING, NoticeBoard, Notifier
-from cormorant.clients.notifying import tell
+from cormorant.clients.apprise import tell
 from cormorant.rules.events import DiskLow, Stamped
 from cormorant.rules.notices import Message, NoticeKind
 from cormorant.rules.quiet_hours import QuietHours

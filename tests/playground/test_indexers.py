@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.torznab import TorznabClient
-from cormorant.clients.transport import Answer, Transport
 from cormorant.playground import open_playground
 from cormorant.playground.catalogue import Catalogue
 from cormorant.playground.indexer import Habits, Indexer

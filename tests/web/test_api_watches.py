@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import trio
 
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watch.releases import Artist

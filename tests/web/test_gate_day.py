@@ -13,7 +13,7 @@ from attrs import define, field
 from sqlalchemy import Connection, text
 
 from actors import rate_limiter, source_keeper
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.secrets import Secret

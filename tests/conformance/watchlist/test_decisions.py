@@ -10,7 +10,7 @@ import trio
 from attrs import define
 from trio.testing import MockClock
 
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.jobs.events import JobFailed, JobRetried
 from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
 from cormorant.rules.settings.watch import TargetSettings

@@ -12,7 +12,7 @@ import trio
 from attrs import define, frozen
 from trio.testing import MockClock
 
-from cormorant.clients.transport import Transport
+from cormorant.clients.http.transport import Transport
 from cormorant.playground.slskd_stand_in import SlskdStandIn
 from cormorant.rules.search.events import SearchFinished
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus

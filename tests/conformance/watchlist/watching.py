@@ -12,7 +12,7 @@ import attrs
 import trio
 from attrs import define, field
 
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings.settings import JobSettings
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import trio
 from attrs import define, field
 
-from cormorant.clients.downloads import Download
+from cormorant.clients.files import Download
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable

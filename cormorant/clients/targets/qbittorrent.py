@@ -13,11 +13,11 @@ import attrs
 import trio
 from attrs import frozen
 
-from cormorant.clients.calling import Call, Caller, Content, as_json, form, multipart
-from cormorant.clients.parcels import refuse_false
+from cormorant.clients.http.transport import Answer, Transport
+from cormorant.clients.targets.caller import Call, Caller, Content, as_json, form, multipart
+from cormorant.clients.targets.parcels import refuse_false
 from cormorant.clients.targets.qbittorrent_states import receipt_of_state
 from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
-from cormorant.clients.transport import Answer, Transport
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing

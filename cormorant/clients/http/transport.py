@@ -16,9 +16,9 @@ import trio
 from attrs import field, frozen
 
 from cormorant import __version__
-from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, pour_body, read_body, refuse_length
-from cormorant.clients.dialing import Dialer, Place
-from cormorant.clients.hushing import hushed
+from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, pour_body, read_body, refuse_length
+from cormorant.clients.http.dialer import Dialer, Place
+from cormorant.clients.http.hushing import hushed
 from cormorant.rules.redaction import hide_link, spellings, told
 from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret

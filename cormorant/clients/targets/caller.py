@@ -11,11 +11,10 @@ import httpx2
 import trio
 from attrs import field, frozen
 
-from cormorant.clients.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
+from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
+from cormorant.clients.http.hushing import hushed
 from cormorant.clients.http.retry_after import retry_after_s
-from cormorant.clients.hushing import hushed
-from cormorant.clients.targets.target_replies import TargetReply, error_of_reply
-from cormorant.clients.transport import (
+from cormorant.clients.http.transport import (
     CLOSING_S,
     FOREIGN,
     USER_AGENT,
@@ -25,6 +24,7 @@ from cormorant.clients.transport import (
     shown_origin,
     words_of,
 )
+from cormorant.clients.targets.target_replies import TargetReply, error_of_reply
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import spellings, told

@@ -8,10 +8,10 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
-from cormorant.clients.calling import Call, Caller, Content, as_json, form, multipart
-from cormorant.clients.parcels import refuse_false
+from cormorant.clients.http.transport import Answer, Transport
+from cormorant.clients.targets.caller import Call, Caller, Content, as_json, form, multipart
+from cormorant.clients.targets.parcels import refuse_false
 from cormorant.clients.targets.sabnzbd_states import is_named, job_name, receipt_of_history, receipt_of_queue
-from cormorant.clients.transport import Answer, Transport
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing

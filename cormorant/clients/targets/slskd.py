@@ -13,13 +13,13 @@ import attrs
 import trio
 from attrs import frozen
 
-from cormorant.clients.calling import Call, Caller, Content, as_json
-from cormorant.clients.json_replies import segment
-from cormorant.clients.parcels import refuse_false
+from cormorant.clients.http.json_replies import segment
+from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.rules_slskd_replies import BUSY_S
-from cormorant.clients.slskd_json import objects_of, read_transfers, text_of
+from cormorant.clients.slskd_replies import objects_of, read_transfers, text_of
 from cormorant.clients.slskd_states import Transfer, newest, receipt_of_transfers
-from cormorant.clients.transport import Answer, Transport
+from cormorant.clients.targets.caller import Call, Caller, Content, as_json
+from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing

@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from cormorant.clients.nzbs import NotAnNzb, read_nzb
 from cormorant.clients.torrents import NotATorrent, read_torrent
-from cormorant.clients.torznab_xml import StatedError, read_reply
+from cormorant.clients.torznab_replies import StatedError, read_reply
 from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
 from cormorant.rules.watch.magnets import infohash_of_magnet
 

@@ -13,8 +13,8 @@ from attrs import asdict, field, frozen
 
 from cormorant.clients.http.headers import read_date
 from cormorant.clients.http.retry_after import retry_after_s
+from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.source_replies import Reply, error_of
-from cormorant.clients.transport import Answer, FetchLimits, Transport
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import hide_keys, told

@@ -7,10 +7,10 @@ from typing import Final
 
 from attrs import field, frozen
 
-from cormorant.clients.calling import Call, Caller, Content
-from cormorant.clients.parcels import refuse_false
+from cormorant.clients.http.transport import Transport
+from cormorant.clients.targets.caller import Call, Caller, Content
+from cormorant.clients.targets.parcels import refuse_false
 from cormorant.clients.targets.webhooks import signature_of, webhook_body
-from cormorant.clients.transport import Transport
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing

@@ -13,10 +13,10 @@ from typing import Final
 import trio
 from attrs import field, frozen
 
-from cormorant.clients.folders import trouble_with
-from cormorant.clients.parcels import refuse_false
-from cormorant.clients.running import Ended, RunLimits, run_program
+from cormorant.clients.subprocesses import Ended, RunLimits, run_program
 from cormorant.clients.targets.commands import command_problem, filled_arguments, kinds_for
+from cormorant.clients.targets.folders import trouble_with
+from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Offload
 from cormorant.rules.redaction import spellings, told
 from cormorant.rules.secrets import Secret

@@ -10,12 +10,12 @@ import httpx2
 import trio
 from attrs import frozen
 
-from cormorant.clients.folders import Folder, PartFile, trouble_with
 from cormorant.clients.http.retry_after import retry_after_s
-from cormorant.clients.parcels import refuse_false
+from cormorant.clients.http.transport import Answer, AnswerTooLarge, FetchLimits, Transport
 from cormorant.clients.targets.file_names import fill_template, template_problem
+from cormorant.clients.targets.folders import Folder, PartFile, trouble_with
 from cormorant.clients.targets.media import START_BYTES, media_ending, media_problem
-from cormorant.clients.transport import Answer, AnswerTooLarge, FetchLimits, Transport
+from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.source_errors import SourceError, SourceRefused
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from cormorant.clients.transport import Answer, FetchLimits, Transport
+from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Offload
 from cormorant.rules.redaction import told

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
-from cormorant.clients.folders import Folder, Placed, trouble_with
-from cormorant.clients.parcels import refuse_false
 from cormorant.clients.targets.file_names import clean_name
+from cormorant.clients.targets.folders import Folder, Placed, trouble_with
+from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Offload
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from cormorant.clients.transport import Answer, shown_origin
+from cormorant.clients.http.transport import Answer, shown_origin
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Offload
 from cormorant.rules.redaction import told
