@@ -10,7 +10,6 @@ import trio
 from attrs import define
 
 from actors.actor import Actor
-from actors.pages import PAGE, in_pages
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import JobsPruned, KindUnknown
 from cormorant.rules.jobs.states import JobState
@@ -19,6 +18,7 @@ from cormorant.rules.search.events import SearchesPruned
 from cormorant.rules.watch.catalogue_walks import KEPT as WALKS_KEPT
 from storage import gate, gate_links, pauses
 from storage.database import Database
+from storage.engine.pages import PAGE, in_pages
 from storage.jobs import jobs, reports, workers
 from storage.search import answers, history, ledger, source_states
 from storage.watch import catalogue_walks

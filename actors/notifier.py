@@ -11,7 +11,7 @@ from typing import Final
 import trio
 from attrs import define, field
 
-from actors.rounds import Rounds
+from actors.periodic import Rounds
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.events import DiskLow, Stamped
 from cormorant.rules.notices import Batch, Notice, NoticeKind, notice_of, written_batch

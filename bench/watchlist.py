@@ -29,8 +29,8 @@ if __name__ == "__main__":
     # Run as a file, Python looks beside it for modules and not where the project is.
     sys.path[0] = str(Path(__file__).parent.parent)
 
-from actors.watchlist_store import DatabaseStore, DatabaseWalks
-from actors.watchlist_ticker import WatchlistTicker
+from actors.watch.watchlist_store import DatabaseStore, DatabaseWalks
+from actors.watch.watchlist_ticker import WatchlistTicker
 from bench._report import Goal, Options, Row, finish, read_options
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.requests import Result

@@ -14,8 +14,8 @@ from attrs import define, field
 from trio._core import _run as _trio_scheduler
 from trio.testing import MockClock
 
-from actors.flying import Ask
-from actors.handlers import Handler, Run
+from actors.jobs.handler import Handler, Run
+from actors.search.request_execution import Ask
 from cormorant.clients.telling import Tell
 from cormorant.rules.events import Event, Stamped, fields_of
 from cormorant.rules.notices import Message

@@ -28,7 +28,7 @@ import trio
 from attrs import frozen
 from sqlalchemy import Connection, Row, text
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from cormorant.rules.jobs.verdicts import Fail, Snooze
 from cormorant.rules.ports import Clock
 from cormorant.rules.settings.service import WebSettings

@@ -11,17 +11,17 @@ from pathlib import Path
 from attrs import field, frozen
 
 from actors.actor import Address
-from actors.flying import Ask
-from actors.handlers import Handler, Reach
-from actors.handover import Place
-from actors.job_runner import JobRunner, RunnerMessage, RunnerOptions
-from actors.jobs_in_hand import WorkBell
+from actors.jobs.handler import Handler, Reach
+from actors.jobs.reclaim_sweeper import ReclaimSweeper
+from actors.jobs.runner import JobRunner, RunnerMessage, RunnerOptions
+from actors.jobs.working_set import WorkBell
 from actors.maintenance import Maintenance
 from actors.notifier import KIND as NOTIFY
 from actors.notifier import NoticeBoard, Notifier
-from actors.reclaim_sweeper import ReclaimSweeper
-from actors.watchlist_store import WatchlistStore
-from actors.watchlist_ticker import Catalogue
+from actors.search.request_execution import Ask
+from actors.watch.handover_tracker import Place
+from actors.watch.watchlist_store import WatchlistStore
+from actors.watch.watchlist_ticker import Catalogue
 from cormorant import __version__
 from cormorant.clients.files import Download
 from cormorant.clients.targets.target import Target

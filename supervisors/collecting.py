@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.jobs.verdicts import Cancel, Fail, Retry, Snooze
 from cormorant.rules.ports import Clock, Emit

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze

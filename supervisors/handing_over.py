@@ -10,8 +10,8 @@ from functools import partial
 from attrs import frozen
 from sqlalchemy import Connection
 
-from actors.handlers import JobContext
-from actors.handover import Place, facts_of, parcel_of
+from actors.jobs.handler import JobContext
+from actors.watch.handover_tracker import Place, facts_of, parcel_of
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import RateLimitWaitError, SearchError

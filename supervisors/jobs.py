@@ -12,15 +12,15 @@ from attrs import define
 from sqlalchemy import Connection
 
 from actors.actor import Address
-from actors.job_runner import CancelHandler, RunnerMessage, RunPassing, SetClaiming
-from actors.jobs_in_hand import PassingJob, WorkBell
-from actors.pages import in_pages
+from actors.jobs.runner import CancelHandler, RunnerMessage, RunPassing, SetClaiming
+from actors.jobs.working_set import PassingJob, WorkBell
 from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel, WaitForbidden
 from cormorant.rules.jobs.events import About, JobCancelled
 from cormorant.rules.jobs.payloads import checked_payload
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage import pauses
 from storage.database import Database
+from storage.engine.pages import in_pages
 from storage.jobs import jobs, reports
 from storage.jobs.jobs import Enqueued, NewJob
 from storage.jobs.reports import JobView

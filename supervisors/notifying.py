@@ -8,7 +8,7 @@ from typing import Final
 import trio
 from attrs import define, field
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from cormorant.clients.telling import Tell, tell_apart
 from cormorant.rules.events import NoticeTold
 from cormorant.rules.jobs.verdicts import Cancel, Snooze

@@ -3,7 +3,7 @@
 A package names them in its pyproject.toml:
 
     [project.entry-points."cormorant.handlers"]
-    reconcile = "my_package.jobs:reconcile"     # an async function of a JobContext, or an `actors.handlers.Handler`
+    reconcile = "my_package.jobs:reconcile"     # an async function of a JobContext, or an `actors.jobs.handler.Handler`
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
-from actors.handlers import Handler, Run
+from actors.jobs.handler import Handler, Run
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.jobs.error_log import describe_error
 
@@ -49,7 +49,7 @@ def _load(point: EntryPoint) -> Run | Handler:
     if isinstance(loaded, Handler):
         return loaded
     if isinstance(loaded, type) or not callable(loaded):
-        raise TypeError(f"it is {_sort_of(loaded)}; name an async function or an actors.handlers.Handler")
+        raise TypeError(f"it is {_sort_of(loaded)}; name an async function or an actors.jobs.handler.Handler")
     return loaded
 
 

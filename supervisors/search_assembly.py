@@ -9,13 +9,13 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Address
-from actors.callbacks import Callbacks, Feed
-from actors.dispatcher import Dispatcher, Intake, Submit
-from actors.flying import Ask
-from actors.rate_limiter import RateLimiter
-from actors.slots import Slots
-from actors.source_desk import SourceDesk
-from actors.source_keeper import Desks, SourceKeeper
+from actors.search.callbacks import Callbacks, Feed
+from actors.search.dispatcher import Dispatcher, Intake, Submit
+from actors.search.rate_limiter import RateLimiter
+from actors.search.request_execution import Ask
+from actors.search.slots import Slots
+from actors.search.source_reconciler import Desks, SourceKeeper
+from actors.search.source_requests import SourceDesk
 from cormorant.rules.failures import in_words
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.redaction import told

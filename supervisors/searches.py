@@ -9,12 +9,12 @@ from functools import partial
 from attrs import define, frozen
 
 from actors.actor import Address
-from actors.callbacks import OnComplete, OnJobDone
-from actors.dispatcher import Submit
-from actors.flying import holding_slot
-from actors.search import Execute, Search
-from actors.source_desk import SourceDesk
-from actors.source_keeper import Desks
+from actors.search.callbacks import OnComplete, OnJobDone
+from actors.search.dispatcher import Submit
+from actors.search.request_execution import holding_slot
+from actors.search.search import Execute, Search
+from actors.search.source_reconciler import Desks
+from actors.search.source_requests import SourceDesk
 from cormorant.rules.ports import Clock
 from cormorant.rules.search import priorities, reservations
 from cormorant.rules.search.limits import INTERVAL_S_MAX, Lane, LearnedLimits

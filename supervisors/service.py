@@ -11,12 +11,12 @@ import trio
 from attrs import frozen
 from sqlalchemy import Connection
 
-from actors.callbacks import OnComplete, OnJobDone
-from actors.flying import Ask
-from actors.handlers import Handler, Run, as_handlers
-from actors.search import Execute, Search
-from actors.watchlist_store import WatchlistStore
-from actors.watchlist_ticker import Catalogue
+from actors.jobs.handler import Handler, Run, as_handlers
+from actors.search.callbacks import OnComplete, OnJobDone
+from actors.search.request_execution import Ask
+from actors.search.search import Execute, Search
+from actors.watch.watchlist_store import WatchlistStore
+from actors.watch.watchlist_ticker import Catalogue
 from cormorant import __version__
 from cormorant.clients.files import Download
 from cormorant.clients.targets.target import Target

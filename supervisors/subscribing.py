@@ -11,7 +11,7 @@ from attrs import define, evolve
 from sqlalchemy import Connection
 
 from actors.actor import Address
-from actors.subscription_ticker import LOOK_S, CheckNow
+from actors.watch.feed_ticker import LOOK_S, CheckNow
 from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import told
 from cormorant.rules.schedules import Schedule, next_due, overdue_delay_s, spread_over

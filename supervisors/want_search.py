@@ -10,8 +10,8 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Connection
 
-from actors.handlers import JobContext
-from actors.watchlist_store import take_in
+from actors.jobs.handler import JobContext
+from actors.watch.watchlist_store import take_in
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search import priorities

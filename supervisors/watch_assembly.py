@@ -11,15 +11,15 @@ from sqlalchemy import Connection
 
 from actors.actor import Address
 from actors.bell import Bell
-from actors.feed_check import FeedChecker
-from actors.flying import Ask
-from actors.handlers import Handler
-from actors.handover import HandoverFollower, Place
-from actors.price_ticker import PriceTicker
-from actors.saved_search_ticker import SavedSearchTicker
-from actors.subscription_ticker import LOOK_S, CheckNow, SubscriptionTicker
-from actors.watchlist_store import DatabaseStore, DatabaseWalks, WatchlistStore
-from actors.watchlist_ticker import Catalogue, WatchlistTicker
+from actors.jobs.handler import Handler
+from actors.search.request_execution import Ask
+from actors.watch.feed_checker import FeedChecker
+from actors.watch.feed_ticker import LOOK_S, CheckNow, SubscriptionTicker
+from actors.watch.handover_tracker import HandoverFollower, Place
+from actors.watch.price_ticker import PriceTicker
+from actors.watch.saved_search_ticker import SavedSearchTicker
+from actors.watch.watchlist_store import DatabaseStore, DatabaseWalks, WatchlistStore
+from actors.watch.watchlist_ticker import Catalogue, WatchlistTicker
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.jobs.states import PAUSED_FLAG
 from cormorant.rules.ports import Chance, Clock, Emit

@@ -8,8 +8,8 @@ from datetime import date, datetime
 from attrs import define, evolve
 from sqlalchemy import Connection
 
-from actors.handover import Place
-from actors.watchlist_ticker import Catalogue
+from actors.watch.handover_tracker import Place
+from actors.watch.watchlist_ticker import Catalogue
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
 from cormorant.rules.watch.artist_links import LINE_LENGTH_MAX, artist_id_in

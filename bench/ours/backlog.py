@@ -18,7 +18,7 @@ import psycopg
 import trio
 from sqlalchemy import Connection, text
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from bench.ours.profiling import profiled
 from bench.ours.seeding import KIND, Batch, seed
 from cormorant import __version__

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from actors.job_queue import JobQueue
+from actors.jobs.queue import JobQueue
 from storage.jobs.jobs import ClaimedJob
 
 

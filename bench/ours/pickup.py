@@ -15,7 +15,7 @@ from typing import Any
 import trio
 from attrs import define, field
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from bench.ours.backlog import settings_for
 from bench.ours.seeding import KIND
 from cormorant.rules.events import Stamped

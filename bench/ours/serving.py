@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import trio
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from bench.ours.memory import rss_bytes
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import Stamped, WebListening

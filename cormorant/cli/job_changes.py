@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from attrs import frozen
 from sqlalchemy import Connection
 
-from actors.pages import in_pages
 from cormorant.rules.errors import CommitUnknown, IllegalChange, KeyTaken
 from cormorant.rules.jobs.states import FINISHED, PAUSED_FLAG, JobState, Verb, allowed_from
 from storage import flags, pauses
 from storage.database import Database
+from storage.engine.pages import in_pages
 from storage.jobs import jobs, reports
 
 __all__ = [

@@ -13,7 +13,7 @@ import click
 import trio
 from attrs import define, field, frozen
 
-from actors.search import Search
+from actors.search.search import Search
 from cormorant.cli.job_json import as_text
 from cormorant.cli.preflight import load_or_refuse
 from cormorant.cli.search_show import Lines, LiveTable, Show

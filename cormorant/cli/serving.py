@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from actors.handlers import Handler, Run
+from actors.jobs.handler import Handler, Run
 from cormorant import __version__
 from cormorant.cli import STARTED_AT
 from cormorant.cli.preflight import (

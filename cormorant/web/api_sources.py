@@ -7,7 +7,7 @@ from typing import Literal
 from litestar import Router, get, post
 from litestar.params import FromPath, FromQuery
 
-from actors.source_desk import SourceDesk
+from actors.search.source_requests import SourceDesk
 from cormorant import __version__
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority

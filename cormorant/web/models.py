@@ -7,7 +7,7 @@ from datetime import datetime
 
 from attrs import field, frozen
 
-from actors.source_desk import SourceDesk
+from actors.search.source_requests import SourceDesk
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import Result

@@ -12,7 +12,7 @@ import attrs
 from attrs import frozen
 from sqlalchemy import Connection
 
-from actors.source_desk import Flight, SourceDesk
+from actors.search.source_requests import Flight, SourceDesk
 from cormorant import __version__
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock

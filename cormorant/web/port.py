@@ -8,8 +8,8 @@ from typing import Protocol
 
 from attrs import frozen
 
-from actors.search import Execute, Search
-from actors.source_keeper import Desks
+from actors.search.search import Execute, Search
+from actors.search.source_reconciler import Desks
 from cormorant.clients.files import Download
 from cormorant.rules.events import Stamped
 from cormorant.rules.ports import Clock, Emit, Offload

@@ -11,8 +11,8 @@ import msgspec
 import trio
 from attrs import define, field
 
-from actors.search import Search
-from actors.source_desk import SourceDesk
+from actors.search.search import Search
+from actors.search.source_requests import SourceDesk
 from cormorant.rules.errors import CormorantError
 from cormorant.web.closing import Closing
 from cormorant.web.models import OutcomeOut, SearchOut, outcome_out

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.jobs.events import JobFailed, JobRetried, JobSnoozed
 from cormorant.rules.jobs.states import JobState

@@ -10,7 +10,7 @@ from attrs import evolve
 from sqlalchemy import Connection
 from trio.testing import MockClock
 
-from actors.handlers import Handler, JobContext, Run
+from actors.jobs.handler import Handler, JobContext, Run
 from cormorant.rules.errors import LeaseLost
 from cormorant.rules.jobs.events import JobRetried
 from storage import flags

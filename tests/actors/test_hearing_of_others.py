@@ -13,8 +13,7 @@ from attrs import evolve
 from sqlalchemy import Connection
 from typing_extensions import override
 
-from actors.errands import Cleared
-from actors.handlers import JobContext, Run
+from actors.jobs.handler import JobContext, Run
 from cormorant.rules.jobs.events import JobCancelled, JobFailed
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.jobs.verdicts import Fail, Snooze
@@ -24,6 +23,7 @@ from cormorant.testing import Recorder, settings
 from storage import pauses
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs import jobs
+from storage.jobs.batch import Cleared
 from supervisors import Service, open_service
 from supervisors.environment import SystemClock, SystemRandom
 

@@ -10,7 +10,7 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.job_queue import JobQueue, QueueItem, Snapshot
+from actors.jobs.queue import JobQueue, QueueItem, Snapshot
 from cormorant.rules.errors import QueueFull, QueueShutDown, UnknownLabel
 from cormorant.rules.events import Event
 from cormorant.rules.jobs.events import QueueDeep

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.handlers import Handler, JobContext
+from actors.jobs.handler import Handler, JobContext
 from cormorant.rules.errors import HandlerMisbehaved, PayloadRefused, UnknownLabel
 from cormorant.rules.events import ItemFailed
 from cormorant.rules.jobs.events import (

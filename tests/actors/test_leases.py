@@ -10,8 +10,8 @@ import trio
 from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
-from actors.handlers import JobContext
-from actors.job_runner import CancelHandler
+from actors.jobs.handler import JobContext
+from actors.jobs.runner import CancelHandler
 from cormorant.rules.jobs.events import (
     JobCompleted,
     JobFailed,

@@ -11,14 +11,14 @@ from attrs import define, field
 from sqlalchemy import Connection
 from trio.testing import MockClock
 
-from actors.errands import clear_up, run_errand
-from actors.handlers import JobContext
-from actors.job_runner import CancelHandler
+from actors.jobs.handler import JobContext
+from actors.jobs.runner import CancelHandler
 from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.jobs.events import JobCancelled, JobCompleted, JobReleased, JobResultDropped, JobStarted
 from cormorant.rules.jobs.states import JobState
 from storage.database import Database
 from storage.jobs import jobs
+from storage.jobs.batch import clear_up, run_errand
 from supervisors.service import Service
 from tests.actors.working import Handled, Workplace, states, workplace
 

@@ -9,7 +9,7 @@ import trio
 from attrs import evolve
 from trio.testing import MockClock
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from cormorant.rules.errors import UnknownLabel
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.jobs.events import (

@@ -10,12 +10,12 @@ import trio
 from attrs import define, field
 from trio.testing import MockClock
 
-from actors.clerk import ENOUGH
-from actors.errands import clear_up, leave, run_errand
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
+from actors.jobs.producer import ENOUGH
 from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.jobs.events import JobCompleted
 from storage.database import Database
+from storage.jobs.batch import clear_up, leave, run_errand
 from tests.actors.working import Workplace, states, workplace
 
 JOBS = 5 * ENOUGH

@@ -10,7 +10,7 @@ import trio
 from attrs import define, evolve, field
 from sqlalchemy import Connection, text
 
-from actors.handlers import Handler, JobContext, Run
+from actors.jobs.handler import Handler, JobContext, Run
 from cormorant.rules.settings.settings import JobSettings
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from storage.database import Database

@@ -14,7 +14,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from cormorant.rules.jobs.events import JobCompleted, JobResultDropped, WorkerRegistered
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings

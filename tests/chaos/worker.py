@@ -25,7 +25,7 @@ from attrs import define, field, frozen
 
 import storage.engine.postgres
 import storage.engine.sqlite  # noqa: F401 - see above
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from cormorant.rules.events import Stamped, fields_of
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings

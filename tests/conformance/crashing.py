@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.slots import Slots
-from actors.source_desk import SourceDesk
+from actors.search.slots import Slots
+from actors.search.source_requests import SourceDesk
 from supervisors import Service
 
 BOMB: Any = object()

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from actors.search import Search
+from actors.search.search import Search
 from cormorant.rules.errors import ActorCrashed
 from cormorant.rules.search.outcomes import SearchQueueFull
 from cormorant.rules.search.priorities import Priority

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from attrs import define, field
 
-from actors.search import Search
+from actors.search.search import Search
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.settings.settings import JobSettings

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.search import Ticket
+from actors.search.search import Ticket
 from cormorant.rules.errors import ActorCrashed
 from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.search.outcomes import OutcomeStatus

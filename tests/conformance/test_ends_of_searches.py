@@ -11,7 +11,7 @@ import trio
 from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
-from actors.flying import record_landing, reserve_now
+from actors.search.request_execution import record_landing, reserve_now
 from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority

@@ -12,7 +12,7 @@ import pytest
 import trio
 from sqlalchemy import Connection, text
 
-from actors.handlers import JobContext
+from actors.jobs.handler import JobContext
 from actors.notifier import RING, NoticeBoard, Notifier
 from cormorant.clients.apprise import tell
 from cormorant.rules.events import DiskLow, Stamped

@@ -7,9 +7,9 @@ from datetime import datetime
 import pytest
 from sqlalchemy import Connection
 
-from actors.errands import Errand, clear_up, leave
 from cormorant.rules.jobs.states import JobState
 from storage.jobs import jobs, workers
+from storage.jobs.batch import Errand, clear_up, leave
 from storage.jobs.jobs import ClaimedJob, Ending, Settled
 from tests.storage.job_store import NOW, at, hire, put, settle, show, take, take_one
 

@@ -10,10 +10,10 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import Connection, text
 
-from actors.errands import Errand, leave, run_errand
 from cormorant.rules.jobs.states import JobState
 from storage import pauses
 from storage.jobs import jobs, reports, workers
+from storage.jobs.batch import Errand, leave, run_errand
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, new_job, put, put_in_state, show, take
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.handover import facts_of
+from actors.watch.handover_tracker import facts_of
 from cormorant.rules.search.requests import Result
 from storage.watch.wants import Candidate
 from supervisors.packing import Packer

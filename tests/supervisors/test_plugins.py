@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from actors.handlers import Handler, JobContext, as_handlers
+from actors.jobs.handler import Handler, JobContext, as_handlers
 from supervisors.plugins import HandlersBroken, installed_handlers
 from tests.distribution import install
 
 GOOD = """
-from actors.handlers import Handler
+from actors.jobs.handler import Handler
 
 async def tidy(context):
     context.payload.append("tidied")
@@ -77,7 +77,11 @@ def test_handlers_of_several_packages_come_together(site: Path) -> None:
         ("import no_such_module", "broken:tidy", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("1/0", "broken:tidy", "ZeroDivisionError: division by zero"),
         ("", "broken:tidy", "AttributeError: module 'broken' has no attribute 'tidy'"),
-        (GOOD, "broken:number", "TypeError: it is of type int; name an async function or an actors.handlers.Handler"),
+        (
+            GOOD,
+            "broken:number",
+            "TypeError: it is of type int; name an async function or an actors.jobs.handler.Handler",
+        ),
         (GOOD, "broken:Tidier", "TypeError: it is the class Tidier; name an async function"),
         (GOOD, "broken", "TypeError: it is of type module"),
     ],

@@ -12,7 +12,7 @@ import trio
 from attrs import define, field
 from sqlalchemy import Connection, text
 
-from actors import rate_limiter, source_keeper
+from actors.search import rate_limiter, source_reconciler
 from cormorant.clients.files import Download
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.limits import Lane
@@ -262,7 +262,7 @@ def test_in_a_day_of_five_apps_no_limit_is_exceeded_and_nobody_is_refused_withou
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     # Nobody else writes here, and no clock jumps: looks every minute would be most of the work of this day.
-    monkeypatch.setattr(source_keeper, "LOOK_S", DAY_S)
+    monkeypatch.setattr(source_reconciler, "LOOK_S", DAY_S)
     monkeypatch.setattr(rate_limiter, "WAIT_S_MAX", DAY_S)
     simulation = simulated(seed)
     day = Day(simulation, some_sites(random.Random(seed)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from actors import rate_limiter, source_keeper
+from actors.search import rate_limiter, source_reconciler
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.search.caps import DEFAULT_CAPS
 from cormorant.rules.search.outcomes import Outcome
@@ -35,7 +35,7 @@ POINTS = 12
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else writes here, and no clock jumps: looks every minute would be most of the work of a week."""
-    monkeypatch.setattr(source_keeper, "LOOK_S", WEEK_S)
+    monkeypatch.setattr(source_reconciler, "LOOK_S", WEEK_S)
     monkeypatch.setattr(rate_limiter, "WAIT_S_MAX", WEEK_S)
 
 

@@ -12,7 +12,6 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
-from actors.check_ending import CheckEnding
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.source_errors import SourceLimited, SourceUnavailable
 from cormorant.rules.watch.feeds import Check, CheckStatus, Due, Item, want_of
@@ -21,6 +20,7 @@ from cormorant.rules.watch.wants import Want
 from cormorant.testing import START
 from storage.watch import feed_claims
 from storage.watch import feeds as table
+from storage.watch.check_ending import CheckEnding
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, prepared, subscription_place
 
 pytestmark = pytest.mark.slow("hours on the mock clock")

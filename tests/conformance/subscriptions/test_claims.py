@@ -9,7 +9,7 @@ import trio
 from sqlalchemy import Connection
 from trio.testing import MockClock
 
-from actors.feed_check import CheckUnwritten
+from actors.watch.feed_checker import CheckUnwritten
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import CheckStatus, Due, FeedPage

@@ -10,7 +10,7 @@ import trio
 from sqlalchemy import Connection
 from trio.testing import MockClock
 
-from actors.subscription_ticker import HAND_MAX
+from actors.watch.feed_ticker import HAND_MAX
 from cormorant.rules.errors import ActorCrashed, ActorGone, CormorantError, StorageUnavailable
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
@@ -137,7 +137,7 @@ async def test_who_waits_for_a_check_is_told_when_the_ticker_stops_or_crashes(cl
 
 async def test_no_more_wait_by_hand_than_there_is_room_for(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     assert HAND_MAX == 1_000
-    monkeypatch.setattr("actors.subscription_ticker.HAND_MAX", 2)
+    monkeypatch.setattr("actors.watch.feed_ticker.HAND_MAX", 2)
     with subscription_place() as place:
         place.feeds.takes_s["x.test"] = 20.0
         got: list[Check | CormorantError] = []

@@ -13,7 +13,7 @@ import trio
 from attrs import define, field
 from trio.testing import MockClock
 
-from actors.watchlist_ticker import WatchlistTicker
+from actors.watch.watchlist_ticker import WatchlistTicker
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.source_errors import SourceLimited, SourceUnavailable
 from cormorant.rules.settings.watch import WatchlistSettings

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
-from actors.rounds import Rounds
+from actors.periodic import Rounds
 from cormorant.clients.targets.target import Target
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.watch.events import HandoverEnded, WantChanged

@@ -10,8 +10,8 @@ from attrs import define, field
 
 from actors.actor import Actor
 from actors.bell import Bell
-from actors.dispatcher import Intake
-from actors.source_desk import SourceDesk
+from actors.search.dispatcher import Intake
+from actors.search.source_requests import SourceDesk
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SourceAdded, SourceRemoved

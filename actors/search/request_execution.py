@@ -12,8 +12,8 @@ import trio
 from attrs import frozen
 from sqlalchemy import Connection
 
-from actors.search import Ticket
-from actors.source_desk import Flight
+from actors.search.search import Ticket
+from actors.search.source_requests import Flight
 from cormorant.rules.failures import split_crash
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.events import RequestFinished, SearchFinished, SearchStarted

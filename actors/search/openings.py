@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from attrs import define, field
 
-from actors.source_desk import Flight, SourceDesk
+from actors.search.source_requests import Flight, SourceDesk
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority, aged

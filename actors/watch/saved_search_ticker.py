@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
-from actors.rounds import Rounds
+from actors.periodic import Rounds
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.requests import Result

@@ -9,12 +9,14 @@ from attrs import define, field, frozen
 
 from actors.actor import Actor
 from actors.bell import Bell
-from actors.clerk import Clerk
-from actors.handlers import Handler, Reach
-from actors.heart import Heart
-from actors.job_notes import about
-from actors.job_queue import JobQueue
-from actors.jobs_in_hand import (
+from actors.jobs.handler import Handler, Reach
+from actors.jobs.heartbeat import Heart
+from actors.jobs.job_notes import about
+from actors.jobs.lease import Lease
+from actors.jobs.producer import Clerk
+from actors.jobs.queue import JobQueue
+from actors.jobs.worker import Worker
+from actors.jobs.working_set import (
     CANCELLED,
     STOPPING,
     JobsInHand,
@@ -22,9 +24,7 @@ from actors.jobs_in_hand import (
     Work,
     WorkBell,
 )
-from actors.lease import Lease
 from actors.reply import Reply
-from actors.worker import Worker
 from cormorant.rules.errors import JobError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.events import JobFailed, PassingWorkDropped

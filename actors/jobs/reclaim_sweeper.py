@@ -9,7 +9,7 @@ from attrs import define, field
 from sqlalchemy import Connection
 
 from actors.actor import Actor
-from actors.jobs_in_hand import WorkBell
+from actors.jobs.working_set import WorkBell
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.deaths import Watch, look
 from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerBuried

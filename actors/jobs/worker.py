@@ -9,12 +9,12 @@ import trio
 from attrs import define, field
 
 from actors.bell import Bell
-from actors.clerk import Clerk
-from actors.handlers import Handler, JobContext, Reach, Watch, payload_of, run_handler
-from actors.job_notes import about
-from actors.jobs_in_hand import CANCELLED, LOST, FinishedJob, JobsInHand, PassingJob, RunningJob, Work
-from actors.leaks import give_up, is_left_open
-from actors.lease import Lease
+from actors.jobs.handler import Handler, JobContext, Reach, Watch, payload_of, run_handler
+from actors.jobs.job_notes import about
+from actors.jobs.leaks import give_up, is_left_open
+from actors.jobs.lease import Lease
+from actors.jobs.producer import Clerk
+from actors.jobs.working_set import CANCELLED, LOST, FinishedJob, JobsInHand, PassingJob, RunningJob, Work
 from cormorant.rules.errors import CormorantError, HandlerMisbehaved, JobTimedOut
 from cormorant.rules.events import ItemFailed
 from cormorant.rules.failures import split_off, trace_of

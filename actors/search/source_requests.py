@@ -11,7 +11,7 @@ import trio
 from attrs import define, field
 
 from actors.bell import Bell
-from actors.search import Execute, Ticket
+from actors.search.search import Execute, Ticket
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.priorities import Priority

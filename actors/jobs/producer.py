@@ -9,10 +9,9 @@ from datetime import datetime, timedelta
 import trio
 from attrs import define, field
 
-from actors.errands import Cleared, Errand, Harvest, all_endings, clear_up, leave, run_errand
-from actors.job_notes import about, note_completed, note_dropped, note_settled
-from actors.jobs_in_hand import CANCELLED, FinishedJob, JobsInHand, WorkBell
-from actors.lease import Lease
+from actors.jobs.job_notes import about, note_completed, note_dropped, note_settled
+from actors.jobs.lease import Lease
+from actors.jobs.working_set import CANCELLED, FinishedJob, JobsInHand, WorkBell
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.error_log import remember_error
 from cormorant.rules.jobs.events import JobCancelled
@@ -20,6 +19,7 @@ from cormorant.rules.jobs.states import WAITING, JobState, Verb
 from cormorant.rules.jobs.verdicts import DONE
 from cormorant.rules.ports import Clock, Emit
 from storage.database import Database
+from storage.jobs.batch import Cleared, Errand, Harvest, all_endings, clear_up, leave, run_errand
 from storage.jobs.jobs import Ending
 
 LEAVE_S = 2.0

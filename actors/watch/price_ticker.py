@@ -11,7 +11,7 @@ from attrs import define, field
 from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
-from actors.rounds import Rounds
+from actors.periodic import Rounds
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.watch.prices import Intake
 from storage.database import Database

@@ -10,7 +10,6 @@ from typing import TypeVar
 import trio
 from attrs import define, evolve, field
 
-from actors.check_ending import CheckEnding
 from actors.contained import Failed, contained
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.ports import Clock, Emit
@@ -21,6 +20,7 @@ from cormorant.rules.watch.feeds import Check, CheckStatus, Due, FeedPage, Next,
 from cormorant.rules.watch.subscription_events import events_of
 from storage.database import Database
 from storage.watch import feed_claims
+from storage.watch.check_ending import CheckEnding
 from storage.watch.feed_claims import CheckedElsewhere
 
 __all__ = ["PUT_OFF_S", "CheckUnwritten", "FeedChecker"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.jobs_in_hand import FinishedJob, Work
+from actors.jobs.working_set import FinishedJob, Work
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.events import (
     About,

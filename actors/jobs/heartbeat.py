@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import trio
 from attrs import define
 
-from actors.jobs_in_hand import LOST, UNCONFIRMED, JobsInHand, WorkBell, is_claimed
-from actors.lease import Lease
+from actors.jobs.lease import Lease
+from actors.jobs.working_set import LOST, UNCONFIRMED, JobsInHand, WorkBell, is_claimed
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
 from cormorant.rules.ports import Chance, Clock, Emit

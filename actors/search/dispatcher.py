@@ -11,10 +11,10 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Actor, Address
-from actors.callbacks import Feed, OnComplete, OnJobDone
 from actors.reply import Reply
-from actors.search import Execute, Search, Ticket
-from actors.source_desk import SourceDesk
+from actors.search.callbacks import Feed, OnComplete, OnJobDone
+from actors.search.search import Execute, Search, Ticket
+from actors.search.source_requests import SourceDesk
 from cormorant.rules.errors import ActorCrashed
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SearchSubmitted

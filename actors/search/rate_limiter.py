@@ -12,7 +12,8 @@ import trio
 from attrs import define, evolve, field
 
 from actors.actor import Actor
-from actors.flying import (
+from actors.search.openings import Openings
+from actors.search.request_execution import (
     Ask,
     Kept,
     Landing,
@@ -24,10 +25,9 @@ from actors.flying import (
     started,
     wish_of,
 )
-from actors.openings import Openings
-from actors.slots import Slots, Wanted
-from actors.source_desk import Flight, SourceDesk
-from actors.wait_ends import WaitEnds
+from actors.search.slots import Slots, Wanted
+from actors.search.source_requests import Flight, SourceDesk
+from actors.search.waiting import WaitEnds
 from cormorant.rules.errors import ActorCrashed, CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SourceStopped

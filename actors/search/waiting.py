@@ -7,10 +7,10 @@ from itertools import islice
 
 from attrs import evolve, frozen
 
-from actors.flying import Landing
-from actors.openings import Openings
-from actors.search import Ticket
-from actors.source_desk import Flight, SourceDesk
+from actors.search.openings import Openings
+from actors.search.request_execution import Landing
+from actors.search.search import Ticket
+from actors.search.source_requests import Flight, SourceDesk
 from cormorant.rules.ports import Emit
 from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import aged

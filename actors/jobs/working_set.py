@@ -10,7 +10,7 @@ import trio
 from attrs import define, field, frozen
 
 from actors.bell import Bell
-from actors.job_queue import JobQueue
+from actors.jobs.queue import JobQueue
 from cormorant.rules.jobs.verdicts import Verdict
 from storage.jobs.jobs import Claim, ClaimedJob
 

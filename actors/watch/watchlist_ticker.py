@@ -13,8 +13,8 @@ import trio
 from attrs import define, field, frozen
 
 from actors.contained import Failed, contained
-from actors.rounds import Rounds
-from actors.watchlist_store import Walks, WatchlistStore
+from actors.periodic import Rounds
+from actors.watch.watchlist_store import Walks, WatchlistStore
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search.outcomes import RateLimitWaitError, SearchError
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused

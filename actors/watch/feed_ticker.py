@@ -13,12 +13,12 @@ from sqlalchemy import Connection
 
 from actors.actor import Actor
 from actors.bell import Bell
-from actors.claim_watch import Claims, ClaimWatch
-from actors.feed_check import PUT_OFF_S, CheckUnwritten, FeedChecker
-from actors.feed_maintenance import FeedMaintenance
-from actors.feeds_in_hand import BEAT_S, FeedsInHand, Held, silence_s
-from actors.host_turns import HostTurns
 from actors.reply import Reply
+from actors.watch.claim_watch import Claims, ClaimWatch
+from actors.watch.feed_checker import PUT_OFF_S, CheckUnwritten, FeedChecker
+from actors.watch.feed_claims import BEAT_S, FeedsInHand, Held, silence_s
+from actors.watch.feed_maintenance import FeedMaintenance
+from actors.watch.host_queues import HostTurns
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.schedules import is_misfire

@@ -1,0 +1,1 @@
+"""Actors that claim, run and settle jobs."""

@@ -1,0 +1,1 @@
+"""Actors that admit searches and send requests to sources."""

@@ -1,0 +1,1 @@
+"""Actors that check artists, feeds, saved searches, prices and handovers."""
