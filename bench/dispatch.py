@@ -31,6 +31,7 @@ from attrs import define, field, frozen
 # Run as a file, Python would look here first and take neighbours of this file for packages of the same name.
 sys.path[0] = str(Path(__file__).parent.parent)
 
+from actors.environment import SystemClock  # noqa: E402 - see above
 from bench._report import Goal, Options, Row, finish, read_options  # noqa: E402 - see above
 from cormorant.rules.ports import ignore  # noqa: E402 - see above
 from cormorant.rules.search.limits import SourceLimits  # noqa: E402 - see above
@@ -42,7 +43,6 @@ from cormorant.rules.settings.settings import SearchSettings  # noqa: E402 - see
 from cormorant.testing import in_line, memory_gateway, named_sources, settings  # noqa: E402 - see above
 from storage.database import Database, Mode, StorageOptions  # noqa: E402 - see above
 from storage.search.sources import SourceRecord  # noqa: E402 - see above
-from supervisors.environment import SystemClock  # noqa: E402 - see above
 from supervisors.service import Service, open_service  # noqa: E402 - see above
 
 SOURCES = (10, 50)

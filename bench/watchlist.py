@@ -29,6 +29,7 @@ if __name__ == "__main__":
     # Run as a file, Python looks beside it for modules and not where the project is.
     sys.path[0] = str(Path(__file__).parent.parent)
 
+from actors.environment import SystemClock
 from actors.watch.watchlist_store import DatabaseStore, DatabaseWalks
 from actors.watch.watchlist_ticker import WatchlistTicker
 from bench._report import Goal, Options, Row, finish, read_options
@@ -45,8 +46,7 @@ from cormorant.testing import memory_gateway
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs.jobs import NewJob
 from storage.watch import artists, wants
-from supervisors.choosing import Chooser
-from supervisors.environment import SystemClock
+from storage.watch.choice import Chooser
 
 ARTISTS = 100
 OLD_ALBUMS = 20

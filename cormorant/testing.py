@@ -23,8 +23,8 @@ from cormorant.rules.ports import ignore
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.scripted import BROKEN, BUSY, TIMEOUT, ScriptedSource, busy, named_sources, scripted
+from cormorant.services.event_bus import Listener
 from storage.database import Database, Mode, StorageOptions
-from supervisors.event_bus import Listener
 from supervisors.service import Service, open_service
 
 __all__ = [

@@ -28,6 +28,7 @@ import trio
 from attrs import frozen
 from sqlalchemy import Connection, Row, text
 
+from actors.environment import SystemClock
 from actors.jobs.handler import JobContext
 from cormorant.rules.jobs.verdicts import Fail, Snooze
 from cormorant.rules.ports import Clock
@@ -38,7 +39,6 @@ from storage.engine.columns import from_micros, to_micros
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
 from supervisors import Service, open_service
-from supervisors.environment import SystemClock
 
 LOOKS = 5
 AGAIN_S = 30 * 60.0

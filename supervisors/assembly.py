@@ -32,24 +32,24 @@ from cormorant.rules.search.requests import Caps
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import InDoubt
+from cormorant.services.durable_search import KIND, DurableSearch
+from cormorant.services.event_bus import EventStream, Listener
+from cormorant.services.jobs import Jobs
+from cormorant.services.notifications import SendNotifications, receivers
+from cormorant.services.searches import Searches
+from cormorant.services.timetable import Timetable
+from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.parcel_fetcher import Packer
+from cormorant.services.watch.prices import Prices
+from cormorant.services.watch.spotify_catalogue import SpotifyCatalogue
+from cormorant.services.watch.targets import targets_of
+from cormorant.services.watch.watches import Watches
 from storage.database import Database, StorageOptions
 from storage.search.sources import SourceRecord
-from supervisors.catalogues import SpotifyCatalogue
 from supervisors.child import ChildView, Runnable
-from supervisors.durable_search import KIND, DurableSearch
-from supervisors.event_bus import EventStream, Listener
-from supervisors.jobs import Jobs
-from supervisors.notifying import SendNotifications, receivers
-from supervisors.packing import Packer
-from supervisors.pricing import Prices
 from supervisors.search_assembly import SearchAssembly, SearchParts
-from supervisors.searches import Searches
-from supervisors.subscribing import Subscriptions
-from supervisors.targets import targets_of
-from supervisors.timetable import Timetable
 from supervisors.tree import Parts
 from supervisors.watch_assembly import Feed, WatchAssembly, WatchParts
-from supervisors.watches import Watches
 
 UNCONFIRMED_SHARE = 0.8
 """Handlers stop when this much of the silence has passed after which others may take their jobs."""

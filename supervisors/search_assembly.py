@@ -26,10 +26,10 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SPOTIFY_URL, SourceSettings, limits_of
 from cormorant.rules.supervision import OnExhausted, Strategy
 from cormorant.rules.web_addresses import normalised
+from cormorant.services.searches import Searches
 from storage.database import Database
 from storage.search.sources import CONFIGURED, SourceRecord
 from supervisors.child import ChildSpec, Runnable
-from supervisors.searches import Searches
 from supervisors.supervisor import Supervisor
 
 GRACE_S = 3.0

@@ -11,6 +11,7 @@ import trio
 from attrs import frozen
 from sqlalchemy import Connection
 
+from actors.environment import SystemClock, SystemRandom, in_thread
 from actors.jobs.handler import Handler, Run, as_handlers
 from actors.search.callbacks import OnComplete, OnJobDone
 from actors.search.request_execution import Ask
@@ -28,22 +29,21 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.settings import Settings
+from cormorant.services.data_folder import prepare_data
+from cormorant.services.event_bus import EventBus, EventStream, Listener
+from cormorant.services.jobs import Jobs
+from cormorant.services.searches import Searches, SourceStatus
+from cormorant.services.source_clients import Asker, price_recipes
+from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.prices import Prices
+from cormorant.services.watch.watches import Watches
 from storage.database import Database, Mode
 from storage.search.sources import SourceRecord
-from supervisors.asking import Asker, price_recipes
 from supervisors.assembly import Assembly, storage_options
 from supervisors.child import ChildView
-from supervisors.data_folder import prepare_data
-from supervisors.environment import SystemClock, SystemRandom, in_thread
-from supervisors.event_bus import EventBus, EventStream, Listener
-from supervisors.jobs import Jobs
-from supervisors.pricing import Prices
 from supervisors.report import ShutdownReport
-from supervisors.searches import Searches, SourceStatus
-from supervisors.subscribing import Subscriptions
 from supervisors.tree import tree
 from supervisors.watch_assembly import Feed
-from supervisors.watches import Watches
 
 P = ParamSpec("P")
 T = TypeVar("T")

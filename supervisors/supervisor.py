@@ -16,7 +16,7 @@ from cormorant.rules.ports import Chance, Emit, ignore
 from cormorant.rules.supervision import Restart, Strategy
 from supervisors.child import GRACE_S, Child, ChildSpec, ChildView, Nested
 from supervisors.commands import StartChild, StopChild
-from supervisors.keeper import Keeper, Policy
+from supervisors.loop import Keeper, Policy
 from supervisors.report import ChildReport, ShutdownReport
 
 ROUNDING_S = 1e-6

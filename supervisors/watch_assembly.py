@@ -35,25 +35,25 @@ from cormorant.rules.watch.handing import Parcel
 from cormorant.rules.watch.prices import COLLECT
 from cormorant.rules.watch.wants import Want
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
+from cormorant.services.jobs import Jobs
+from cormorant.services.searches import Searches
+from cormorant.services.timetable import Timetable
+from cormorant.services.watch import handover_job, want_search
+from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.handover_job import HandingOver
+from cormorant.services.watch.price_collector import Collector
+from cormorant.services.watch.prices import Prices
+from cormorant.services.watch.want_search import WantSearch
+from cormorant.services.watch.watch_orders import OrderDesk
+from cormorant.services.watch.watches import Watches
 from storage import flags
 from storage.database import Database
 from storage.jobs.jobs import NewJob
 from storage.watch import wants
+from storage.watch.choice import Chooser
 from storage.watch.wants import Candidate
-from supervisors import handing_over, want_search
 from supervisors.child import ChildSpec, Runnable
-from supervisors.choosing import Chooser
-from supervisors.collecting import Collector
-from supervisors.handing_over import HandingOver
-from supervisors.jobs import Jobs
-from supervisors.pricing import Prices
-from supervisors.searches import Searches
-from supervisors.subscribing import Subscriptions
 from supervisors.supervisor import Supervisor
-from supervisors.timetable import Timetable
-from supervisors.want_search import WantSearch
-from supervisors.watch_orders import OrderDesk
-from supervisors.watches import Watches
 
 HANDOVER_S = 3_900.0
 """Longer than any target may take; each has a time-out of its own, and a download takes its time."""
@@ -161,7 +161,7 @@ class WatchAssembly:
         longest_s = want_search.longest_run_s(parts.settings.watchlist)
         own = {
             want_search.KIND: Handler(search, timeout_s=max(parts.settings.jobs.timeout_s, longest_s)),
-            handing_over.KIND: Handler(self.handing, timeout_s=HANDOVER_S),
+            handover_job.KIND: Handler(self.handing, timeout_s=HANDOVER_S),
         }
         return own | self.pricing.handlers()
 
@@ -274,11 +274,11 @@ class WatchAssembly:
         return self._job(want_search.KIND, want)
 
     def _handover_job(self, want: Want) -> NewJob:
-        return self._job(handing_over.KIND, want)
+        return self._job(handover_job.KIND, want)
 
     def _handover_by_hand(self, want: Want) -> NewJob:
         """A person has decided, whatever the mode."""
-        return self._job(handing_over.KIND, want, by_hand=True)
+        return self._job(handover_job.KIND, want, by_hand=True)
 
     def _job(self, kind: str, want: Want, **more: bool) -> NewJob:
         jobs = self.parts.jobs

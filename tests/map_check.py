@@ -28,6 +28,7 @@ LAYERS: Final = (
     ),
     ("supervisors",),
     ("cormorant.web",),
+    ("cormorant.services",),
     ("actors",),
     ("storage", "cormorant.clients"),
     ("cormorant.rules",),

@@ -26,6 +26,7 @@ AROUND = ("bench", "examples", "tests")
 
 # What the checks say and we accept, each with its reason.
 ALLOWED = {
+    "cormorant.services.event_bus.EventBus._tell catches Exception": "calls listeners; the mistake of one is reported",
     "actors.actor.Served.__call__ catches BaseException": "notes how an incarnation ended and raises it again",
     "actors.search.callbacks.Callbacks._call catches Exception": "calls the callbacks of searches; a caller's mistake is told",
     "actors.contained.contained catches BaseException": "calls foreign code; one item fails, what is not its fault passes",

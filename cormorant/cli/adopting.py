@@ -11,6 +11,7 @@ import trio
 from attrs import evolve, frozen
 from sqlalchemy import Connection
 
+from actors.environment import in_thread
 from cormorant.cli.job_json import as_text
 from cormorant.cli.preflight import load_or_refuse, look_at_database
 from cormorant.cli.tables import table
@@ -31,7 +32,6 @@ from cormorant.rules.web_addresses import normalised
 from storage.database import Database
 from storage.search import source_states, sources
 from storage.search.sources import SourceRecord
-from supervisors.environment import in_thread
 from supervisors.search_assembly import configured_sources
 
 __all__ = ["Wanted", "adopt_now"]

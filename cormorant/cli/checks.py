@@ -29,9 +29,9 @@ from cormorant.cli.preflight import (
 from cormorant.cli.words import shown_path
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.settings.settings import Settings
+from cormorant.services.data_folder import data_folder
 from cormorant.settings import load_settings
 from storage.database import SchemaState
-from supervisors.data_folder import data_folder
 
 __all__ = ["Check", "Status", "clock_check", "disk_check", "examine"]
 

@@ -12,6 +12,7 @@ import trio
 from attrs import define, field, frozen
 from sqlalchemy import Connection
 
+from actors.environment import in_thread
 from cormorant.cli.app_options import AppWords
 from cormorant.cli.gate_clients import client_key
 from cormorant.cli.job_json import as_text
@@ -42,7 +43,6 @@ from cormorant.rules.settings.sources import SEARCHED
 from storage.database import Database
 from storage.search import source_states, sources
 from storage.search.sources import SourceRecord
-from supervisors.environment import in_thread
 from supervisors.search_assembly import configured_sources
 
 __all__ = ["connect_now", "disconnect_now"]

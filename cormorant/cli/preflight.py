@@ -20,11 +20,11 @@ from cormorant.rules.redaction import keys_in
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings.keys import secrets_in
 from cormorant.rules.settings.settings import Settings
+from cormorant.services.data_folder import data_folder, prepare_data
 from cormorant.settings import load_settings
 from cormorant.web.listening import bound, is_cormorant
 from storage.database import SchemaState, inspect
 from storage.engine.data_files import WrongMode
-from supervisors.data_folder import data_folder, prepare_data
 
 __all__ = [
     "Problem",

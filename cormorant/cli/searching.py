@@ -13,6 +13,7 @@ import click
 import trio
 from attrs import define, field, frozen
 
+from actors.environment import SystemClock, SystemRandom, in_thread
 from actors.search.search import Search
 from cormorant.cli.job_json import as_text
 from cormorant.cli.preflight import load_or_refuse
@@ -29,12 +30,11 @@ from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.times_of_day import zone_of
+from cormorant.services.searches import Searches
+from cormorant.services.source_clients import Asker, price_recipes
 from storage.database import Database
 from storage.search.sources import UnknownSource
-from supervisors.asking import Asker, price_recipes
-from supervisors.environment import SystemClock, SystemRandom, in_thread
 from supervisors.search_assembly import SearchAssembly, SearchParts
-from supervisors.searches import Searches
 
 __all__ = ["Wanted", "search_now"]
 

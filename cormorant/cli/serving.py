@@ -33,7 +33,7 @@ from cormorant.rules.settings.keys import secrets_in
 from cormorant.rules.settings.settings import Settings
 from cormorant.telemetry import LogWriter
 from supervisors import ChildReport, Ending, Service, ShutdownReport, open_service
-from supervisors.plugins import HandlersBroken, installed_handlers
+from supervisors.handler_plugins import HandlersBroken, installed_handlers
 
 if TYPE_CHECKING:
     from cormorant.cli.playing import Playing

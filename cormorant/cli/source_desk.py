@@ -11,6 +11,7 @@ import click
 from attrs import evolve, frozen
 from sqlalchemy import Connection
 
+from actors.environment import SystemClock, in_thread
 from cormorant.cli import source_looks
 from cormorant.cli.job_json import as_text
 from cormorant.cli.preflight import load_or_refuse
@@ -32,12 +33,11 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED, SourceSettings, limits_of
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.web_addresses import normalised
+from cormorant.services.source_clients import Asker
 from storage.database import Database
 from storage.search import source_states, sources
 from storage.search.source_views import SourceLook
 from storage.search.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
-from supervisors.asking import Asker
-from supervisors.environment import SystemClock, in_thread
 from supervisors.search_assembly import configured_sources
 
 __all__ = ["SourceDesk", "at_source_desk"]

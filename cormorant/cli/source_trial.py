@@ -15,11 +15,11 @@ from cormorant.rules.search.requests import Caps
 from cormorant.rules.search.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
 from cormorant.rules.search.source_errors import SourceError, SourceUnavailable
 from cormorant.rules.search.stored_caps import dump_caps
+from cormorant.services.source_clients import Asker
 from storage.database import Database
 from storage.search import source_states, sources
 from storage.search.source_states import Wish
 from storage.search.sources import SourceRecord
-from supervisors.asking import Asker
 
 __all__ = ["SourceClosed", "try_out"]
 

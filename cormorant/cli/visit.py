@@ -9,6 +9,7 @@ import outcome
 import trio
 from attrs import evolve
 
+from actors.environment import SystemClock, SystemRandom
 from cormorant.cli.preflight import (
     Problem,
     database_problem,
@@ -23,7 +24,6 @@ from cormorant.rules.ports import ignore
 from cormorant.rules.settings.settings import Settings
 from storage.database import Database, Mode, SchemaState
 from supervisors.assembly import storage_options
-from supervisors.environment import SystemClock, SystemRandom
 
 __all__ = ["schema_problem", "visit"]
 

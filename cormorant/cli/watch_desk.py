@@ -11,6 +11,7 @@ import attrs
 import click
 from attrs import frozen
 
+from actors.environment import SystemClock, SystemRandom, in_thread
 from cormorant.cli.job_json import as_text
 from cormorant.cli.preflight import load_or_refuse
 from cormorant.cli.visit import visit
@@ -31,6 +32,10 @@ from cormorant.rules.watch.releases import Artist as FoundArtist
 from cormorant.rules.watch.target_errors import TargetError, UnknownTarget
 from cormorant.rules.watch.wants import Want, WantError, WantState
 from cormorant.rules.watch.watches import FirstCheck
+from cormorant.services.event_bus import EventBus
+from cormorant.services.source_clients import Asker, price_recipes
+from cormorant.services.watch.watch_orders import Order
+from cormorant.services.watch.watches import Watches
 from cormorant.web.watch_models import Words, artist_out, saved_out
 from storage.database import Database
 from storage.search import sources
@@ -38,13 +43,8 @@ from storage.search.sources import SourceRecord
 from storage.watch.artists import ArtistExists, UnknownArtist
 from storage.watch.handovers import UnknownDownload
 from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
-from supervisors.asking import Asker, price_recipes
 from supervisors.assembly import Assembly
-from supervisors.environment import SystemClock, SystemRandom, in_thread
-from supervisors.event_bus import EventBus
 from supervisors.search_assembly import SearchAssembly, configured_sources
-from supervisors.watch_orders import Order
-from supervisors.watches import Watches
 
 __all__ = ["WatchDesk", "assembly_of", "at_watch_desk"]
 

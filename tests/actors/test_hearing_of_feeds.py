@@ -9,6 +9,7 @@ import pytest
 import trio
 from attrs import define, field
 
+from actors.environment import SystemClock, SystemRandom
 from cormorant.rules.ports import ignore
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.subscription_settings import SubscriptionSettings
@@ -17,7 +18,6 @@ from cormorant.testing import settings
 from storage.database import Database, Mode, StorageOptions
 from storage.watch import feeds as subscriptions
 from supervisors import open_service
-from supervisors.environment import SystemClock, SystemRandom
 
 SOON_S = 50.0
 """Shorter than the minute between two looks, which would find it too. It usually takes less than a second."""

@@ -13,6 +13,7 @@ from attrs import evolve
 from sqlalchemy import Connection
 from typing_extensions import override
 
+from actors.environment import SystemClock, SystemRandom
 from actors.jobs.handler import JobContext, Run
 from cormorant.rules.jobs.events import JobCancelled, JobFailed
 from cormorant.rules.jobs.states import JobState
@@ -25,7 +26,6 @@ from storage.database import Database, Mode, StorageOptions
 from storage.jobs import jobs
 from storage.jobs.batch import Cleared
 from supervisors import Service, open_service
-from supervisors.environment import SystemClock, SystemRandom
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,7 +18,8 @@ from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
 from cormorant.rules.watch import handovers
 from cormorant.rules.watch.artists import Start
-from supervisors import Service, handing_over
+from cormorant.services.watch import handover_job
+from supervisors import Service
 from supervisors.service import open_service
 from tests.chaos.journal import CRASHED, Pen
 from tests.chaos.worker import DEAD_AFTER_S, serve, tell
@@ -94,7 +95,7 @@ class WatchOrders:
 
 async def watch(orders: WatchOrders, pen: Pen) -> None:
     """Watch until killed, as somebody impatient does."""
-    for module in (handovers, handing_over):
+    for module in (handovers, handover_job):
         vars(module)["DOUBT_S"] = orders.doubt_s  # nobody waits that long in a test that is short
     async with open_service(orders.settings(), listeners=[lambda stamped: tell(pen, stamped)]) as service:
         for artist, target in orders.artists.items():

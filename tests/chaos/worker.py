@@ -25,12 +25,12 @@ from attrs import define, field, frozen
 
 import storage.engine.postgres
 import storage.engine.sqlite  # noqa: F401 - see above
+from actors.environment import SystemClock
 from actors.jobs.handler import JobContext
 from cormorant.rules.events import Stamped, fields_of
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import JobSettings, ServiceSettings, Settings, StorageSettings
-from supervisors.environment import SystemClock
 from supervisors.service import open_service
 from tests.chaos.journal import BEGAN, CRASHED, ENDED, STOPPED, Pen
 

@@ -13,12 +13,12 @@ import trio
 from attrs import define, field
 from click.testing import CliRunner
 
+from actors.environment import SystemClock
 from cormorant.cli import main
 from cormorant.playground import Playground
 from cormorant.playground.catalogue import Catalogue
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.testing import START
-from supervisors.environment import SystemClock
 from tests.cli.program import Ended, environment
 
 KEY = "the-key-of-the-app"

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from trio.abc import HostnameResolver
 from typing_extensions import override
 
+from actors.environment import SystemClock
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import Catalogue
 from cormorant.playground.indexer import Habits, Indexer
@@ -23,7 +24,6 @@ from cormorant.playground.prowlarr import Entry, Prowlarr
 from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
 from cormorant.playground.serving import Asked, Reply, Site, talk
 from cormorant.playground.spotify_stand_in import SpotifyStandIn, busy_artist
-from supervisors.environment import SystemClock
 from tests.bounds import WAIT_S
 
 KEY = "the-key-of-the-app"

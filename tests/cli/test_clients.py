@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from actors.environment import SystemClock
 from cormorant.cli.gate_clients import client_key
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.settings import load_settings
@@ -13,7 +14,6 @@ from storage import access
 from storage.access import digest_of
 from storage.search import source_states, sources
 from storage.search.source_states import Wish
-from supervisors.environment import SystemClock
 from tests.cli.source_place import SourcePlace
 
 pytestmark = pytest.mark.slow("opens databases")

@@ -15,12 +15,12 @@ from typing import Any, NoReturn
 import pytest
 import trio
 
+from actors.environment import in_thread
 from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
 from cormorant.clients.targets.folders import SIDE, Folder
 from cormorant.rules.watch.handing import ParcelKind, Standing
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import in_line
-from supervisors.environment import in_thread
 from tests.bounds import WAIT_S
 from tests.clients.parcel_samples import HTML, MAGNET, NZB, TITLES, TORRENT, parcel, torrent_number
 
@@ -211,7 +211,7 @@ async def test_a_process_that_dies_right_after_the_name_was_given_has_given_it(t
 GIVING = """
 import sys, pathlib, trio
 from cormorant.clients.targets.blackhole import Blackhole
-from supervisors.environment import in_thread
+from actors.environment import in_thread
 from tests.clients.parcel_samples import parcel, torrent_number
 
 async def give(folder, who):

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import trio
 
+from actors.environment import in_thread
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.targets.download_folder import DownloadFolder, DownloadOptions
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Standing
 from cormorant.rules.watch.target_errors import TargetError, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import SimulatedClock, in_line
-from supervisors.environment import in_thread
 from tests.clients.parcel_samples import HTML, TITLES
 from tests.clients.parcel_samples import parcel as any_parcel
 from tests.clients.raw_server import Asked, RawServer, page, raw_server, redirect

@@ -9,9 +9,9 @@ from trio.testing import MockClock
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchRequest
+from cormorant.services.durable_search import payload_for
 from cormorant.testing import ScriptedSource, busy
 from storage.search import ledger
-from supervisors.durable_search import payload_for
 from tests.conformance.searching import search_place
 
 SEARCH = payload_for(SearchRequest(query="x"), sources=["a", "b"], priority=Priority.BACKGROUND)

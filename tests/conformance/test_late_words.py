@@ -14,9 +14,9 @@ from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchPage, SearchRequest, StatedLimits
 from cormorant.rules.search.source_errors import CredentialsRefused
+from cormorant.services.durable_search import payload_for
 from cormorant.testing import BROKEN, ScriptedSource, busy
 from storage.search import source_states
-from supervisors.durable_search import payload_for
 from tests.conformance.crashing import BOMB
 from tests.conformance.searching import all_of, search_each, search_place
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from actors.environment import SystemClock
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.torznab import TorznabClient
 from cormorant.playground import open_playground
@@ -18,7 +19,6 @@ from cormorant.rules.search.requests import SearchPage, SearchRequest
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from cormorant.testing import START, in_line
-from supervisors.environment import SystemClock
 
 CATALOGUE = Catalogue(START)
 

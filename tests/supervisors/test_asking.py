@@ -13,8 +13,8 @@ from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.settings.fields import Setting
 from cormorant.rules.settings.subscription_settings import SubscriptionSettings
 from cormorant.rules.watch.feeds import Subscription
+from cormorant.services.source_clients import FEED_TIMEOUT_S, Asker
 from cormorant.testing import SimulatedClock, in_line
-from supervisors.asking import FEED_TIMEOUT_S, Asker
 from tests.clients.mounted import mounted
 
 

@@ -6,8 +6,8 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.events import Event, EventsLost, ListenerFailed, MessageLost, Stamped
+from cormorant.services.event_bus import EventBus
 from cormorant.testing import START, SimulatedClock
-from supervisors.event_bus import EventBus
 
 
 def fact(number: int) -> Event:

@@ -8,8 +8,8 @@ import pytest
 
 from actors.watch.handover_tracker import facts_of
 from cormorant.rules.search.requests import Result
+from cormorant.services.watch.parcel_fetcher import Packer
 from storage.watch.wants import Candidate
-from supervisors.packing import Packer
 from tests.storage.job_store import NOW
 from tests.storage.watch_store import new_want
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.jobs.handler import Handler, JobContext, as_handlers
-from supervisors.plugins import HandlersBroken, installed_handlers
+from supervisors.handler_plugins import HandlersBroken, installed_handlers
 from tests.distribution import install
 
 GOOD = """

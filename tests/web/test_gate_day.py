@@ -20,6 +20,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings, WebSettings
 from cormorant.rules.settings.sources import SourceSettings, limits_of
 from cormorant.rules.torznab_queries import read_query
+from cormorant.services.searches import Searches
 from cormorant.testing import START, ScriptedSource, Simulation, in_line, memory_gateway, scripted, settings, simulated
 from cormorant.web.gate import Gate, NothingAnswered
 from cormorant.web.keys import Keys
@@ -30,7 +31,6 @@ from storage.database import Database
 from storage.engine.columns import from_micros
 from storage.search.sources import SourceRecord
 from supervisors.search_assembly import SearchAssembly, SearchParts
-from supervisors.searches import Searches
 
 DAY_S = 86_400.0
 TAKES_S = {"query": 0.5, "grab": 1.0}

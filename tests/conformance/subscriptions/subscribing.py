@@ -17,11 +17,11 @@ from cormorant.rules.search.requests import Result
 from cormorant.rules.settings.subscription_settings import SubscriptionSettings
 from cormorant.rules.watch.feeds import Due, FeedPage, Item, Subscription
 from cormorant.rules.watch.wants import Want
+from cormorant.services.watch.feeds import Subscriptions
 from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
 from storage.database import Database
 from storage.watch import wants
 from supervisors import ChildSpec, Supervisor
-from supervisors.subscribing import Subscriptions
 from supervisors.watch_assembly import SubscribingAssembly
 
 Step = list[str] | Exception

@@ -13,9 +13,9 @@ from actors.watch.feed_checker import CheckUnwritten
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import CheckStatus, Due, FeedPage
+from cormorant.services.watch.feeds import Subscriptions
 from storage.watch import feed_claims
 from storage.watch.feed_claims import CheckedElsewhere
-from supervisors.subscribing import Subscriptions
 from tests.conformance.subscriptions.subscribing import (
     HOUR,
     SubscriptionPlace,

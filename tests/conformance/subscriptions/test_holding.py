@@ -16,10 +16,10 @@ from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import Check
 from cormorant.rules.watch.subscription_events import SubscriptionMisfired
+from cormorant.services.watch.feeds import Subscriptions
 from cormorant.testing import START
 from storage.watch import feed_claims as table
 from storage.watch.feed_claims import CheckedElsewhere
-from supervisors.subscribing import Subscriptions
 from tests.conformance.subscriptions.subscribing import HOUR, page, prepared, subscribe, subscription_place
 
 

@@ -19,7 +19,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.watch.feeds import Due, FeedPage
-from supervisors.subscribing import Subscriptions
+from cormorant.services.watch.feeds import Subscriptions
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, subscription_place
 
 IS_SOAK: Final = os.environ.get("SOAK") == "1"

@@ -16,13 +16,13 @@ from attrs import define, field
 from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
+from actors.environment import SystemClock
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import FeedPage, Subscription
+from cormorant.services.watch.feeds import Subscriptions
 from storage.database import Database, Mode, StorageOptions
-from supervisors.environment import SystemClock
-from supervisors.subscribing import Subscriptions
 from tests.bounds import WAIT_S
 from tests.conformance.subscriptions.subscribing import (
     HOUR,

@@ -24,6 +24,7 @@ from cormorant.rules.watch.handovers import FOLLOW_S
 from cormorant.rules.watch.price_events import PriceCollected
 from cormorant.rules.watch.wants import Want
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, Step, album
+from cormorant.services.watch.prices import Prices
 from cormorant.testing import (
     START,
     Recorder,
@@ -33,9 +34,8 @@ from cormorant.testing import (
     memory_gateway,
     settings,
 )
+from storage.watch.choice import Chooser
 from supervisors import open_service
-from supervisors.choosing import Chooser
-from supervisors.pricing import Prices
 from tests.conformance.searching import search_place
 from tests.conformance.test_collecting import Shop, service_of
 from tests.conformance.watchlist.watching import watch, watch_place

@@ -23,10 +23,10 @@ from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
 from cormorant.rules.watch.soulseek import File, Response
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
+from cormorant.services.source_clients import Asker
 from cormorant.testing import Recorder, ScriptedSource, SimulatedClock, in_line, memory_gateway, settings
 from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
-from supervisors.asking import Asker
 from tests.clients.mounted import Mounted
 from tests.clients.wired import wired
 from tests.conformance.watchlist.watching import watch

@@ -24,13 +24,13 @@ from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import charged
 from cormorant.rules.watch.events import WantChanged, WatchlistSearch
 from cormorant.rules.watch.wants import TRACKS_AFTER, Want, WantState, next_look, tracks_of
+from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
+from cormorant.services.searches import Searches
 from storage.jobs.jobs import NewJob
 from storage.search import ledger, sources
 from storage.search.ledger import Entry
 from storage.watch import artists, wants
-from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
-from supervisors.choosing import Chooser, Judged, why_chosen, why_nothing_fits
-from supervisors.searches import Searches
+from storage.watch.choice import Chooser, Judged, why_chosen, why_nothing_fits
 
 KIND = "want"
 SPARE_S = 60.0

@@ -16,14 +16,14 @@ from cormorant.rules.settings.price_settings import cents_of
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
 from cormorant.rules.watch.prices import COLLECT, STAGGER_S, TAKEN_OUT, Intake, PricePoint, Valuation, collect_key
+from cormorant.services.jobs import Jobs
+from cormorant.services.watch.price_collector import SOURCE_KIND
 from storage.database import Database
 from storage.jobs import jobs
 from storage.search.sources import UnknownSource
 from storage.watch import price_watches, prices
 from storage.watch.price_watches import IntakeConfigured, IntakeTakenOut
 from storage.watch.prices import Collected, PriceView
-from supervisors.collecting import SOURCE_KIND
-from supervisors.jobs import Jobs
 
 EVERY_S_MIN, EVERY_S_MAX = 60.0, 365 * 86_400.0
 SHOWN_MAX = 500

@@ -15,11 +15,11 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited
 from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
 from cormorant.rules.watch.prices import Intake, point_of, problems_of, request_for
+from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, wait_of
+from cormorant.services.searches import Searches
 from storage.search.sources import UnknownSource
 from storage.watch import price_watches, prices
 from storage.watch.prices import Collected
-from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, wait_of
-from supervisors.searches import Searches
 
 SOURCE_KIND = "prices"
 REASONS_MAX = 5

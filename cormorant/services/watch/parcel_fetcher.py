@@ -15,10 +15,10 @@ from cormorant.rules.watch.handing import Parcel, ParcelKind
 from cormorant.rules.watch.magnets import infohash_of_magnet, infohash_v2_of_magnet
 from cormorant.rules.watch.offers import files_of
 from cormorant.rules.watch.wants import Want
+from cormorant.services.gated import through_gate
+from cormorant.services.searches import Searches
 from storage.search.sources import SourceRecord
 from storage.watch.wants import Candidate
-from supervisors.gated import through_gate
-from supervisors.searches import Searches
 
 FEED: Final = "feed:"
 """What the names of feeds begin with where sources are named; no source has such a name."""

@@ -9,8 +9,8 @@ from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, SearchError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import QUERY_LENGTH_MAX, SearchPage, SearchRequest
+from cormorant.services.searches import Searches
 from storage.search.sources import SourceRecord
-from supervisors.searches import Searches
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SPOTIFY_URL
 from cormorant.rules.watch.artists import Artist as Watched
 from cormorant.rules.watch.releases import Album, AlbumPage, Artist, Track
+from cormorant.services.gated import through_gate
+from cormorant.services.searches import Searches
 from storage.search.sources import SourceRecord
-from supervisors.gated import through_gate
-from supervisors.searches import Searches
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from cormorant.rules.ports import Clock
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import BadRequest, SearchRequest
+from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
+from cormorant.services.searches import Searches
 from storage.search import ledger
 from storage.search.sources import UnknownSource
-from supervisors.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
-from supervisors.searches import Searches
 
 KIND = "search"
 

@@ -20,6 +20,7 @@ from cormorant.rules.watch.releases import Artist as FoundArtist
 from cormorant.rules.watch.target_errors import UnknownTarget
 from cormorant.rules.watch.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
+from cormorant.services.watch.watch_orders import ARTIST_EVERY_S_MAX, SEARCH_EVERY_S_MAX, Order, OrderDesk
 from storage.database import Database
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
@@ -28,7 +29,6 @@ from storage.watch import handovers as downloads
 from storage.watch import wants, watches
 from storage.watch.wants import Candidate, WantView
 from storage.watch.watches import CONFIGURED, SavedSearchConfigured
-from supervisors.watch_orders import ARTIST_EVERY_S_MAX, SEARCH_EVERY_S_MAX, Order, OrderDesk
 
 FIND_WAIT_S = 90.0
 """How long looking an artist up may wait for its turn."""

@@ -40,8 +40,8 @@ from cormorant.rules.watch.target_errors import (
 )
 from cormorant.rules.watch.wants import Want, WantState
 from storage.watch import handovers, wants
+from storage.watch.choice import Chooser
 from storage.watch.wants import Candidate
-from supervisors.choosing import Chooser
 
 KIND = "handover"
 UNKNOWN_S = 300.0

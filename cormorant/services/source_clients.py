@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
+from actors.environment import SystemRandom
 from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.files import Download
 from cormorant.clients.http.transport import Transport
@@ -21,7 +22,6 @@ from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.watch.feeds import Due, FeedPage
 from cormorant.rules.watch.offers import offered
 from storage.search.sources import SourceRecord
-from supervisors.environment import SystemRandom
 
 TIMEOUT_S = 120.0
 """Longer than any search may take: the limiter's own time-out is the one that counts."""

@@ -12,9 +12,9 @@ from cormorant.rules.upcoming import Plan, Planned, Turns, plan_of
 from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.prices import Intake
 from cormorant.rules.watch.watches import SavedSearch
-from supervisors.pricing import Prices
-from supervisors.subscribing import Subscriptions
-from supervisors.watches import Watches
+from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.prices import Prices
+from cormorant.services.watch.watches import Watches
 
 __all__ = ["DayPlan"]
 

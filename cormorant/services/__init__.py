@@ -1,0 +1,1 @@
+"""What a program can do: operations, job handlers and the gate."""

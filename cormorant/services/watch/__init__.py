@@ -1,0 +1,1 @@
+"""Operations and job handlers of watches, wants and handovers."""
