@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cormorant.rules.supervision import Ending, OnExhausted, Restart, Strategy
-from supervisors.child import ChildSpec, ChildState, ChildView
+from cormorant.rules.supervision import ChildState, ChildView, Ending, OnExhausted, Restart, Strategy
+from supervisors.child import ChildSpec
 from supervisors.report import ChildReport, ShutdownReport
 from supervisors.supervisor import Supervisor
 

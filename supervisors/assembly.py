@@ -28,15 +28,16 @@ from cormorant.clients.targets.target import Target
 from cormorant.clients.telling import Tell, tell_apart
 from cormorant.rules.jobs.states import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit, Offload
-from cormorant.rules.search.requests import Caps
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import TargetSettings
+from cormorant.rules.supervision import ChildView
 from cormorant.rules.watch.handovers import InDoubt
 from cormorant.services.durable_search import KIND, DurableSearch
 from cormorant.services.event_bus import EventStream, Listener
 from cormorant.services.jobs import Jobs
 from cormorant.services.notifications import SendNotifications, receivers
 from cormorant.services.searches import Searches
+from cormorant.services.source_clients import AskCaps
 from cormorant.services.timetable import Timetable
 from cormorant.services.watch.feeds import Subscriptions
 from cormorant.services.watch.parcel_fetcher import Packer
@@ -46,7 +47,7 @@ from cormorant.services.watch.targets import targets_of
 from cormorant.services.watch.watches import Watches
 from storage.database import Database, StorageOptions
 from storage.search.sources import SourceRecord
-from supervisors.child import ChildView, Runnable
+from supervisors.child import Runnable
 from supervisors.search_assembly import SearchAssembly, SearchParts
 from supervisors.tree import Parts
 from supervisors.watch_assembly import Feed, WatchAssembly, WatchParts
@@ -67,7 +68,7 @@ class Assembly:
     fetch_link: Callable[[str], Awaitable[Download]]
     feed: Feed
     """For links of feeds, which no source has."""
-    caps: Callable[[SourceRecord], Awaitable[Caps]] | None
+    caps: AskCaps | None
     catalogue: Catalogue | None
     """Whoever knows artists, unless it is the source of the settings."""
     targets: Mapping[str, Target] | None

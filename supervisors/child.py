@@ -6,7 +6,6 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from enum import Enum
 from typing import Any, Protocol
 
 import trio
@@ -14,7 +13,7 @@ from attrs import define, field, frozen
 
 from cormorant.rules.errors import StartFailed
 from cormorant.rules.failures import split_crash
-from cormorant.rules.supervision import Ending, OnExhausted, Restart
+from cormorant.rules.supervision import ChildState, ChildView, Ending, OnExhausted, Restart
 from supervisors.report import ChildReport, ShutdownReport
 
 GRACE_S = 5.0
@@ -73,29 +72,6 @@ class ChildSpec:
             )
         if inspect.iscoroutinefunction(getattr(self.run, "stop", None)):
             raise TypeError(f"{self.name}: stop() must be a plain function that asks and returns at once")
-
-
-class ChildState(Enum):
-    """Where a child is in its life."""
-
-    NEW = "new"
-    STARTING = "starting"
-    RUNNING = "running"
-    BACKING_OFF = "backing_off"
-    STOPPING = "stopping"
-    ENDED = "ended"
-    SET_ASIDE = "set_aside"
-
-
-@frozen
-class ChildView:
-    """What the supervisor shows of a child."""
-
-    name: str
-    state: ChildState
-    restarts: int
-    last_crash: BaseException | None
-    children: tuple[ChildView, ...] = ()
 
 
 @define(eq=False)

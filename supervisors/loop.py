@@ -21,6 +21,7 @@ from cormorant.rules.events import (
 )
 from cormorant.rules.ports import Chance, Emit
 from cormorant.rules.supervision import (
+    ChildState,
     OnExhausted,
     Restart,
     Strategy,
@@ -29,7 +30,7 @@ from cormorant.rules.supervision import (
     is_restarted,
     restarted_with,
 )
-from supervisors.child import Child, ChildState
+from supervisors.child import Child
 from supervisors.commands import StartChild, StopChild, start_failed, subject_of
 from supervisors.report import ChildReport, ShutdownReport
 from supervisors.revivals import Revivals

@@ -9,8 +9,8 @@ from itertools import count
 import trio
 from attrs import define, field
 
-from cormorant.rules.supervision import OnExhausted
-from supervisors.child import Child, ChildState
+from cormorant.rules.supervision import ChildState, OnExhausted
+from supervisors.child import Child
 
 
 @define(eq=False)

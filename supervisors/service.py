@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -19,7 +19,6 @@ from actors.search.search import Execute, Search
 from actors.watch.watchlist_store import WatchlistStore
 from actors.watch.watchlist_ticker import Catalogue
 from cormorant import __version__
-from cormorant.clients.files import Download
 from cormorant.clients.targets.target import Target
 from cormorant.clients.telling import Tell
 from cormorant.rules.errors import ServiceFailed, ServiceStopped
@@ -29,26 +28,23 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.settings import Settings
+from cormorant.rules.supervision import ChildView
 from cormorant.services.data_folder import prepare_data
 from cormorant.services.event_bus import EventBus, EventStream, Listener
 from cormorant.services.jobs import Jobs
 from cormorant.services.searches import Searches, SourceStatus
-from cormorant.services.source_clients import Asker, price_recipes
+from cormorant.services.source_clients import Asker, Fetch, price_recipes
 from cormorant.services.watch.feeds import Subscriptions
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
 from storage.database import Database, Mode
-from storage.search.sources import SourceRecord
 from supervisors.assembly import Assembly, storage_options
-from supervisors.child import ChildView
 from supervisors.report import ShutdownReport
 from supervisors.tree import tree
 from supervisors.watch_assembly import Feed
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-Fetch = Callable[[SourceRecord, str], Awaitable[Download]]
 
 
 class ServiceState(Enum):

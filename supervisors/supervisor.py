@@ -13,8 +13,8 @@ import trio
 from actors.reply import Reply
 from cormorant.rules.errors import StartFailed, SupervisionError
 from cormorant.rules.ports import Chance, Emit, ignore
-from cormorant.rules.supervision import Restart, Strategy
-from supervisors.child import GRACE_S, Child, ChildSpec, ChildView, Nested
+from cormorant.rules.supervision import ChildView, Restart, Strategy
+from supervisors.child import GRACE_S, Child, ChildSpec, Nested
 from supervisors.commands import StartChild, StopChild
 from supervisors.loop import Keeper, Policy
 from supervisors.report import ChildReport, ShutdownReport

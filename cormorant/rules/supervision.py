@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from attrs import frozen
+
 
 class Restart(Enum):
     """Which endings a child is started again after."""
@@ -46,6 +48,29 @@ class Ending(Enum):
     OVERRAN = "overran"
     """By its supervisor, having used up its grace or the supervisor's budget."""
     CRASHED = "crashed"
+
+
+class ChildState(Enum):
+    """Where a child is in its life."""
+
+    NEW = "new"
+    STARTING = "starting"
+    RUNNING = "running"
+    BACKING_OFF = "backing_off"
+    STOPPING = "stopping"
+    ENDED = "ended"
+    SET_ASIDE = "set_aside"
+
+
+@frozen
+class ChildView:
+    """What the supervisor shows of a child."""
+
+    name: str
+    state: ChildState
+    restarts: int
+    last_crash: BaseException | None
+    children: tuple[ChildView, ...] = ()
 
 
 def is_restarted(restart: Restart, ending: Ending) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from attrs import field, frozen
 
@@ -22,6 +22,11 @@ from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.watch.feeds import Due, FeedPage
 from cormorant.rules.watch.offers import offered
 from storage.search.sources import SourceRecord
+
+Fetch = Callable[[SourceRecord, str], Awaitable[Download]]
+"""Fetches what a link of a source leads to."""
+AskCaps = Callable[[SourceRecord], Awaitable[Caps]]
+"""Asks a source what it supports."""
 
 TIMEOUT_S = 120.0
 """Longer than any search may take: the limiter's own time-out is the one that counts."""

@@ -10,11 +10,14 @@ import trio
 from attrs import define, field
 
 from cormorant.rules.errors import CormorantError
+from cormorant.rules.ports import Clock
 from cormorant.rules.search.caps import DEFAULT_CAPS, caps_of_plain, may_have, merged_caps, plain_caps
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
-from cormorant.web.port import WebParts
+from cormorant.services.searches import Searches
+from cormorant.services.source_clients import AskCaps
+from storage.database import Database
 from storage.search import sources
 from storage.search.sources import SourceRecord
 
@@ -28,11 +31,15 @@ _AGAIN_S: Final = 900.0
 """A source that did not say is asked again after so long; an app may look every minute."""
 
 
-@define(eq=False)
+@define(eq=False, kw_only=True)
 class Abilities:
     """The abilities of sources, for apps that ask for them."""
 
-    parts: WebParts
+    searches: Searches
+    database: Database
+    ask_caps: AskCaps | None
+    """None where sources are asked in a way of the program's own."""
+    clock: Clock
     _tried_at: dict[int, float] = field(init=False, factory=dict)
     _turns: dict[int, trio.Lock] = field(init=False, factory=dict)
 
@@ -54,23 +61,23 @@ class Abilities:
 
     async def may_have(self, record: SourceRecord, categories: Sequence[int]) -> bool:
         """Whether a source may ever have something in these categories, as far as it has said. Nobody is asked."""
-        kept = await self.parts.database.read(sources.caps, record.id)
+        kept = await self.database.read(sources.caps, record.id)
         return kept is None or may_have(caps_of_plain(kept[0]), categories)
 
     async def _of(self, record: SourceRecord, consumer: str) -> Caps:
         async with self._turns.setdefault(record.id, trio.Lock()):
-            kept = await self.parts.database.read(sources.caps, record.id)
-            if kept is not None and self.parts.clock.now() - kept[1] < _FRESH:
+            kept = await self.database.read(sources.caps, record.id)
+            if kept is not None and self.clock.now() - kept[1] < _FRESH:
                 return caps_of_plain(kept[0])
             said = await self._ask(record, consumer)
             if said is None:
                 return DEFAULT_CAPS if kept is None else caps_of_plain(kept[0])
-            now = self.parts.clock.now()
-            await self.parts.database.run(sources.set_caps, record.id, plain_caps(said), now=now)
+            now = self.clock.now()
+            await self.database.run(sources.set_caps, record.id, plain_caps(said), now=now)
             return said
 
     async def _ask(self, record: SourceRecord, consumer: str) -> Caps | None:
-        ask, now = self.parts.caps, trio.current_time()
+        ask, now = self.ask_caps, trio.current_time()
         if ask is None or now - self._tried_at.get(record.id, -_AGAIN_S) < _AGAIN_S:
             return None
         self._tried_at[record.id] = now
@@ -82,7 +89,7 @@ class Abilities:
 
         outcomes: list[Outcome] = []
         try:
-            search = await self.parts.searches.search(
+            search = await self.searches.search(
                 SearchRequest(),
                 sources=[record.name],
                 priority=Priority.INTERACTIVE,  # a person has just added us to their app

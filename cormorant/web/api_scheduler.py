@@ -12,9 +12,10 @@ from litestar.params import FromPath, QueryParameter
 from sqlalchemy import Connection
 
 from cormorant.rules.ports import Clock
+from cormorant.rules.supervision import ChildView
 from cormorant.rules.watch.feeds import Subscription
 from cormorant.web.counts import Counts
-from cormorant.web.port import ChildNode, WebParts
+from cormorant.web.port import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.jobs import reports
 from storage.watch import feeds
@@ -198,7 +199,7 @@ def _jobs(parts: WebParts) -> list[ScheduledOut]:
     ]
 
 
-def _leaves(parts: WebParts) -> list[ChildNode]:
+def _leaves(parts: WebParts) -> list[ChildView]:
     found, rest = [], list(parts.tree())
     while rest:
         child = rest.pop()

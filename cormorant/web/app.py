@@ -74,7 +74,16 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
         session_routes(),
     ]
     api = Router("/api/v1", route_handlers=routes)
-    gate = Gate(parts=parts, keys=keys)
+    gate = Gate(
+        searches=parts.searches,
+        database=parts.database,
+        configured=parts.clients,
+        keys=keys,
+        rss_ttl_s=parts.rss_ttl_s,
+        download=parts.fetch,
+        ask_caps=parts.caps,
+        clock=parts.clock,
+    )
     sessions = Sessions(keys=keys, life_s=parts.web.session_s, path=parts.web.url_base, clock=parts.clock)
     feeds = EventFeeds(parts, closing)
     porter = Porter(wrong_keys_per_minute=parts.web.wrong_keys_per_minute, emit=parts.emit)

@@ -12,11 +12,12 @@ import trio
 from attrs import define, field
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.settings.service import ClientSettings
 from cormorant.web.keys import Keys
-from cormorant.web.port import WebParts
 from cormorant.web.shares import Client
 from storage import access
 from storage.access import ClientRecord, digest_of
+from storage.database import Database
 
 __all__ = ["Clients"]
 
@@ -32,7 +33,8 @@ _PATIENCE_S: Final = 2.0
 class Clients:
     """The apps by name. Where both have a name, the settings file wins."""
 
-    parts: WebParts
+    configured: Mapping[str, ClientSettings]
+    database: Database
     keys: Keys
     _added: Mapping[str, ClientRecord] = field(init=False, factory=dict)
     _looked_at: float = field(init=False, default=-math.inf)
@@ -54,8 +56,8 @@ class Clients:
     async def by_name(self, name: str) -> Client | None:
         """An app, if it may come in."""
         await self._look(LOOK_S)
-        if name in self.parts.clients:
-            return Client(name=name, settings=self.parts.clients[name])
+        if name in self.configured:
+            return Client(name=name, settings=self.configured[name])
         added = self._added.get(name)
         if added is None:
             self._check_known()
@@ -64,7 +66,7 @@ class Clients:
     def _by_key(self, key: str) -> Client | None:
         name = self.keys.client(key)
         if name is not None:
-            return Client(name=name, settings=self.parts.clients[name])
+            return Client(name=name, settings=self.configured[name])
         digest = digest_of(key)
         # Every one is compared, so that the time tells nothing.
         found = [each for each in self._added.values() if hmac.compare_digest(each.key_digest, digest)]
@@ -76,8 +78,8 @@ class Clients:
                 return
             self._is_known = False
             with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
-                added = await self.parts.database.read(access.all_clients)
-                self._added = {each.name: each for each in added if each.name not in self.parts.clients}
+                added = await self.database.read(access.all_clients)
+                self._added = {each.name: each for each in added if each.name not in self.configured}
                 self._is_known = True
             self._looked_at = trio.current_time()  # at the end: whoever waited for this look need not look again
 

@@ -12,8 +12,9 @@ from litestar.types import Receive, Scope, Send
 
 from cormorant.rules.events import Stamped, fields_of
 from cormorant.rules.secrets import hide_passwords
+from cormorant.services.event_bus import EventStream
 from cormorant.web.closing import Closing
-from cormorant.web.port import EventsPort, WebParts
+from cormorant.web.port import WebParts
 from cormorant.web.screens import NO_SCREEN, Screen, screen_of
 from cormorant.web.sign_outs import Permit
 from storage.search.sources import SourceRecord
@@ -88,7 +89,7 @@ class EventFeed:
             self.feeds.open -= 1
             events.end()
 
-    async def _next(self, events: EventsPort) -> bytes | None:
+    async def _next(self, events: EventStream) -> bytes | None:
         with trio.move_on_after(BEAT_S):
             try:
                 return _shown(await events.__anext__(), self.feeds.screen)

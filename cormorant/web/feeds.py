@@ -18,7 +18,7 @@ from cormorant.rules.search import priorities
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import PAGE_SIZE_MAX, SearchRequest
-from cormorant.web.port import SearchesPort
+from cormorant.services.searches import Searches
 from cormorant.web.shares import Claim
 from storage import gate
 from storage.database import Database
@@ -73,7 +73,7 @@ class FeedAsker:
 class Feeds:
     """Keeps what is new in the database, by asking for it when an app wants it and it has become old."""
 
-    searches: SearchesPort
+    searches: Searches
     database: Database
     clock: Clock
     ttl_s: float

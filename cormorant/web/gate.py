@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 
 from cormorant.clients.files import Download
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
+from cormorant.rules.ports import Clock
 from cormorant.rules.search import priorities
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchQueueFull
@@ -24,16 +25,18 @@ from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.torznab_queries import GateQuery
+from cormorant.services.searches import Searches
+from cormorant.services.source_clients import AskCaps, Fetch
 from cormorant.web.abilities import Abilities
 from cormorant.web.clients import Clients
 from cormorant.web.feeds import FeedAsker, Feeds
 from cormorant.web.gate_items import Find, GateItems, client_of_token
 from cormorant.web.gate_news import News, Wanted
 from cormorant.web.keys import Keys
-from cormorant.web.port import WebParts
 from cormorant.web.screens import screen_of
 from cormorant.web.shares import Claim, Client, Shares
 from cormorant.web.torznab_documents import FeedPage, feed_document
+from storage.database import Database
 from storage.search.sources import SourceRecord, UnknownSource
 
 __all__ = ["COMBINED", "Client", "Gate", "NothingAnswered", "SiteLink"]
@@ -78,8 +81,16 @@ class SiteLink:
 class Gate:
     """Searches for apps."""
 
-    parts: WebParts
+    searches: Searches
+    database: Database
+    configured: Mapping[str, ClientSettings]
+    """The apps of the settings file."""
     keys: Keys
+    rss_ttl_s: float
+    download: Fetch
+    ask_caps: AskCaps | None
+    """None where sources are asked in a way of the program's own."""
+    clock: Clock
     clients: Clients = field(init=False)
     items: GateItems = field(init=False)
     feeds: Feeds = field(init=False)
@@ -88,17 +99,17 @@ class Gate:
     shares: Shares = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        parts = self.parts
-        self.clients = Clients(parts, self.keys)
-        self.items = GateItems(parts=parts, keys=self.keys)
-        self.feeds = Feeds(searches=parts.searches, database=parts.database, clock=parts.clock, ttl_s=parts.rss_ttl_s)
-        self.abilities = Abilities(parts)
-        self.shares = Shares(parts)
-        self.news = News(database=parts.database, feeds=self.feeds, items=self.items, abilities=self.abilities)
+        searches, database, clock = self.searches, self.database, self.clock
+        self.clients = Clients(self.configured, database, self.keys)
+        self.items = GateItems(database=database, keys=self.keys, clock=clock)
+        self.feeds = Feeds(searches=searches, database=database, clock=clock, ttl_s=self.rss_ttl_s)
+        self.abilities = Abilities(searches=searches, database=database, ask_caps=self.ask_caps, clock=clock)
+        self.shares = Shares(searches=searches, database=database, clock=clock)
+        self.news = News(database=database, feeds=self.feeds, items=self.items, abilities=self.abilities)
 
     async def names(self, wanted: str) -> list[str]:
         """The sources that a path names, or `UnknownSource`."""
-        desks = self.parts.searches.desks
+        desks = self.searches.desks
         await desks.have_come.wait()
         if wanted == COMBINED:
             return sorted(name for name, desk in desks.by_name.items() if desk.record.kind in SEARCHED)
@@ -115,7 +126,7 @@ class Gate:
 
     def _record(self, name: str) -> SourceRecord:
         """A source that apps may ask. One that speaks no Torznab is to them as if it were not there."""
-        desk = self.parts.searches.desks.by_name.get(name)
+        desk = self.searches.desks.by_name.get(name)
         if desk is None or desk.record.kind not in SEARCHED:
             raise UnknownSource(name)
         return desk.record
@@ -180,7 +191,7 @@ class Gate:
         until = trio.current_time() + chosen.hold_s
         claims = await self.shares.claim_all(client, request, names, until=until)
         try:
-            search = await self.parts.searches.search(
+            search = await self.searches.search(
                 request,
                 sources=[name for name, claim in claims.items() if isinstance(claim, Claim)],
                 priority=chosen.rank,
@@ -228,9 +239,9 @@ class Gate:
 
     def _wait_s(self, outcome: Outcome, priority: Priority, lane: Lane) -> int:
         """Whole seconds until the source opens, as it is known now; never too few."""
-        opens_at = self.parts.searches.explain(outcome.source, priority, lane=lane).opens_at
+        opens_at = self.searches.explain(outcome.source, priority, lane=lane).opens_at
         stated = outcome.error.wait_s if isinstance(outcome.error, RateLimitWaitError) else None
-        until_open = stated if opens_at is None else (opens_at - self.parts.clock.now()).total_seconds()
+        until_open = stated if opens_at is None else (opens_at - self.clock.now()).total_seconds()
         wait_s = _UNKNOWN_WAIT_S if until_open is None else until_open
         if isinstance(outcome.error, ShareUsedUp):
             wait_s = max(wait_s, stated or 0.0)
@@ -241,12 +252,12 @@ class Gate:
         return f"{outcome.source}: {self._without_keys(words, outcome.source)}"
 
     def _without_keys(self, text: str, source: str) -> str:
-        desk = self.parts.searches.desks.by_name.get(source)
+        desk = self.searches.desks.by_name.get(source)
         return hide_passwords(text if desk is None else screen_of(desk.record.key, desk.record.proxy).hidden(text))
 
     async def link(self, source: str, token: str) -> SiteLink:
         """What a link of ours stands for, or `NothingAnswered`."""
-        await self.parts.searches.desks.have_come.wait()
+        await self.searches.desks.have_come.wait()
         record = self._record(source)
         client = await self.clients.by_name(client_of_token(token))
         if client is None or not self.items.is_ours(token, record):
@@ -267,7 +278,7 @@ class Gate:
         fetched: list[Download] = []
 
         async def execute(record: SourceRecord, _: SearchRequest) -> SearchPage:
-            fetched.append(await self.parts.fetch(record, link))
+            fetched.append(await self.download(record, link))
             return SearchPage(results=())
 
         chosen = client.settings
@@ -276,7 +287,7 @@ class Gate:
         if isinstance(claim, Outcome):
             raise self._nothing([claim], chosen.rank, Lane.GRAB)
         try:
-            search = await self.parts.searches.search(
+            search = await self.searches.search(
                 SearchRequest(),
                 sources=[name],
                 priority=chosen.rank,

@@ -12,16 +12,17 @@ from typing import Final
 import attrs
 from attrs import define, field, frozen
 
+from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import HIDDEN
 from cormorant.rules.search.requests import Protocol, Result
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.visitors import Remembered
 from cormorant.web.keys import Keys
 from cormorant.web.links import Links
-from cormorant.web.port import WebParts
 from cormorant.web.screens import Screen, screen_of
 from cormorant.web.torznab_documents import PASSED_ON, FeedItem, Shown
 from storage import gate_links
+from storage.database import Database
 from storage.gate_links import GateLink
 from storage.search.sources import SourceRecord
 
@@ -59,13 +60,14 @@ class _Made:
 class GateItems:
     """Makes finds into what apps get, and knows what a link of ours stands for."""
 
-    parts: WebParts
+    database: Database
     keys: Keys
+    clock: Clock
     links: Links = field(init=False)
     _made: Remembered[_Made] = field(init=False, factory=lambda: Remembered(_MADE_MAX))
 
     def __attrs_post_init__(self) -> None:
-        self.links = Links(database=self.parts.database, clock=self.parts.clock)
+        self.links = Links(database=self.database, clock=self.clock)
 
     async def of(self, client: str, found: Sequence[Find], *, base: str) -> list[FeedItem]:
         """The finds that can be fetched, as this app is shown them."""
@@ -77,7 +79,7 @@ class GateItems:
 
     async def link(self, token: str, record: SourceRecord) -> str | None:
         """The link of the site that ours stands for; None when that is too long ago."""
-        return await self.parts.database.read(gate_links.find, _ref_of_token(token), source_id=record.id)
+        return await self.database.read(gate_links.find, _ref_of_token(token), source_id=record.id)
 
     def is_ours(self, token: str, record: SourceRecord) -> bool:
         """Whether we have made this link, for the app that it names."""

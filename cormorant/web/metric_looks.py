@@ -17,8 +17,9 @@ from cormorant.rules.search.breaker import BreakerState
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.windows import counts_since, windows_of
+from cormorant.rules.supervision import ChildView
 from cormorant.web.metrics import TEXT_TYPE, Value
-from cormorant.web.port import ChildNode, WebParts
+from cormorant.web.port import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.jobs import reports
 from storage.search import source_reports
@@ -85,7 +86,7 @@ def _of_sources(parts: WebParts, now: datetime) -> Iterator[Value]:
         yield Value(metric="cormorant_source_cooldown_seconds", value=left_s, labels=(name,))
 
 
-def _of_tree(children: Sequence[ChildNode]) -> Iterator[Value]:
+def _of_tree(children: Sequence[ChildView]) -> Iterator[Value]:
     for child in children:
         yield Value(metric="cormorant_child_restarts", value=child.restarts, labels=(child.name,))
         yield from _of_tree(child.children)

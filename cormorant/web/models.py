@@ -12,7 +12,7 @@ from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import Result
 from cormorant.rules.secrets import hide_passwords
-from cormorant.web.port import ChildNode
+from cormorant.rules.supervision import ChildView
 from cormorant.web.screens import NO_SCREEN, Screen, screen_of
 from storage.access import ClientLook
 from storage.jobs.reports import JobView
@@ -213,7 +213,7 @@ def client_out(look: ClientLook) -> ClientOut:
     )
 
 
-def tree_out(children: Sequence[ChildNode]) -> list[ChildOut]:
+def tree_out(children: Sequence[ChildView]) -> list[ChildOut]:
     """The tree as it is shown."""
     return [
         ChildOut(

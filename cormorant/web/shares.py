@@ -10,6 +10,7 @@ import attrs
 import trio
 from attrs import define, field, frozen
 
+from cormorant.rules.ports import Clock
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
@@ -17,7 +18,8 @@ from cormorant.rules.search.requests import SearchRequest, search_key
 from cormorant.rules.search.shares import ShareUsedUp, share_opens_at, share_windows
 from cormorant.rules.search.windows import Window
 from cormorant.rules.settings.service import ClientSettings
-from cormorant.web.port import WebParts
+from cormorant.services.searches import Searches
+from storage.database import Database
 from storage.search import answers, spending
 from storage.search.sources import SourceRecord
 
@@ -59,14 +61,16 @@ class Claim:
             claims.changed = trio.Event()
 
 
-@define(eq=False)
+@define(eq=False, kw_only=True)
 class Shares:
     """The parts of quotas that apps may use.
 
     Who may ask claims it first: of two requests at the same moment the second must not take what only one may have.
     """
 
-    parts: WebParts
+    searches: Searches
+    database: Database
+    clock: Clock
     _claims: dict[tuple[str, str, Lane], _Claims] = field(init=False, factory=dict)
 
     async def claim_all(
@@ -97,7 +101,7 @@ class Shares:
         self, client: Client, name: str, *, lane: Lane, priority: Priority, until: float
     ) -> Claim | Outcome:
         """Claim a request, or why the app may not ask a source now. Waits while its own requests may use up the rest."""
-        desk = self.parts.searches.desks.by_name.get(name)
+        desk = self.searches.desks.by_name.get(name)
         if desk is None:
             return Claim()
         limits = desk.record.limits if desk.known is None else desk.known.limits
@@ -107,7 +111,7 @@ class Shares:
         claims = self._claims.setdefault((client.name, name, lane), _Claims())
         while True:
             async with claims.turn:
-                now = self.parts.clock.now()
+                now = self.clock.now()
                 opens_at = await self._opens_at(desk.record, client, lane, windows, now=now)
                 if opens_at is not None:
                     return _refusal(client, name, priority, wait_s=(opens_at - now).total_seconds())
@@ -127,13 +131,13 @@ class Shares:
         self, record: SourceRecord, client: Client, lane: Lane, windows: Sequence[Window], *, now: datetime
     ) -> datetime | None:
         numbers = sorted({window.limit for window in windows})
-        spent = await self.parts.database.read(spending.nth_latest, record.id, lane, client.name, numbers)
+        spent = await self.database.read(spending.nth_latest, record.id, lane, client.name, numbers)
         return share_opens_at(windows, spent, now=now)
 
     async def _is_kept(self, request: SearchRequest, name: str) -> bool:
-        desk = self.parts.searches.desks.by_name[name]
-        now = self.parts.clock.now()
-        return bool(await self.parts.database.read(answers.find, [desk.record.id], search_key(request), now=now))
+        desk = self.searches.desks.by_name[name]
+        now = self.clock.now()
+        return bool(await self.database.read(answers.find, [desk.record.id], search_key(request), now=now))
 
 
 def _refusal(client: Client, name: str, priority: Priority, *, wait_s: float) -> Outcome:

@@ -45,7 +45,7 @@ async def gate_alone(
             await storage.start(gateway)
             async with search.supervisor():
                 gate = gate_of(search.searches(), gateway, Day(simulation, chosen))
-                yield Gate(parts=attrs.evolve(gate.parts, caps=caps), keys=gate.keys), gateway
+                yield attrs.evolve(gate, ask_caps=caps), gateway
             gateway.stop()
 
 

@@ -17,15 +17,13 @@ from cormorant.clients.files import Download
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.service import ClientSettings, WebSettings
+from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SourceSettings, limits_of
 from cormorant.rules.torznab_queries import read_query
 from cormorant.services.searches import Searches
-from cormorant.testing import START, ScriptedSource, Simulation, in_line, memory_gateway, scripted, settings, simulated
+from cormorant.testing import START, ScriptedSource, Simulation, memory_gateway, scripted, settings, simulated
 from cormorant.web.gate import Gate, NothingAnswered
 from cormorant.web.keys import Keys
-from cormorant.web.metrics import Metrics
-from cormorant.web.port import WebParts
 from cormorant.web.shares import Client
 from storage.database import Database
 from storage.engine.columns import from_micros
@@ -97,31 +95,16 @@ def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
         await trio.sleep(TAKES_S["grab"])
         return Download(kind="torrent", body=b"d4:infode")
 
-    parts = WebParts(
-        web=WebSettings(),
-        clients=APPS,
-        data="",
-        file_mode=0o600,
-        rss_ttl_s=60.0,
+    return Gate(
         searches=searches,
-        jobs=None,  # type: ignore[arg-type]  # the gate has nothing to do with jobs
-        watches=None,  # type: ignore[arg-type]  # nor with watches
-        subscriptions=None,  # type: ignore[arg-type]  # nor with subscriptions
-        prices=None,  # type: ignore[arg-type]  # nor with prices
         database=database,
-        fetch=fetch,
-        caps=None,
-        is_ready=lambda: True,
-        mode="observe",
-        tree=tuple,
-        events=None,  # type: ignore[arg-type]  # nor with events
-        scheduled=tuple,
-        metrics=Metrics(),
-        offload=in_line,
+        configured=APPS,
+        keys=Keys(web=Secret("x" * 43)),
+        rss_ttl_s=60.0,
+        download=fetch,
+        ask_caps=None,
         clock=day.simulation.clock,
-        emit=ignore,
     )
-    return Gate(parts=parts, keys=Keys(web=Secret("x" * 43)))
 
 
 async def live_a_day(day: Day) -> None:

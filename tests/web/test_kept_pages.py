@@ -116,7 +116,7 @@ def test_what_was_made_of_a_find_is_for_all_apps_until_it_or_its_source_changes(
         async with gate_alone(simulation, {"red": ScriptedSource(["some show"])}) as (gate, _):
             [one] = (await ask(gate, app("sonarr"), "red", "some")).items
             [two] = (await ask(gate, app("radarr"), "red", "some")).items
-            desk = gate.parts.searches.desks.by_name["red"]
+            desk = gate.searches.desks.by_name["red"]
             seeded = Find(record=desk.record, result=attrs.evolve(one.result, seeders=7))
             secret = Find(record=attrs.evolve(desk.record, key=Secret("some show")), result=one.result)
             [changed] = await gate.items.of("sonarr", [seeded], base="http://gate")
