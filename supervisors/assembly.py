@@ -133,7 +133,7 @@ class Assembly:
 
     def _web(self, searches: Searches, jobs: Jobs, watching: WatchAssembly, subscriptions: Subscriptions) -> Runnable:
         from cormorant.web.metrics import Metrics  # noqa: PLC0415 - who has no server need not wait for it to load
-        from cormorant.web.port import Scheduled, WebParts  # noqa: PLC0415 - as above
+        from cormorant.web.parts import Scheduled, WebParts  # noqa: PLC0415 - as above
         from cormorant.web.server import WebServer  # noqa: PLC0415 - as above
 
         metrics = Metrics()

@@ -35,7 +35,7 @@ ALLOWED = {
     "actors.jobs.worker.Worker._attempt catches BaseException": "calls handlers; what is not their crash goes on up",
     "actors.jobs.worker.Worker._verdict catches Exception": "asks the classes of foreign errors what follows from them",
     "cormorant.rules.jobs.error_log._words_of catches Exception": "calls the __str__ of foreign errors",
-    "cormorant.web.doors.Doors._serve catches BaseException": "one connection must not end the others; the rest goes on up",
+    "cormorant.web.listener.Doors._serve catches BaseException": "one connection must not end the others; the rest goes on up",
     "cormorant.telemetry.LogWriter._line catches Exception": "calls the __str__ of foreign errors; the log must go on",
 }
 

@@ -18,7 +18,7 @@ from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.settings.fields import DURATION, SHARE
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import Settings
-from cormorant.web.keys import new_key
+from cormorant.services.keys import new_key
 from storage import access
 from storage.access import ClientExists, ClientLook, ClientRecord, UnknownClient, digest_of
 from storage.database import Database

@@ -24,8 +24,8 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.units import as_written
+from cormorant.services.keys import kept_key
 from cormorant.settings import load_settings
-from cormorant.web.keys import kept_key
 
 __all__ = ["FirstSettings", "Written", "check_prowlarr", "refuse_to_replace", "time_zone_here", "write"]
 

@@ -15,7 +15,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import Settings
-from cormorant.web.keys import kept_key
+from cormorant.services.keys import kept_key
 from storage import access
 from storage.access import ClientExists, ClientRecord, digest_of
 from storage.database import Database

@@ -23,8 +23,8 @@ from cormorant.rules.units import format_duration
 from cormorant.rules.watch.money import as_money
 from cormorant.rules.watch.price_import import BYTES_MAX, NotATable, Table, WrongLines, points_in, read_table, things_in
 from cormorant.rules.watch.prices import TAKEN_OUT, Match, PointType, Valuation
+from cormorant.services.watch.price_views import price_out, price_shown_out, value_out
 from cormorant.services.watch.prices import Prices
-from cormorant.web.price_models import price_out, price_shown_out, value_out
 from storage.database import Database
 from storage.watch.price_watches import IntakeConfigured, IntakeExists, IntakeTakenOut, UnknownIntake
 from storage.watch.prices import PriceView

@@ -28,10 +28,10 @@ from cormorant.rules.upcoming import Plan, plan_of
 from cormorant.rules.watch.feed_orders import NAME_LENGTH_MAX, schedule_from
 from cormorant.rules.web_addresses import feed_address_problem
 from cormorant.services.schedule import DayPlan
+from cormorant.services.watch.feed_views import SubscriptionShownOut, check_out, subscription_out
 from cormorant.services.watch.feeds import Subscriptions
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
-from cormorant.web.subscription_models import SubscriptionShownOut, check_out, subscription_out
 from storage import flags
 from storage.database import Database
 from storage.jobs import workers

@@ -11,7 +11,7 @@ from cormorant.cli.tables import painter, pairs, printable, table
 from cormorant.rules.ages import clock_time, from_now
 from cormorant.rules.units import format_duration
 from cormorant.rules.upcoming import Plan
-from cormorant.web.subscription_models import CheckOut, SubscriptionOut, SubscriptionShownOut
+from cormorant.services.watch.feed_views import CheckOut, SubscriptionOut, SubscriptionShownOut
 
 __all__ = ["SubscriptionWords", "timing"]
 

@@ -34,9 +34,9 @@ from cormorant.rules.watch.wants import Want, WantError, WantState
 from cormorant.rules.watch.watches import FirstCheck
 from cormorant.services.event_bus import EventBus
 from cormorant.services.source_clients import Asker, price_recipes
+from cormorant.services.watch.views import Words, artist_out, saved_out
 from cormorant.services.watch.watch_orders import Order
 from cormorant.services.watch.watches import Watches
-from cormorant.web.watch_models import Words, artist_out, saved_out
 from storage.database import Database
 from storage.search import sources
 from storage.search.sources import SourceRecord

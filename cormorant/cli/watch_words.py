@@ -13,7 +13,7 @@ from cormorant.rules.units import format_duration
 from cormorant.rules.watch.handing import TargetView
 from cormorant.rules.watch.handovers import HandoverState
 from cormorant.rules.watch.wants import WantState
-from cormorant.web.watch_models import ArtistOut, CandidateOut, DownloadOut, SavedOut, WantOut, WantShownOut
+from cormorant.services.watch.views import ArtistOut, CandidateOut, DownloadOut, SavedOut, WantOut, WantShownOut
 
 __all__ = ["WatchWords"]
 

@@ -12,35 +12,35 @@ from litestar.handlers import BaseRouteHandler
 from litestar.plugins.attrs import AttrsSchemaPlugin
 from litestar.types import Message, Scope
 
-from cormorant.web.api_clients import client_routes
-from cormorant.web.api_jobs import job_routes
-from cormorant.web.api_overview import overview_routes
-from cormorant.web.api_prices import price_routes
-from cormorant.web.api_scheduler import scheduler_routes
-from cormorant.web.api_searches import search_routes
-from cormorant.web.api_session import session_routes
-from cormorant.web.api_sources import source_routes
-from cormorant.web.api_subscriptions import subscription_routes
-from cormorant.web.api_wants import want_routes
-from cormorant.web.api_watches import watch_routes
+from cormorant.services.gate.gate import Gate
+from cormorant.services.keys import Keys
+from cormorant.web.api.clients import client_routes
+from cormorant.web.api.feeds import subscription_routes
+from cormorant.web.api.jobs import job_routes
+from cormorant.web.api.overview import overview_routes
+from cormorant.web.api.prices import price_routes
+from cormorant.web.api.running_searches import SearchDesk
+from cormorant.web.api.scheduler import scheduler_routes
+from cormorant.web.api.searches import search_routes
+from cormorant.web.api.session import session_routes
+from cormorant.web.api.sources import source_routes
+from cormorant.web.api.wants import want_routes
+from cormorant.web.api.watches import watch_routes
+from cormorant.web.auth import Sessions, check_change
 from cormorant.web.bodies import BoundedRequest
-from cormorant.web.closing import Closing
 from cormorant.web.counts import Counts
 from cormorant.web.crashes import Crashes
-from cormorant.web.described import openapi_config
-from cormorant.web.event_feed import EventFeeds
-from cormorant.web.gate import Gate
+from cormorant.web.event_stream import EventFeeds
 from cormorant.web.gate_routes import download, torznab
-from cormorant.web.heads import allowing_head
+from cormorant.web.gauges import metrics_route
+from cormorant.web.head_requests import allowing_head
 from cormorant.web.health import health, ready
-from cormorant.web.keys import Keys
-from cormorant.web.metric_looks import metrics_route
+from cormorant.web.openapi import openapi_config
 from cormorant.web.page_files import page_routes
-from cormorant.web.port import WebParts
+from cormorant.web.parts import WebParts
 from cormorant.web.porter import Porter, client_of, given_key
 from cormorant.web.problems import problem_handlers
-from cormorant.web.search_desk import SearchDesk
-from cormorant.web.sessions import Sessions, check_change
+from cormorant.web.shutdown import Closing
 from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["OPEN", "make_app"]

@@ -17,12 +17,12 @@ from cormorant.clients.files import Download
 from cormorant.rules.errors import CommitUnknown, ServiceStopped, StorageUnavailable
 from cormorant.rules.search.outcomes import SearchQueueFull
 from cormorant.rules.torznab_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
-from cormorant.web.closing import Closing
-from cormorant.web.gate import COMBINED, Client, Gate, NothingAnswered
-from cormorant.web.heads import asked_method, head_of_unknown_length, is_head
+from cormorant.services.gate.gate import COMBINED, Client, Gate, NothingAnswered
+from cormorant.services.gate.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
+from cormorant.web.head_requests import asked_method, head_of_unknown_length, is_head
 from cormorant.web.porter import Porter, TooManyTries, client_of
 from cormorant.web.problems import BUSY_S, AnyRequest, crashes_of, parts_of
-from cormorant.web.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
+from cormorant.web.shutdown import Closing
 from storage.search.sources import UnknownSource
 
 __all__ = ["download", "torznab"]

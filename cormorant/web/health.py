@@ -8,10 +8,10 @@ from litestar import Response, get
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.web.closing import Closing
 from cormorant.web.listening import SERVICE
-from cormorant.web.port import WebParts
+from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of, problem
+from cormorant.web.shutdown import Closing
 
 __all__ = ["Health", "health", "ready"]
 

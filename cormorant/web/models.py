@@ -8,12 +8,12 @@ from datetime import datetime
 from attrs import field, frozen
 
 from actors.search.source_requests import SourceDesk
+from cormorant.rules.screens import NO_SCREEN, Screen, screen_of
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import Result
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.supervision import ChildView
-from cormorant.web.screens import NO_SCREEN, Screen, screen_of
 from storage.access import ClientLook
 from storage.jobs.reports import JobView
 

@@ -16,6 +16,7 @@ from actors.search.source_requests import Flight, SourceDesk
 from cormorant import __version__
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock
+from cormorant.rules.screens import NO_SCREEN, Screen, screen_of
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, Gate, GateName
@@ -23,6 +24,7 @@ from cormorant.rules.search.windows import windows_of
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.watch.handovers import Handover
+from cormorant.services.watch.views import Words
 from cormorant.web.counts import Counts
 from cormorant.web.models import ChildOut, GateOut, tree_out
 from cormorant.web.overview_models import (
@@ -38,9 +40,7 @@ from cormorant.web.overview_models import (
     StatedOut,
     WaitingOut,
 )
-from cormorant.web.port import WebParts
-from cormorant.web.screens import NO_SCREEN, Screen, screen_of
-from cormorant.web.watch_models import Words
+from cormorant.web.parts import WebParts
 from storage.jobs import reports
 from storage.jobs.reports import KindCount
 from storage.search import history, source_reports, source_views

@@ -30,11 +30,11 @@ from cormorant.rules.search.source_errors import SourceError, SourceRefused
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.watch.target_errors import TargetError, UnknownTarget
 from cormorant.rules.watch.wants import UnknownWant, WantError
+from cormorant.web.api.running_searches import UnknownSearch
 from cormorant.web.crashes import Crashes
-from cormorant.web.heads import asked_method
-from cormorant.web.port import WebParts
+from cormorant.web.head_requests import asked_method
+from cormorant.web.parts import WebParts
 from cormorant.web.porter import TooManyTries, client_of
-from cormorant.web.search_desk import UnknownSearch
 from storage.access import ClientExists, UnknownClient
 from storage.search.sources import UnknownSource
 from storage.watch.artists import ArtistExists, UnknownArtist

@@ -12,15 +12,15 @@ from hypercorn.config import Config
 from actors.actor import Actor
 from cormorant.rules.events import WebListening
 from cormorant.rules.listen_addresses import ListenAddress
+from cormorant.services.keys import keys_of
+from cormorant.web.api.running_searches import SearchDesk
 from cormorant.web.app import make_app
-from cormorant.web.closing import Closing
-from cormorant.web.doors import Doors
-from cormorant.web.guard import Guard
-from cormorant.web.heads import HeadAnswers
-from cormorant.web.keys import keys_of
+from cormorant.web.head_requests import HeadAnswers
+from cormorant.web.listener import Doors
 from cormorant.web.listening import bound
-from cormorant.web.port import WebParts
-from cormorant.web.search_desk import SearchDesk
+from cormorant.web.parts import WebParts
+from cormorant.web.request_guard import Guard
+from cormorant.web.shutdown import Closing
 
 __all__ = ["GRACE_S", "WebServer"]
 

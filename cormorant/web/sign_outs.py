@@ -14,8 +14,8 @@ from litestar.connection import ASGIConnection
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock
+from cormorant.web.auth import Session, Sessions
 from cormorant.web.porter import given_key
-from cormorant.web.sessions import Session, Sessions
 from storage import sign_outs
 from storage.database import Database
 

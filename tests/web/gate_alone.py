@@ -13,9 +13,9 @@ from cormorant.rules.ports import ignore
 from cormorant.rules.search.requests import Caps
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.torznab_queries import read_query
+from cormorant.services.gate.gate import Client, Gate
+from cormorant.services.gate.torznab_documents import FeedPage
 from cormorant.testing import ScriptedSource, Simulation, memory_gateway, named_sources, scripted, settings
-from cormorant.web.gate import Client, Gate
-from cormorant.web.torznab_documents import FeedPage
 from storage.database import Database
 from storage.search.sources import SourceRecord
 from supervisors.search_assembly import SearchAssembly, SearchParts

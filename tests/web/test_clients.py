@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cormorant.services.gate.client_apps import STRANGE_S
 from cormorant.testing import ScriptedSource
-from cormorant.web.clients import STRANGE_S
 from tests.bounds import WAIT_S
 from tests.web.test_gate import RSS, SEARCH, error_of, titles, xml
 from tests.web.test_gate_feeds import two_places

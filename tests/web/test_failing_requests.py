@@ -19,7 +19,7 @@ from cormorant.rules.json_documents import DEPTH_MAX
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.scripted_watches import ScriptedTarget
-from cormorant.web.doors import Doors
+from cormorant.web.listener import Doors
 from cormorant.web.listening import bound
 from cormorant.web.problems import PROBLEM_TYPE
 from tests.bounds import WAIT_S

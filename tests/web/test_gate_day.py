@@ -20,11 +20,11 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SourceSettings, limits_of
 from cormorant.rules.torznab_queries import read_query
+from cormorant.services.gate.gate import Gate, NothingAnswered
+from cormorant.services.gate.shares import Client
+from cormorant.services.keys import Keys
 from cormorant.services.searches import Searches
 from cormorant.testing import START, ScriptedSource, Simulation, memory_gateway, scripted, settings, simulated
-from cormorant.web.gate import Gate, NothingAnswered
-from cormorant.web.keys import Keys
-from cormorant.web.shares import Client
 from storage.database import Database
 from storage.engine.columns import from_micros
 from storage.search.sources import SourceRecord

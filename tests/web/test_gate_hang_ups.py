@@ -13,11 +13,11 @@ from cormorant.rules.search.caps import DEFAULT_CAPS
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.requests import Caps, SearchRequest
 from cormorant.rules.settings.service import ClientSettings
+from cormorant.services.gate.client_apps import LOOK_S, Clients
+from cormorant.services.gate.gate import NothingAnswered
+from cormorant.services.gate.latest_poller import GATHER_S
+from cormorant.services.gate.shares import Claim
 from cormorant.testing import START, ScriptedSource, simulated
-from cormorant.web.clients import LOOK_S, Clients
-from cormorant.web.feeds import GATHER_S
-from cormorant.web.gate import NothingAnswered
-from cormorant.web.shares import Claim
 from storage import access
 from storage.access import ClientRecord, digest_of
 from storage.search.sources import SourceRecord

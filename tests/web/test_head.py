@@ -17,8 +17,8 @@ from trio.testing import MockClock
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.testing import ScriptedSource
-from cormorant.web.event_feed import FEEDS_MAX
-from cormorant.web.heads import HeadAnswers
+from cormorant.web.event_stream import FEEDS_MAX
+from cormorant.web.head_requests import HeadAnswers
 from storage.search import history
 from tests.bounds import WAIT_S
 from tests.web.raw_client import dial, heard

@@ -11,10 +11,10 @@ from trio.testing import MockClock
 
 from cormorant.rules.redaction import HIDDEN
 from cormorant.rules.secrets import Secret
+from cormorant.services.gate.items import Find
+from cormorant.services.gate.kept_pages import LIFE_S, PAGES_MAX, KeptPages, Version
 from cormorant.testing import START, ScriptedSource, simulated
 from cormorant.web.counts import KEPT_S_MAX, TIMES, Counts
-from cormorant.web.gate_items import Find
-from cormorant.web.kept_pages import LIFE_S, PAGES_MAX, KeptPages, Version
 from storage.search.sources import SourceRecord
 from tests.bounds import WAIT_S
 from tests.web.gate_alone import app, ask, gate_alone

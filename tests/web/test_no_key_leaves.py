@@ -14,7 +14,7 @@ from cormorant.rules.redaction import spellings
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.web.torznab_documents import PASSED_ON
+from cormorant.services.gate.torznab_documents import PASSED_ON
 from storage.search.sources import SourceRecord
 from tests.web.web_place import web_place
 

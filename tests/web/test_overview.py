@@ -20,7 +20,7 @@ from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.rules.settings.sources import ReserveSettings
 from cormorant.testing import TIMEOUT, ScriptedSource
-from cormorant.web import event_feed
+from cormorant.web import event_stream
 from supervisors import Service
 from tests.bounds import WAIT_S
 from tests.web.web_place import KEY, SOURCE_KEY, WebPlace, web_place
@@ -153,7 +153,7 @@ async def test_what_happens_is_heard_without_the_keys_of_sources(tmp_path: Path)
 async def test_who_hangs_up_is_forgotten_and_too_many_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_feed, "FEEDS_MAX", 1)
+    monkeypatch.setattr(event_stream, "FEEDS_MAX", 1)
     with web_place(tmp_path) as place:
         async with place.served() as (service, client):
             async with listener(place) as ear:

@@ -17,9 +17,9 @@ from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.events import WebKeyRefused
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
+from cormorant.services.keys import Keys
 from cormorant.testing import START, ScriptedSource, memory_gateway
-from cormorant.web.keys import Keys
-from cormorant.web.sessions import Sessions
+from cormorant.web.auth import Sessions
 from cormorant.web.sign_outs import LOOK_S, Permit, SignOuts
 from storage import sign_outs
 from storage.database import Database

@@ -11,11 +11,11 @@ from attrs import define, field, frozen
 from litestar.types import Receive, Scope, Send
 
 from cormorant.rules.events import Stamped, fields_of
+from cormorant.rules.screens import NO_SCREEN, Screen, screen_of
 from cormorant.rules.secrets import hide_passwords
 from cormorant.services.event_bus import EventStream
-from cormorant.web.closing import Closing
-from cormorant.web.port import WebParts
-from cormorant.web.screens import NO_SCREEN, Screen, screen_of
+from cormorant.web.parts import WebParts
+from cormorant.web.shutdown import Closing
 from cormorant.web.sign_outs import Permit
 from storage.search.sources import SourceRecord
 

@@ -14,8 +14,8 @@ from attrs import define, field
 from actors.search.search import Search
 from actors.search.source_requests import SourceDesk
 from cormorant.rules.errors import CormorantError
-from cormorant.web.closing import Closing
 from cormorant.web.models import OutcomeOut, SearchOut, outcome_out
+from cormorant.web.shutdown import Closing
 from cormorant.web.sign_outs import Permit
 
 __all__ = ["OutcomeStream", "SearchDesk", "UnknownSearch", "WatchedSearch"]

@@ -18,8 +18,8 @@ from cormorant.rules.search import priorities
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import PAGE_SIZE_MAX, SearchRequest
+from cormorant.services.gate.shares import Claim
 from cormorant.services.searches import Searches
-from cormorant.web.shares import Claim
 from storage import gate
 from storage.database import Database
 from storage.gate import Turn

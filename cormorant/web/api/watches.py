@@ -12,9 +12,9 @@ from litestar.params import Body, FromPath
 from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.watch.artists import read_start
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
+from cormorant.services.watch.views import ArtistBody, ArtistOut, SavedBody, SavedOut, artist_out, saved_out
 from cormorant.web.bodies import refuse_unknown
 from cormorant.web.problems import AnyRequest, parts_of
-from cormorant.web.watch_models import ArtistBody, ArtistOut, SavedBody, SavedOut, artist_out, saved_out
 from storage.watch.artists import ArtistExists
 from storage.watch.watches import UnknownSavedSearch
 

@@ -8,12 +8,12 @@ from datetime import date, datetime
 from attrs import field, frozen
 
 from cormorant.rules.redaction import hide_keys
+from cormorant.rules.screens import Screen, screen_of
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.wants import Want, short_ref
 from cormorant.rules.watch.watches import SavedSearch
-from cormorant.web.screens import Screen, screen_of
 from storage.search.sources import SourceRecord
 from storage.watch.wants import Candidate, WantView
 

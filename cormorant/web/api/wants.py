@@ -10,9 +10,7 @@ from litestar.openapi.spec import Example
 from litestar.params import Body, FromPath, QueryParameter
 
 from cormorant.rules.watch.wants import WantState
-from cormorant.web.bodies import refuse_unknown
-from cormorant.web.problems import AnyRequest, parts_of
-from cormorant.web.watch_models import (
+from cormorant.services.watch.views import (
     DownloadOut,
     DownloadsOut,
     HandOverBody,
@@ -23,6 +21,8 @@ from cormorant.web.watch_models import (
     WantsOut,
     Words,
 )
+from cormorant.web.bodies import refuse_unknown
+from cormorant.web.problems import AnyRequest, parts_of
 
 __all__ = ["want_routes"]
 

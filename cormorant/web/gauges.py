@@ -19,7 +19,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.windows import counts_since, windows_of
 from cormorant.rules.supervision import ChildView
 from cormorant.web.metrics import TEXT_TYPE, Value
-from cormorant.web.port import WebParts
+from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.jobs import reports
 from storage.search import source_reports

@@ -8,10 +8,10 @@ from litestar.params import FromPath, JSONBody
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.service import ClientSettings
+from cormorant.services.keys import new_key
 from cormorant.web.bodies import refuse_unknown
-from cormorant.web.keys import new_key
 from cormorant.web.models import AddedClientOut, ClientBody, ClientOut, client_out
-from cormorant.web.port import WebParts
+from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage import access
 from storage.access import ClientExists, ClientRecord, digest_of

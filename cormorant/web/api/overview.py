@@ -8,10 +8,10 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.types import ASGIApp
 
-from cormorant.web.event_feed import EVENT_EXAMPLE, EventFeeds
+from cormorant.web.event_stream import EVENT_EXAMPLE, EventFeeds
 from cormorant.web.overview import JobCounts, overview_of
 from cormorant.web.overview_models import EXAMPLE, OverviewOut
-from cormorant.web.port import WebParts
+from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from cormorant.web.sign_outs import SignOuts
 

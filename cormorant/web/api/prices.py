@@ -10,8 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Example
 from litestar.params import Body, FromPath, QueryParameter
 
-from cormorant.web.bodies import refuse_unknown
-from cormorant.web.price_models import (
+from cormorant.services.watch.price_views import (
     PriceBody,
     PriceOut,
     PriceShownOut,
@@ -20,6 +19,7 @@ from cormorant.web.price_models import (
     price_shown_out,
     value_out,
 )
+from cormorant.web.bodies import refuse_unknown
 from cormorant.web.problems import AnyRequest, parts_of
 
 __all__ = ["price_routes"]

@@ -15,7 +15,7 @@ from litestar.datastructures import Cookie
 from litestar.exceptions import PermissionDeniedException
 
 from cormorant.rules.ports import Clock
-from cormorant.web.keys import Keys
+from cormorant.services.keys import Keys
 
 __all__ = ["CHANGE_HEADER", "Session", "Sessions", "check_change", "check_own_page"]
 

@@ -11,10 +11,10 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.params import JSONBody
 
-from cormorant.web.keys import Keys
+from cormorant.services.keys import Keys
+from cormorant.web.auth import Session, check_own_page
 from cormorant.web.porter import Porter, client_of
 from cormorant.web.problems import AnyRequest
-from cormorant.web.sessions import Session, check_own_page
 from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["SessionOut", "session_routes"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
-from cormorant.web.abilities import Abilities
-from cormorant.web.feeds import Feeds
-from cormorant.web.gate_items import Find, GateItems, placeholder
-from cormorant.web.kept_pages import KeptPages
-from cormorant.web.torznab_documents import FeedItem, FeedPage, feed_document
+from cormorant.services.gate.items import Find, GateItems, placeholder
+from cormorant.services.gate.kept_pages import KeptPages
+from cormorant.services.gate.latest_poller import Feeds
+from cormorant.services.gate.source_caps import Abilities
+from cormorant.services.gate.torznab_documents import FeedItem, FeedPage, feed_document
 from storage import gate as feeds
 from storage.database import Database
 from storage.search.sources import SourceRecord

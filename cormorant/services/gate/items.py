@@ -14,13 +14,13 @@ from attrs import define, field, frozen
 
 from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import HIDDEN
+from cormorant.rules.screens import Screen, screen_of
 from cormorant.rules.search.requests import Protocol, Result
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.visitors import Remembered
-from cormorant.web.keys import Keys
-from cormorant.web.links import Links
-from cormorant.web.screens import Screen, screen_of
-from cormorant.web.torznab_documents import PASSED_ON, FeedItem, Shown
+from cormorant.services.gate.links import Links
+from cormorant.services.gate.torznab_documents import PASSED_ON, FeedItem, Shown
+from cormorant.services.keys import Keys
 from storage import gate_links
 from storage.database import Database
 from storage.gate_links import GateLink

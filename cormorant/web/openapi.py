@@ -15,8 +15,8 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from cormorant import __version__
 from cormorant.rules.search.requests import CATEGORIES_MAX, KINDS, PARAMS_MAX, QUERY_LENGTH_MAX
 from cormorant.rules.settings.service import HOLD_S_MAX
+from cormorant.web.api.running_searches import WAIT_S_MAX
 from cormorant.web.problems import PROBLEM_TYPE, Problem
-from cormorant.web.search_desk import WAIT_S_MAX
 
 __all__ = ["described", "openapi_config"]
 

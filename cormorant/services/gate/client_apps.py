@@ -13,8 +13,8 @@ from attrs import define, field
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.settings.service import ClientSettings
-from cormorant.web.keys import Keys
-from cormorant.web.shares import Client
+from cormorant.services.gate.shares import Client
+from cormorant.services.keys import Keys
 from storage import access
 from storage.access import ClientRecord, digest_of
 from storage.database import Database

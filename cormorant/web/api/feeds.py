@@ -12,9 +12,7 @@ from litestar.params import Body, FromPath, QueryParameter
 
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.watch.feed_orders import schedule_from
-from cormorant.web.bodies import refuse_unknown
-from cormorant.web.problems import AnyRequest, parts_of
-from cormorant.web.subscription_models import (
+from cormorant.services.watch.feed_views import (
     CheckOut,
     RescheduleBody,
     SubscriptionBody,
@@ -24,6 +22,8 @@ from cormorant.web.subscription_models import (
     check_out,
     subscription_out,
 )
+from cormorant.web.bodies import refuse_unknown
+from cormorant.web.problems import AnyRequest, parts_of
 
 __all__ = ["subscription_routes"]
 

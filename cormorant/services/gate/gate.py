@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from cormorant.clients.files import Download
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
 from cormorant.rules.ports import Clock
+from cormorant.rules.screens import screen_of
 from cormorant.rules.search import priorities
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchQueueFull
@@ -25,17 +26,16 @@ from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.torznab_queries import GateQuery
+from cormorant.services.gate.client_apps import Clients
+from cormorant.services.gate.items import Find, GateItems, client_of_token
+from cormorant.services.gate.latest import News, Wanted
+from cormorant.services.gate.latest_poller import FeedAsker, Feeds
+from cormorant.services.gate.shares import Claim, Client, Shares
+from cormorant.services.gate.source_caps import Abilities
+from cormorant.services.gate.torznab_documents import FeedPage, feed_document
+from cormorant.services.keys import Keys
 from cormorant.services.searches import Searches
 from cormorant.services.source_clients import AskCaps, Fetch
-from cormorant.web.abilities import Abilities
-from cormorant.web.clients import Clients
-from cormorant.web.feeds import FeedAsker, Feeds
-from cormorant.web.gate_items import Find, GateItems, client_of_token
-from cormorant.web.gate_news import News, Wanted
-from cormorant.web.keys import Keys
-from cormorant.web.screens import screen_of
-from cormorant.web.shares import Claim, Client, Shares
-from cormorant.web.torznab_documents import FeedPage, feed_document
 from storage.database import Database
 from storage.search.sources import SourceRecord, UnknownSource
 
