@@ -72,7 +72,7 @@ format: $(READY) ## Format the code and mend what can be mended
 
 docs: $(READY) ## Write the pages of settings, events and metrics anew
 	$(BIN)/python -m cormorant.settings > docs/settings.md
-	$(BIN)/python -m cormorant.telemetry > docs/events.md
+	$(BIN)/python -m cormorant.log > docs/events.md
 	$(BIN)/python -m cormorant.reference > docs/metrics.md
 
 bench: $(READY) ## Run every benchmark and write bench/RESULTS.md (ARGS=--quick: a look, not kept)

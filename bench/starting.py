@@ -22,7 +22,7 @@ sys.path[0] = str(ROOT)
 from actors.environment import SystemClock  # noqa: E402 - see above
 from bench._report import Goal, Row, finish, read_options  # noqa: E402 - see above
 from cormorant.playground import open_playground  # noqa: E402 - see above
-from cormorant.playground.town import sites_of_the_town  # noqa: E402 - see above
+from cormorant.playground.world import sites_of_the_town  # noqa: E402 - see above
 
 READY_S_MAX = 5.0
 GONE_S_MAX = 3.0

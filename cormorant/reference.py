@@ -49,7 +49,7 @@ What is wrong is told all at once at the start, and nothing is changed. Unknown 
 _EVENTS_INTRODUCTION = """\
 # Every event
 
-*Made by `python -m cormorant.telemetry > docs/events.md`; a test compares.*
+*Made by `python -m cormorant.log > docs/events.md`; a test compares.*
 
 The log, `service.events()` and the metrics use these names. In a log line `ts`, `level` and `event` come first, then the
 fields in this order. A line that tells of an error that was raised ends with `trace`: where it came from, cut in the middle

@@ -23,7 +23,7 @@ LAYERS: Final = (
         "cormorant.scripted",
         "cormorant.scripted_watches",
         "cormorant.settings",
-        "cormorant.telemetry",
+        "cormorant.log",
         "cormorant.testing",
     ),
     ("supervisors",),

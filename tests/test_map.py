@@ -36,7 +36,7 @@ ALLOWED = {
     "actors.jobs.worker.Worker._verdict catches Exception": "asks the classes of foreign errors what follows from them",
     "cormorant.rules.jobs.error_log._words_of catches Exception": "calls the __str__ of foreign errors",
     "cormorant.web.listener.Doors._serve catches BaseException": "one connection must not end the others; the rest goes on up",
-    "cormorant.telemetry.LogWriter._line catches Exception": "calls the __str__ of foreign errors; the log must go on",
+    "cormorant.log.LogWriter._line catches Exception": "calls the __str__ of foreign errors; the log must go on",
 }
 
 
@@ -114,7 +114,7 @@ WRONG = {
     "an actor knows the web": module("actors.search.dispatcher", "from cormorant import web"),
     "the web knows the supervisors": module("cormorant.web.pages", "import supervisors.tree"),
     "a supervisor knows the settings' reader": module("supervisors.service", "from cormorant.settings import load"),
-    "a client knows the log": module("cormorant.clients.feeds", "from cormorant import telemetry"),
+    "a client knows the log": module("cormorant.clients.feeds", "from cormorant import log as telemetry"),
     "inside a function": module("storage.jobs.jobs", "def claim():", "    import actors.search.dispatcher"),
     "for type checkers": module(
         "storage.jobs.jobs", "if TYPE_CHECKING:", "    from actors.search.dispatcher import Dispatcher"
@@ -141,7 +141,7 @@ WRONG = {
     "a rule opens a file": module("cormorant.rules.jobs.states", "open('x')"),
     "except Exception": module("storage.jobs.jobs", "try: f()", "except Exception: pass"),
     "except BaseException": module("actors.jobs", "try: f()", "except BaseException as error: print(error)"),
-    "except, bare": module("cormorant.cli.run", "try: f()", "except: pass"),
+    "except, bare": module("cormorant.cli.service", "try: f()", "except: pass"),
     "except, in a tuple": module("storage.jobs.jobs", "try: f()", "except (OSError, Exception): pass"),
     "except, of a group": module("storage.jobs.jobs", "try: f()", "except* Exception: pass"),
     "except, by its full name": module("storage.jobs.jobs", "try: f()", "except builtins.Exception: pass"),
@@ -167,7 +167,9 @@ RIGHT = {
         "from cormorant.rules import Event",
     ),
     "the web may ask actors": module("cormorant.web.pages", "from actors.search.dispatcher import Submit"),
-    "rooms on top may know each other": module("cormorant.cli.run", "from cormorant import settings, telemetry"),
+    "rooms on top may know each other": module(
+        "cormorant.cli.service", "from cormorant import settings, log as telemetry"
+    ),
     "anyone may read the version": module("supervisors.service", "from cormorant import __version__"),
     "a room may know itself": module("storage.jobs.jobs", "from .database import Database"),
     "a rule may calculate with times": module(

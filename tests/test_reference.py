@@ -16,7 +16,7 @@ from cormorant.cli.saved import saved
 from cormorant.cli.sources import add, sources
 from cormorant.cli.targets import targets
 from cormorant.cli.wants import wants
-from cormorant.cli.watchlist import watchlist
+from cormorant.cli.watches import watchlist
 from cormorant.reference import all_events, events_reference, metrics_reference, settings_reference
 from cormorant.rules.jobs.states import JobState, Verb
 from cormorant.rules.settings.keys import known_settings
@@ -36,7 +36,7 @@ def test_the_page_of_settings_lists_every_setting_as_it_is() -> None:
 def test_the_page_of_events_lists_every_event_as_it_is() -> None:
     page = (ROOT / "docs" / "events.md").read_text()
 
-    assert page == events_reference(), "run: python -m cormorant.telemetry > docs/events.md"
+    assert page == events_reference(), "run: python -m cormorant.log > docs/events.md"
 
 
 def test_the_page_of_metrics_lists_every_metric_as_it_is() -> None:
@@ -120,7 +120,7 @@ def test_the_page_of_jobs_explains_every_setting_with_its_default() -> None:
 
 @pytest.mark.slow("starts Python once for each")
 @pytest.mark.parametrize(
-    ("module", "page"), [("settings", "settings.md"), ("telemetry", "events.md"), ("reference", "metrics.md")]
+    ("module", "page"), [("settings", "settings.md"), ("log", "events.md"), ("reference", "metrics.md")]
 )
 def test_the_pages_are_made_without_make(module: str, page: str) -> None:
     made = subprocess.run(

@@ -14,11 +14,11 @@ import structlog.processors  # noqa: F401  # loaded here, so that no single test
 from attrs import frozen
 from typing_extensions import override
 
+from cormorant.log import LogWriter
 from cormorant.reference import all_events
 from cormorant.rules.events import ChildCrashed, ChildStarted, Event, Stamped, StorageLost, SupervisorStopped
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.settings import LogSettings
-from cormorant.telemetry import LogWriter
 from tests.bounds import WAIT_S
 
 AT = datetime(2026, 11, 16, 2, 13, 1, 123_456, tzinfo=UTC)

@@ -9,7 +9,7 @@ import click
 from typing_extensions import override
 
 from cormorant import __version__
-from cormorant.cli.words import HintingGroup
+from cormorant.cli.console.command_line import HintingGroup
 
 __all__ = ["STARTED_AT", "main"]
 
@@ -43,6 +43,7 @@ _COMMANDS = {
     )
 }
 _COMMANDS["import"] = "adopt"  # no module can be called like the word that loads it
+_MODULES = {"run": "service", "adopt": "import_indexers", "watchlist": "watches", "subscriptions": "feeds"}
 
 
 class Commands(HintingGroup):
@@ -57,7 +58,7 @@ class Commands(HintingGroup):
         if cmd_name not in _COMMANDS:
             return None
         name = _COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(f"cormorant.cli.{name}"), name)
+        command: click.Command = getattr(import_module(f"cormorant.cli.{_MODULES.get(name, name)}"), name)
         return command
 
 

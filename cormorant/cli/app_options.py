@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 import click
 from attrs import frozen
 
-from cormorant.cli.key_options import key_of, key_options
-from cormorant.cli.words import Refused, config_option, json_option
+from cormorant.cli.console.command_line import Refused, config_option, json_option
+from cormorant.cli.console.key_options import key_of, key_options
 from cormorant.rules.secrets import Secret
 from cormorant.rules.web_addresses import web_address_problem
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import attrs
 import click
 
+from cormorant.cli.console.command_line import HintingGroup, Refused, config_option, json_option
 from cormorant.cli.sources import Written
-from cormorant.cli.words import HintingGroup, Refused, config_option, json_option
 from cormorant.rules.settings.fields import Setting, name_problem
 from cormorant.rules.settings.service import ClientSettings
 
 if TYPE_CHECKING:
-    from cormorant.cli.client_desk import ClientDesk
+    from cormorant.cli.actions.clients import ClientDesk
 
 __all__ = ["EXIT_CODES", "clients"]
 
@@ -93,6 +93,6 @@ def remove(config: str, *, as_json: bool, name: str) -> None:
 def _at_desk(
     config: str, errand: Callable[[ClientDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
-    from cormorant.cli.client_desk import at_client_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.clients import at_client_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     sys.exit(at_client_desk(config, errand, as_json=as_json, may_make=may_make))

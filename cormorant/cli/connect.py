@@ -29,6 +29,6 @@ def connect(config: str, **words: Any) -> None:
     says where it is.
     """
     wanted = read_app_words(words)
-    from cormorant.cli.connecting import connect_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.connect import connect_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     sys.exit(connect_now(config, wanted))

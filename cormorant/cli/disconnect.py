@@ -22,6 +22,6 @@ def disconnect(config: str, **words: Any) -> None:
     The app's own key is asked for, or read from standard input, unless --key-env or --key-file says where it is.
     """
     wanted = read_app_words(words)
-    from cormorant.cli.connecting import disconnect_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.connect import disconnect_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     sys.exit(disconnect_now(config, wanted))

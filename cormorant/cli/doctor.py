@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from cormorant.cli.words import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, config_option, json_option
+from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, config_option, json_option
 
 __all__ = ["doctor"]
 
@@ -27,7 +27,7 @@ def doctor(config: str, *, as_json: bool) -> None:
                 1  something needs to be mended
                 2  the settings cannot be used, so nothing else was looked at
     """  # noqa: D301  # click reads the backspace: do not wrap
-    from cormorant.cli.checks import Check, Status, examine  # noqa: PLC0415  # `--help` need not wait for it
+    from cormorant.cli.doctor_checks import Check, Status, examine  # noqa: PLC0415  # `--help` need not wait for it
 
     def line(check: Check) -> str:
         status = click.style(f"{check.status.value:<4}", fg=_COLOURS[check.status.value], bold=True)

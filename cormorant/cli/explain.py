@@ -6,8 +6,8 @@ import sys
 
 import click
 
+from cormorant.cli.console.command_line import config_option, json_option
 from cormorant.cli.sources import EXIT_CODES
-from cormorant.cli.words import config_option, json_option
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
 
@@ -24,7 +24,7 @@ PRIORITIES = click.Choice([priority.name.lower() for priority in Priority])
 @click.option("--grab", is_flag=True, help="For a download instead of a search.")
 def explain(config: str, *, as_json: bool, source: str, priority: str, grab: bool) -> None:
     """Every gate before a site in order: when it opens and why, what is spent, and when the next request can go."""
-    from cormorant.cli.source_desk import at_source_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.sources import at_source_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     lane, urgency = Lane.GRAB if grab else Lane.QUERY, Priority[priority.upper()]
     sys.exit(at_source_desk(config, lambda desk: desk.explain(source, urgency, lane), as_json=as_json))

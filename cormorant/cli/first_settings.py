@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 import attrs
 from attrs import frozen
 
-from cormorant.cli.job_json import as_text
-from cormorant.cli.words import Refused, shown_path
+from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.console.command_line import Refused, shown_path
 from cormorant.rules.errors import KeyUnusable, SettingsError
 from cormorant.rules.listen_addresses import parse_listen_address
 from cormorant.rules.ports import ignore

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cormorant.cli.words import EXIT_OK, Interrupted, Refused, config_option, json_option
+from cormorant.cli.console.command_line import EXIT_OK, Interrupted, Refused, config_option, json_option
 
 if TYPE_CHECKING:
     from cormorant.cli.first_settings import FirstSettings

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 from typing_extensions import override
 
-from cormorant.cli.words import HintingGroup, config_option, json_option
+from cormorant.cli.console.command_line import HintingGroup, config_option, json_option
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.units import parse_duration
 
 if TYPE_CHECKING:
-    from cormorant.cli.job_desk import Desk
+    from cormorant.cli.actions.jobs import Desk
 
 __all__ = ["jobs"]
 
@@ -172,7 +172,7 @@ def resume(config: str, *, as_json: bool, kind: str | None) -> None:
 
 
 def _at_desk(config: str, errand: Callable[[Desk], Awaitable[int]], *, as_json: bool) -> NoReturn:
-    from cormorant.cli.job_desk import at_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.jobs import at_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     sys.exit(at_desk(config, errand, as_json=as_json))
 

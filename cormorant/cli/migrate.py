@@ -37,6 +37,6 @@ def migrate(config: str, *, as_json: bool, to: str, force: bool) -> None:
     Stop the service first. The old database is not changed; the service uses the new one when storage.url names it. A
     password on the command line can be seen by others: put the address into MIGRATE_TO instead.
     """
-    from cormorant.cli.migrating import migrate_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.migration import migrate_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     sys.exit(migrate_now(config, to, as_json=as_json, force=force))

@@ -7,8 +7,8 @@ import sys
 
 import click
 
+from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, HintingGroup, Interrupted, Refused
 from cormorant.cli.watch_options import EXIT_CODES, options
-from cormorant.cli.words import EXIT_FAILED, EXIT_OK, HintingGroup, Interrupted, Refused
 
 __all__ = ["notify"]
 
@@ -26,7 +26,7 @@ def test(config: str, *, as_json: bool) -> None:
     """Send one notification to each address of notify.apprise, now, also in quiet hours. Addresses are not shown."""
     import trio  # noqa: PLC0415  # `--help` need not wait for it
 
-    from cormorant.cli.preflight import load_or_refuse  # noqa: PLC0415  # as above
+    from cormorant.cli.console.preflight import load_or_refuse  # noqa: PLC0415  # as above
     from cormorant.clients.apprise import NotTold  # noqa: PLC0415  # as above
     from cormorant.clients.telling import tell_apart  # noqa: PLC0415  # as above
     from cormorant.rules.notices import Message  # noqa: PLC0415  # as above

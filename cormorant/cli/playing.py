@@ -9,13 +9,13 @@ from typing import Final, Self
 
 import trio
 
-from cormorant.cli.streams import say
+from cormorant.cli.console.streams import say
 from cormorant.playground import open_playground
 from cormorant.playground.feeds import LOOKS_AFTER_S, feeds_of_the_town
-from cormorant.playground.market import PRICES
-from cormorant.playground.news import SOON, WATCHED
 from cormorant.playground.person import Person
-from cormorant.playground.town import KEY, sites_of_the_town
+from cormorant.playground.price_site import PRICES
+from cormorant.playground.releases import SOON, WATCHED
+from cormorant.playground.world import KEY, sites_of_the_town
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import PlaygroundOpened
 from cormorant.rules.settings.sources import SEARCHED

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 import click
 from typing_extensions import override
 
+from cormorant.cli.console.command_line import HintingGroup
 from cormorant.cli.jobs import Duration
 from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Names, options
-from cormorant.cli.words import HintingGroup
 from cormorant.rules.watch.money import BadPrice, read_price
 
 if TYPE_CHECKING:
-    from cormorant.cli.price_desk import PriceDesk
+    from cormorant.cli.actions.prices import PriceDesk
 
 __all__ = ["prices"]
 
@@ -148,6 +148,6 @@ def remove(config: str, *, as_json: bool, name: str) -> None:
 def _at_desk(
     config: str, errand: Callable[[PriceDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
-    from cormorant.cli.price_desk import at_price_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.prices import at_price_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     sys.exit(at_price_desk(config, errand, as_json=as_json, may_make=may_make))

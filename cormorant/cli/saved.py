@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from cormorant.cli.console.command_line import HintingGroup
 from cormorant.cli.watch_options import EXIT_CODES, at_desk, options, order_options
-from cormorant.cli.words import HintingGroup
 
 __all__ = ["saved"]
 

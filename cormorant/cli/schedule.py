@@ -26,6 +26,6 @@ def schedule(config: str, *, as_json: bool, hours: float, limit: int) -> None:
 
     As far as it is known now: what fails, or waits for the limits of a source, comes later.
     """
-    from cormorant.cli.subscription_desk import at_subscription_desk  # noqa: PLC0415 - `--help` need not wait for it
+    from cormorant.cli.actions.feeds import at_subscription_desk  # noqa: PLC0415 - `--help` need not wait for it
 
     sys.exit(at_subscription_desk(config, lambda desk: desk.schedule(hours=hours, limit=limit), as_json=as_json))

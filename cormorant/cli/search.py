@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from cormorant.cli.console.command_line import Refused, config_option, json_option
 from cormorant.cli.explain import PRIORITIES
 from cormorant.cli.jobs import Duration
-from cormorant.cli.words import Refused, config_option, json_option
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import BadRequest, SearchRequest
 
@@ -59,7 +59,7 @@ def search(config: str, *, words: tuple[str, ...], **options: Any) -> None:
         request = SearchRequest(query=query, kind=kind or "search", categories=categories)
     except BadRequest as error:
         raise Refused(str(error)) from None
-    from cormorant.cli.searching import Wanted, search_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.live_search import Wanted, search_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     priority = Priority[options.pop("priority").upper()]
     sys.exit(search_now(config, Wanted(request=request, priority=priority, **options)))

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from cormorant.cli.console.output import printable
 from cormorant.cli.search_words import SearchWords
-from cormorant.cli.tables import printable
 from cormorant.rules.search.outcomes import Outcome
 
 __all__ = ["Lines", "LiveTable", "Show"]

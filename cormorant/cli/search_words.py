@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from cormorant.cli.tables import table
+from cormorant.cli.console.output import table
 from cormorant.rules.ages import clock_time, rough
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.reasons import Explanation, next_opening, whole_second

@@ -10,8 +10,8 @@ import attrs
 import click
 from typing_extensions import override
 
+from cormorant.cli.console.command_line import HintingGroup, Refused, config_option, json_option
 from cormorant.cli.jobs import Duration
-from cormorant.cli.words import HintingGroup, Refused, config_option, json_option
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import Setting, name_problem
 from cormorant.rules.settings.sources import (
@@ -24,7 +24,7 @@ from cormorant.rules.settings.sources import (
 )
 
 if TYPE_CHECKING:
-    from cormorant.cli.source_desk import SourceDesk
+    from cormorant.cli.actions.sources import SourceDesk
 
 __all__ = ["EXIT_CODES", "sources"]
 
@@ -208,6 +208,6 @@ def remove(config: str, *, as_json: bool, name: str) -> None:
 def _at_desk(
     config: str, errand: Callable[[SourceDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
-    from cormorant.cli.source_desk import at_source_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.sources import at_source_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     sys.exit(at_source_desk(config, errand, as_json=as_json, may_make=may_make))

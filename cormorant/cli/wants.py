@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from cormorant.cli.console.command_line import HintingGroup
 from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Number, at_desk, options
-from cormorant.cli.words import HintingGroup
 from cormorant.rules.watch.wants import WantState
 
 __all__ = ["wants"]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 from typing_extensions import override
 
+from cormorant.cli.console.command_line import config_option, json_option
 from cormorant.cli.jobs import ID_MOST, Duration
-from cormorant.cli.words import config_option, json_option
 from cormorant.rules.watch.artists import Start, read_start
 
 if TYPE_CHECKING:
-    from cormorant.cli.watch_desk import WatchDesk
+    from cormorant.cli.actions.watches import WatchDesk
 
 __all__ = ["EXIT_CODES", "LIMIT", "Names", "Number", "StartAt", "at_desk", "options", "order_options"]
 
@@ -102,6 +102,6 @@ def at_desk(
     config: str, errand: Callable[[WatchDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     """Run an errand and end with its exit code."""
-    from cormorant.cli.watch_desk import at_watch_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.watches import at_watch_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     sys.exit(at_watch_desk(config, errand, as_json=as_json, may_make=may_make))

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.http.xml_documents import read_xml
 from cormorant.clients.torznab_replies import local_name
-from cormorant.playground.serving import Asked, Reply, as_html, as_json, whole
+from cormorant.playground.http import Asked, Reply, as_html, as_json, whole
 from cormorant.rules.search.source_errors import SourceError
 
 __all__ = ["APPS", "App", "Arr"]

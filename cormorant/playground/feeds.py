@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from cormorant.playground.catalogue import ALBUM_FIRST, ALBUM_SECOND, FILMS
-from cormorant.playground.feed_stand_in import BEGAN, Entry, FeedStandIn, PlayedFeed
+from cormorant.playground.feed_site import BEGAN, Entry, FeedStandIn, PlayedFeed
 from cormorant.rules.ports import Clock
 from cormorant.rules.settings.subscription_settings import FeedSettings
 

@@ -13,8 +13,8 @@ from attrs import define, field, frozen
 
 from cormorant.playground.catalogue import SHELVES, Catalogue, Release, Shelf, words_in
 from cormorant.playground.files import nzb_of, torrent_of
+from cormorant.playground.http import Asked, Reply, as_html, as_xml, whole
 from cormorant.playground.indexer_documents import Quota, caps_of, error, feed
-from cormorant.playground.serving import Asked, Reply, as_html, as_xml, whole
 from cormorant.rules.ports import Clock
 
 __all__ = ["Habits", "Indexer"]

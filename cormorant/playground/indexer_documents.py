@@ -13,7 +13,7 @@ from attrs import frozen
 
 from cormorant.playground.catalogue import Release, Shelf
 from cormorant.playground.files import infohash_of
-from cormorant.playground.serving import Asked, Reply, as_xml
+from cormorant.playground.http import Asked, Reply, as_xml
 
 __all__ = ["Quota", "caps_of", "error", "feed"]
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from attrs import define, evolve, field
 
+from cormorant.playground.http import Asked, Reply, as_html, as_xml
 from cormorant.playground.indexer import Indexer
 from cormorant.playground.indexer_documents import error
-from cormorant.playground.serving import Asked, Reply, as_html, as_xml
 
 __all__ = ["Jackett"]
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from attrs import frozen
 
-from cormorant.playground.serving import Asked, Reply
+from cormorant.playground.http import Asked, Reply
 
 __all__ = ["Mounted"]
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 
+from cormorant.playground.http import Asked, Reply, as_html, as_json
 from cormorant.playground.indexer import Indexer
 from cormorant.playground.indexer_documents import error
-from cormorant.playground.serving import Asked, Reply, as_html, as_json
 
 __all__ = ["Entry", "Prowlarr"]
 

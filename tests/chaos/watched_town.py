@@ -16,11 +16,11 @@ from attrs import define, field
 from cormorant.playground.catalogue import Release
 from cormorant.playground.files import nzb_of, torrent_of
 from cormorant.playground.forms import Handler
-from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
-from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
-from cormorant.playground.slskd_stand_in import SlskdStandIn
-from cormorant.playground.spotify_stand_in import PlayedAlbum, PlayedArtist, SpotifyStandIn
-from cormorant.playground.webhook_stand_in import WebhookStandIn
+from cormorant.playground.qbittorrent import QbittorrentStandIn
+from cormorant.playground.sabnzbd import SabnzbdStandIn
+from cormorant.playground.slskd import SlskdStandIn
+from cormorant.playground.spotify import PlayedAlbum, PlayedArtist, SpotifyStandIn
+from cormorant.playground.webhook import WebhookStandIn
 from cormorant.rules.watch.soulseek import File, Response
 from tests.clients.mounted import mounted
 

@@ -11,11 +11,11 @@ from typing import Any
 import trio
 from typing_extensions import override
 
-from cormorant.cli import main, serving
-from cormorant.cli.streams import say
+from cormorant.cli import main, serve
+from cormorant.cli.console.streams import say
+from cormorant.log import LogWriter
 from cormorant.rules.events import MessageLost
 from cormorant.rules.settings.settings import LogSettings
-from cormorant.telemetry import LogWriter
 from supervisors import ChildSpec, Supervisor, service
 from supervisors.tree import Parts, tree
 
@@ -126,6 +126,6 @@ def odd_tree(parts: Parts) -> Supervisor:
 
 if __name__ == "__main__":
     service.tree = odd_tree  # type: ignore[attr-defined]  # imported there, swapped for the test
-    serving.LogWriter = AnnouncedLog  # type: ignore[attr-defined]  # as above
-    serving.say = say_and_announce  # type: ignore[attr-defined]  # as above
+    serve.LogWriter = AnnouncedLog  # type: ignore[attr-defined]  # as above
+    serve.say = say_and_announce  # type: ignore[attr-defined]  # as above
     main(["run"])

@@ -18,12 +18,12 @@ from typing_extensions import override
 from actors.environment import SystemClock
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import Catalogue
+from cormorant.playground.http import Asked, Reply, Site, talk
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.mounting import Mounted
 from cormorant.playground.prowlarr import Entry, Prowlarr
-from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
-from cormorant.playground.serving import Asked, Reply, Site, talk
-from cormorant.playground.spotify_stand_in import SpotifyStandIn, busy_artist
+from cormorant.playground.qbittorrent import QbittorrentStandIn
+from cormorant.playground.spotify import SpotifyStandIn, busy_artist
 from tests.bounds import WAIT_S
 
 KEY = "the-key-of-the-app"

@@ -13,9 +13,9 @@ from attrs import define, field
 
 from cormorant.playground import open_playground
 from cormorant.playground.arr import APPS, Arr
+from cormorant.playground.http import Asked, Reply, as_html
 from cormorant.playground.jackett import Jackett
 from cormorant.playground.prowlarr import Entry, Prowlarr
-from cormorant.playground.serving import Asked, Reply, as_html
 from tests.cli.app_place import KEY, AppPlace, indexer
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.cli.checks import Status, clock_check, disk_check
-from cormorant.cli.preflight import mode_problems
+from cormorant.cli.console.preflight import mode_problems
+from cormorant.cli.doctor_checks import Status, clock_check, disk_check
 from cormorant.settings import load_settings
 from tests.cli.program import cormorant
 

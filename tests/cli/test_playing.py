@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.cli.serving import serve
-from cormorant.cli.signals import StopSignals
-from cormorant.cli.words import Refused
+from cormorant.cli.console.command_line import Refused
+from cormorant.cli.console.signals import StopSignals
+from cormorant.cli.serve import serve
 from tests.cli.program import ROOT, Program
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.cli.preflight import database_problem, folder_problem, look_at_database, shown_database
+from cormorant.cli.console.preflight import database_problem, folder_problem, look_at_database, shown_database
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.settings import Settings, StorageSettings
 from storage.database import SchemaState

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from cormorant.playground import open_playground
 from cormorant.playground.mounting import Mounted
-from cormorant.playground.slskd_stand_in import SlskdStandIn
+from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.watch.soulseek import File, Response
 from storage.jobs import reports

@@ -33,9 +33,9 @@ main(["run"])
 STOPPED_WHILE_LOGGING = """
 import os, signal, sys
 from functools import partial
-from cormorant.cli.signals import StopSignals
+from cormorant.cli.console.signals import StopSignals
 from cormorant.rules.settings.settings import LogSettings
-from cormorant.telemetry import LogWriter
+from cormorant.log import LogWriter
 
 signals = StopSignals()
 signals.install()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.playground.spotify_stand_in import limited
+from cormorant.playground.spotify import limited
 from cormorant.rules.watch.wants import WantState
 from tests.cli.watch_place import BOARDS, KEY, RADIO, WatchPlace, watch_place
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from cormorant import __version__
 from cormorant.cli import main
+from cormorant.cli.console.command_line import Refused, causes, shown_path
 from cormorant.cli.jobs import jobs
-from cormorant.cli.serving import report_lines
-from cormorant.cli.words import Refused, causes, shown_path
+from cormorant.cli.serve import report_lines
 from cormorant.rules.secrets import Secret
 from supervisors import ChildReport, Ending, ShutdownReport
 from tests.bounds import WAIT_S

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.playground.spotify_stand_in import PlayedArtist, SpotifyStandIn
+from cormorant.playground.spotify import PlayedArtist, SpotifyStandIn
 from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.handovers import Handover, HandoverState
 from cormorant.rules.watch.profiles import Judgement

@@ -19,7 +19,7 @@ from cormorant.clients.feed_documents import read_feed
 from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.clients.links import fetch_link
-from cormorant.playground.feed_stand_in import FeedStandIn, PlayedFeed
+from cormorant.playground.feed_site import FeedStandIn, PlayedFeed
 from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.watch.feed_items import ITEMS_MAX, items_of
 from cormorant.rules.watch.feeds import FeedPage

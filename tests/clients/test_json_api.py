@@ -10,7 +10,7 @@ from attrs import define, field
 from cormorant.clients.http.json_api import JsonApi, Refusal
 from cormorant.clients.http.transport import Transport
 from cormorant.playground import open_playground
-from cormorant.playground.serving import Asked, Reply, as_html, as_json
+from cormorant.playground.http import Asked, Reply, as_html, as_json
 from cormorant.rules.search.source_errors import (
     CredentialsRefused,
     SourceError,

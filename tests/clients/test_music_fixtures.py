@@ -12,7 +12,7 @@ from cormorant.clients.slskd_replies import read_responses, read_transfers
 from cormorant.clients.slskd_states import newest
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
 from cormorant.clients.spotify_replies import read_albums, read_artist, read_items, read_next, read_tracks
-from cormorant.playground.slskd_stand_in import SlskdStandIn
+from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import Standing

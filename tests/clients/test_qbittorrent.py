@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.targets.qbittorrent import Qbittorrent, QbittorrentOptions
-from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
+from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import ParcelKind, Standing
 from cormorant.rules.watch.target_errors import (

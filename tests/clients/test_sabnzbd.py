@@ -12,7 +12,7 @@ import pytest
 from trio.testing import MockClock
 
 from cormorant.clients.targets.sabnzbd import Sabnzbd, SabnzbdOptions
-from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
+from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import ParcelKind, Standing
 from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetMisconfigured, TargetRefused

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.rules_slskd_replies import BUSY_S, OFFLINE_S
 from cormorant.clients.slskd import SlskdClient, SlskdOptions
-from cormorant.playground.slskd_stand_in import Answered, SlskdStandIn
+from cormorant.playground.slskd import Answered, SlskdStandIn
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.soulseek import File, Response, Wish, rank_albums

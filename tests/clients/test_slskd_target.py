@@ -14,7 +14,7 @@ from cormorant.clients.http.transport import Transport
 from cormorant.clients.rules_slskd_replies import BUSY_S
 from cormorant.clients.targets.slskd import SlskdTarget, SlskdTargetOptions, batch_id_of
 from cormorant.clients.targets.target import Target
-from cormorant.playground.slskd_stand_in import SlskdStandIn
+from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import Parcel, ParcelKind, Standing
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable

@@ -16,7 +16,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
-from cormorant.playground.spotify_stand_in import (
+from cormorant.playground.spotify import (
     Answered,
     PlayedAlbum,
     PlayedArtist,

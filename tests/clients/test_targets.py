@@ -15,9 +15,9 @@ from cormorant.clients.targets.qbittorrent import Qbittorrent
 from cormorant.clients.targets.sabnzbd import Sabnzbd
 from cormorant.clients.targets.target import Target
 from cormorant.clients.targets.webhook import Webhook
-from cormorant.playground.qbittorrent_stand_in import QbittorrentStandIn
-from cormorant.playground.sabnzbd_stand_in import SabnzbdStandIn
-from cormorant.playground.webhook_stand_in import WebhookStandIn
+from cormorant.playground.qbittorrent import QbittorrentStandIn
+from cormorant.playground.sabnzbd import SabnzbdStandIn
+from cormorant.playground.webhook import WebhookStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import ParcelKind, Standing
 from cormorant.rules.watch.target_errors import TargetRefused

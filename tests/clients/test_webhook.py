@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cormorant.clients.targets.webhook import Webhook, WebhookOptions
-from cormorant.playground.webhook_stand_in import WebhookStandIn
+from cormorant.playground.webhook import WebhookStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handing import ParcelKind, Standing
 from cormorant.rules.watch.target_errors import (

@@ -13,7 +13,7 @@ from cormorant.clients.torznab import TorznabClient
 from cormorant.playground import open_playground
 from cormorant.playground.catalogue import Catalogue
 from cormorant.playground.indexer import Habits, Indexer
-from cormorant.playground.town import KEY, sites_of_the_town
+from cormorant.playground.world import KEY, sites_of_the_town
 from cormorant.rules.errors import PlaygroundClosed
 from cormorant.rules.search.requests import SearchPage, SearchRequest
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cormorant.playground.slskd_stand_in import SlskdStandIn
+from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.watch.soulseek import File, Response
 
 

@@ -9,11 +9,11 @@ import trio
 from attrs import define
 
 from cormorant.playground.catalogue import Catalogue
+from cormorant.playground.http import Asked
 from cormorant.playground.mounting import ASKED_MAX, Mounted
-from cormorant.playground.news import SOON, TRACKS, WATCHED, GrowingArtists, news_since, peers_with
-from cormorant.playground.serving import Asked
-from cormorant.playground.slskd_stand_in import SlskdStandIn
-from cormorant.playground.spotify_stand_in import SpotifyStandIn
+from cormorant.playground.releases import SOON, TRACKS, WATCHED, GrowingArtists, news_since, peers_with
+from cormorant.playground.slskd import SlskdStandIn
+from cormorant.playground.spotify import SpotifyStandIn
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

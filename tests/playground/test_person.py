@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from cormorant.playground.person import Person
-from cormorant.playground.town import with_playground
+from cormorant.playground.world import with_playground
 from cormorant.rules.events import PlaygroundSearched
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.notify_settings import NotifySettings

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.environment import SystemClock
-from cormorant.playground.place import open_playground
-from cormorant.playground.serving import Asked
-from cormorant.playground.town import KEY, sites_of_the_town
+from cormorant.playground.http import Asked
+from cormorant.playground.server import open_playground
+from cormorant.playground.world import KEY, sites_of_the_town
 
 SITES = {site.name: site for site in sites_of_the_town(SystemClock()) if site.name not in {"mill", "vault"}}
 NAMES = [

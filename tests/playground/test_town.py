@@ -19,10 +19,10 @@ from trio.testing import MockClock
 from cormorant.cli.playing import Playing
 from cormorant.playground import open_playground
 from cormorant.playground.feeds import SOON
-from cormorant.playground.market import EVERY as MARKET_EVERY
-from cormorant.playground.market import SOON as MARKET_SOON
-from cormorant.playground.market import sales_since
-from cormorant.playground.town import sites_of_the_town, with_playground
+from cormorant.playground.price_site import EVERY as MARKET_EVERY
+from cormorant.playground.price_site import SOON as MARKET_SOON
+from cormorant.playground.price_site import sales_since
+from cormorant.playground.world import sites_of_the_town, with_playground
 from cormorant.rules.events import NoticeTold
 from cormorant.rules.settings.notify_settings import NotifySettings
 from cormorant.rules.settings.playground_settings import PlaygroundSettings

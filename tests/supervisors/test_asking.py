@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import fields_dict
 
-from cormorant.playground.feed_stand_in import FeedStandIn
+from cormorant.playground.feed_site import FeedStandIn
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.settings.fields import Setting

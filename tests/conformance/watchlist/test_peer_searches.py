@@ -13,7 +13,7 @@ from attrs import define, frozen
 from trio.testing import MockClock
 
 from cormorant.clients.http.transport import Transport
-from cormorant.playground.slskd_stand_in import SlskdStandIn
+from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.search.events import SearchFinished
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.priorities import Priority

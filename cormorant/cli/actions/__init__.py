@@ -1,0 +1,1 @@
+"""What commands do; step B empties this folder."""

@@ -1,0 +1,275 @@
+"""What does each command of subscriptions do? Looks or changes, tells what came of it, and returns the exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import attrs
+import click
+from attrs import frozen
+
+from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.actions.subscription_words import SubscriptionWords, timing
+from cormorant.cli.actions.watches import assembly_of
+from cormorant.cli.console.command_line import EXIT_OK, Interrupted, NotDone, Refused, shown_path
+from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.preflight import load_or_refuse
+from cormorant.clients.opml import BYTES_MAX, NotOpml, Outline, read_opml, write_opml
+from cormorant.rules.errors import CommitUnknown, CormorantError
+from cormorant.rules.jobs.states import PAUSED_FLAG
+from cormorant.rules.schedules import Schedule
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.times_of_day import zone_of
+from cormorant.rules.upcoming import Plan, plan_of
+from cormorant.rules.watch.feed_orders import NAME_LENGTH_MAX, schedule_from
+from cormorant.rules.web_addresses import feed_address_problem
+from cormorant.services.schedule import DayPlan
+from cormorant.services.watch.feed_views import SubscriptionShownOut, check_out, subscription_out
+from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.prices import Prices
+from cormorant.services.watch.watches import Watches
+from storage import flags
+from storage.database import Database
+from storage.jobs import workers
+from storage.watch.feeds import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
+
+__all__ = ["SubscriptionDesk", "at_subscription_desk"]
+
+PAGE = 500
+NEXT_HOURS = 24.0 * 365
+
+_NOT_DONE = (UnknownSubscription, SubscriptionExists, SubscriptionConfigured)
+
+
+@frozen(kw_only=True)
+class SubscriptionDesk:
+    """Where the commands meet the database."""
+
+    settings: Settings
+    database: Database
+    subscriptions: Subscriptions
+    watches: Watches
+    prices: Prices
+    as_json: bool
+
+    async def add(self, name: str, url: str, *, every_s: float | None, cron: str, zone: str, **how: Any) -> int:
+        """Subscribe to a feed."""
+        schedule = schedule_from(every_s=every_s, cron=cron, zone=zone)
+        made = subscription_out(await self.subscriptions.subscribe(name, url, schedule, **_how(**how)))
+        first = "all that fits is wanted" if how["take_all"] else "what is there at the first check is left out"
+        told = [f"{name} is checked {timing(made)}; {first}", *self._hints(**how), *await self._service_hint()]
+        return self._tell({"added": attrs.asdict(made)}, told)
+
+    async def listed(self, *, after: int, limit: int) -> int:
+        """A page of them."""
+        page = await self.subscriptions.page(after_id=after, limit=limit)
+        found = [subscription_out(each) for each in page]
+        following = found[-1].id if len(found) == limit else None
+        facts = {"subscriptions": list(map(attrs.asdict, found)), "after": following}
+        return self._tell(facts, self._words().listed(found, after=following))
+
+    async def show(self, wanted: str, *, limit: int) -> int:
+        """One of them with its checks."""
+        found = await self.subscriptions.find_any(wanted)
+        checks = await self.subscriptions.checks(found.id, limit=limit)
+        shown = SubscriptionShownOut(
+            subscription=subscription_out(found), checks=[check_out(found, each) for each in checks]
+        )
+        return self._tell(attrs.asdict(shown), self._words().shown(shown))
+
+    async def remove(self, wanted: str) -> int:
+        """Subscribe no more."""
+        gone = await self.subscriptions.unsubscribe(wanted)
+        return self._tell({"removed": gone.name}, [f"{gone.name} is no longer checked; what was wanted stays"])
+
+    async def pause(self, wanted: str) -> int:
+        """Leave one alone."""
+        name = (await self.subscriptions.find_any(wanted)).name
+        await self.subscriptions.pause(name)
+        told = f"{name} is left alone until cormorant subscriptions resume {name}"
+        return self._tell({"subscription": name, "paused": True}, [told])
+
+    async def resume(self, wanted: str) -> int:
+        """Go on with one."""
+        name = (await self.subscriptions.find_any(wanted)).name
+        await self.subscriptions.resume(name)
+        told = [f"{name} goes on, and is due now", *await self._service_hint()]
+        return self._tell({"subscription": name, "paused": False}, told)
+
+    async def check(self, wanted: str) -> int:
+        """Let a running service check one."""
+        found = await self.subscriptions.find_any(wanted)
+        if found.is_paused:
+            raise NotDone(f"{found.name} is paused; resume it: cormorant subscriptions resume {found.name}")
+        await self.subscriptions.reschedule(found.id)
+        is_served, hints = await self._is_served(), await self._service_hint()
+        told = f"{found.name} is due" + ("" if hints else "; the running service checks it at once")
+        return self._tell({"subscription": found.name, "due": True, "service_runs": is_served}, [told, *hints])
+
+    async def upcoming(self, *, limit: int) -> int:
+        """Which are checked next, each once."""
+        until = self._now() + timedelta(hours=NEXT_HOURS)
+        planned = await self.subscriptions.planned(until=until, most=limit)
+        once = [attrs.evolve(each, schedule=Schedule(every_s=365 * 86_400.0)) for each in planned]
+        plan = attrs.evolve(plan_of(once, until=until, most=limit), has_more=False)
+        return await self._tell_plan(plan, empty="no check is due; subscribe: cormorant subscriptions add NAME URL")
+
+    async def schedule(self, *, hours: float, limit: int) -> int:
+        """What runs when, of everything."""
+        ahead = DayPlan(
+            settings=self.settings, subscriptions=self.subscriptions, watches=self.watches, prices=self.prices
+        )
+        plan = await ahead.look(hours=hours, most=limit, now=self._now())
+        return await self._tell_plan(plan, empty=f"nothing runs in the next {hours:g} hours")
+
+    async def import_opml(self, file: BinaryIO, *, every_s: float | None, cron: str, zone: str, **how: Any) -> int:
+        """Subscribe to all feeds of a file that are not subscribed to yet."""
+        schedule = schedule_from(every_s=every_s, cron=cron, zone=zone)
+        known = await self.subscriptions.names()
+        addresses = {url for _, url in known}
+        taken = [*(name for name, _ in known), *self.settings.feeds]
+        try:
+            listed = read_opml(file.read(BYTES_MAX + 1), taken=taken)
+        except NotOpml as problem:
+            raise Refused(f"FILE: {problem}") from None
+        fresh = [each for each in listed.feeds if each.url not in addresses]
+        wrong = [each.name for each in fresh if feed_address_problem(each.url)]
+        right = [each for each in fresh if each.name not in wrong]
+        feeds = [(each.name[:NAME_LENGTH_MAX].strip(), each.url, each.folder) for each in right]
+        made = await self.subscriptions.subscribe_all(feeds, schedule, **_how(**how))
+        left_out = [*listed.left_out, *wrong]
+        known_already = len(listed.feeds) - len(fresh)
+        facts = {
+            "added": [attrs.asdict(subscription_out(each)) for each in made],
+            "known": known_already,
+            "left_out": left_out,
+        }
+        told = [f"{len(made)} added, {known_already} known already, {len(left_out)} left out"]
+        told += [f"  left out, no address of http: {name}" for name in left_out]
+        return self._tell(facts, [*told, *self._hints(**how), *await self._service_hint()])
+
+    async def export(self, file: Path | None) -> int:
+        """Write all of them."""
+        feeds: list[Outline] = []
+        last = 0
+        while page := await self.subscriptions.page(after_id=last, limit=PAGE):
+            feeds += [Outline(name=each.name, url=each.url, folder=each.folder) for each in page]
+            last = page[-1].id
+        if file is None:
+            whole = {"feeds": list(map(attrs.asdict, feeds))}
+            click.echo(as_text(whole) if self.as_json else write_opml(feeds).decode(), nl=self.as_json)
+            return EXIT_OK
+        _write_new(file, write_opml(feeds))
+        told = [
+            f"{len(feeds)} written to {shown_path(str(file))}",
+            "keys in addresses are in it: keep it to yourself",
+        ]
+        return self._tell({"written": len(feeds), "file": str(file)}, told)
+
+    async def _tell_plan(self, plan: Plan, *, empty: str) -> int:
+        is_paused = await self.database.read(flags.is_set, PAUSED_FLAG)
+        facts = {
+            "runs": [{"at": run.at, "kind": run.kind, "name": run.name} for run in plan.runs],
+            "has_more": plan.has_more,
+            "is_paused": is_paused,
+        }
+        lines = list(self._words().plan(plan, empty=empty))
+        return self._tell(facts, [*lines, *(["everything is paused: cormorant jobs resume"] if is_paused else [])])
+
+    async def _is_served(self) -> bool:
+        silent = self._now() - timedelta(seconds=self.settings.jobs.lock_timeout_s)
+        found = await self.database.read(workers.all_workers)
+        return any(each.dead_at is None and each.beat_at > silent for each in found)
+
+    async def _service_hint(self) -> list[str]:
+        if not await self._is_served():
+            return ["no service runs on this database: it is checked when one is started, cormorant run"]
+        if await self.database.read(flags.is_set, PAUSED_FLAG):
+            return ["everything is paused: it is checked after cormorant jobs resume"]
+        return []
+
+    def _hints(self, *, hand_to: tuple[str, ...], no_import: bool, **_: Any) -> Iterable[str]:
+        if no_import:
+            yield "what is new is only counted"
+        elif not hand_to:
+            yield "what is new is only shown: --hand-to names nobody to hand it to"
+        elif self.settings.mode != "live":
+            yield 'observe mode: what is new is shown and not handed over; mode = "live" changes that'
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def _words(self) -> SubscriptionWords:
+        return SubscriptionWords(now=self._now(), zone=zone_of(self.settings.time_zone))
+
+    def _tell(self, facts: dict[str, Any], lines: Iterable[str]) -> int:
+        click.echo(as_text(facts) if self.as_json else "\n".join(lines))
+        return EXIT_OK
+
+
+def _how(
+    *,
+    adaptive: bool,
+    no_import: bool,
+    take_all: bool,
+    accept: tuple[str, ...],
+    reject: tuple[str, ...],
+    hand_to: tuple[str, ...],
+) -> dict[str, Any]:
+    """What a subscription has of what the command was told."""
+    return {
+        "is_adaptive": adaptive,
+        "auto_import": not no_import,
+        "takes_first": take_all,
+        "accept": accept,
+        "reject": reject,
+        "targets": hand_to,
+    }
+
+
+def _write_new(file: Path, body: bytes) -> None:
+    """Only the owner may read it: there are keys in it. What is there already is not written over."""
+    try:
+        number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise Refused(f"FILE: {shown_path(str(file))} is there already; name another") from None
+    except OSError as error:
+        raise Refused(f"FILE: {shown_path(str(file))} cannot be written: {error.strerror}") from None
+    with os.fdopen(number, "wb") as stream:
+        stream.write(body)
+
+
+def at_subscription_desk(
+    config: str, errand: Callable[[SubscriptionDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+) -> int:
+    """Run a command at the database of a settings file. Returns its exit code."""
+    settings = load_or_refuse(config)
+
+    async def run(database: Database) -> int:
+        assembly = assembly_of(settings, database)
+        _, watches, subscriptions = assembly.by_hand()
+        return await errand(
+            SubscriptionDesk(
+                settings=settings,
+                database=database,
+                subscriptions=subscriptions,
+                watches=watches,
+                prices=assembly.prices_by_hand(),
+                as_json=as_json,
+            )
+        )
+
+    try:
+        return visit(settings, run, may_make=may_make)
+    except _NOT_DONE as error:
+        raise NotDone(str(error)) from None
+    except CommitUnknown as unknown:
+        raise NotDone(f"{unknown}; look whether it happened before you repeat it") from None
+    except CormorantError as error:
+        raise Refused(str(error)) from None
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; nothing was changed") from None

@@ -1,0 +1,247 @@
+"""What does `cormorant import` do? Asks the other program for its indexers, plans, shows the plan, and carries it out at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import trio
+from attrs import evolve, frozen
+from sqlalchemy import Connection
+
+from actors.environment import in_thread
+from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.console.command_line import EXIT_OK, Interrupted, NotDone, Refused
+from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.output import table
+from cormorant.cli.console.preflight import load_or_refuse, look_at_database
+from cormorant.clients import prowlarr
+from cormorant.clients.http.json_api import JsonApi
+from cormorant.clients.http.transport import Transport
+from cormorant.clients.jackett import jackett_indexers
+from cormorant.rules.adoptions import Adoption, Known, Offered, Step, plan
+from cormorant.rules.errors import CommitUnknown, CormorantError
+from cormorant.rules.search.source_errors import SourceError
+from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.settings.keys import suggestion
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SourceSettings, limits_of
+from cormorant.rules.web_addresses import normalised
+from storage.database import Database
+from storage.search import source_states, sources
+from storage.search.sources import SourceRecord
+from supervisors.search_assembly import configured_sources
+
+__all__ = ["Wanted", "adopt_now"]
+
+_DOES = {Step.ADD, Step.RETURN, Step.UPDATE}
+
+
+@frozen(kw_only=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    app: str
+    url: str
+    key: Secret
+    limits: str | None
+    only: tuple[str, ...]
+    dry_run: bool
+    as_json: bool
+
+
+@frozen(kw_only=True)
+class _Plan:
+    """What is to be done, and the sources of that program that it has no more."""
+
+    adoptions: list[Adoption]
+    gone: list[str]
+
+
+def adopt_now(config: str, wanted: Wanted) -> int:
+    """Adopt, tell, and return the exit code."""
+    settings = load_or_refuse(config)
+    _limits_of(wanted.limits or "default", settings)
+    try:
+        offered = _chosen(trio.run(_ask, wanted), wanted)
+        if wanted.dry_run and look_at_database(settings) is None:
+            made = _planned(offered, {}, settings, wanted)
+        else:
+            made = visit(settings, lambda database: _at_database(database, offered, settings, wanted), may_make=True)
+    except SourceError as error:
+        raise NotDone(f"{wanted.app}: {hide_secrets(str(error), [wanted.key])}") from None
+    except CommitUnknown as unknown:
+        raise NotDone(f"{unknown}; run it again: nothing is added twice") from None
+    except CormorantError as error:
+        raise Refused(str(error)) from None
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted") from None
+    click.echo(as_text(_json(made, wanted)) if wanted.as_json else "\n".join(_lines(made, wanted)))
+    return EXIT_OK
+
+
+async def _ask(wanted: Wanted) -> list[Offered]:
+    async with Transport(written=[wanted.url]) as transport:
+        if wanted.app == prowlarr.APP:
+            api = JsonApi(app=wanted.app, url=wanted.url, key=wanted.key, transport=transport, offload=in_thread)
+            return await prowlarr.prowlarr_indexers(api)
+        return await jackett_indexers(wanted.url, wanted.key, transport, offload=in_thread)
+
+
+def _chosen(offered: list[Offered], wanted: Wanted) -> list[Offered]:
+    titles = {each.title.lower(): each for each in offered}
+    for name in wanted.only:
+        if name.lower() not in titles:
+            hint = (
+                suggestion(name, [each.title for each in offered])
+                or f"; it has {', '.join(sorted(each.title for each in offered))}"
+            )
+            raise Refused(f"--only: {wanted.app} has no indexer called {name!r}{hint}")
+    if not wanted.only:
+        return offered
+    return [titles[name] for name in dict.fromkeys(each.lower() for each in wanted.only)]
+
+
+async def _at_database(database: Database, offered: list[Offered], settings: Settings, wanted: Wanted) -> _Plan:
+    if wanted.dry_run:
+        records = await database.read(_rows, offered)
+        return _planned(offered, records, settings, wanted)
+    return await database.run(_carry_out, offered, settings, wanted, now=datetime.now(UTC))
+
+
+Rows = Mapping[str, tuple[SourceRecord, bool]]
+"""Sources by identity, and whether they were removed."""
+
+
+def _rows(connection: Connection, offered: Iterable[Offered]) -> Rows:
+    identities = [normalised(each.url) for each in offered]
+    found = {identity: sources.by_identity(connection, identity) for identity in identities}
+    in_use = {each.identity: (each, False) for each in sources.all_sources(connection)}
+    return {identity: row for identity, row in found.items() if row is not None} | in_use
+
+
+def _planned(offered: list[Offered], rows: Rows, settings: Settings, wanted: Wanted) -> _Plan:
+    configured = {each.identity: each for each in configured_sources(settings)}
+    known = {
+        identity: Known(
+            name=record.name,
+            is_removed=is_removed,
+            has_same_key=record.key == wanted.key,
+            kind=record.kind,
+        )
+        for identity, (record, is_removed) in rows.items()
+    }
+    known |= {identity: Known(name=each.name, is_configured=True) for identity, each in configured.items()}
+    in_use = {record.name for record, is_removed in rows.values() if not is_removed}
+    adoptions = plan(offered, known, taken=in_use | set(settings.sources), limits=wanted.limits)
+    identities = {normalised(each.url) for each in offered}
+    theirs = f"{normalised(wanted.url)}/"
+    gone = [
+        record.name
+        for identity, (record, is_removed) in rows.items()
+        if identity.startswith(theirs) and identity not in identities and not is_removed and not wanted.only
+    ]
+    return _Plan(adoptions=adoptions, gone=sorted(set(gone) - set(settings.sources)))
+
+
+def _carry_out(
+    connection: Connection, offered: list[Offered], settings: Settings, wanted: Wanted, *, now: datetime
+) -> _Plan:
+    rows = _rows(connection, offered)
+    made = _planned(offered, rows, settings, wanted)
+    for adoption in made.adoptions:
+        if adoption.step in _DOES:
+            former = rows.get(normalised(adoption.offered.url))
+            _put(connection, adoption, None if former is None else former[0], settings, wanted, now=now)
+    return made
+
+
+def _put(
+    connection: Connection,
+    adoption: Adoption,
+    former: SourceRecord | None,
+    settings: Settings,
+    wanted: Wanted,
+    *,
+    now: datetime,
+) -> None:
+    each = adoption.offered
+    record = SourceRecord(
+        id=0 if former is None else former.id,
+        name=adoption.name,
+        identity=normalised(each.url),
+        kind=each.kind,
+        url=each.url,
+        key=wanted.key,
+        limits=former.limits
+        if former and adoption.limits is None
+        else _limits_of(adoption.limits or "default", settings),
+    )
+    if former is not None:
+        record = evolve(record, proxy=former.proxy)
+    put = sources.change if adoption.step is Step.UPDATE else sources.add
+    stored = put(connection, record, now=now)
+    if former is not None and former.key != wanted.key:
+        # What it waits for are new credentials, and here they are.
+        source_states.change(
+            connection, stored.id, lambda state: evolve(state, stopped_because=None), configured=record.limits
+        )
+
+
+def _limits_of(name: str, settings: Settings) -> Any:
+    try:
+        return limits_of(SourceSettings(limits=name), settings.limits)
+    except ValueError as error:
+        raise Refused(f"--limits: {error}") from None
+
+
+def _json(made: _Plan, wanted: Wanted) -> dict[str, Any]:
+    rows = [
+        {
+            "title": each.offered.title,
+            "source": each.name if each.step is not Step.SKIP or each.name != each.offered.title else None,
+            "kind": each.offered.kind,
+            "private": each.offered.is_private,
+            "limits": each.limits,
+            "step": each.step.value,
+            "why": each.why,
+        }
+        for each in made.adoptions
+    ]
+    return {"app": wanted.app, "dry_run": wanted.dry_run, "indexers": rows, "gone": made.gone}
+
+
+def _lines(made: _Plan, wanted: Wanted) -> Iterator[str]:
+    if not made.adoptions:
+        yield f"{wanted.app} has no indexers yet; add them there, and run this again"
+        return
+    rows = [
+        (
+            each.offered.title,
+            each.step.value,
+            "" if each.step is Step.SKIP else each.name,
+            each.offered.kind,
+            each.limits or "",
+            each.why,
+        )
+        for each in made.adoptions
+    ]
+    yield from table((wanted.app.upper(), "DOES", "SOURCE", "KIND", "LIMITS", "WHY"), rows)
+    yield ""
+    yield _told(made, wanted)
+    if made.gone:
+        names = ", ".join(made.gone)
+        yield f"{wanted.app} has no more: {names}; if you do not need them: cormorant sources remove {made.gone[0]}"
+
+
+def _told(made: _Plan, wanted: Wanted) -> str:
+    count = {step: sum(each.step is step for each in made.adoptions) for step in Step}
+    new, changed = count[Step.ADD] + count[Step.RETURN], count[Step.UPDATE]
+    if wanted.dry_run:
+        return f"nothing was done; without --dry-run {new} would be added and {changed} brought up to date"
+    if not new and not changed:
+        return "all is as it was; nothing was changed"
+    first = next(each.name for each in made.adoptions if each.step in _DOES)
+    return f"{new} added, {changed} brought up to date; try one: cormorant sources test {first}"

@@ -1,0 +1,229 @@
+"""What does each command of `cormorant sources` do? Looks or changes, tells what came of it, and returns the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import click
+from attrs import evolve, frozen
+from sqlalchemy import Connection
+
+from actors.environment import SystemClock, in_thread
+from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.actions.source_json import explanation_json, source_json, sources_json
+from cormorant.cli.actions.source_text import SourceWords, caps_lines, host_of, sentence_of, state_of
+from cormorant.cli.console.command_line import EXIT_OK, Interrupted, NotDone, Refused, shown_path
+from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.preflight import load_or_refuse
+from cormorant.rules.ages import clock_time
+from cormorant.rules.errors import CommitUnknown, CormorantError
+from cormorant.rules.search import reservations
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.source_errors import CredentialsRefused, SourceError
+from cormorant.rules.search.source_state import SourceState
+from cormorant.rules.search.stored_caps import dump_caps
+from cormorant.rules.secrets import hide_secrets
+from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import SEARCHED, SourceSettings, limits_of
+from cormorant.rules.times_of_day import zone_of
+from cormorant.rules.web_addresses import normalised
+from cormorant.services.source_clients import Asker
+from cormorant.services.sources import SourceClosed, try_out
+from storage.database import Database
+from storage.search import source_looks, source_states, sources
+from storage.search.source_views import SourceLook
+from storage.search.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
+from supervisors.search_assembly import configured_sources
+
+__all__ = ["SourceDesk", "at_source_desk"]
+
+Rule = Callable[[SourceState], SourceState]
+
+
+@frozen(kw_only=True)
+class SourceDesk:
+    """Where the commands meet the database."""
+
+    settings: Settings
+    config: str
+    database: Database
+    as_json: bool
+
+    async def list_sources(self) -> int:
+        """All sources."""
+        looks = await self.database.read(source_looks.look_at_all, self._configured(), now=_now())
+        return self._tell(sources_json(looks), self._words().listed(looks))
+
+    async def explain(self, name: str, priority: Priority, lane: Lane) -> int:
+        """The gates of one source."""
+        look = await self._look(name)
+        return self._tell(explanation_json(look, priority, lane), self._words().explained(look, priority, lane))
+
+    async def add(self, name: str, wanted: SourceSettings) -> int:
+        """Take a source in."""
+        self._check_new(name, wanted)
+        record = SourceRecord(
+            name=name,
+            identity=normalised(wanted.url),
+            kind=wanted.kind,
+            url=wanted.url,
+            key=wanted.key,
+            proxy=wanted.proxy,
+            limits=self._limits_of(wanted),
+        )
+        was_known = await self.database.run(_add, record, now=_now())
+        look = await self._look(name)
+        told = [f"{name} is added: {record.kind} at {host_of(record.url)}", f"try it: cormorant sources test {name}"]
+        if was_known:
+            state = state_of(look.explain(Priority.INTERACTIVE, zone=self._zone))
+            spent = f"queries in the last 24 hours: {look.queries_today:,}"
+            told.insert(1, f"it was here before and goes on from what was spent ({spent}); {sentence_of(state)}")
+        return self._tell({"added": source_json(look), "was_known": was_known}, told)
+
+    async def remove(self, name: str) -> int:
+        """Ask a source no more."""
+        look = await self._look(name)
+        if look.is_configured:
+            what = f"{name} is a source of {self._file}; it cannot be removed by command"
+            raise NotDone(f"{what}: take [sources.{name}] out of that file, or write enabled = false there")
+        await self.database.run(sources.remove, name, now=_now())
+        told = f"{name} is removed; what was spent there is remembered, should it come back"
+        return self._tell({"removed": name}, [told])
+
+    async def pause(self, name: str, for_s: float | None) -> int:
+        """Ask a source no more for a while, or until it is resumed."""
+        until = None if for_s is None else _now() + timedelta(seconds=for_s)
+        look = await self._change(name, partial(reservations.pause, until=until))
+        end = f"until cormorant sources resume {name}"
+        if until is not None:
+            end = f"until {clock_time(until, look.now, self._zone)}"
+        told = f"{name} is paused {end}, for every process that shares the database; a request under way goes on"
+        return self._tell({"source": name, "paused": True, "until": until}, [told])
+
+    async def resume(self, name: str) -> int:
+        """Go on asking a source."""
+        was_paused = (await self._look(name)).known.state.is_paused
+        look = await self._change(name, reservations.resume)
+        told = f"{name} is no longer paused" if was_paused else f"{name} was not paused"
+        return self._tell_state(look, told, {"paused": False, "changed": was_paused})
+
+    async def reset(self, name: str) -> int:
+        """Forget the trouble with a source."""
+        look = await self._change(name, reservations.reset)
+        told = f"{name}: cooldown, failures and refused credentials are forgotten; what was spent stays spent"
+        return self._tell_state(look, told, {"reset": True})
+
+    async def test(self, name: str) -> int:
+        """Ask a source what it can do."""
+        record = await self.database.run(source_looks.take_in, name, self._configured(), now=_now())
+        if record.kind not in SEARCHED:
+            tries = "watchlist add ARTIST" if record.kind == "spotify" else f"search WORDS --source {name}"
+            raise NotDone(f"{name} is of kind {record.kind} and not asked what it can do; cormorant {tries} tries it")
+        try:
+            caps = await try_out(self.database, record, Asker(offload=in_thread, clock=SystemClock()))
+        except SourceClosed:
+            look = await self._look(name)
+            lines = look.explain(Priority.INTERACTIVE, zone=self._zone).lines
+            raise NotDone(f"{name} may not be asked now and was not: {'; '.join(lines)}") from None
+        except SourceError as error:
+            raise NotDone(self._trouble(record, error)) from None
+        note = "  a wrong key shows at the first search: many sites do not look at it here" if record.key else ""
+        return self._tell({"source": name, "caps": dump_caps(caps)}, filter(None, [*caps_lines(name, caps), note]))
+
+    def _trouble(self, record: SourceRecord, error: SourceError) -> str:
+        said = hide_secrets(" ".join(str(error).split()), [record.key, record.proxy])
+        if not isinstance(error, CredentialsRefused):
+            return f"{record.name}: {said}; what follows for it: cormorant explain {record.name}"
+        if record.origin == CONFIGURED:
+            remedy = f"correct sources.{record.name}.key in {self._file}, then: cormorant sources reset {record.name}"
+        else:
+            remedy = f"cormorant sources remove {record.name}, then add it with the right key"
+        return f"{record.name}: {said.partition(';')[0]}; it is stopped until that is put right: {remedy}"
+
+    async def _look(self, name: str) -> SourceLook:
+        return await self.database.read(source_looks.look_at_one, name, self._configured(), now=_now())
+
+    async def _change(self, name: str, rule: Rule) -> SourceLook:
+        await self.database.run(_change, name, rule, self._configured(), now=_now())
+        return await self._look(name)
+
+    def _configured(self) -> list[SourceRecord]:
+        return configured_sources(self.settings)
+
+    def _check_new(self, name: str, wanted: SourceSettings) -> None:
+        if name in self.settings.sources:
+            raise NotDone(f"{self._file} has a source {name} already; change it there, or choose another name")
+        for other, source in self.settings.sources.items():
+            if source.url and normalised(source.url) == normalised(wanted.url):
+                raise NotDone(f"{self._file} has this address already as {other}; one account has one source")
+
+    def _limits_of(self, wanted: SourceSettings) -> Any:
+        try:
+            return limits_of(wanted, self.settings.limits)
+        except ValueError as error:
+            raise Refused(f"--limits: {error}") from None
+
+    def _words(self) -> SourceWords:
+        return SourceWords(zone=self._zone, config=self._file)
+
+    @property
+    def _zone(self) -> Any:
+        return zone_of(self.settings.time_zone)
+
+    @property
+    def _file(self) -> str:
+        return shown_path(self.config)
+
+    def _tell_state(self, look: SourceLook, told: str, facts: dict[str, Any]) -> int:
+        state = state_of(look.explain(Priority.INTERACTIVE, zone=self._zone))
+        return self._tell({"source": look.record.name, "state": state, **facts}, [f"{told}; {sentence_of(state)}"])
+
+    def _tell(self, facts: dict[str, Any], lines: Iterable[str]) -> int:
+        click.echo(as_text(facts) if self.as_json else "\n".join(lines))
+        return EXIT_OK
+
+
+def at_source_desk(
+    config: str, errand: Callable[[SourceDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+) -> int:
+    """Run a command at the database of a settings file. Returns its exit code."""
+    settings = load_or_refuse(config)
+
+    async def run(database: Database) -> int:
+        return await errand(SourceDesk(settings=settings, config=config, database=database, as_json=as_json))
+
+    try:
+        return visit(settings, run, may_make=may_make)
+    except (SourceExists, UnknownSource) as error:
+        raise NotDone(str(error)) from None
+    except CommitUnknown as unknown:
+        raise NotDone(f"{unknown}; `cormorant sources list` shows it") from None
+    except CormorantError as error:
+        raise Refused(str(error)) from None
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted") from None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _add(connection: Connection, record: SourceRecord, *, now: datetime) -> bool:
+    """Whether it was here before."""
+    former = sources.by_identity(connection, record.identity)
+    added = sources.add(connection, record, now=now)
+    if former is not None and former[0].key != record.key:
+        # What it waits for are new credentials, and here they are.
+        source_states.change(
+            connection, added.id, lambda state: evolve(state, stopped_because=None), configured=record.limits
+        )
+    return former is not None
+
+
+def _change(connection: Connection, name: str, rule: Rule, configured: list[SourceRecord], *, now: datetime) -> None:
+    record = source_looks.take_in(connection, name, configured, now=now)
+    source_states.change(connection, record.id, rule, configured=record.limits)

@@ -1,0 +1,1 @@
+"""What all commands share: options, output, signals and access to the database."""

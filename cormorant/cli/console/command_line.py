@@ -1,0 +1,141 @@
+"""How does the command line speak? Exit codes, refusals without a traceback, chains of causes, the option `--config`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import click
+from typing_extensions import override
+
+from cormorant.cli.console.output import printable
+from cormorant.cli.console.streams import say
+from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.settings.keys import nearest
+
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_OK",
+    "EXIT_REFUSED",
+    "HintingGroup",
+    "Interrupted",
+    "NotDone",
+    "Refused",
+    "causes",
+    "config_option",
+    "json_option",
+    "shown_path",
+]
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+"""Something failed, or had to be forced."""
+EXIT_REFUSED = 2
+"""What was asked for cannot be started. Nothing was changed."""
+
+_CAUSES_MAX = 20
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Refused(click.ClickException):
+    """What was asked for cannot be done as things are. Shown without a traceback: it is no crash of ours."""
+
+    exit_code = EXIT_REFUSED
+
+    def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
+        super().__init__("\n".join([message, *(f"  {problem}" for problem in problems)]))
+        self.problems = tuple(problems)
+
+    @override
+    def show(self, file: IO[Any] | None = None) -> None:
+        told = f"cormorant: {self.format_message()}"
+        if file is None:
+            say(told, err=True)  # the exit code must come through, whatever becomes of the words
+        else:
+            click.echo(told, file=file)
+
+
+class NotDone(Refused):
+    """What was asked for was tried and could not be done."""
+
+    exit_code = EXIT_FAILED
+
+
+class Interrupted(Refused):
+    """Somebody had enough of waiting. The exit code is the one that shells give to Ctrl-C."""
+
+    exit_code = 130
+
+
+class HintingGroup(click.Group):
+    """Commands under one name, shown in the order they were made; a mistyped one gets a hint."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            meant = nearest(args[0], known)
+            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+def config_option(command: F) -> F:
+    """The option that names the settings file."""
+    option = click.option(
+        "--config",
+        "-c",
+        default="config.toml",
+        show_default=True,
+        envvar="CORMORANT_CONFIG",
+        show_envvar=True,
+        metavar="FILE",
+        help="The settings file.",
+    )
+    return option(command)
+
+
+def json_option(command: F) -> F:
+    """The option that asks for JSON."""
+    return click.option("--json", "as_json", is_flag=True, help="The same for programs.")(command)
+
+
+def causes(error: BaseException, secrets: Iterable[Secret] = ()) -> Iterator[str]:
+    """An error and what caused it, one line each, from the outside in, without these secrets and all passwords."""
+    known = tuple(secrets)
+
+    def line_of(each: BaseException) -> str:
+        # Hidden first: a secret may have a space that is about to go.
+        return " ".join(hide_secrets(str(each), known).split()) or type(each).__name__
+
+    yield from _causes(error, line_of, depth=0, said="", left=_CAUSES_MAX)
+
+
+def _causes(
+    error: BaseException, line_of: Callable[[BaseException], str], *, depth: int, said: str, left: int
+) -> Iterator[str]:
+    text = line_of(error)
+    if text not in said:
+        yield f"{'  ' * depth}because {text}" if depth else text
+        depth += 1
+    within = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    for each in within or ([cause] if cause else []):
+        if left:  # causes may run in a circle
+            yield from _causes(each, line_of, depth=depth, said=text, left=left - 1)
+
+
+def shown_path(path: str) -> str:
+    """A path as short as it can be written from here, in one line whatever it is made of."""
+    try:
+        return printable(str(Path(path).relative_to(Path.cwd())))
+    except (OSError, ValueError):  # it is elsewhere, or here has been removed
+        return printable(path)

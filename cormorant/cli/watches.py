@@ -1,0 +1,112 @@
+"""`cormorant watchlist`: whose releases are wanted, when each artist was looked at, and what is in the way."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+from cormorant.cli.console.command_line import HintingGroup, Refused
+from cormorant.cli.watch_options import EXIT_CODES, StartAt, at_desk, options, order_options
+from cormorant.rules.watch.artist_links import read_artist_lines
+
+__all__ = ["watchlist"]
+
+FILE_LENGTH_MAX = 1_000_000
+
+_ARTIST = click.argument("artist", metavar="ARTIST")
+_START = click.option(
+    "--start",
+    type=StartAt(),
+    default="now",
+    show_default=True,
+    help="now, all, or a day: what came out before stays out.",
+)
+
+
+@click.group(cls=HintingGroup, short_help="Watch artists: add, list, pause, check, remove, import.", epilog=EXIT_CODES)
+def watchlist() -> None:
+    """Watch artists: what they release from now on is wanted, searched, chosen and handed over.
+
+    Works beside a running service, which does the looking, and without one.
+    """
+
+
+@watchlist.command(short_help="Watch an artist.", epilog=EXIT_CODES)
+@options
+@click.argument("artist", metavar="[ARTIST]", required=False, default="")
+@click.option("--id", "artist_id", metavar="ID", default="", help="Its id; with it and a name nobody is asked.")
+@click.option("--name", metavar="NAME", default="", help="What it is called here.  [default: as Spotify calls it]")
+@_START
+@order_options(every="watchlist.every of the settings")
+def add(config: str, *, as_json: bool, artist: str, artist_id: str, name: str, **order: Any) -> None:
+    """Watch an artist. ARTIST is a name, an id or a link, and is looked up at Spotify through its limits."""
+    if not artist and not artist_id:
+        raise click.UsageError("give an artist: a name, a link, or --id and --name")
+    if artist_id and not (name or artist):
+        raise click.UsageError("--id goes with --name: nobody is asked what it is called")
+    at_desk(config, lambda desk: desk.add_artist(artist, artist_id, name, **order), as_json=as_json, may_make=True)
+
+
+@watchlist.command("list", short_help="All artists, and when each is looked at.", epilog=EXIT_CODES)
+@options
+def list_artists(config: str, *, as_json: bool) -> None:
+    """All artists: from when on, the next look, and what went wrong."""
+    at_desk(config, lambda desk: desk.list_artists(), as_json=as_json)
+
+
+@watchlist.command(short_help="Watch an artist no more.", epilog=EXIT_CODES)
+@options
+@_ARTIST
+def remove(config: str, *, as_json: bool, artist: str) -> None:
+    """Watch an artist no more, by number, id or name. What was found stays."""
+    at_desk(config, lambda desk: desk.remove_artist(artist), as_json=as_json)
+
+
+@watchlist.command(short_help="Look at an artist at the next tick.", epilog=EXIT_CODES)
+@options
+@_ARTIST
+def check(config: str, *, as_json: bool, artist: str) -> None:
+    """Look at an artist at the next tick of the service, whatever failed before."""
+    at_desk(config, lambda desk: desk.check_artist(artist), as_json=as_json)
+
+
+@watchlist.command(short_help="Leave an artist alone for now.", epilog=EXIT_CODES)
+@options
+@_ARTIST
+def pause(config: str, *, as_json: bool, artist: str) -> None:
+    """Leave an artist alone until it is resumed, also after a restart. What was found already goes its way."""
+    at_desk(config, lambda desk: desk.pause_artist(artist, is_paused=True), as_json=as_json)
+
+
+@watchlist.command(short_help="End a pause.", epilog=EXIT_CODES)
+@options
+@_ARTIST
+def resume(config: str, *, as_json: bool, artist: str) -> None:
+    """Go on with an artist that was paused. What came out meanwhile is found."""
+    at_desk(config, lambda desk: desk.pause_artist(artist, is_paused=False), as_json=as_json)
+
+
+@watchlist.command("import", short_help="Watch all artists of a file.", epilog=EXIT_CODES)
+@options
+@click.argument("file", metavar="FILE", type=click.File("r", encoding="utf-8"))
+@_START
+@order_options(every="watchlist.every of the settings")
+def import_file(config: str, *, as_json: bool, file: IO[str], **order: Any) -> None:
+    """Watch all artists of a file: one in a line, as id, link or name; what follows a # is a comment. - is standard input.
+
+    All are looked up first. If that breaks off, nobody is added; who is not found is told, and the others are added
+    together.
+    """
+    try:
+        text = file.read(FILE_LENGTH_MAX + 1)
+        if len(text) > FILE_LENGTH_MAX:
+            raise Refused(f"FILE: it has more than {FILE_LENGTH_MAX:,} characters; make several files of it")
+        wanted = list(read_artist_lines(text.splitlines()))
+    except UnicodeDecodeError:
+        raise Refused("FILE: it is not text in UTF-8") from None
+    except ValueError as error:
+        raise Refused(f"FILE: {error}") from None
+    if not wanted:
+        raise Refused("FILE: there is no artist in it; write one in a line, as id, link or name")
+    at_desk(config, lambda desk: desk.import_artists(wanted, **order), as_json=as_json, may_make=True)
