@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from cormorant.rules.schedules import Schedule
 from storage.watch import feed_claims, feed_items, feeds
 from tests.storage.job_store import at
-from tests.storage.test_subscriptions import claim, end, entries, new
+from tests.storage.watch.test_feeds import claim, end, entries, new
 
 
 def test_what_is_paused_meanwhile_is_renewed_only_where_that_is_allowed(connection: Connection) -> None:

@@ -19,7 +19,7 @@ from cormorant.testing import ScriptedSource, Simulation, memory_gateway, named_
 from storage.database import Database
 from storage.search.sources import SourceRecord
 from supervisors.search_assembly import SearchAssembly, SearchParts
-from tests.web.test_gate_day import Day, gate_of
+from tests.services.gate.test_gate_day import Day, gate_of
 
 AskCaps = Callable[[SourceRecord], Awaitable[Caps]]
 

@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 
 from cormorant.clients.torznab_items import NEWZNAB, TORZNAB
 from tests.clients.raw_server import Asked, RawServer, page
-from tests.web.test_gate_downloads import NZB, TORRENT
+from tests.services.gate.test_gate_downloads import NZB, TORRENT
 from tests.web.web_place import SOURCE_KEY
 
 NEWEST = datetime(2026, 11, 16, 10, 0, tzinfo=UTC)

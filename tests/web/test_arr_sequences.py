@@ -15,9 +15,9 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SourceSettings
 from tests.clients.raw_server import RawServer, raw_server
+from tests.services.gate.test_gate_downloads import NZB, TORRENT
 from tests.web.arr_apps import NEWZNAB, App, Complaint, six_fields
 from tests.web.stand_in_site import StandInSite, a_library
-from tests.web.test_gate_downloads import NZB, TORRENT
 from tests.web.web_place import SOURCE_KEY, WebPlace, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")

@@ -21,8 +21,8 @@ from cormorant.web.event_stream import FEEDS_MAX
 from cormorant.web.head_requests import HeadAnswers
 from storage.search import history
 from tests.bounds import WAIT_S
+from tests.services.gate.test_gate_downloads import a_site, found, link_of, spent
 from tests.web.raw_client import dial, heard
-from tests.web.test_gate_downloads import a_site, found, link_of, spent
 from tests.web.web_place import KEY, SONARR, WebPlace, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")

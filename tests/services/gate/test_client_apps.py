@@ -12,8 +12,8 @@ from trio.testing import MockClock
 from cormorant.services.gate.client_apps import STRANGE_S
 from cormorant.testing import ScriptedSource
 from tests.bounds import WAIT_S
-from tests.web.test_gate import RSS, SEARCH, error_of, titles, xml
-from tests.web.test_gate_feeds import two_places
+from tests.services.gate.test_gate import RSS, SEARCH, error_of, titles, xml
+from tests.services.gate.test_gate_feeds import two_places
 from tests.web.web_place import WebPlace, web_place
 
 pytestmark = pytest.mark.slow("real sockets")

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.testing import ScriptedSource
-from tests.web.test_gate import RSS, SEARCH, titles
+from tests.services.gate.test_gate import RSS, SEARCH, titles
 from tests.web.web_place import SONARR, web_place
 
 pytestmark = pytest.mark.slow("real sockets")

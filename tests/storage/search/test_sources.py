@@ -18,8 +18,8 @@ from storage.search import sources
 from storage.search.source_limits import dump_limits, load_limits
 from storage.search.sources import BY_COMMAND, CONFIGURED, SourceExists, UnknownSource
 from tests.storage.job_store import NOW, at
+from tests.storage.search.test_source_states import undone
 from tests.storage.source_store import add_source, ask, end, look, record_of, spend
-from tests.storage.test_source_states import undone
 
 ONE_A_DAY = SourceLimits(spacing_s=0, pace_s=0, per_day=1)
 

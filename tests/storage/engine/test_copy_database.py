@@ -25,7 +25,7 @@ from storage.migrations import MIGRATIONS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = 3
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ODD = ["a", "B", "é", "Z", "ß 漢 😀", "'\"\\\n"]
 pytestmark = pytest.mark.slow("each makes and migrates several databases")
 

@@ -231,7 +231,7 @@ trio.run(give, pathlib.Path(sys.argv[1]), int(sys.argv[2]))
 @pytest.mark.slow("two processes write into one folder")
 def test_two_processes_that_share_a_folder_overwrite_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", GIVING, str(tmp_path)]
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     with ExitStack() as stack:
         givers = []
         for who in range(2):

@@ -18,7 +18,7 @@ from cormorant.cli.console.streams import attempt, say
 from tests.bounds import WAIT_S
 from tests.cli.program import Program, environment
 
-ODD_TREE = str(Path(__file__).with_name("odd_tree.py"))
+ODD_TREE = str(Path(__file__).parents[1] / "odd_tree.py")
 STARTS = pytest.mark.slow("starts the program, which loads everything")
 
 

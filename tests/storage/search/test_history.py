@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from storage.search import history
 from storage.search.history import ERROR_LENGTH_MAX, QUERY_LENGTH_MAX, Asked
 from tests.storage.job_store import NOW, at
-from tests.storage.test_source_states import undone
+from tests.storage.search.test_source_states import undone
 
 ASKED = Asked(
     search_id=1,

@@ -24,7 +24,7 @@ from cormorant.testing import BROKEN, ScriptedSource
 from storage.database import Database, Mode, StorageOptions
 from storage.search import sources
 from storage.search.sources import SourceRecord
-from tests.web.test_gate import RSS, SEARCH, error_of, titles, xml
+from tests.services.gate.test_gate import RSS, SEARCH, error_of, titles, xml
 from tests.web.web_place import SONARR, WebPlace, web_place
 
 pytestmark = pytest.mark.slow("real sockets")

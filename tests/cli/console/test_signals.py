@@ -14,7 +14,7 @@ from tests.cli.program import Program
 
 pytestmark = pytest.mark.slow("starts the program, which loads everything")
 
-ODD_TREE = str(Path(__file__).with_name("odd_tree.py"))
+ODD_TREE = str(Path(__file__).parents[1] / "odd_tree.py")
 
 STOPPED_WHILE_LOADING = """
 import os, signal, sys
