@@ -16,7 +16,7 @@ from cormorant.rules.events import MessageLost
 from cormorant.rules.ports import Emit, ignore
 from cormorant.rules.waits import may_wait_for
 
-__all__ = ["Actor", "Address", "Question", "Reply", "Served"]
+__all__ = ["Actor", "Address", "Ask", "Reply", "ServedActor"]
 
 M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
@@ -26,7 +26,7 @@ serving: ContextVar[str | None] = ContextVar("serving", default=None)
 """The actor that the current task belongs to. Tasks in an actor's nursery inherit it."""
 
 
-class Question(Protocol[T, M_co]):
+class Ask(Protocol[T, M_co]):
     """Makes a message that carries the given reply: a message class, or a `partial` of one."""
 
     def __call__(self, *, reply: Reply[T]) -> M_co:
@@ -119,7 +119,7 @@ class Address(Generic[M]):
         except trio.BrokenResourceError:
             raise ActorGone(self.name) from None
 
-    async def ask(self, question: Question[T, M], *, timeout_s: float = math.inf) -> T:
+    async def ask(self, question: Ask[T, M], *, timeout_s: float = math.inf) -> T:
         """Send a message that carries a reply, and wait for the answer.
 
         A question that was not read yet is withdrawn when the asker is cancelled or out of time.
@@ -134,9 +134,9 @@ class Address(Generic[M]):
             return await reply.wait()
         raise AskTimedOut(self.name, timeout_s)
 
-    def served_by(self, make: Callable[[], Actor[M]]) -> Served[M]:
+    def served_by(self, make: Callable[[], Actor[M]]) -> ServedActor[M]:
         """A child for a supervisor. Each start makes a fresh actor, so that no state survives a crash."""
-        return Served(self, make)
+        return ServedActor(self, make)
 
     def waiting(self) -> int:
         """How many messages wait to be handled."""
@@ -222,7 +222,7 @@ class Address(Generic[M]):
         self.emit(MessageLost(actor=self.name, message=type(message).__name__, why=why))
 
 
-class Served(Generic[M]):
+class ServedActor(Generic[M]):
     """An address with someone to serve it: a child that a supervisor can start, ask to stop, and start again."""
 
     def __init__(self, address: Address[M], make: Callable[[], Actor[M]]) -> None:

@@ -7,7 +7,7 @@ import math
 import trio
 
 
-class Bell:
+class WakeUp:
     """Wake-ups that are coalesced: a hundred rings before the next look are one."""
 
     def __init__(self) -> None:

@@ -11,10 +11,10 @@ from typing import Final
 import trio
 from attrs import define, field
 
-from actors.periodic import Rounds
+from actors.periodic import Periodic
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.events import DiskLow, Stamped
-from cormorant.rules.notices import Batch, Notice, NoticeKind, notice_of, written_batch
+from cormorant.rules.notices import Notice, NoticeBatch, NoticeKind, notice_of, written_batch
 from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.quiet_hours import quiet_until
 from cormorant.rules.settings.notify_settings import NotifySettings
@@ -36,7 +36,7 @@ MakeJob = Callable[..., NewJob]
 
 
 @define(eq=False)
-class NoticeBoard:
+class NoticeBuffer:
     """Listens in line and keeps what is to be told, the latest of it: it never waits and never grows.
 
     It outlives a notifier that crashes.
@@ -44,7 +44,7 @@ class NoticeBoard:
 
     on: frozenset[str]
     ring: deque[Notice] = field(init=False, factory=lambda: deque(maxlen=RING))
-    waiting: dict[str, Batch] = field(init=False, factory=dict)
+    waiting: dict[str, NoticeBatch] = field(init=False, factory=dict)
     """What is not put up yet, by kind and receiver."""
 
     def __call__(self, stamped: Stamped) -> None:
@@ -56,10 +56,10 @@ class NoticeBoard:
 
 
 @define(eq=False, kw_only=True)
-class Notifier(Rounds):
+class Notifier(Periodic):
     """Puts up what came since the last round. `interval_s` is short: somebody's account may be in danger."""
 
-    board: NoticeBoard
+    board: NoticeBuffer
     options: NotifySettings
     receivers: Sequence[str]
     """A name for each address that is told; the address itself is secret."""
@@ -106,12 +106,12 @@ class Notifier(Rounds):
                 if notice.kind is NoticeKind.DISK and self._was_told(due.get(f"{notice.kind}@{receiver}")):
                     continue
                 key = f"{TOGETHER if is_quiet else notice.kind}@{receiver}"
-                self.board.waiting[key] = self.board.waiting.get(key, Batch()).with_notice(notice)
+                self.board.waiting[key] = self.board.waiting.get(key, NoticeBatch()).with_notice(notice)
 
     def _was_told(self, last: datetime | None) -> bool:
         return last is not None and (self.clock.now() - last).total_seconds() < DISK_AGAIN_S
 
-    async def _put_up(self, key: str, batch: Batch, due: dict[str, datetime]) -> bool:
+    async def _put_up(self, key: str, batch: NoticeBatch, due: dict[str, datetime]) -> bool:
         now = self.clock.now()
         ends = quiet_until(self.options.quiet, now)
         last = due.get(key)

@@ -11,7 +11,7 @@ from actors.actor import Actor
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 
 
-class Rounds(Actor[None]):
+class Periodic(Actor[None]):
     """Calls `round` again and again, `interval_s` from begin to begin; after an overrun at once, and none is made up for.
 
     What a database that is away prevents now is done in the next round.

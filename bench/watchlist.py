@@ -30,7 +30,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent.parent)
 
 from actors.environment import SystemClock
-from actors.watch.watchlist_store import DatabaseStore, DatabaseWalks
+from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore
 from actors.watch.watchlist_ticker import WatchlistTicker
 from bench._report import Goal, Options, Row, finish, read_options
 from cormorant.rules.ports import ignore
@@ -46,7 +46,7 @@ from cormorant.testing import memory_gateway
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs.jobs import NewJob
 from storage.watch import artists, wants
-from storage.watch.choice import Chooser
+from storage.watch.choice import CandidateChoice
 
 ARTISTS = 100
 OLD_ALBUMS = 20
@@ -131,8 +131,10 @@ async def _ticks(database: Database, rounds: int) -> Ticks:
         return False
 
     ticker = WatchlistTicker(
-        store=DatabaseStore(database=database, make_job=lambda want: job_for("want", want, clock), ring=lambda: None),
-        walks=DatabaseWalks(database),
+        store=DatabaseArtistStore(
+            database=database, make_job=lambda want: job_for("want", want, clock), ring=lambda: None
+        ),
+        walks=DatabaseProgressStore(database),
         catalogue=catalogue,
         options=WatchlistSettings(max_per_tick=ARTISTS, tick_budget_s=BUDGET_S),
         is_paused=is_paused,
@@ -214,7 +216,7 @@ def chosen_per_second(samples: Sequence[list[tuple[str, Result]]], *, number: in
     return number / passed_s
 
 
-def _choose_one(connection: Connection, chooser: Chooser, want: Want, found: list[tuple[str, Result]]) -> None:
+def _choose_one(connection: Connection, chooser: CandidateChoice, want: Want, found: list[tuple[str, Result]]) -> None:
     stored = wants.want(connection, want)
     assert stored is not None
     judged = chooser.judge(stored, found, now=NOW)
@@ -225,7 +227,7 @@ async def _chosen_in(
     database: Database, samples: Sequence[list[tuple[str, Result]]], *, first: int, number: int
 ) -> float:
     clock = SystemClock()
-    chooser = Chooser(
+    chooser = CandidateChoice(
         profiles={"default": PROFILE},
         takes={"target": frozenset(ParcelKind)},
         is_live=True,

@@ -15,7 +15,7 @@ from cormorant.rules.events import Event
 from cormorant.rules.jobs import events as job_events
 from cormorant.rules.jobs.events import JobEvent
 from cormorant.rules.search import events as search_events
-from cormorant.rules.settings.keys import Known, known_settings, variable_of
+from cormorant.rules.settings.keys import KnownSetting, known_settings, variable_of
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.watch import events as watch_events
 from cormorant.rules.watch import price_events, subscription_events
@@ -104,7 +104,7 @@ def all_events() -> list[type[Event]]:
     return sorted(classes - {Event, JobEvent}, key=lambda event: event.name)
 
 
-def _setting_row(known: Known) -> tuple[str, ...]:
+def _setting_row(known: KnownSetting) -> tuple[str, ...]:
     older = [f"`{alias.name}`{f' ({alias.unit})' if alias.unit else ''}" for alias in known.setting.aliases]
     variables = [f"`{variable_of(known.key)}`", *older]
     default = "not set" if known.default is None else f"`{known.setting.kind.write(known.default)}`"

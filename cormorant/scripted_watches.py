@@ -9,9 +9,9 @@ from attrs import define, field
 
 from cormorant.rules.search.source_errors import SourceRefused
 from cormorant.rules.watch.artists import Artist as Watched
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 from cormorant.rules.watch.release_dates import read_release_date
-from cormorant.rules.watch.releases import Album, AlbumPage, Artist, Track
+from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Track
 from cormorant.rules.watch.target_errors import TargetError
 
 __all__ = ["ScriptedCatalogue", "ScriptedTarget", "album"]
@@ -25,7 +25,7 @@ def album(title: str, released: str = "2026-01-02", *, by: str = "a1", tracks: i
     return Album(
         id=f"{by}-{title}".replace(" ", "-").lower(),
         title=title,
-        artists=(Artist(id=by, name=by.upper()),),
+        artists=(CatalogueArtist(id=by, name=by.upper()),),
         kind="album",
         group="album",
         released=read_release_date(released),
@@ -42,7 +42,7 @@ class ScriptedCatalogue:
     asked: list[tuple[float, str]] = field(factory=list)
     together: int = 0
     together_most: int = 0
-    artists: list[Artist] = field(factory=list)
+    artists: list[CatalogueArtist] = field(factory=list)
     page_size: int | None = None
     """How many albums are on a page; None: all."""
     between: list[Exception] = field(factory=list)
@@ -88,7 +88,7 @@ class ScriptedCatalogue:
         *,
         timeout_s: float,  # noqa: ARG002 - a port
         max_wait_s: float | None = None,  # noqa: ARG002 - as above
-    ) -> Artist:
+    ) -> CatalogueArtist:
         """Be asked who this is: everybody in `artists` is known, by id and by name."""
         await trio.lowlevel.checkpoint()
         self.asked.append((round(trio.current_time(), 6), wanted))
@@ -109,7 +109,7 @@ class ScriptedTarget:
     can_be_asked: bool = True
     script: list[TargetError] = field(factory=list)
     after: list[TargetError] = field(factory=list)
-    standing: Standing = Standing.DONE
+    standing: ParcelState = ParcelState.DONE
     """What it says of a parcel that it has."""
     shows_after_s: float = 0.0
     hangs: bool = False
@@ -120,7 +120,7 @@ class ScriptedTarget:
     """Since when it has which parcel, by key."""
     looked: list[float] = field(factory=list)
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Be given something."""
         await trio.lowlevel.checkpoint()
         self.given.append((trio.current_time(), parcel))
@@ -131,16 +131,16 @@ class ScriptedTarget:
             await trio.sleep_forever()
         if self.after:
             raise self.after.pop(0)
-        return Receipt(target_id=parcel.key, standing=Standing.PRESENT)
+        return ParcelStatus(target_id=parcel.key, standing=ParcelState.PRESENT)
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - a port
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - a port
         """Be asked about something."""
         await trio.lowlevel.checkpoint()
         self.looked.append(trio.current_time())
         since = self.has.get(parcel.key)
         if since is None or trio.current_time() < since + self.shows_after_s:
-            return Receipt(standing=Standing.ABSENT)
-        return Receipt(target_id=parcel.key, standing=self.standing)
+            return ParcelStatus(standing=ParcelState.ABSENT)
+        return ParcelStatus(target_id=parcel.key, standing=self.standing)
 
     async def test(self) -> str:
         """Be tried out."""

@@ -63,7 +63,7 @@ def load(cls: type[T], file: str | Path, environ: Mapping[str, str]) -> T:
     allowed = {*referenced(written), CONFIG_VARIABLE}
     problems += list(strange_in(environ, known, written=None if problems else written, allowed=allowed))
     given = values_in(environ, with_names(known, written))
-    builder = _Builder(cls, _Border(Path(file).absolute().parent, environ))
+    builder = _Builder(cls, _SettingsReader(Path(file).absolute().parent, environ))
 
     # The file is looked at by itself first: what the environment wins over may still be wrong in it.
     in_file = [mistake for mistake in builder.mistakes_in(written) if mistake.counts_beside(given)]
@@ -144,7 +144,7 @@ class _Mistake:
         return not self.is_conflict and not (self.is_out_of_reach and self.key in given)
 
 
-class _OutOfReach(ValueError):
+class _UnreadableFile(ValueError):
     """The place that a setting refers to has no value now. The setting itself is written as it should be."""
 
 
@@ -165,7 +165,7 @@ def _copied(tables: dict[str, Any]) -> dict[str, Any]:
 
 
 @frozen
-class _Border:
+class _SettingsReader:
     """What a value may need from outside: other files, other variables."""
 
     folder: Path
@@ -193,7 +193,7 @@ class _Border:
         match reference:
             case {"env": str(name), **rest} if not rest:
                 if not self.environ.get(name):
-                    raise _OutOfReach(f"the environment variable {name} is not set; set it to the secret")
+                    raise _UnreadableFile(f"the environment variable {name} is not set; set it to the secret")
                 return self.environ[name]
             case {"file": str(name), **rest} if not rest:
                 return _secret_in(Path(self.absolute(name)))
@@ -213,11 +213,11 @@ def _secret_in(path: Path) -> str:
     try:
         content = _read_text(path, bytes_max=_SECRET_BYTES_MAX).strip()
     except OSError as error:
-        raise _OutOfReach(f"the file {path} cannot be read: {error.strerror}") from None
+        raise _UnreadableFile(f"the file {path} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise _OutOfReach(f"the file {path} is not text of at most {_SECRET_BYTES_MAX} bytes") from None
+        raise _UnreadableFile(f"the file {path} is not text of at most {_SECRET_BYTES_MAX} bytes") from None
     if not content:
-        raise _OutOfReach(f"the file {path} is empty")
+        raise _UnreadableFile(f"the file {path} is empty")
     return content
 
 
@@ -245,7 +245,7 @@ def _check_notified(addresses: Secret) -> None:
 class _Builder(Generic[T]):
     """Makes settings of what was written."""
 
-    def __init__(self, cls: type[T], border: _Border) -> None:
+    def __init__(self, cls: type[T], border: _SettingsReader) -> None:
         self._cls = cls
         self._border = border
         self._converter = _converter(border)
@@ -264,7 +264,7 @@ class _Builder(Generic[T]):
         return _anchored(self._converter.structure(tables, self._cls), self._border)
 
 
-def _converter(border: _Border) -> cattrs.Converter:
+def _converter(border: _SettingsReader) -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
 
     def hook(setting: Setting) -> Callable[[object, object], object]:
@@ -350,10 +350,10 @@ def _single_mistakes(error: Exception, at: tuple[str, ...], keys: list[str]) -> 
     elif isinstance(error, _NotTable):
         yield _Mistake((at,), f"it is not a table of settings; write [{'.'.join(at)}] and its settings below")
     else:
-        yield _Mistake((at,), str(error), is_out_of_reach=isinstance(error, _OutOfReach))
+        yield _Mistake((at,), str(error), is_out_of_reach=isinstance(error, _UnreadableFile))
 
 
-def _anchored(settings: T, border: _Border) -> T:
+def _anchored(settings: T, border: _SettingsReader) -> T:
     """The same settings with every path absolute, defaults included."""
     changed: dict[str, Any] = {}
     for field in attrs.fields(type(settings)):  # type: ignore[arg-type]  # attrs all the way down
@@ -369,7 +369,7 @@ def _anchored(settings: T, border: _Border) -> T:
     return attrs.evolve(settings, **changed)  # type: ignore[misc]  # as above
 
 
-def _with_absolute_file(address: Secret, border: _Border) -> Secret:
+def _with_absolute_file(address: Secret, border: _SettingsReader) -> Secret:
     read, file = read_address(address.reveal()), sqlite_file(address.reveal())
     if read is None or file is None:
         return address

@@ -55,7 +55,7 @@ class ClientSpend:
 
 
 @frozen(kw_only=True)
-class ClientLook:
+class ClientAppView:
     """An app as it is shown: how it is treated, and what it has spent in the last 24 hours."""
 
     name: str
@@ -79,12 +79,14 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
-def look_at_all(connection: Connection, configured: Mapping[str, ClientSettings], *, now: datetime) -> list[ClientLook]:
+def look_at_all(
+    connection: Connection, configured: Mapping[str, ClientSettings], *, now: datetime
+) -> list[ClientAppView]:
     """Every app, by name. Where both have a name, the settings file wins, as it does at the gate."""
     spending = spent(connection, since=now - _DAY)
     known = {each.name: each.settings for each in all_clients(connection)} | dict(configured)
     return [
-        ClientLook(
+        ClientAppView(
             name=name,
             settings=settings,
             from_file=name in configured,

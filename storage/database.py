@@ -14,7 +14,7 @@ from cormorant.rules.errors import StorageMisconfigured, StorageUnavailable
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.engine.change_listener import listen
 from storage.engine.dialect import Dialect, dialect_for
-from storage.engine.gateway import STOPPED, Gateway, Parts
+from storage.engine.gateway import STOPPED, Gateway, GatewayParts
 from storage.engine.inline import Inline
 from storage.engine.options import Mode, StorageOptions
 from storage.engine.schema import SchemaState
@@ -131,7 +131,7 @@ class Database:
 
     def _new_gateway(self) -> Gateway:
         self._dialect = self._dialect or dialect_for(self._options)
-        parts = Parts(
+        parts = GatewayParts(
             dialect=self._dialect,
             options=self._options,
             migrations=self._migrations,

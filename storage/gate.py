@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import frozen
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.latest_polls import FeedState, categories_to_ask, is_fresh, with_times
+from cormorant.rules.latest_polls import LatestState, categories_to_ask, is_fresh, with_times
 from cormorant.rules.search.caps import are_wanted, category_numbers
 from cormorant.rules.search.requests import Result
 from storage.engine.columns import from_micros, to_micros
@@ -25,7 +25,7 @@ _CATEGORIES_MAX: Final = 50
 
 
 @frozen(kw_only=True)
-class Turn:
+class PollTurn:
     """Whose turn it is to ask a source. With neither `is_fresh` nor `categories` somebody else asks right now."""
 
     is_fresh: bool = False
@@ -34,7 +34,7 @@ class Turn:
 
 
 @frozen(kw_only=True)
-class FeedRow:
+class LatestRow:
     """A find of a feed, and the time by which it is sorted."""
 
     source_id: int
@@ -43,18 +43,18 @@ class FeedRow:
 
 
 @frozen(kw_only=True)
-class FeedSlice:
+class LatestSlice:
     """A page of what is new. `total` counts what is kept in these categories, `kept` in all of them."""
 
-    rows: Sequence[FeedRow]
+    rows: Sequence[LatestRow]
     total: int
     kept: int
 
 
-def look(connection: Connection, source_id: int) -> FeedState:
+def look(connection: Connection, source_id: int) -> LatestState:
     """What is known of asking a source for what is new."""
     row = connection.execute(_LOOK, {"source_id": source_id}).one_or_none()
-    return FeedState() if row is None else _state(row)
+    return LatestState() if row is None else _state(row)
 
 
 def take(
@@ -65,22 +65,22 @@ def take(
     now: datetime,
     ttl_s: float,
     lease_s: float,
-) -> Turn:
+) -> PollTurn:
     """Take the turn to ask a source for what is new, among all processes. It ends by itself after `lease_s`."""
     until = now + timedelta(seconds=lease_s)
     words = {"source_id": source_id, "now": to_micros(now), "latest": to_micros(now + _TAKEN_MAX)}
     connection.execute(_BEGIN, {"source_id": source_id})
     row = connection.execute(_TAKE, words | {"until": to_micros(until)}).one_or_none()
     if row is None:
-        return Turn()
+        return PollTurn()
     state = _state(row)
     if is_fresh(state, waiting, now=now, ttl_s=ttl_s):
         release(connection, source_id, until=until)
-        return Turn(is_fresh=True)
+        return PollTurn(is_fresh=True)
     wanted = with_times(state.wanted, waiting, now=now)
     connection.execute(_WANT, {"source_id": source_id, "wanted": _dumped(wanted)})
-    asked = categories_to_ask(FeedState(fetched=state.fetched, wanted=wanted), waiting, now=now, ttl_s=ttl_s)
-    return Turn(categories=asked, until=until)
+    asked = categories_to_ask(LatestState(fetched=state.fetched, wanted=wanted), waiting, now=now, ttl_s=ttl_s)
+    return PollTurn(categories=asked, until=until)
 
 
 def release(connection: Connection, source_id: int, *, until: datetime) -> None:
@@ -94,7 +94,7 @@ def keep(
     results: Sequence[Result],
     *,
     asked: Collection[int],
-    turn: Turn,
+    turn: PollTurn,
     now: datetime,
 ) -> None:
     """Take in a page that the source has answered when asked for these categories, and give the turn back."""
@@ -111,10 +111,10 @@ def keep(
 
 def page(
     connection: Connection, source_ids: Collection[int], categories: Collection[int], *, offset: int, limit: int
-) -> FeedSlice:
+) -> LatestSlice:
     """What is new at these sources in these categories, newest first."""
     if not source_ids:
-        return FeedSlice(rows=(), total=0, kept=0)
+        return LatestSlice(rows=(), total=0, kept=0)
     ids = sorted(source_ids)
     every = connection.execute(_KEYS, {"source_ids": ids}).all()
     keys = [each.key for each in every if are_wanted(_numbers(each.categories), categories)]
@@ -123,7 +123,7 @@ def page(
     if shown:
         found = {each.key: each for each in connection.execute(_RESULTS, {"source_ids": ids, "keys": shown})}
     rows = [_row(found[key]) for key in shown if key in found]
-    return FeedSlice(rows=rows, total=len(keys), kept=len(every))
+    return LatestSlice(rows=rows, total=len(keys), kept=len(every))
 
 
 def prune(connection: Connection, *, before: datetime, limit: int) -> int:
@@ -153,17 +153,17 @@ def _rows(source_id: int, results: Sequence[Result], now: datetime) -> list[dict
     return [seen[key] for key in sorted(seen)]
 
 
-def _row(row: Any) -> FeedRow:
+def _row(row: Any) -> LatestRow:
     [result] = load_results(row.result)
-    return FeedRow(source_id=row.source_id, result=result, sort_at=from_micros(row.sort_at))
+    return LatestRow(source_id=row.source_id, result=result, sort_at=from_micros(row.sort_at))
 
 
 def _numbers(written: str) -> frozenset[int]:
     return frozenset(int(each) for each in written.split(",") if each)
 
 
-def _state(row: Any) -> FeedState:
-    return FeedState(fetched=_loaded(row.fetched), wanted=_loaded(row.wanted))
+def _state(row: Any) -> LatestState:
+    return LatestState(fetched=_loaded(row.fetched), wanted=_loaded(row.wanted))
 
 
 def _loaded(written: str) -> dict[int, datetime]:

@@ -11,17 +11,17 @@ from pathlib import Path
 from attrs import field, frozen
 
 from actors.actor import Address
-from actors.jobs.handler import Handler, Reach
+from actors.jobs.handler import Handler, JobServices
 from actors.jobs.reclaim_sweeper import ReclaimSweeper
 from actors.jobs.runner import JobRunner, RunnerMessage, RunnerOptions
-from actors.jobs.working_set import WorkBell
+from actors.jobs.working_set import JobWakeUp
 from actors.maintenance import Maintenance
 from actors.notifier import KIND as NOTIFY
-from actors.notifier import NoticeBoard, Notifier
+from actors.notifier import NoticeBuffer, Notifier
 from actors.search.request_execution import Ask
-from actors.watch.handover_tracker import Place
+from actors.watch.handover_tracker import ConfiguredTarget
 from actors.watch.watchlist_store import WatchlistStore
-from actors.watch.watchlist_ticker import Catalogue
+from actors.watch.watchlist_ticker import ArtistCatalogue
 from cormorant import __version__
 from cormorant.clients.files import Download
 from cormorant.clients.targets.target import Target
@@ -39,8 +39,8 @@ from cormorant.services.notifications import SendNotifications, receivers
 from cormorant.services.searches import Searches
 from cormorant.services.source_clients import AskCaps
 from cormorant.services.timetable import Timetable
-from cormorant.services.watch.feeds import Subscriptions
-from cormorant.services.watch.parcel_fetcher import Packer
+from cormorant.services.watch.feeds import Feeds
+from cormorant.services.watch.parcel_fetcher import ParcelFetcher
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.spotify_catalogue import SpotifyCatalogue
 from cormorant.services.watch.targets import targets_of
@@ -49,7 +49,7 @@ from storage.database import Database, StorageOptions
 from storage.search.sources import SourceRecord
 from supervisors.child import Runnable
 from supervisors.search_assembly import SearchAssembly, SearchParts
-from supervisors.tree import Parts
+from supervisors.tree import TreeParts
 from supervisors.watch_assembly import Feed, WatchAssembly, WatchParts
 
 UNCONFIRMED_SHARE = 0.8
@@ -69,7 +69,7 @@ class Assembly:
     feed: Feed
     """For links of feeds, which no source has."""
     caps: AskCaps | None
-    catalogue: Catalogue | None
+    catalogue: ArtistCatalogue | None
     """Whoever knows artists, unless it is the source of the settings."""
     targets: Mapping[str, Target] | None
     """Whoever takes finds, by name, instead of those of the settings."""
@@ -86,9 +86,9 @@ class Assembly:
     emit: Emit
     timetable: Timetable = field(factory=Timetable)
 
-    def put_together(self) -> tuple[Parts, Jobs, Searches, Watches, Subscriptions, Prices]:
+    def put_together(self) -> tuple[TreeParts, Jobs, Searches, Watches, Feeds, Prices]:
         """The parts of the tree, and what a program does with its jobs, sources, watches, subscriptions and prices."""
-        bell = WorkBell()
+        bell = JobWakeUp()
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
         jobs = self._jobs(runner, bell)
         search = self._search()
@@ -98,7 +98,7 @@ class Assembly:
         durable = {KIND: Handler(DurableSearch(searches=searches, clock=self.clock))}
         ours = {**durable, **watching.handlers(), **self._notifications()}
         handlers = {**ours, **self.handlers}
-        parts = Parts(
+        parts = TreeParts(
             storage=self.database,
             search=search.supervisor(),
             handover=watching.follower(),
@@ -119,19 +119,19 @@ class Assembly:
         )
         return parts, jobs, searches, watching.watches, subscriptions, watching.pricing.prices
 
-    def by_hand(self) -> tuple[SearchAssembly, Watches, Subscriptions]:
+    def by_hand(self) -> tuple[SearchAssembly, Watches, Feeds]:
         """For a command beside the service. The branch that searches is started only if it is needed."""
         search = self._search()
-        jobs = self._jobs(Address("job_runner", emit=self.emit), WorkBell())
+        jobs = self._jobs(Address("job_runner", emit=self.emit), JobWakeUp())
         watching = self._watching(search.searches(), jobs)
         return search, watching.watches, watching.subscribing.subscriptions()
 
     def prices_by_hand(self) -> Prices:
         """For a command beside the service."""
-        jobs = self._jobs(Address("job_runner", emit=self.emit), WorkBell())
+        jobs = self._jobs(Address("job_runner", emit=self.emit), JobWakeUp())
         return Prices(settings=self.settings, database=self.database, jobs=jobs, clock=self.clock)
 
-    def _web(self, searches: Searches, jobs: Jobs, watching: WatchAssembly, subscriptions: Subscriptions) -> Runnable:
+    def _web(self, searches: Searches, jobs: Jobs, watching: WatchAssembly, subscriptions: Feeds) -> Runnable:
         from cormorant.web.metrics import Metrics  # noqa: PLC0415 - who has no server need not wait for it to load
         from cormorant.web.parts import Scheduled, WebParts  # noqa: PLC0415 - as above
         from cormorant.web.server import WebServer  # noqa: PLC0415 - as above
@@ -172,7 +172,7 @@ class Assembly:
         return {NOTIFY: Handler(send)}
 
     def _notifier(self, jobs: Jobs) -> Runnable:
-        board = NoticeBoard(on=frozenset(self.settings.notify.on))
+        board = NoticeBuffer(on=frozenset(self.settings.notify.on))
         self.listen(board)
         first = min(jobs.priorities, key=lambda label: jobs.priorities[label])
         return Address[None]("notifier", emit=self.emit).served_by(
@@ -201,7 +201,7 @@ class Assembly:
                 ask=self.ask,
                 catalogue=self.catalogue or SpotifyCatalogue(searches=searches, offload=self.offload, clock=self.clock),
                 places=self._places(),
-                pack=Packer(searches=searches, fetch=self.fetch, fetch_link=self.fetch_link),
+                pack=ParcelFetcher(searches=searches, fetch=self.fetch, fetch_link=self.fetch_link),
                 feed=self.feed,
                 store=self.watchlist,
                 clock=self.clock,
@@ -211,12 +211,12 @@ class Assembly:
             )
         )
 
-    def _places(self) -> dict[str, Place]:
+    def _places(self) -> dict[str, ConfiguredTarget]:
         """Targets with what is set for them. One that is given and not set is held in doubt, as it would be."""
         own = self.targets is None
         given = targets_of(self.settings, offload=self.offload, clock=self.clock) if own else self.targets or {}
         return {
-            name: Place(
+            name: ConfiguredTarget(
                 target=target,
                 in_doubt=InDoubt(said.in_doubt),
                 stalled_s=said.stalled_s,
@@ -238,7 +238,7 @@ class Assembly:
             )
         )
 
-    def _job_runner(self, bell: WorkBell, reach: Reach, handlers: Mapping[str, Handler]) -> JobRunner:
+    def _job_runner(self, bell: JobWakeUp, reach: JobServices, handlers: Mapping[str, Handler]) -> JobRunner:
         return JobRunner(
             database=self.database,
             handlers=handlers,
@@ -267,7 +267,7 @@ class Assembly:
             retry=RetryPolicy(base_s=chosen.retry_base_s, cap_s=chosen.retry_cap_s),
         )
 
-    def _sweeper(self, bell: WorkBell) -> ReclaimSweeper:
+    def _sweeper(self, bell: JobWakeUp) -> ReclaimSweeper:
         return ReclaimSweeper(
             database=self.database,
             bell=bell,
@@ -288,7 +288,7 @@ class Assembly:
             history_max=self.settings.search.history_max,
         )
 
-    def _jobs(self, runner: Address[RunnerMessage], bell: WorkBell) -> Jobs:
+    def _jobs(self, runner: Address[RunnerMessage], bell: JobWakeUp) -> Jobs:
         own = {kind: handler.max_attempts for kind, handler in self.handlers.items() if handler.max_attempts}
         return Jobs(
             database=self.database,

@@ -33,7 +33,7 @@ from cormorant.rules.supervision import (
 from supervisors.child import Child
 from supervisors.commands import StartChild, StopChild, start_failed, subject_of
 from supervisors.report import ChildReport, ShutdownReport
-from supervisors.revivals import Revivals
+from supervisors.revivals import RestartQueue
 
 OVER = frozenset({ChildState.ENDED, ChildState.SET_ASIDE})
 
@@ -52,7 +52,7 @@ class Policy:
 
 
 @frozen
-class _Fact:
+class _ChildEvent:
     kind: Literal["acknowledged", "ended"]
     child: Child
 
@@ -62,7 +62,7 @@ class _Stop:
 
 
 @define(eq=False)
-class Keeper:
+class SupervisorLoop:
     """One run of a supervisor. Exits, commands and the wish to stop are its inputs; nobody else writes its table."""
 
     policy: Policy
@@ -72,16 +72,16 @@ class Keeper:
     _exits: deque[Child] = field(init=False, factory=deque)
     _commands: deque[StartChild | StopChild] = field(init=False, factory=deque)
     _obeying: list[StartChild | StopChild] = field(init=False, factory=list)
-    _revivals: Revivals = field(init=False, factory=Revivals)
+    _revivals: RestartQueue = field(init=False, factory=RestartQueue)
     _restart_times: tuple[float, ...] = field(init=False, default=())
     _stop_deadline: float = field(init=False, default=math.inf)
-    _post: trio.MemorySendChannel[_Fact | StartChild | StopChild | _Stop] = field(init=False)
-    _inbox: trio.MemoryReceiveChannel[_Fact | StartChild | StopChild | _Stop] = field(init=False)
+    _post: trio.MemorySendChannel[_ChildEvent | StartChild | StopChild | _Stop] = field(init=False)
+    _inbox: trio.MemoryReceiveChannel[_ChildEvent | StartChild | StopChild | _Stop] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         # Without a bound of its own, because bounded by what it serves: two facts for each child, one command for each
         # caller that waits.
-        self._post, self._inbox = trio.open_memory_channel[_Fact | StartChild | StopChild | _Stop](math.inf)
+        self._post, self._inbox = trio.open_memory_channel[_ChildEvent | StartChild | StopChild | _Stop](math.inf)
 
     # Inputs
 
@@ -94,10 +94,10 @@ class Keeper:
         self._post.send_nowait(_Stop())
 
     def _acknowledged(self, child: Child) -> None:
-        self._post.send_nowait(_Fact("acknowledged", child))
+        self._post.send_nowait(_ChildEvent("acknowledged", child))
 
     def _ended(self, child: Child) -> None:
-        self._post.send_nowait(_Fact("ended", child))
+        self._post.send_nowait(_ChildEvent("ended", child))
 
     async def _pump(self, deadline: float = math.inf) -> bool:
         """Take in one input. False when the deadline came first."""
@@ -113,11 +113,11 @@ class Keeper:
             return False
         return True
 
-    def _absorb(self, what: _Fact | StartChild | StopChild | _Stop) -> None:
+    def _absorb(self, what: _ChildEvent | StartChild | StopChild | _Stop) -> None:
         match what:
-            case _Fact("acknowledged", child):
+            case _ChildEvent("acknowledged", child):
                 self._note_started(child)
-            case _Fact(_, child):
+            case _ChildEvent(_, child):
                 self._note_ended(child)
             case _Stop():
                 if not self.stop_asked:

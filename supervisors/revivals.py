@@ -14,7 +14,7 @@ from supervisors.child import Child
 
 
 @define(eq=False)
-class Revivals:
+class RestartQueue:
     """The children that wait out their back-off, and a clock that stands still meanwhile."""
 
     _due: list[tuple[float, int, Child]] = field(init=False, factory=list)

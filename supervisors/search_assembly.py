@@ -9,13 +9,13 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Address
-from actors.search.callbacks import Callbacks, Feed
-from actors.search.dispatcher import Dispatcher, Intake, Submit
+from actors.search.callbacks import Callbacks, CallbackStream
+from actors.search.dispatcher import AdmittedTickets, Dispatcher, Submit
 from actors.search.rate_limiter import RateLimiter
 from actors.search.request_execution import Ask
-from actors.search.slots import Slots
-from actors.search.source_reconciler import Desks, SourceKeeper
-from actors.search.source_requests import SourceDesk
+from actors.search.slots import SlotWaiters
+from actors.search.source_reconciler import SourceDirectory, SourceReconciler
+from actors.search.source_requests import SourceRequests
 from cormorant.rules.failures import in_words
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.redaction import told
@@ -55,16 +55,16 @@ class SearchAssembly:
     """Everything that belongs to the search supervisor and outlives its children."""
 
     parts: SearchParts
-    desks: Desks = field(factory=Desks)
-    slots: Slots = field(init=False)
-    intake: Intake = field(factory=Intake)
+    desks: SourceDirectory = field(factory=SourceDirectory)
+    slots: SlotWaiters = field(init=False)
+    intake: AdmittedTickets = field(factory=AdmittedTickets)
     sources: Supervisor = field(init=False)
     dispatcher: Address[Submit] = field(init=False)
-    callbacks: Address[Feed] = field(init=False)
+    callbacks: Address[CallbackStream] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         parts, chosen = self.parts, self.parts.settings.search
-        self.slots = Slots(SlotPool(slots=chosen.slots))
+        self.slots = SlotWaiters(SlotPool(slots=chosen.slots))
         self.dispatcher = Address("dispatcher", capacity=1_000, emit=parts.emit)
         self.callbacks = Address("callbacks", capacity=chosen.queue_max, emit=parts.emit)
         self.sources = Supervisor(
@@ -113,8 +113,8 @@ class SearchAssembly:
             emit=self.parts.emit,
         )
 
-    def _keeper(self) -> SourceKeeper:
-        return SourceKeeper(
+    def _keeper(self) -> SourceReconciler:
+        return SourceReconciler(
             database=self.parts.database,
             desks=self.desks,
             intake=self.intake,
@@ -126,7 +126,7 @@ class SearchAssembly:
             emit=self.parts.emit,
         )
 
-    async def _start_limiter(self, desk: SourceDesk) -> None:
+    async def _start_limiter(self, desk: SourceRequests) -> None:
         name = _child_name(desk.name)
         if any(child.name == name for child in self.sources.children()):
             await trio.lowlevel.checkpoint()
@@ -145,7 +145,7 @@ class SearchAssembly:
     async def _stop_limiter(self, source: str) -> None:
         await self.sources.stop_child(_child_name(source))
 
-    def _limiter(self, desk: SourceDesk) -> RateLimiter:
+    def _limiter(self, desk: SourceRequests) -> RateLimiter:
         return RateLimiter(
             desk=desk,
             slots=self.slots,
@@ -171,7 +171,7 @@ class _Limiter:
     """
 
     served: Runnable
-    desk: SourceDesk
+    desk: SourceRequests
     last_crash: Callable[[], str]
 
     async def __call__(self, *, task_status: trio.TaskStatus[object]) -> None:

@@ -17,7 +17,7 @@ from actors.search.callbacks import OnComplete, OnJobDone
 from actors.search.request_execution import Ask
 from actors.search.search import Execute, Search
 from actors.watch.watchlist_store import WatchlistStore
-from actors.watch.watchlist_ticker import Catalogue
+from actors.watch.watchlist_ticker import ArtistCatalogue
 from cormorant import __version__
 from cormorant.clients.targets.target import Target
 from cormorant.clients.telling import Tell
@@ -32,9 +32,9 @@ from cormorant.rules.supervision import ChildView
 from cormorant.services.data_folder import prepare_data
 from cormorant.services.event_bus import EventBus, EventStream, Listener
 from cormorant.services.jobs import Jobs
-from cormorant.services.searches import Searches, SourceStatus
-from cormorant.services.source_clients import Asker, Fetch, price_recipes
-from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.searches import Searches, SourceSnapshot
+from cormorant.services.source_clients import Fetch, SourceClients, price_recipes
+from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
 from storage.database import Database, Mode
@@ -65,7 +65,7 @@ class ServiceStatus:
     version: str
     state: ServiceState
     tree: tuple[ChildView, ...]
-    sources: tuple[SourceStatus, ...]
+    sources: tuple[SourceSnapshot, ...]
 
 
 class Service:
@@ -83,7 +83,7 @@ class Service:
         listeners: Iterable[Listener] = (),
         ask: Ask | None = None,
         fetch: Fetch | None = None,
-        catalogue: Catalogue | None = None,
+        catalogue: ArtistCatalogue | None = None,
         targets: Mapping[str, Target] | None = None,
         watchlist: WatchlistStore | None = None,
         feed: Feed | None = None,
@@ -96,7 +96,7 @@ class Service:
         self._bus = EventBus(self.clock, listeners)
         self._has_own_database = gateway is None
         self._database = self._own(gateway)
-        asker = Asker(offload=offload, clock=self.clock, chance=self.chance, recipes=price_recipes(settings))
+        asker = SourceClients(offload=offload, clock=self.clock, chance=self.chance, recipes=price_recipes(settings))
         assembly = Assembly(
             settings=settings,
             handlers=as_handlers(handlers or {}),
@@ -237,7 +237,7 @@ class Service:
         return self._watches
 
     @property
-    def subscriptions(self) -> Subscriptions:
+    def subscriptions(self) -> Feeds:
         """The subscriptions: feeds, when each is checked, and what came of it."""
         self._check_serving()
         return self._subscriptions
@@ -346,7 +346,7 @@ def open_service(  # noqa: PLR0913 - as `Service`
     listeners: Iterable[Listener] = (),
     ask: Ask | None = None,
     fetch: Fetch | None = None,
-    catalogue: Catalogue | None = None,
+    catalogue: ArtistCatalogue | None = None,
     targets: Mapping[str, Target] | None = None,
     watchlist: WatchlistStore | None = None,
     feed: Feed | None = None,

@@ -16,7 +16,7 @@ from cormorant.rules.ports import Chance, Emit, ignore
 from cormorant.rules.supervision import ChildView, Restart, Strategy
 from supervisors.child import GRACE_S, Child, ChildSpec, Nested
 from supervisors.commands import StartChild, StopChild
-from supervisors.loop import Keeper, Policy
+from supervisors.loop import Policy, SupervisorLoop
 from supervisors.report import ChildReport, ShutdownReport
 
 ROUNDING_S = 1e-6
@@ -56,7 +56,7 @@ class Supervisor(Nested):
         )
         self._check(children)
         self._table = {spec.name: Child(spec) for spec in children}
-        self._keeper: Keeper | None = None
+        self._keeper: SupervisorLoop | None = None
         self._over = trio.Event()
         self._owner = _Owner(self)
         self.report: ShutdownReport | None = None
@@ -120,7 +120,7 @@ class Supervisor(Nested):
         for child in self._table.values():
             child.tell_gone()
 
-    def _running(self, child: str) -> Keeper:
+    def _running(self, child: str) -> SupervisorLoop:
         if self._keeper is None:
             raise StartFailed(child, f"{self._policy.name} is not running")
         return self._keeper
@@ -130,7 +130,7 @@ class Supervisor(Nested):
         self._prepare()
         failure: SupervisionError | None = None
         async with trio.open_nursery() as nursery:
-            keeper = self._keeper = Keeper(self._policy, self._table, nursery)
+            keeper = self._keeper = SupervisorLoop(self._policy, self._table, nursery)
             try:
                 await keeper.start_all()
                 task_status.started(self)

@@ -21,7 +21,7 @@ MIGRATION_S = 3600.0
 
 
 @frozen(kw_only=True)
-class Parts:
+class TreeParts:
     """What the tree is made of."""
 
     storage: Runnable
@@ -41,7 +41,7 @@ class Parts:
     chance: Chance
 
 
-def tree(parts: Parts) -> Supervisor:
+def tree(parts: TreeParts) -> Supervisor:
     """The root: started in this order, stopped in reverse."""
     emit, chance = parts.emit, parts.chance
     sweepers = Supervisor(

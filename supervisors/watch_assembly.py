@@ -10,16 +10,16 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.actor import Address
-from actors.bell import Bell
+from actors.bell import WakeUp
 from actors.jobs.handler import Handler
 from actors.search.request_execution import Ask
 from actors.watch.feed_checker import FeedChecker
-from actors.watch.feed_ticker import LOOK_S, CheckNow, SubscriptionTicker
-from actors.watch.handover_tracker import HandoverFollower, Place
+from actors.watch.feed_ticker import LOOK_S, CheckNow, FeedTicker
+from actors.watch.handover_tracker import ConfiguredTarget, HandoverTracker
 from actors.watch.price_ticker import PriceTicker
 from actors.watch.saved_search_ticker import SavedSearchTicker
-from actors.watch.watchlist_store import DatabaseStore, DatabaseWalks, WatchlistStore
-from actors.watch.watchlist_ticker import Catalogue, WatchlistTicker
+from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore, WatchlistStore
+from actors.watch.watchlist_ticker import ArtistCatalogue, WatchlistTicker
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.jobs.states import PAUSED_FLAG
 from cormorant.rules.ports import Chance, Clock, Emit
@@ -30,7 +30,7 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.subscription_settings import schedule_of
 from cormorant.rules.settings.watch import profile_of
 from cormorant.rules.watch.feed_statistics import CheckStatistics
-from cormorant.rules.watch.feeds import Due, FeedPage, Item, Subscription, result_of, want_of
+from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription, result_of, want_of
 from cormorant.rules.watch.handing import Parcel
 from cormorant.rules.watch.prices import COLLECT
 from cormorant.rules.watch.wants import Want
@@ -39,18 +39,18 @@ from cormorant.services.jobs import Jobs
 from cormorant.services.searches import Searches
 from cormorant.services.timetable import Timetable
 from cormorant.services.watch import handover_job, want_search
-from cormorant.services.watch.feeds import Subscriptions
-from cormorant.services.watch.handover_job import HandingOver
-from cormorant.services.watch.price_collector import Collector
+from cormorant.services.watch.feeds import Feeds
+from cormorant.services.watch.handover_job import HandoverJob
+from cormorant.services.watch.price_collector import PriceCollector
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.want_search import WantSearch
-from cormorant.services.watch.watch_orders import OrderDesk
+from cormorant.services.watch.watch_orders import WatchValidator
 from cormorant.services.watch.watches import Watches
 from storage import flags
 from storage.database import Database
 from storage.jobs.jobs import NewJob
 from storage.watch import wants
-from storage.watch.choice import Chooser
+from storage.watch.choice import CandidateChoice
 from storage.watch.wants import Candidate
 from supervisors.child import ChildSpec, Runnable
 from supervisors.supervisor import Supervisor
@@ -61,7 +61,7 @@ SPARE_S = 0.5
 """What a ticker needs after its grace, to give back what it has in hand."""
 
 Pack = Callable[[Want, Candidate, str], Awaitable[Parcel]]
-Feed = Callable[[Due], Awaitable[FeedPage]]
+Feed = Callable[[DueFeed], Awaitable[FetchedFeed]]
 
 
 @frozen(kw_only=True)
@@ -73,8 +73,8 @@ class WatchParts:
     searches: Searches
     jobs: Jobs
     ask: Ask
-    catalogue: Catalogue
-    places: Mapping[str, Place]
+    catalogue: ArtistCatalogue
+    places: Mapping[str, ConfiguredTarget]
     pack: Pack
     feed: Feed
     """Asks a feed what it has."""
@@ -91,11 +91,11 @@ class WatchAssembly:
     """Everything that belongs to watching."""
 
     parts: WatchParts
-    chooser: Chooser = field(init=False)
-    handing: HandingOver = field(init=False)
+    chooser: CandidateChoice = field(init=False)
+    handing: HandoverJob = field(init=False)
     watches: Watches = field(init=False)
-    subscribing: SubscribingAssembly = field(init=False)
-    pricing: PricingAssembly = field(init=False)
+    subscribing: FeedAssembly = field(init=False)
+    pricing: PriceAssembly = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         parts = self.parts
@@ -103,13 +103,13 @@ class WatchAssembly:
         if is_async != (parts.store is not None):
             found = "is async, and no watchlist was given" if is_async else "is thread, and a watchlist was given"
             raise SettingsError([f"watchlist.db_io_mode {found}; async goes with open_service(watchlist=…)"])
-        self.chooser = Chooser(
+        self.chooser = CandidateChoice(
             profiles={name: profile_of(said) for name, said in parts.settings.profiles.items()},
             takes={name: place.target.takes for name, place in parts.places.items()},
             is_live=parts.settings.mode == "live",
             make_handover=self._handover_job,
         )
-        self.handing = HandingOver(
+        self.handing = HandoverJob(
             places=parts.places, pack=parts.pack, chooser=self.chooser, clock=parts.clock, emit=parts.emit
         )
         self.watches = Watches(
@@ -120,12 +120,12 @@ class WatchAssembly:
             target_for=self.chooser.target_for,
             places=parts.places,
             catalogue=parts.catalogue,
-            orders=OrderDesk(settings=parts.settings, targets=parts.places.keys()),
+            orders=WatchValidator(settings=parts.settings, targets=parts.places.keys()),
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
         )
 
-        self.subscribing = SubscribingAssembly(
+        self.subscribing = FeedAssembly(
             settings=parts.settings,
             database=parts.database,
             fetch=parts.feed,
@@ -138,7 +138,7 @@ class WatchAssembly:
             timetable=parts.timetable,
         )
 
-        self.pricing = PricingAssembly(
+        self.pricing = PriceAssembly(
             prices=Prices(settings=parts.settings, database=parts.database, jobs=parts.jobs, clock=parts.clock),
             searches=parts.searches,
             is_paused=_read_paused,
@@ -188,9 +188,9 @@ class WatchAssembly:
             chance=parts.chance,
         )
 
-    def _follower(self) -> HandoverFollower:
+    def _follower(self) -> HandoverTracker:
         parts = self.parts
-        return HandoverFollower(
+        return HandoverTracker(
             database=parts.database,
             places=parts.places,
             fail=self.handing.fail_and_choose,
@@ -203,10 +203,10 @@ class WatchAssembly:
 
     def _watchlist(self) -> WatchlistTicker:
         parts = self.parts
-        own = DatabaseStore(database=parts.database, make_job=self._search_job, ring=parts.jobs.bell.ring)
+        own = DatabaseArtistStore(database=parts.database, make_job=self._search_job, ring=parts.jobs.bell.ring)
         made = WatchlistTicker(
             store=parts.store or own,
-            walks=DatabaseWalks(parts.database),
+            walks=DatabaseProgressStore(parts.database),
             catalogue=parts.catalogue,
             options=parts.settings.watchlist,
             is_paused=self._is_paused,
@@ -287,12 +287,12 @@ class WatchAssembly:
 
 
 @define(eq=False, kw_only=True)
-class SubscribingAssembly:
+class FeedAssembly:
     """Everything that belongs to subscriptions."""
 
     settings: Settings
     database: Database
-    fetch: Callable[[Due], Awaitable[FeedPage]]
+    fetch: Callable[[DueFeed], Awaitable[FetchedFeed]]
     take: Callable[..., Want | None]
     """A statement: a find is wanted and chosen; None when it is wanted already."""
     is_paused: Callable[[Connection], bool]
@@ -304,7 +304,7 @@ class SubscribingAssembly:
     look_s: float = LOOK_S
     statistics: CheckStatistics = field(factory=CheckStatistics)
     address: Address[CheckNow] = field(init=False)
-    _bell: Bell = field(init=False, factory=Bell)
+    _bell: WakeUp = field(init=False, factory=WakeUp)
     _checker: FeedChecker | None = field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
@@ -314,9 +314,9 @@ class SubscribingAssembly:
         """The child of the tree."""
         return self.address.served_by(self._make)
 
-    def subscriptions(self) -> Subscriptions:
+    def subscriptions(self) -> Feeds:
         """What a program does with it."""
-        return Subscriptions(
+        return Feeds(
             database=self.database,
             ticker=self.address,
             statistics=self.statistics,
@@ -331,7 +331,7 @@ class SubscribingAssembly:
             configured=self.settings.feeds.keys(),
         )
 
-    def _make(self) -> SubscriptionTicker:
+    def _make(self) -> FeedTicker:
         options = self.settings.subscriptions
         self._checker = FeedChecker(
             database=self.database,
@@ -343,7 +343,7 @@ class SubscribingAssembly:
             clock=self.clock,
             emit=self.emit,
         )
-        ticker = SubscriptionTicker(
+        ticker = FeedTicker(
             database=self.database,
             checker=self._checker,
             configured=self._configured(),
@@ -356,7 +356,9 @@ class SubscribingAssembly:
         )
         return self.timetable.noted("subscription_ticker", ticker)
 
-    def _take(self, connection: Connection, subscription: Due, new: Sequence[Item], *, now: datetime) -> int:
+    def _take(
+        self, connection: Connection, subscription: DueFeed, new: Sequence[FeedEntryItem], *, now: datetime
+    ) -> int:
         """Each new item is a want with itself as the only candidate."""
         source = f"feed:{subscription.name}"
         found = [
@@ -385,7 +387,7 @@ class SubscribingAssembly:
 
 
 @define(eq=False, kw_only=True)
-class PricingAssembly:
+class PriceAssembly:
     """Everything that belongs to collecting prices."""
 
     prices: Prices
@@ -400,11 +402,11 @@ class PricingAssembly:
 
     def handlers(self) -> dict[str, Handler]:
         """The handler of the jobs that collect."""
-        return {COLLECT: Handler(Collector(searches=self.searches, clock=self.prices.clock, emit=self.emit))}
+        return {COLLECT: Handler(PriceCollector(searches=self.searches, clock=self.prices.clock, emit=self.emit))}
 
     def served(self) -> Runnable:
         """The child of the tree."""
-        return _Harmless(self.address.served_by(self._make))
+        return _IdleChild(self.address.served_by(self._make))
 
     def _make(self) -> PriceTicker:
         own = self.prices
@@ -421,7 +423,7 @@ class PricingAssembly:
 
 
 @frozen
-class _Harmless:
+class _IdleChild:
     """It has no `stop`: nothing of it is half done when it is cancelled, so that cancelling it is no force."""
 
     served: Runnable

@@ -27,15 +27,15 @@ AROUND = ("bench", "examples", "tests")
 # What the checks say and we accept, each with its reason.
 ALLOWED = {
     "cormorant.services.event_bus.EventBus._tell catches Exception": "calls listeners; the mistake of one is reported",
-    "actors.actor.Served.__call__ catches BaseException": "notes how an incarnation ended and raises it again",
+    "actors.actor.ServedActor.__call__ catches BaseException": "notes how an incarnation ended and raises it again",
     "actors.search.callbacks.Callbacks._call catches Exception": "calls the callbacks of searches; a caller's mistake is told",
     "actors.contained.contained catches BaseException": "calls foreign code; one item fails, what is not its fault passes",
     "actors.search.request_execution.execute catches BaseException": "calls search functions; what is not their crash goes on up",
     "actors.jobs.handler._timed catches BaseException": "passes on to a handler's coroutine whatever trio throws into it",
-    "actors.jobs.worker.Worker._attempt catches BaseException": "calls handlers; what is not their crash goes on up",
-    "actors.jobs.worker.Worker._verdict catches Exception": "asks the classes of foreign errors what follows from them",
+    "actors.jobs.worker.JobWorker._attempt catches BaseException": "calls handlers; what is not their crash goes on up",
+    "actors.jobs.worker.JobWorker._verdict catches Exception": "asks the classes of foreign errors what follows from them",
     "cormorant.rules.jobs.error_log._words_of catches Exception": "calls the __str__ of foreign errors",
-    "cormorant.web.listener.Doors._serve catches BaseException": "one connection must not end the others; the rest goes on up",
+    "cormorant.web.listener.ConnectionListener._serve catches BaseException": "one connection must not end the others; the rest goes on up",
     "cormorant.log.LogWriter._line catches Exception": "calls the __str__ of foreign errors; the log must go on",
 }
 

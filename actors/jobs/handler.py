@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Reach(Protocol):
+class JobServices(Protocol):
     """How handlers get at the database, also while the service starts or stops around them."""
 
     async def transaction(
@@ -47,7 +47,7 @@ class JobContext:
     attempt: int
     max_attempts: int
     correlation_id: str | None
-    reach: Reach = field(repr=False)
+    reach: JobServices = field(repr=False)
     owner: str = field(default="", repr=False)
     token: int = field(default=0, repr=False)
 
@@ -91,7 +91,7 @@ def as_handlers(given: Mapping[str, Run | Handler]) -> dict[str, Handler]:
 
 
 @frozen
-class Watch:
+class HandlerMonitor:
     """Who is told of how a handler goes about it."""
 
     stopwatch: Stopwatch
@@ -102,7 +102,7 @@ class Watch:
     block_s: float
 
 
-async def run_handler(handler: Handler, context: JobContext, watch: Watch) -> object:
+async def run_handler(handler: Handler, context: JobContext, watch: HandlerMonitor) -> object:
     """Run a handler to its end and return what it returned."""
     began = watch.stopwatch()
     awaitable = handler.run(context)
@@ -122,7 +122,7 @@ async def run_handler(handler: Handler, context: JobContext, watch: Watch) -> ob
 
 
 @coroutine
-def _timed(work: Coroutine[Any, Any, Any], watch: Watch, began: float) -> Generator[Any, Any, Any]:
+def _timed(work: Coroutine[Any, Any, Any], watch: HandlerMonitor, began: float) -> Generator[Any, Any, Any]:
     """Drive a coroutine and time each step between two awaits: in one step nothing else in this process runs."""
     stopwatch = watch.stopwatch
     send: Any = None

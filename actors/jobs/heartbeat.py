@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import trio
 from attrs import define
 
-from actors.jobs.lease import Lease
-from actors.jobs.working_set import LOST, UNCONFIRMED, JobsInHand, WorkBell, is_claimed
+from actors.jobs.lease import OwnerLease
+from actors.jobs.working_set import LOST, UNCONFIRMED, JobWakeUp, WorkingSet, is_claimed
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
 from cormorant.rules.ports import Chance, Clock, Emit
@@ -21,13 +21,13 @@ LOOK_S = 0.05
 
 
 @define(eq=False)
-class Heart:
+class Heartbeat:
     """Registers, beats, and knows when to stop believing."""
 
     database: Database
-    lease: Lease
-    in_hand: JobsInHand
-    bell: WorkBell
+    lease: OwnerLease
+    in_hand: WorkingSet
+    bell: JobWakeUp
     worker_id: str
     version: str
     kinds: Sequence[str]

@@ -8,7 +8,7 @@ from attrs import define
 
 
 @define(eq=False)
-class Lease:
+class OwnerLease:
     """The owner id of this run, and when the database last confirmed it. A new run has a new id."""
 
     owner: str = ""

@@ -10,8 +10,8 @@ import trio
 from attrs import define, field
 
 from actors.jobs.job_notes import about, note_completed, note_dropped, note_settled
-from actors.jobs.lease import Lease
-from actors.jobs.working_set import CANCELLED, FinishedJob, JobsInHand, WorkBell
+from actors.jobs.lease import OwnerLease
+from actors.jobs.working_set import CANCELLED, FinishedJob, JobWakeUp, WorkingSet
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.error_log import remember_error
 from cormorant.rules.jobs.events import JobCancelled
@@ -19,8 +19,8 @@ from cormorant.rules.jobs.states import WAITING, JobState, Verb
 from cormorant.rules.jobs.verdicts import DONE
 from cormorant.rules.ports import Clock, Emit
 from storage.database import Database
-from storage.jobs.batch import Cleared, Errand, Harvest, all_endings, clear_up, leave, run_errand
-from storage.jobs.jobs import Ending
+from storage.jobs.batch import Batch, BatchResult, Reconciled, all_endings, clear_up, leave, run_errand
+from storage.jobs.jobs import JobEnd
 
 LEAVE_S = 2.0
 CALLED = 2
@@ -33,13 +33,13 @@ CHECK_S = 1.0
 
 
 @define(eq=False)
-class Clerk:
+class Producer:
     """Keeps the database and what this process has in hand in step."""
 
     database: Database
-    lease: Lease
-    in_hand: JobsInHand
-    bell: WorkBell
+    lease: OwnerLease
+    in_hand: WorkingSet
+    bell: JobWakeUp
     kinds: Sequence[str]
     priorities: Sequence[int]
     poll_s: float
@@ -148,7 +148,7 @@ class Clerk:
             self.bell.is_hungry = False
         self.in_hand.claiming += room
         look_at = self._look_at
-        harvest: Harvest | None = None
+        harvest: BatchResult | None = None
         try:
             harvest = await self.database.run(run_errand, self._errand(finished, room))
         except StorageUnavailable:
@@ -164,9 +164,9 @@ class Clerk:
             self._told(finished, harvest)
             self._accept(harvest, room, look_at)
 
-    def _errand(self, finished: Sequence[FinishedJob], room: int) -> Errand:
+    def _errand(self, finished: Sequence[FinishedJob], room: int) -> Batch:
         now = self.clock.now()
-        return Errand(
+        return Batch(
             owner=self.lease.owner,
             done=[(each.job.id, each.job.token) for each in finished if each.verdict is DONE],
             endings=[_ending_of(each, now=now) for each in finished if each.verdict is not DONE],
@@ -181,7 +181,7 @@ class Clerk:
         if room:
             self.bell.is_hungry = True
 
-    def _told(self, finished: Sequence[FinishedJob], harvest: Harvest) -> None:
+    def _told(self, finished: Sequence[FinishedJob], harvest: BatchResult) -> None:
         settled = {(each.id, each.token): each for each in harvest.settled}
         now = trio.current_time()
         for done in finished:
@@ -194,7 +194,7 @@ class Clerk:
                 self._look_at = min(self._look_at, now + done.verdict.delay_s)
             self.emit(note_dropped(done.job, done.verdict.verb) if mine is None else note_settled(done, mine))
 
-    def _accept(self, harvest: Harvest, room: int, look_at: float) -> None:
+    def _accept(self, harvest: BatchResult, room: int, look_at: float) -> None:
         if self.is_closing:  # nobody will begin them any more
             self._is_doubtful = self._is_doubtful or bool(harvest.claimed)
             return
@@ -223,7 +223,7 @@ class Clerk:
         known = self.in_hand.claims()
         self._checked_at, self._check_at = trio.current_time(), math.inf
         self._is_doubtful = False  # before the look, which says nothing of doubts that arise meanwhile
-        cleared: Cleared | None = None
+        cleared: Reconciled | None = None
         try:
             errand, doubtful = self._errand(finished, 0), self._doubtful(finished)
             cleared = await self.database.run(clear_up, errand, doubtful=doubtful, known=known)
@@ -240,10 +240,10 @@ class Clerk:
             self.may_claim = not cleared.is_paused
             self._priorities = sorted({*self.priorities, *cleared.priorities})
             self.bell.is_hungry = True
-            self._told(finished, Harvest(completed=cleared.completed, settled=cleared.settled))
+            self._told(finished, BatchResult(completed=cleared.completed, settled=cleared.settled))
             self._stop_lost(cleared)
 
-    def _stop_lost(self, cleared: Cleared) -> None:
+    def _stop_lost(self, cleared: Reconciled) -> None:
         """Stop handlers whose jobs are no longer ours, cancelled or reclaimed by others, and begin none."""
         if not cleared.lost:
             return
@@ -251,7 +251,7 @@ class Clerk:
             if (job.id, job.token) in cleared.cancelled:
                 self.emit(JobCancelled(**about(job), why="from outside"))
 
-    def _doubtful(self, finished: Sequence[FinishedJob]) -> list[Ending]:
+    def _doubtful(self, finished: Sequence[FinishedJob]) -> list[JobEnd]:
         """The endings that may have been written already."""
         return all_endings(self._errand([each for each in finished if each.in_doubt], 0))
 
@@ -261,7 +261,7 @@ class Clerk:
             return
         finished, self.in_hand.finished = self.in_hand.finished, []
         errand, doubtful = self._errand(finished, 0), self._doubtful(finished)
-        harvest: Harvest | None = None
+        harvest: BatchResult | None = None
         while harvest is None:
             try:
                 # A stop that was asked for is orderly also when a handler does not obey and it takes too long.
@@ -288,13 +288,13 @@ _STATE_AFTER = {
 }
 
 
-def _ending_of(done: FinishedJob, *, now: datetime) -> Ending:
+def _ending_of(done: FinishedJob, *, now: datetime) -> JobEnd:
     """How a finished job is let go of."""
     job, verdict = done.job, done.verdict
     errors = None
     if verdict.error is not None and verdict.verb is not Verb.RELEASE:
         errors = remember_error(job.last_errors, verdict.error, job_id=job.id, attempt=job.attempts + 1, at=now)
-    return Ending(
+    return JobEnd(
         id=job.id,
         token=job.token,
         to=_STATE_AFTER[verdict.verb],

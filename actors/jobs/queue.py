@@ -34,7 +34,7 @@ class QueueItem(Generic[J]):
 
 
 @frozen(kw_only=True)
-class Snapshot:
+class QueueSnapshot:
     """How full the queue is."""
 
     depth: int
@@ -125,9 +125,9 @@ class JobQueue(Generic[J]):
             self._note_relief()
         return purged
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> QueueSnapshot:
         """How full it is."""
-        return Snapshot(
+        return QueueSnapshot(
             depth=len(self), ready=len(self._ready), scheduled=len(self._scheduled), shutdown=self._shut_down
         )
 

@@ -9,10 +9,10 @@ from attrs import define, field
 from sqlalchemy import Connection
 
 from actors.actor import Actor
-from actors.jobs.working_set import WorkBell
+from actors.jobs.working_set import JobWakeUp
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.jobs.deaths import Watch, look
-from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerBuried
+from cormorant.rules.jobs.deaths import LivenessObservation, look
+from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerDeclaredDead
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock, Emit
 from storage.database import Database
@@ -34,12 +34,12 @@ class ReclaimSweeper(Actor[None]):
     """Looks every `interval_s`. Never itself a job: a stuck queue could not free itself."""
 
     database: Database
-    bell: WorkBell
+    bell: JobWakeUp
     clock: Clock
     emit: Emit
     interval_s: float = 60.0
     silence_s: float = 300.0
-    _watch: Watch = field(init=False, factory=Watch)
+    _watch: LivenessObservation = field(init=False, factory=LivenessObservation)
 
     async def begin(self) -> None:
         """Take the first look at once: the observation begins with it."""
@@ -51,7 +51,7 @@ class ReclaimSweeper(Actor[None]):
         try:
             await self._sweep()
         except (StorageUnavailable, CommitUnknown):
-            self._watch = Watch()
+            self._watch = LivenessObservation()
 
     async def _sweep(self) -> None:
         known = await self.database.read(workers.all_workers)
@@ -77,7 +77,7 @@ class ReclaimSweeper(Actor[None]):
                 self._tell(job, worker_id)
         if reclaimed:
             self.bell.ring()
-            self.emit(WorkerBuried(worker=worker_id, reclaimed=len(reclaimed)))
+            self.emit(WorkerDeclaredDead(worker=worker_id, reclaimed=len(reclaimed)))
 
     def _tell(self, job: Reclaimed, owner: str) -> None:
         of = About(job_id=job.id, kind=job.kind, correlation_id=job.correlation_id)

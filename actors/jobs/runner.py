@@ -8,26 +8,26 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Actor
-from actors.bell import Bell
-from actors.jobs.handler import Handler, Reach
-from actors.jobs.heartbeat import Heart
+from actors.bell import WakeUp
+from actors.jobs.handler import Handler, JobServices
+from actors.jobs.heartbeat import Heartbeat
 from actors.jobs.job_notes import about
-from actors.jobs.lease import Lease
-from actors.jobs.producer import Clerk
+from actors.jobs.lease import OwnerLease
+from actors.jobs.producer import Producer
 from actors.jobs.queue import JobQueue
-from actors.jobs.worker import Worker
+from actors.jobs.worker import JobWorker
 from actors.jobs.working_set import (
     CANCELLED,
     STOPPING,
-    JobsInHand,
-    PassingJob,
+    EphemeralJob,
+    JobWakeUp,
     Work,
-    WorkBell,
+    WorkingSet,
 )
 from actors.reply import Reply
 from cormorant.rules.errors import JobError
 from cormorant.rules.jobs.error_log import describe_error
-from cormorant.rules.jobs.events import JobFailed, PassingWorkDropped
+from cormorant.rules.jobs.events import EphemeralWorkDropped, JobFailed
 from cormorant.rules.jobs.states import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.database import Database
@@ -43,10 +43,10 @@ class CancelHandler:
 
 
 @frozen(kw_only=True)
-class RunPassing:
+class RunEphemeral:
     """Command: run this once, now or later; it need not survive a restart. Answered when it is in the queue."""
 
-    job: PassingJob
+    job: EphemeralJob
     label: str
     delay_s: float
     reply: Reply[None] | None = None
@@ -60,7 +60,7 @@ class SetClaiming:
     is_on: bool
 
 
-RunnerMessage = CancelHandler | RunPassing | SetClaiming
+RunnerMessage = CancelHandler | RunEphemeral | SetClaiming
 
 
 @frozen(kw_only=True)
@@ -89,15 +89,15 @@ class JobRunner(Actor[RunnerMessage]):
     database: Database
     handlers: Mapping[str, Handler]
     options: RunnerOptions
-    bell: WorkBell
-    reach: Reach
+    bell: JobWakeUp
+    reach: JobServices
     clock: Clock
     chance: Chance
     emit: Emit
-    in_hand: JobsInHand = field(init=False)
-    clerk: Clerk = field(init=False)
-    lease: Lease = field(init=False)
-    _quiet: Bell = field(init=False, factory=Bell)
+    in_hand: WorkingSet = field(init=False)
+    clerk: Producer = field(init=False)
+    lease: OwnerLease = field(init=False)
+    _quiet: WakeUp = field(init=False, factory=WakeUp)
     _clerk_left: trio.Event = field(init=False, factory=trio.Event)
 
     async def begin(self) -> None:
@@ -109,8 +109,8 @@ class JobRunner(Actor[RunnerMessage]):
             warn_depth=options.warn_depth,
             emit=self.emit,
         )
-        self.in_hand = JobsInHand(concurrency=options.concurrency, queue=queue)
-        self.lease = Lease()
+        self.in_hand = WorkingSet(concurrency=options.concurrency, queue=queue)
+        self.lease = OwnerLease()
         self.clerk = self._make_clerk(self.lease)
         self.nursery.start_soon(self._run_clerk)
         self.nursery.start_soon(self._make_heart(self.lease).run)
@@ -124,7 +124,7 @@ class JobRunner(Actor[RunnerMessage]):
             case CancelHandler(job_id=job_id, token=token):
                 self.in_hand.withdraw(CANCELLED, lambda job: job.id == job_id and job.token <= token)
                 self.bell.ring()  # there may be room for another one
-            case RunPassing():
+            case RunEphemeral():
                 self._queue_passing(message)
             case SetClaiming(is_on=is_on):
                 self.clerk.may_claim = is_on
@@ -151,11 +151,11 @@ class JobRunner(Actor[RunnerMessage]):
     def _drop_waiting(self) -> None:
         """Nothing is begun any more. What was claimed is given back; the rest was not to survive this."""
         dropped = self.in_hand.queue.purge()
-        passing = sum(isinstance(work, PassingJob) for work in dropped)
+        passing = sum(isinstance(work, EphemeralJob) for work in dropped)
         if passing:
-            self.emit(PassingWorkDropped(dropped=passing))
+            self.emit(EphemeralWorkDropped(dropped=passing))
 
-    def _queue_passing(self, message: RunPassing) -> None:
+    def _queue_passing(self, message: RunEphemeral) -> None:
         now = trio.current_time()
         try:
             self.in_hand.queue.put(message.job, label=message.label, now=now, delay_s=message.delay_s)
@@ -188,8 +188,8 @@ class JobRunner(Actor[RunnerMessage]):
         finally:
             self._clerk_left.set()
 
-    def _make_clerk(self, lease: Lease) -> Clerk:
-        return Clerk(
+    def _make_clerk(self, lease: OwnerLease) -> Producer:
+        return Producer(
             database=self.database,
             lease=lease,
             in_hand=self.in_hand,
@@ -201,8 +201,8 @@ class JobRunner(Actor[RunnerMessage]):
             emit=self.emit,
         )
 
-    def _make_worker(self) -> Worker:
-        return Worker(
+    def _make_worker(self) -> JobWorker:
+        return JobWorker(
             in_hand=self.in_hand,
             clerk=self.clerk,
             lease=self.lease,
@@ -217,8 +217,8 @@ class JobRunner(Actor[RunnerMessage]):
             emit=self.emit,
         )
 
-    def _make_heart(self, lease: Lease) -> Heart:
-        return Heart(
+    def _make_heart(self, lease: OwnerLease) -> Heartbeat:
+        return Heartbeat(
             database=self.database,
             lease=lease,
             in_hand=self.in_hand,

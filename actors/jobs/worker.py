@@ -8,13 +8,13 @@ from collections.abc import Mapping
 import trio
 from attrs import define, field
 
-from actors.bell import Bell
-from actors.jobs.handler import Handler, JobContext, Reach, Watch, payload_of, run_handler
+from actors.bell import WakeUp
+from actors.jobs.handler import Handler, HandlerMonitor, JobContext, JobServices, payload_of, run_handler
 from actors.jobs.job_notes import about
 from actors.jobs.leaks import give_up, is_left_open
-from actors.jobs.lease import Lease
-from actors.jobs.producer import Clerk
-from actors.jobs.working_set import CANCELLED, LOST, FinishedJob, JobsInHand, PassingJob, RunningJob, Work
+from actors.jobs.lease import OwnerLease
+from actors.jobs.producer import Producer
+from actors.jobs.working_set import CANCELLED, LOST, EphemeralJob, FinishedJob, RunningJob, Work, WorkingSet
 from cormorant.rules.errors import CormorantError, HandlerMisbehaved, JobTimedOut
 from cormorant.rules.events import ItemFailed
 from cormorant.rules.failures import split_off, trace_of
@@ -34,28 +34,28 @@ EXPECTED = (CormorantError, HandlerOutcome)
 """A handler that raises these says what happened; the place where it did adds nothing."""
 
 
-class Interrupted(Exception):
+class HandlerInterrupted(Exception):
     """Why a handler was stopped before its end."""
 
 
 @define(eq=False, kw_only=True)
-class Worker:
+class JobWorker:
     """Takes from the queue what is most urgent."""
 
-    in_hand: JobsInHand
-    clerk: Clerk
-    lease: Lease
-    quiet: Bell
+    in_hand: WorkingSet
+    clerk: Producer
+    lease: OwnerLease
+    quiet: WakeUp
     """Rung when nothing runs any more."""
     handlers: Mapping[str, Handler]
-    reach: Reach
+    reach: JobServices
     usual_timeout_s: float
     block_s: float
     retry: RetryPolicy
     clock: Clock
     chance: Chance
     emit: Emit
-    _watch: Watch = field(init=False)
+    _watch: HandlerMonitor = field(init=False)
     _task: trio.lowlevel.Task = field(init=False)
     _running: RunningJob | None = field(init=False, default=None)
     _is_left_open: bool = field(init=False, default=False)
@@ -63,7 +63,7 @@ class Worker:
     _yield_at: float = field(init=False, default=-math.inf)
 
     def __attrs_post_init__(self) -> None:
-        self._watch = Watch(self.clock.stopwatch, self._waits, self._blocked, self.block_s)
+        self._watch = HandlerMonitor(self.clock.stopwatch, self._waits, self._blocked, self.block_s)
 
     async def run(self) -> None:
         """Work until a handler leaves something open in this task: no other handler may run in it then."""
@@ -119,7 +119,7 @@ class Worker:
                 await self.clerk.workers_lot.park()
             # A process that stood still may wake up with jobs that others have taken: the clerk finds out, and gives back.
             # Invariant: no await between queue and running, so that a job is always somewhere.
-            elif now < self.lease.doubtful_at or isinstance(item.job, PassingJob):
+            elif now < self.lease.doubtful_at or isinstance(item.job, EphemeralJob):
                 return self.in_hand.begin(item.job, scope, now)
 
     def _waits(self) -> None:
@@ -168,7 +168,7 @@ class Worker:
         return None
 
     def _context(self, work: Work) -> JobContext:
-        if isinstance(work, PassingJob):
+        if isinstance(work, EphemeralJob):
             return JobContext(
                 job_id=None,
                 kind=work.kind,
@@ -197,7 +197,7 @@ class Worker:
             error = JobTimedOut(work.kind, self._timeout_of(work.kind))
         elif error is not None:
             self._tell_unexpected(work, error)
-        if isinstance(work, PassingJob):
+        if isinstance(work, EphemeralJob):
             self._tell_of_passing(work, running, error)
             self.clerk.bell.nudge()  # there is room for another one
             return
@@ -211,13 +211,13 @@ class Worker:
         """The job itself says only what was raised; the log also shows where."""
         _, fault = split_off(error, EXPECTED)
         if fault is not None:
-            number = "" if isinstance(work, PassingJob) else f" {work.id}"
+            number = "" if isinstance(work, EphemeralJob) else f" {work.id}"
             traceback = trace_of(fault)
             self.emit(
                 ItemFailed(kind="job", item=f"{work.kind}{number}", error=describe_error(fault), traceback=traceback)
             )
 
-    def _tell_of_passing(self, work: PassingJob, running: RunningJob, error: BaseException | None) -> None:
+    def _tell_of_passing(self, work: EphemeralJob, running: RunningJob, error: BaseException | None) -> None:
         if running.why is not None and _was_stopped(running, error):
             self.emit(JobCancelled(**about(work), why=running.why))
         elif error is not None:
@@ -229,7 +229,7 @@ class Worker:
             return DONE
         if running.why is not None and _was_stopped(running, error):
             is_ours = running.why not in {CANCELLED, LOST}
-            return Verdict(verb=Verb.RELEASE, error=Interrupted(running.why)) if is_ours else None
+            return Verdict(verb=Verb.RELEASE, error=HandlerInterrupted(running.why)) if is_ours else None
         if isinstance(error, HandlerMisbehaved):
             return Verdict(verb=Verb.FAIL, error=error)
         try:

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from actors.bell import Bell
+from actors.bell import WakeUp
 from actors.jobs.queue import JobQueue
 from cormorant.rules.jobs.verdicts import Verdict
 from storage.jobs.jobs import Claim, ClaimedJob
@@ -22,7 +22,7 @@ LOST = "the lease was lost"
 
 
 @frozen(kw_only=True)
-class PassingJob:
+class EphemeralJob:
     """Work of a kind that need not survive a restart."""
 
     kind: str
@@ -30,7 +30,7 @@ class PassingJob:
     correlation_id: str | None = None
 
 
-Work = ClaimedJob | PassingJob
+Work = ClaimedJob | EphemeralJob
 
 
 def is_claimed(work: Work) -> bool:
@@ -63,13 +63,13 @@ class FinishedJob:
 
 
 @define(eq=False)
-class WorkBell(Bell):
+class JobWakeUp(WakeUp):
     """Rung when jobs may be due. Lives longer than the runner, so that nobody must know whether it runs."""
 
     is_hungry: bool = True
 
     def __attrs_pre_init__(self) -> None:
-        Bell.__init__(self)
+        WakeUp.__init__(self)
 
     def ring(self) -> None:
         """Jobs may be due: look."""
@@ -82,7 +82,7 @@ class WorkBell(Bell):
 
 
 @define(eq=False)
-class JobsInHand:
+class WorkingSet:
     """The runner's working set. Invariant: running, queued and being claimed are never more than `concurrency`."""
 
     concurrency: int

@@ -10,7 +10,7 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Actor
-from actors.bell import Bell
+from actors.bell import WakeUp
 from cormorant.rules.ports import Emit
 from cormorant.rules.search.events import CallbackFailed
 from cormorant.rules.search.outcomes import Outcome
@@ -28,7 +28,7 @@ CALLBACK_S = 30.0
 
 
 @frozen(kw_only=True)
-class Feed:
+class CallbackStream:
     """Command: call back for one search, as its outcomes come."""
 
     search_id: int
@@ -38,14 +38,14 @@ class Feed:
 
 
 @define(eq=False, kw_only=True)
-class Callbacks(Actor[Feed]):
+class Callbacks(Actor[CallbackStream]):
     """Runs callbacks, and lets them finish when the service stops."""
 
     emit: Emit
     _running: int = field(init=False, default=0)
-    _quiet: Bell = field(init=False, factory=Bell)
+    _quiet: WakeUp = field(init=False, factory=WakeUp)
 
-    async def handle(self, message: Feed) -> None:
+    async def handle(self, message: CallbackStream) -> None:
         """Follow one search."""
         self._running += 1
         self.nursery.start_soon(self._follow, message)
@@ -55,7 +55,7 @@ class Callbacks(Actor[Feed]):
         while self._running:
             await self._quiet.wait()
 
-    async def _follow(self, feed: Feed) -> None:
+    async def _follow(self, feed: CallbackStream) -> None:
         try:
             async with trio.open_nursery() as nursery, feed.outcomes:
                 async for outcome in feed.outcomes:

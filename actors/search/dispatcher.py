@@ -12,9 +12,9 @@ from attrs import define, field, frozen
 
 from actors.actor import Actor, Address
 from actors.reply import Reply
-from actors.search.callbacks import Feed, OnComplete, OnJobDone
+from actors.search.callbacks import CallbackStream, OnComplete, OnJobDone
 from actors.search.search import Execute, Search, Ticket
-from actors.search.source_requests import SourceDesk
+from actors.search.source_requests import SourceRequests
 from cormorant.rules.errors import ActorCrashed
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SearchSubmitted
@@ -45,7 +45,7 @@ class Submit:
 
 
 @define(eq=False)
-class Intake:
+class AdmittedTickets:
     """Searches that were taken in and are not yet in line. Belongs to the address, so that a crash leaves nobody waiting."""
 
     sequence: int = 0
@@ -69,9 +69,9 @@ class Intake:
 class Dispatcher(Actor[Submit]):
     """One loop without any await sorts, deduplicates, and wakes the limiters."""
 
-    desks: Mapping[str, SourceDesk]
-    intake: Intake
-    callbacks: Address[Feed]
+    desks: Mapping[str, SourceRequests]
+    intake: AdmittedTickets
+    callbacks: Address[CallbackStream]
     window_s: float = 0.005
     queue_max: int = 10_000
     clock: Clock
@@ -147,7 +147,9 @@ class Dispatcher(Actor[Submit]):
                 send.send_nowait(outcome)
 
         self.callbacks.tell_nowait(
-            Feed(search_id=number, outcomes=receive, on_complete=message.on_complete, on_job_done=message.on_job_done)
+            CallbackStream(
+                search_id=number, outcomes=receive, on_complete=message.on_complete, on_job_done=message.on_job_done
+            )
         )
         return Search(number, len(message.sources), told, lambda _: send.close())
 

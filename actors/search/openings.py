@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from attrs import define, field
 
-from actors.search.source_requests import Flight, SourceDesk
+from actors.search.source_requests import PendingRequest, SourceRequests
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority, aged
-from cormorant.rules.search.reasons import Gate, earliest_opening, next_opening, openings
+from cormorant.rules.search.reasons import Reason, earliest_opening, next_opening, openings
 
 T = TypeVar("T")
 
@@ -20,10 +20,10 @@ _ALREADY = datetime.min.replace(tzinfo=UTC)
 
 
 @define(eq=False)
-class Openings:
+class OpeningTimes:
     """The openings of one source, remembered by class and age."""
 
-    desk: SourceDesk
+    desk: SourceRequests
     clock: Clock
     _found: dict[tuple[Lane, Priority, Priority, float | None], datetime | None] = field(init=False, factory=dict)
 
@@ -31,15 +31,15 @@ class Openings:
         """What is known has changed, or the clock may have."""
         self._found.clear()
 
-    def gates(self, flight: Flight, now: datetime) -> tuple[Gate, ...]:
+    def gates(self, flight: PendingRequest, now: datetime) -> tuple[Reason, ...]:
         """What is in the way of a request now."""
         return self._ask(openings, flight, now)
 
-    def earliest(self, flight: Flight, now: datetime) -> datetime | None:
+    def earliest(self, flight: PendingRequest, now: datetime) -> datetime | None:
         """When a request can go, its growing older counted in."""
         return self._ask(earliest_opening, flight, now)
 
-    def _ask(self, rule: Callable[..., T], flight: Flight, now: datetime) -> T:
+    def _ask(self, rule: Callable[..., T], flight: PendingRequest, now: datetime) -> T:
         known = self.desk.known
         assert known is not None
         return rule(
@@ -53,7 +53,7 @@ class Openings:
             waited_s=(now - flight.submitted_at).total_seconds(),
         )
 
-    def of(self, flight: Flight, rank: Priority) -> datetime | None:
+    def of(self, flight: PendingRequest, rank: Priority) -> datetime | None:
         """When the source opens for a request that counts as this class by now."""
         key = (flight.lane, flight.priority, rank, flight.pace_s)
         if key in self._found:

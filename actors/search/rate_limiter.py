@@ -12,11 +12,11 @@ import trio
 from attrs import define, evolve, field
 
 from actors.actor import Actor
-from actors.search.openings import Openings
+from actors.search.openings import OpeningTimes
 from actors.search.request_execution import (
     Ask,
-    Kept,
-    Landing,
+    CachedAnswer,
+    RequestResult,
     execute,
     holding_slot,
     landing_of,
@@ -25,9 +25,9 @@ from actors.search.request_execution import (
     started,
     wish_of,
 )
-from actors.search.slots import Slots, Wanted
-from actors.search.source_requests import Flight, SourceDesk
-from actors.search.waiting import WaitEnds
+from actors.search.slots import SlotWaiters, Wanted
+from actors.search.source_requests import PendingRequest, SourceRequests
+from actors.search.waiting import WaitExpiry
 from cormorant.rules.errors import ActorCrashed, CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SourceStopped
@@ -35,10 +35,10 @@ from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.request_ends import EndKind, RequestEnd
-from cormorant.rules.search.reservations import Closed, Permit, Reserved
+from cormorant.rules.search.reservations import RequestPermit, Reserved, SourceClosedNow
 from storage.database import Database
 from storage.search import source_states
-from storage.search.source_states import Known
+from storage.search.source_states import KnownState
 
 RETRY_S = 1.0
 RECORD_S = 5.0
@@ -52,10 +52,10 @@ WAIT_S_MAX = 60.0
 """At least so often is looked while something waits: a clock that jumps must neither flood nor stall."""
 
 
-NOT_SENT = Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
+NOT_SENT = RequestResult(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
 
 
-def _wanted(best: tuple[Priority, Flight]) -> Wanted:
+def _wanted(best: tuple[Priority, PendingRequest]) -> Wanted:
     rank, flight = best
     return (rank, flight.sequence), flight.priority is Priority.INTERACTIVE
 
@@ -64,8 +64,8 @@ def _wanted(best: tuple[Priority, Flight]) -> Wanted:
 class RateLimiter(Actor[None]):
     """Looks at its queue whenever something changes, and starts a worker when the best ticket may go."""
 
-    desk: SourceDesk
-    slots: Slots
+    desk: SourceRequests
+    slots: SlotWaiters
     database: Database
     ask: Ask
     cache_ttl_s: Callable[[Priority], float]
@@ -74,12 +74,12 @@ class RateLimiter(Actor[None]):
     _workers: int = field(init=False, default=0)
     _is_bidding: bool = field(init=False, default=False)
     _known_since: float = field(init=False, default=0.0)
-    _openings: Openings = field(init=False)
-    _waits: WaitEnds = field(init=False)
+    _openings: OpeningTimes = field(init=False)
+    _waits: WaitExpiry = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._openings = Openings(self.desk, self.clock)
-        self._waits = WaitEnds(self.desk, self._openings, self.emit)
+        self._openings = OpeningTimes(self.desk, self.clock)
+        self._waits = WaitExpiry(self.desk, self._openings, self.emit)
 
     async def begin(self) -> None:
         """Begin. Nobody waits for the database: tickets do, until the state is known."""
@@ -91,7 +91,7 @@ class RateLimiter(Actor[None]):
         return self._known.limits
 
     @property
-    def _known(self) -> Known:
+    def _known(self) -> KnownState:
         assert self.desk.known is not None
         return self.desk.known
 
@@ -151,12 +151,12 @@ class RateLimiter(Actor[None]):
         )
         self.desk.left_over.pop()
 
-    def _learn(self, known: Known) -> None:
+    def _learn(self, known: KnownState) -> None:
         self.desk.known = known
         self._known_since = trio.current_time()
         self._openings.forget()
 
-    def _best(self, now: datetime) -> tuple[Priority, Flight] | None:
+    def _best(self, now: datetime) -> tuple[Priority, PendingRequest] | None:
         found = None
         for queue in self.desk.queues.values():
             best = queue.best(now, self._openings.of) if len(queue) else None
@@ -235,7 +235,7 @@ class RateLimiter(Actor[None]):
         best = self._best(self.clock.now())
         return None if best is None else _wanted(best)
 
-    async def _work_on(self, flight: Flight) -> None:
+    async def _work_on(self, flight: PendingRequest) -> None:
         """As `_work`, for what was taken with a slot that was free."""
         try:
             await self._fly(flight)
@@ -248,7 +248,7 @@ class RateLimiter(Actor[None]):
         if self.desk.is_stale or self.desk.waiting():
             self.desk.bell.ring()
 
-    async def _fly(self, flight: Flight) -> None:
+    async def _fly(self, flight: PendingRequest) -> None:
         """Make the request of a flight that was just taken, with a slot in hand."""
         try:
             holding_slot.set(True)
@@ -264,11 +264,11 @@ class RateLimiter(Actor[None]):
                 self.desk.landed(flight)
                 flight.end(OutcomeStatus.FAILED, ActorCrashed(f"rate_limiter:{self.desk.name}"))
 
-    async def _reserve(self, flight: Flight) -> Reserved | None:
+    async def _reserve(self, flight: PendingRequest) -> Reserved | None:
         """Spend a request. None: it may not go, and waits again."""
         wish = wish_of(flight, self.clock.now())
         record = self.desk.record
-        answer: Reserved | Closed | Kept | None = None
+        answer: Reserved | SourceClosedNow | CachedAnswer | None = None
         with trio.move_on_after(RESERVE_S), suppress(StorageUnavailable, CommitUnknown):
             answer, known = await self.database.run(
                 reserve_now,
@@ -286,24 +286,24 @@ class RateLimiter(Actor[None]):
             self.desk.put_back(flight)
             self.desk.is_stale = True
             return None
-        if isinstance(answer, Closed):
+        if isinstance(answer, SourceClosedNow):
             self.desk.put_back(flight)
             return None
-        if isinstance(answer, Kept):
+        if isinstance(answer, CachedAnswer):
             self.desk.answer_from_cache(flight, answer.results)
             return None
         if self.desk.waiting():
             self.desk.bell.ring()  # the others wait for something else now
         return answer
 
-    def _cache_key(self, flight: Flight) -> str | None:
+    def _cache_key(self, flight: PendingRequest) -> str | None:
         """Under what another process may have kept the answer meanwhile. A feed is fetched for what is new."""
         return flight.key if flight.queue_key is None and self.cache_ttl_s(flight.priority) > 0 else None
 
-    async def _request(self, flight: Flight) -> Landing:
+    async def _request(self, flight: PendingRequest) -> RequestResult:
         # The last one left while it was reserved, or the service stops: what was not sent yet is not sent.
         if not flight.is_live or flight.is_stopped or self.desk.is_closing:
-            return Landing(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
+            return RequestResult(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
         waited_s = (self.clock.now() - flight.submitted_at).total_seconds()
         for ticket in flight.living():
             self.emit(started(ticket, waited_s))
@@ -314,7 +314,7 @@ class RateLimiter(Actor[None]):
             return evolve(NOT_SENT, took_s=took_s)
         return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
 
-    async def _land(self, flight: Flight, permit: Permit, landing: Landing) -> None:
+    async def _land(self, flight: PendingRequest, permit: RequestPermit, landing: RequestResult) -> None:
         """Record the end, then tell everyone. When the service stops around it, it may take a little longer."""
         status = OutcomeStatus.SHUT_DOWN if self.desk.is_closing and landing.was_cancelled else landing.status
         await self._record(
@@ -339,7 +339,7 @@ class RateLimiter(Actor[None]):
         flight.finish(landing.outcome(self.desk.name, status))
         self.desk.landed(flight)
 
-    async def _record(self, flight: Flight, statement: Callable[..., Known]) -> None:
+    async def _record(self, flight: PendingRequest, statement: Callable[..., KnownState]) -> None:
         is_in_doubt = True  # also when its time is over: it may have been done in that moment
         with trio.move_on_after(RECORD_S, shield=True):
             try:

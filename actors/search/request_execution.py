@@ -13,7 +13,7 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from actors.search.search import Ticket
-from actors.search.source_requests import Flight
+from actors.search.source_requests import PendingRequest
 from cormorant.rules.failures import split_crash
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.events import RequestFinished, SearchFinished, SearchStarted
@@ -21,11 +21,11 @@ from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.request_ends import EndKind, RequestEnd, end_of, quota_wait_s
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest, StatedLimits
-from cormorant.rules.search.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
+from cormorant.rules.search.reservations import PROBE_GRACE_S, RequestPermit, Reserved, SourceClosedNow
 from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
 from storage.search import answers, history, source_states
-from storage.search.history import Asked
-from storage.search.source_states import Known, Wish
+from storage.search.history import HistoryEntry
+from storage.search.source_states import KnownState, ReservationRequest
 from storage.search.sources import SourceRecord
 
 Ask = Callable[[SourceRecord, SearchRequest], Awaitable[SearchPage]]
@@ -36,7 +36,7 @@ holding_slot: ContextVar[bool] = ContextVar("holding_slot", default=False)
 
 
 @frozen(kw_only=True)
-class Ended:
+class Execution:
     """What an execute function returned or raised."""
 
     page: SearchPage | None = None
@@ -45,7 +45,7 @@ class Ended:
     """Whether we ended it ourselves."""
 
 
-async def execute(flight: Flight, record: SourceRecord, ask: Ask) -> Ended:
+async def execute(flight: PendingRequest, record: SourceRecord, ask: Ask) -> Execution:
     """Make the request within its time. Its crash is an outcome like any other."""
     with trio.move_on_after(flight.timeout_s) as flight.scope:
         if not flight.is_live:
@@ -53,16 +53,16 @@ async def execute(flight: Flight, record: SourceRecord, ask: Ask) -> Ended:
         try:
             function = flight.execute
             if function is None:
-                return Ended(page=await ask(record, flight.request))
-            return Ended(page=_page_of(await _awaited(function(record, flight.request))))
+                return Execution(page=await ask(record, flight.request))
+            return Execution(page=_page_of(await _awaited(function(record, flight.request))))
         except BaseException as raised:  # noqa: BLE001 - foreign code; what is not its crash goes on up
             crash, rest = split_crash(raised)
             if rest is not None:
                 raise rest from None
-            return Ended(error=crash)
+            return Execution(error=crash)
     if flight.is_stopped:
-        return Ended(was_cancelled=True)
-    return Ended(error=SourceUnavailable(f"{record.name} did not answer within {flight.timeout_s:g} s"))
+        return Execution(was_cancelled=True)
+    return Execution(error=SourceUnavailable(f"{record.name} did not answer within {flight.timeout_s:g} s"))
 
 
 async def _awaited(returned: Any) -> Any:
@@ -82,7 +82,7 @@ def _page_of(found: Any) -> SearchPage:
 
 
 @frozen(kw_only=True)
-class Landing:
+class RequestResult:
     """How a request ended: what follows for its source, and what those who wait are told."""
 
     end: RequestEnd
@@ -132,12 +132,12 @@ class Landing:
         )
 
 
-def landing_of(ended: Ended, source: str, *, took_s: float, waited_s: float, now: datetime) -> Landing:
+def landing_of(ended: Execution, source: str, *, took_s: float, waited_s: float, now: datetime) -> RequestResult:
     """What follows from an answer or an error."""
     if ended.page is not None:
         stated = ended.page.limits
         end = end_of(None, learned=learned_from(stated), quota_wait_s=quota_wait_s(stated, now=now))
-        return Landing(
+        return RequestResult(
             end=end,
             status=OutcomeStatus.FOUND,
             results=ended.page.results,
@@ -149,7 +149,7 @@ def landing_of(ended: Ended, source: str, *, took_s: float, waited_s: float, now
     if isinstance(error, SourceError):
         error.source = source
     status = OutcomeStatus.REFUSED if isinstance(error, SourceRefused) else OutcomeStatus.FAILED
-    return Landing(end=end_of(error), status=status, error=error, took_s=took_s, waited_s=waited_s)
+    return RequestResult(end=end_of(error), status=status, error=error, took_s=took_s, waited_s=waited_s)
 
 
 def learned_from(stated: StatedLimits | None) -> LearnedLimits | None:
@@ -164,9 +164,9 @@ def learned_from(stated: StatedLimits | None) -> LearnedLimits | None:
     return LearnedLimits(per_day=stated.api_max, grabs_per_day=stated.grab_max, per_minute=stated.rate_limit)
 
 
-def wish_of(flight: Flight, now: datetime) -> Wish:
+def wish_of(flight: PendingRequest, now: datetime) -> ReservationRequest:
     """What is to be reserved for a flight."""
-    return Wish(
+    return ReservationRequest(
         lane=flight.lane,
         priority=flight.priority,
         lease_s=flight.timeout_s + PROBE_GRACE_S,
@@ -184,7 +184,7 @@ def started(ticket: Ticket, waited_s: float) -> SearchStarted:
 
 
 @frozen
-class Kept:
+class CachedAnswer:
     """An answer that another process has got meanwhile."""
 
     results: Sequence[Result]
@@ -193,36 +193,36 @@ class Kept:
 def reserve_now(  # noqa: PLR0913 - one look at the database has all that it needs, by name
     connection: Connection,
     source_id: int,
-    wish: Wish,
+    wish: ReservationRequest,
     *,
     configured: SourceLimits,
     clock: Clock,
-    hint: Known | None = None,
+    hint: KnownState | None = None,
     key: str | None = None,
-) -> tuple[Reserved | Closed, Known] | tuple[Kept, None]:
+) -> tuple[Reserved | SourceClosedNow, KnownState] | tuple[CachedAnswer, None]:
     """Spend a request as of the moment at which the database takes it, and not as of that at which we came to it.
 
     A call may be held through an outage; counted from before it, a window would open while the request still counts. Nothing
     is spent where the answer is kept under `key` by now.
     """
     if key is not None and (kept := answers.find(connection, [source_id], key, now=clock.now())):
-        return Kept(kept[source_id]), None
+        return CachedAnswer(kept[source_id]), None
     return source_states.reserve(connection, source_id, wish, configured=configured, now=clock.now(), hint=hint)
 
 
 def record_landing(  # noqa: PLR0913 - all that is written at the end of a request, in one transaction
     connection: Connection,
     record: SourceRecord,
-    permit: Permit,
-    landing: Landing,
+    permit: RequestPermit,
+    landing: RequestResult,
     *,
     tickets: Sequence[Ticket],
     key: str | None,
     ttl_s: float,
     now: datetime,
     is_in_doubt: bool = False,
-    hint: Known | None = None,
-) -> Known:
+    hint: KnownState | None = None,
+) -> KnownState:
     """Keep the state of the source, the history and the answer. In doubt, only if that was not done before."""
     if is_in_doubt and not source_states.is_in_flight(connection, record.id, permit):
         return source_states.look(connection, record.id, configured=record.limits)
@@ -240,8 +240,8 @@ def record_landing(  # noqa: PLR0913 - all that is written at the end of a reque
     return known
 
 
-def _asked(ticket: Ticket, record: SourceRecord, landing: Landing, now: datetime) -> Asked:
-    return Asked(
+def _asked(ticket: Ticket, record: SourceRecord, landing: RequestResult, now: datetime) -> HistoryEntry:
+    return HistoryEntry(
         search_id=ticket.search.id,
         task=ticket.sequence,
         source=record.name,

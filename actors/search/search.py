@@ -11,7 +11,7 @@ import trio
 from attrs import define
 
 from cormorant.rules.search.limits import Lane
-from cormorant.rules.search.outcomes import Found, Outcome, OutcomeStatus, found_in
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SearchResult, found_in
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchRequest
 
@@ -123,7 +123,7 @@ class Search:
         for ticket in self.tickets:
             ticket.leave()
 
-    async def wait(self) -> Found:
+    async def wait(self) -> SearchResult:
         """The results of all that answered and what is missing, or `SearchFailed`."""
         # Not by iterating, which gives way once for each outcome: nobody looks at them one by one here.
         try:

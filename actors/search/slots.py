@@ -14,7 +14,7 @@ Wanted = tuple[Rank, bool]
 
 
 @define(eq=False)
-class Slots:
+class SlotWaiters:
     """The slots of a service, shared by all its sources. Belongs to the search supervisor and outlives limiters."""
 
     pool: SlotPool[str] = field(factory=SlotPool[str])

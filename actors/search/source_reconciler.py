@@ -9,9 +9,9 @@ import trio
 from attrs import define, field
 
 from actors.actor import Actor
-from actors.bell import Bell
-from actors.search.dispatcher import Intake
-from actors.search.source_requests import SourceDesk
+from actors.bell import WakeUp
+from actors.search.dispatcher import AdmittedTickets
+from actors.search.source_requests import SourceRequests
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SourceAdded, SourceRemoved
@@ -28,30 +28,30 @@ CALM_S = 0.5
 
 
 @define(eq=False)
-class Desks:
+class SourceDirectory:
     """The sources of a service by name. Belongs to the search supervisor."""
 
-    by_name: dict[str, SourceDesk] = field(factory=dict)
+    by_name: dict[str, SourceRequests] = field(factory=dict)
     have_come: trio.Event = field(factory=trio.Event)
     """Set once the sources are known: a search right after the start must not miss them."""
 
 
 @define(eq=False, kw_only=True)
-class SourceKeeper(Actor[None]):
+class SourceReconciler(Actor[None]):
     """Keeps the limiters in step with the table of sources."""
 
     database: Database
-    desks: Desks
-    intake: Intake
+    desks: SourceDirectory
+    intake: AdmittedTickets
     configured: Sequence[SourceRecord]
     """Those of the settings file."""
-    start: Callable[[SourceDesk], Awaitable[None]]
+    start: Callable[[SourceRequests], Awaitable[None]]
     """Starts the limiter of a source, unless it runs."""
     stop: Callable[[str], Awaitable[None]]
     grace_s: float = 5.0
     clock: Clock
     emit: Emit
-    _bell: Bell = field(init=False, factory=Bell)
+    _bell: WakeUp = field(init=False, factory=WakeUp)
     _is_ending: bool = field(init=False, default=False)
 
     async def begin(self) -> None:
@@ -72,7 +72,7 @@ class SourceKeeper(Actor[None]):
             desk.stop_running()
         await self._until_idle(desks)
 
-    async def _until_idle(self, desks: Sequence[SourceDesk]) -> None:
+    async def _until_idle(self, desks: Sequence[SourceRequests]) -> None:
         for desk in desks:
             while desk.running:
                 await desk.quiet.wait()
@@ -106,7 +106,7 @@ class SourceKeeper(Actor[None]):
         for name, record in found.items():
             desk_there = self.desks.by_name.get(name)
             if desk_there is None:
-                desk_there = self.desks.by_name[name] = SourceDesk(record=record)
+                desk_there = self.desks.by_name[name] = SourceRequests(record=record)
                 self.emit(SourceAdded(source=name, kind=record.kind))
             else:
                 desk_there.record = record
@@ -116,7 +116,7 @@ class SourceKeeper(Actor[None]):
                 desk_there.open()  # an earlier keeper has closed it
             await self.start(desk_there)
 
-    async def _drop(self, name: str, desk: SourceDesk) -> None:
+    async def _drop(self, name: str, desk: SourceRequests) -> None:
         del self.desks.by_name[name]
         desk.close()
         desk.stop_running()

@@ -10,15 +10,15 @@ from functools import reduce
 import trio
 from attrs import define, field
 
-from actors.bell import Bell
+from actors.bell import WakeUp
 from actors.search.search import Execute, Ticket
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Result, SearchRequest, search_key
-from cormorant.rules.search.reservations import Permit
+from cormorant.rules.search.reservations import RequestPermit
 from cormorant.rules.search.source_queue import SourceQueue
-from storage.search.source_states import Known
+from storage.search.source_states import KnownState
 from storage.search.sources import SourceRecord
 
 RSS_KEY = "rss"
@@ -26,7 +26,7 @@ PAIR = 2
 
 
 @define(eq=False, kw_only=True)
-class Flight:
+class PendingRequest:
     """One request to be made, and everyone who waits for its answer. It ranks as its best follower."""
 
     sequence: int
@@ -98,11 +98,11 @@ def latest(one: datetime | None, other: datetime | None) -> datetime | None:
 
 
 @define(eq=False, kw_only=True)
-class SourceDesk:
+class SourceRequests:
     """The queues of one source, what is in flight, and what is known of its state."""
 
     record: SourceRecord
-    known: Known | None = None
+    known: KnownState | None = None
     is_stale: bool = False
     """Whether somebody changed the state by hand: look into the database before going on."""
     is_closing: bool = False
@@ -110,21 +110,23 @@ class SourceDesk:
     """Whether its limiter crashed so often that it is not started again."""
     gone_because: str = ""
     """How it crashed the last time."""
-    bell: Bell = field(init=False, factory=Bell)
-    quiet: Bell = field(init=False, factory=Bell)
+    bell: WakeUp = field(init=False, factory=WakeUp)
+    quiet: WakeUp = field(init=False, factory=WakeUp)
     """Rung when nothing runs any more."""
-    queues: dict[Lane, SourceQueue[Flight]] = field(init=False, factory=lambda: {lane: SourceQueue() for lane in Lane})
-    _queries: SourceQueue[Flight] = field(init=False)
-    _grabs: SourceQueue[Flight] = field(init=False)
+    queues: dict[Lane, SourceQueue[PendingRequest]] = field(
+        init=False, factory=lambda: {lane: SourceQueue() for lane in Lane}
+    )
+    _queries: SourceQueue[PendingRequest] = field(init=False)
+    _grabs: SourceQueue[PendingRequest] = field(init=False)
     paces: set[float | None] = field(init=False, factory=set)
     """What those who wait say of their own pace. More than they do, until nobody waits."""
-    running: dict[Flight, Permit | None] = field(init=False, factory=dict)
-    left_over: list[Permit] = field(init=False, factory=list)
+    running: dict[PendingRequest, RequestPermit | None] = field(init=False, factory=dict)
+    left_over: list[RequestPermit] = field(init=False, factory=list)
     """Requests whose limiter crashed: their end is still to be recorded."""
-    unrecorded: list[Callable[..., Known]] = field(init=False, factory=list)
+    unrecorded: list[Callable[..., KnownState]] = field(init=False, factory=list)
     """How requests ended while the database was away: to be recorded before the next one goes."""
-    _flights: dict[str, Flight] = field(init=False, factory=dict)
-    _sharers: list[tuple[datetime, int, Ticket, Flight]] = field(init=False, factory=list)
+    _flights: dict[str, PendingRequest] = field(init=False, factory=dict)
+    _sharers: list[tuple[datetime, int, Ticket, PendingRequest]] = field(init=False, factory=list)
     """Those who share a request that waits, by the end of their own wait."""
 
     def __attrs_post_init__(self) -> None:
@@ -154,7 +156,7 @@ class SourceDesk:
             self._line_up(ticket, key, RSS_KEY if is_feed else None)
 
     def _line_up(self, ticket: Ticket, key: str | None, queue_key: str | None) -> None:
-        flight = Flight(
+        flight = PendingRequest(
             sequence=ticket.sequence,
             priority=ticket.priority,
             submitted_at=ticket.submitted_at,
@@ -178,12 +180,12 @@ class SourceDesk:
             self._flights[key] = flight
         self.bell.ring()
 
-    def _note_pace(self, flight: Flight) -> None:
+    def _note_pace(self, flight: PendingRequest) -> None:
         if self.waiting() <= 1:
             self.paces.clear()
         self.paces.add(flight.pace_s)
 
-    def _join(self, flight: Flight, ticket: Ticket) -> None:
+    def _join(self, flight: PendingRequest, ticket: Ticket) -> None:
         ticket.on_left = lambda _: self._left(flight)
         flight.tickets.append(ticket)
         if not flight.is_taken:  # one that was taken has its lease and its time-out
@@ -191,7 +193,7 @@ class SourceDesk:
             self._watch(flight)
         self.bell.ring()
 
-    def _rank_anew(self, flight: Flight, ticket: Ticket) -> None:
+    def _rank_anew(self, flight: PendingRequest, ticket: Ticket) -> None:
         flight.timeout_s = max(flight.timeout_s, ticket.timeout_s)
         priority = min(flight.priority, ticket.priority)
         deadline = latest(flight.deadline, ticket.deadline)
@@ -202,17 +204,17 @@ class SourceDesk:
         flight.priority, flight.deadline = priority, deadline
         queue.push(flight, key=flight.queue_key)
 
-    def _watch(self, flight: Flight) -> None:
+    def _watch(self, flight: PendingRequest) -> None:
         """The request waits as long as the most patient of them; each of them keeps its own end."""
         # When the second joins, the first is no longer alone; after that only the last one is new.
         self._keep_ends(flight, flight.tickets if len(flight.tickets) == PAIR else flight.tickets[-1:])
 
-    def _keep_ends(self, flight: Flight, tickets: Sequence[Ticket]) -> None:
+    def _keep_ends(self, flight: PendingRequest, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
             if ticket.deadline is not None:
                 heapq.heappush(self._sharers, (ticket.deadline, ticket.sequence, ticket, flight))
 
-    def _left(self, flight: Flight) -> None:
+    def _left(self, flight: PendingRequest) -> None:
         """Somebody left. With the last one the request is dropped, or cancelled if it runs."""
         if flight.is_live:
             self._fall_back(flight)
@@ -224,7 +226,7 @@ class SourceDesk:
             flight.stop()
         self.bell.ring()
 
-    def _fall_back(self, flight: Flight) -> None:
+    def _fall_back(self, flight: PendingRequest) -> None:
         """Those who are left may be less urgent than the one who left."""
         waiting = (ticket for ticket in flight.tickets[flight.first_live :] if ticket.outcome is None)
         if flight.is_taken or any(ticket.priority is flight.priority for ticket in waiting):
@@ -250,7 +252,7 @@ class SourceDesk:
             heapq.heappop(self._sharers)
         return self._sharers[0][0] + timedelta.resolution if self._sharers else None
 
-    def take(self, flight: Flight) -> None:
+    def take(self, flight: PendingRequest) -> None:
         """The request is about to be made. Invariant: `best` of its queue has just named it."""
         self.queues[flight.lane].take_head(flight)
         if self.record.limits.timeout_s is not None:
@@ -258,7 +260,7 @@ class SourceDesk:
         flight.is_taken = True
         self.running[flight] = None
 
-    def put_back(self, flight: Flight) -> None:
+    def put_back(self, flight: PendingRequest) -> None:
         """It could not go after all: back to its old place."""
         del self.running[flight]
         flight.is_taken = False
@@ -283,7 +285,7 @@ class SourceDesk:
         if not self.running:
             self.quiet.ring()
 
-    def landed(self, flight: Flight) -> None:
+    def landed(self, flight: PendingRequest) -> None:
         """The request has ended."""
         permit = self.running.pop(flight, None)
         if permit is not None:
@@ -292,7 +294,7 @@ class SourceDesk:
         self.forget(flight)
         self._ring()
 
-    def answer_from_cache(self, flight: Flight, results: Sequence[Result]) -> None:
+    def answer_from_cache(self, flight: PendingRequest, results: Sequence[Result]) -> None:
         """It needs no asking: another process has the answer by now."""
         found = OutcomeStatus.FOUND
         flight.finish(
@@ -302,7 +304,7 @@ class SourceDesk:
         )
         self.landed(flight)
 
-    def forget(self, flight: Flight) -> None:
+    def forget(self, flight: PendingRequest) -> None:
         """Nobody can join it any more."""
         if flight.key is not None and self._flights.get(flight.key) is flight:
             del self._flights[flight.key]

@@ -7,10 +7,10 @@ from itertools import islice
 
 from attrs import evolve, frozen
 
-from actors.search.openings import Openings
-from actors.search.request_execution import Landing
+from actors.search.openings import OpeningTimes
+from actors.search.request_execution import RequestResult
 from actors.search.search import Ticket
-from actors.search.source_requests import Flight, SourceDesk
+from actors.search.source_requests import PendingRequest, SourceRequests
 from cormorant.rules.ports import Emit
 from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import aged
@@ -25,11 +25,11 @@ PACES_MAX = 16
 
 
 @frozen(eq=False)
-class WaitEnds:
+class WaitExpiry:
     """Ends the waits at one source."""
 
-    desk: SourceDesk
-    openings: Openings
+    desk: SourceRequests
+    openings: OpeningTimes
     emit: Emit
 
     def end_hopeless(self, now: datetime) -> None:
@@ -51,7 +51,7 @@ class WaitEnds:
         for ticket in self.desk.sharers_ending(now):
             self._end_ticket(ticket, None, now)
 
-    def _end_hopeless_of(self, head: Flight, now: datetime) -> datetime:
+    def _end_hopeless_of(self, head: PendingRequest, now: datetime) -> datetime:
         """End those of its class that would wait too long. Returns when the source opens for any of them, at the earliest."""
         opens_now_at = self.openings.of(head, aged(head.priority, (now - head.submitted_at).total_seconds()))
         if opens_now_at is not None and opens_now_at <= now and len(self.desk.paces) <= 1:
@@ -72,7 +72,7 @@ class WaitEnds:
                 self._end_late(flight, opens_at, now)
         return opens_at
 
-    def _end_by_own_pace(self, head: Flight, now: datetime) -> datetime:
+    def _end_by_own_pace(self, head: PendingRequest, now: datetime) -> datetime:
         """As above, where not all keep the same pace: none of its class has waited longer than the head."""
         paces = islice(self.desk.paces, PACES_MAX)
         opens_at = {pace_s: self._horizon(evolve(head, pace_s=pace_s), now) for pace_s in paces}
@@ -83,7 +83,7 @@ class WaitEnds:
             self._end_late(flight, opens_at[flight.pace_s], now)
         return min(opens_at.values())
 
-    def _horizon(self, flight: Flight, now: datetime) -> datetime:
+    def _horizon(self, flight: PendingRequest, now: datetime) -> datetime:
         """When the source opens for it at the earliest; now, where nobody can know."""
         gates = self.openings.gates(flight, now)
         if not gates:
@@ -93,7 +93,7 @@ class WaitEnds:
             return now  # something will end, nobody knows when
         return opens_at or _NEVER
 
-    def _end_late(self, flight: Flight, opens_at: datetime | None, now: datetime) -> None:
+    def _end_late(self, flight: PendingRequest, opens_at: datetime | None, now: datetime) -> None:
         self.desk.forget(flight)
         for ticket in flight.living():
             self._end_ticket(ticket, opens_at, now)
@@ -106,7 +106,7 @@ class WaitEnds:
             self.desk.name, wait_s=wait_s, max_wait_s=ticket.max_wait_s, priority=ticket.priority
         )
         ticket.end(OutcomeStatus.RATE_LIMITED, error, waited_s=waited_s)
-        never = Landing(
+        never = RequestResult(
             end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.RATE_LIMITED, error=error, waited_s=waited_s
         )
         self.emit(never.finished(ticket, never.status))

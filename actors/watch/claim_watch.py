@@ -7,18 +7,18 @@ from collections.abc import Collection, Mapping
 import trio
 from attrs import define, field
 
-from cormorant.rules.jobs.deaths import Watch, look
+from cormorant.rules.jobs.deaths import LivenessObservation, look
 from storage.database import Database
 from storage.watch import feed_claims
 
-__all__ = ["ClaimWatch"]
+__all__ = ["StaleClaims"]
 
 Claims = Mapping[tuple[int, int], int]
 ASKED_FOR_MAX = 1_000
 
 
 @define(eq=False, kw_only=True)
-class ClaimWatch:
+class StaleClaims:
     """Watches claims. Who lives renews them; what has not changed for `silence_s` of our own watching is freed."""
 
     database: Database
@@ -27,7 +27,7 @@ class ClaimWatch:
     silence_s: float
     asked_for: set[int] = field(init=False, factory=set)
     """Somebody wants to check these now, due or not, and another has them in hand."""
-    _watch: Watch = field(init=False, factory=Watch)
+    _watch: LivenessObservation = field(init=False, factory=LivenessObservation)
 
     def ask_for(self, number: int) -> None:
         """Watch one that may not be due for long."""
@@ -41,7 +41,7 @@ class ClaimWatch:
 
     def forget(self) -> None:
         """Begin anew: the database was away, perhaps for the others too."""
-        self._watch = Watch()
+        self._watch = LivenessObservation()
 
     async def look(self, held: Claims, *, own: Collection[tuple[int, int]]) -> int:
         """Look at what is held now, and free what is dead. Returns how many."""

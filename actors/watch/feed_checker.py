@@ -16,14 +16,14 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.redaction import keys_in, told
 from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.watch.feed_statistics import CheckStatistics
-from cormorant.rules.watch.feeds import Check, CheckStatus, Due, FeedPage, Next, after_check
+from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FetchedFeed, NextCheck, after_check
 from cormorant.rules.watch.subscription_events import events_of
 from storage.database import Database
 from storage.watch import feed_claims
-from storage.watch.check_ending import CheckEnding
+from storage.watch.check_ending import RecordCheck
 from storage.watch.feed_claims import CheckedElsewhere
 
-__all__ = ["PUT_OFF_S", "CheckUnwritten", "FeedChecker"]
+__all__ = ["PUT_OFF_S", "CheckNotRecorded", "FeedChecker"]
 
 T = TypeVar("T")
 
@@ -32,10 +32,10 @@ PUT_OFF_S = 3_600.0
 """So long one is left alone of which nothing can be written."""
 
 _EXPECTED = (SourceError, trio.TooSlowError, CheckedElsewhere)
-_NOTHING = FeedPage(is_unchanged=True)
+_NOTHING = FetchedFeed(is_unchanged=True)
 
 
-class CheckUnwritten(CormorantError):
+class CheckNotRecorded(CormorantError):
     """Nothing of how a check went can be written, not even when the feed is due again."""
 
     def __init__(self, number: int, why: str) -> None:
@@ -47,7 +47,7 @@ class FeedChecker:
     """Checks one feed after the other, or several at once."""
 
     database: Database
-    fetch: Callable[[Due], Awaitable[FeedPage]]
+    fetch: Callable[[DueFeed], Awaitable[FetchedFeed]]
     """Raises `SourceError`."""
     take: Callable[..., int]
     """A statement: items of a subscription are wanted; how many of them are new."""
@@ -58,12 +58,14 @@ class FeedChecker:
     emit: Emit
     active: dict[int, datetime] = field(init=False, factory=dict)
     """Those that are being asked, and since when."""
-    _ending: CheckEnding = field(init=False)
+    _ending: RecordCheck = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._ending = CheckEnding(take=self.take)
+        self._ending = RecordCheck(take=self.take)
 
-    async def check(self, subscription: Due, *, current: Callable[[], Due], until: Callable[[], datetime]) -> Check:
+    async def check(
+        self, subscription: DueFeed, *, current: Callable[[], DueFeed], until: Callable[[], datetime]
+    ) -> FeedCheck:
         """Check one that is in hand; `current` is how it is held at the end. Raises `CheckedElsewhere`, as that does."""
         began, started_at = trio.current_time(), self.clock.now()
         self.active[subscription.id] = started_at
@@ -71,7 +73,7 @@ class FeedChecker:
             page, error = await self._ask(subscription)
         finally:
             self.active.pop(subscription.id, None)
-        check = Check(
+        check = FeedCheck(
             subscription_id=subscription.id,
             started_at=started_at,
             status=CheckStatus.FAILED if error else CheckStatus.SUCCESS,
@@ -87,7 +89,7 @@ class FeedChecker:
         self._tell(subscription, page, check, imported, following)
         return check
 
-    async def _ask(self, subscription: Due) -> tuple[FeedPage, str | None]:
+    async def _ask(self, subscription: DueFeed) -> tuple[FetchedFeed, str | None]:
         try:
             page = await self._contained(subscription, partial(self._fetch, subscription))
         except trio.TooSlowError:
@@ -97,7 +99,7 @@ class FeedChecker:
             return evolve(_NOTHING, wait_s=trouble.retry_after_s or 0.0), error
         return (_NOTHING, page.reason) if isinstance(page, Failed) else (page, None)
 
-    async def _contained(self, subscription: Due, step: Callable[[], Awaitable[T]]) -> T | Failed:
+    async def _contained(self, subscription: DueFeed, step: Callable[[], Awaitable[T]]) -> T | Failed:
         return await contained(
             step,
             kind="feed",
@@ -107,14 +109,14 @@ class FeedChecker:
             secrets=keys_in(subscription.url),
         )
 
-    async def _fetch(self, subscription: Due) -> FeedPage:
+    async def _fetch(self, subscription: DueFeed) -> FetchedFeed:
         with trio.fail_after(self.timeout_s):
             return await self.fetch(subscription)
 
     async def _keep(
-        self, mine: Due, page: FeedPage, check: Check, *, until: datetime
-    ) -> tuple[Check, int, Next | None]:
-        async def written(page: FeedPage, check: Check) -> tuple[Check, int, Next | None]:
+        self, mine: DueFeed, page: FetchedFeed, check: FeedCheck, *, until: datetime
+    ) -> tuple[FeedCheck, int, NextCheck | None]:
+        async def written(page: FetchedFeed, check: FeedCheck) -> tuple[FeedCheck, int, NextCheck | None]:
             return await self.database.run(self._ending, mine, page, check, until=until, now=self.clock.now())
 
         kept = await self._contained(mine, partial(written, page, check))
@@ -127,16 +129,20 @@ class FeedChecker:
             if not isinstance(noted, Failed):
                 return noted
         later = self.clock.now() + timedelta(seconds=PUT_OFF_S)
-        self._tell(mine, _NOTHING, failed, 0, Next(next_check_at=later, effective_s=None, failures=mine.failures + 1))
-        raise CheckUnwritten(mine.id, failed.error or "")
+        self._tell(
+            mine, _NOTHING, failed, 0, NextCheck(next_check_at=later, effective_s=None, failures=mine.failures + 1)
+        )
+        raise CheckNotRecorded(mine.id, failed.error or "")
 
-    async def _put_off(self, mine: Due, check: Check) -> tuple[Check, int, Next | None]:
+    async def _put_off(self, mine: DueFeed, check: FeedCheck) -> tuple[FeedCheck, int, NextCheck | None]:
         following = after_check(mine, error=check.error, now=self.clock.now())
         if not await self.database.run(feed_claims.put_off, mine, following, error=check.error or ""):
             raise CheckedElsewhere(mine.id)
         return check, 0, following
 
-    def _tell(self, subscription: Due, page: FeedPage, check: Check, imported: int, following: Next) -> None:
+    def _tell(
+        self, subscription: DueFeed, page: FetchedFeed, check: FeedCheck, imported: int, following: NextCheck
+    ) -> None:
         self.statistics.record(
             at=check.started_at,
             success=check.status is CheckStatus.SUCCESS,

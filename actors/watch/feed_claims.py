@@ -12,12 +12,12 @@ from sqlalchemy import Connection
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock
-from cormorant.rules.watch.feeds import Due
+from cormorant.rules.watch.feeds import DueFeed
 from storage.database import Database
 from storage.watch import feed_claims
 from storage.watch.feed_claims import CheckedElsewhere
 
-__all__ = ["BEAT_S", "FeedsInHand", "Held", "silence_s"]
+__all__ = ["BEAT_S", "ClaimedFeed", "FeedClaims", "silence_s"]
 
 BEAT_S = 15.0
 """How often what is in hand is renewed, and what others have is watched."""
@@ -31,15 +31,15 @@ def silence_s(check_timeout_s: float) -> float:
 
 
 @frozen
-class Held:
+class ClaimedFeed:
     """One in hand, and when the database last knew of it (trio's time)."""
 
-    subscription: Due
+    subscription: DueFeed
     sure_at: float
 
 
 @define(eq=False, kw_only=True)
-class FeedsInHand:
+class FeedClaims:
     """What this process has claimed, by number."""
 
     database: Database
@@ -48,12 +48,12 @@ class FeedsInHand:
     """Whether somebody waits for its check: then it is made though it is paused."""
     timeout_s: float
     clock: Clock
-    held: dict[int, Held] = field(init=False, factory=dict)
+    held: dict[int, ClaimedFeed] = field(init=False, factory=dict)
     _begun: set[int] = field(init=False, factory=set)
     """Those whose check has begun: it is brought to its end, whoever pauses them."""
     _has_some: trio.Event = field(init=False, factory=trio.Event)
 
-    def put(self, held: Held) -> None:
+    def put(self, held: ClaimedFeed) -> None:
         """Have one in hand, perhaps in the place of an older claim."""
         self.held[held.subscription.id] = held
         self._has_some.set()
@@ -67,7 +67,7 @@ class FeedsInHand:
         """Until when a claim of now is good, for people to see."""
         return self.clock.now() + timedelta(seconds=silence_s(self.timeout_s))
 
-    async def begin(self, number: int) -> Due:
+    async def begin(self, number: int) -> DueFeed:
         """Begin the check of one. Who waited long for its host may have lost it: `CheckedElsewhere`, and no second check."""
         if trio.current_time() - self.held[number].sure_at > SURE_S:
             await self._renew([number])
@@ -98,13 +98,13 @@ class FeedsInHand:
         for each in mine:
             held = self.held.get(each.id)
             if held is not None and held.subscription.token == each.token:
-                self.held[each.id] = Held(each, asked_at if each.id in kept else -math.inf)
+                self.held[each.id] = ClaimedFeed(each, asked_at if each.id in kept else -math.inf)
         # Not together with the renewals: all must touch rows in one order.
         if paused := [each for each in mine if each.id not in kept and each.id not in firm]:
             await self.database.run(feed_claims.release, paused)
 
     def _renewed(
-        self, connection: Connection, mine: Sequence[Due], *, firm: Collection[int], until: datetime
+        self, connection: Connection, mine: Sequence[DueFeed], *, firm: Collection[int], until: datetime
     ) -> set[int]:
         """The numbers of those that are still ours, and that neither they nor all are paused."""
         if len(firm) < len(mine) and self.is_paused(connection):

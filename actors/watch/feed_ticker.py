@@ -12,18 +12,18 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.actor import Actor
-from actors.bell import Bell
+from actors.bell import WakeUp
 from actors.reply import Reply
-from actors.watch.claim_watch import Claims, ClaimWatch
-from actors.watch.feed_checker import PUT_OFF_S, CheckUnwritten, FeedChecker
-from actors.watch.feed_claims import BEAT_S, FeedsInHand, Held, silence_s
+from actors.watch.claim_watch import Claims, StaleClaims
+from actors.watch.feed_checker import PUT_OFF_S, CheckNotRecorded, FeedChecker
+from actors.watch.feed_claims import BEAT_S, ClaimedFeed, FeedClaims, silence_s
 from actors.watch.feed_maintenance import FeedMaintenance
-from actors.watch.host_queues import HostTurns
+from actors.watch.host_queues import HostQueues
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.schedules import is_misfire
 from cormorant.rules.settings.subscription_settings import SubscriptionSettings
-from cormorant.rules.watch.feeds import Check, Due, Subscription, host_of
+from cormorant.rules.watch.feeds import DueFeed, FeedCheck, Subscription, host_of
 from cormorant.rules.watch.subscription_events import SubscriptionMisfired
 from storage.database import Database
 from storage.watch import feed_claims, feeds
@@ -55,11 +55,11 @@ class CheckNow:
     """Command: check this subscription now. One that is being checked is joined. Answered with what came of it."""
 
     number: int
-    reply: Reply[Check]
+    reply: Reply[FeedCheck]
 
 
 @frozen
-class _Outlook:
+class _DueFeeds:
     """What a look at the database shows."""
 
     is_paused: bool
@@ -69,7 +69,7 @@ class _Outlook:
 
 
 @define(eq=False, kw_only=True)
-class SubscriptionTicker(Actor[CheckNow]):
+class FeedTicker(Actor[CheckNow]):
     """Scheduled and manual checks go one way."""
 
     database: Database
@@ -77,7 +77,7 @@ class SubscriptionTicker(Actor[CheckNow]):
     configured: Sequence[Subscription]
     is_paused: Callable[[Connection], bool]
     options: SubscriptionSettings
-    bell: Bell
+    bell: WakeUp
     """Rung in this process when something may be due."""
     clock: Clock
     emit: Emit
@@ -85,16 +85,16 @@ class SubscriptionTicker(Actor[CheckNow]):
     _has_configured: bool = field(init=False, default=False)
     _lanes: dict[str, deque[int]] = field(init=False, factory=dict)
     """Who waits for its host."""
-    _turns: HostTurns = field(init=False)
-    _waiting: dict[int, list[Reply[Check]]] = field(init=False, factory=dict)
+    _turns: HostQueues = field(init=False)
+    _waiting: dict[int, list[Reply[FeedCheck]]] = field(init=False, factory=dict)
     """Whom the end of a check is told, by subscription."""
-    _hand: FeedsInHand = field(init=False)
-    _dropped: dict[int, Due] = field(init=False, factory=dict)
+    _hand: FeedClaims = field(init=False)
+    _dropped: dict[int, DueFeed] = field(init=False, factory=dict)
     """What could not be checked while the database was away: to be given back."""
     _later: dict[int, trio.CancelScope] = field(init=False, factory=dict)
     """What is in hand and left alone, because nothing of its last check could be written."""
     _slots: trio.CapacityLimiter = field(init=False)
-    _others: ClaimWatch = field(init=False)
+    _others: StaleClaims = field(init=False)
     _watch_at: float = field(init=False, default=-math.inf)
     _has_rung: bool = field(init=False, default=False)
     _looked_at: datetime | None = field(init=False, default=None)
@@ -105,8 +105,8 @@ class SubscriptionTicker(Actor[CheckNow]):
     def __attrs_post_init__(self) -> None:
         together = min(self.options.max_concurrent_checks, self.options.max_concurrent_domains)
         self._slots = trio.CapacityLimiter(together)
-        self._turns = HostTurns(self.options.domain_request_delay_s)
-        self._others = ClaimWatch(
+        self._turns = HostQueues(self.options.domain_request_delay_s)
+        self._others = StaleClaims(
             database=self.database,
             interval_s=max(self.look_s, BEAT_S),
             silence_s=silence_s(self.options.check_timeout_s),
@@ -118,7 +118,7 @@ class SubscriptionTicker(Actor[CheckNow]):
             clock=self.clock,
             emit=self.emit,
         )
-        self._hand = FeedsInHand(
+        self._hand = FeedClaims(
             database=self.database,
             is_paused=self.is_paused,
             is_asked_for=self._waiting.__contains__,
@@ -131,11 +131,11 @@ class SubscriptionTicker(Actor[CheckNow]):
         self.wake_at = trio.current_time()
         self.nursery.start_soon(self._hand.beat)
         self.nursery.start_soon(self._heed, self.bell, 0.0)
-        ear = Bell()
+        ear = WakeUp()
         self.nursery.start_soon(self._heed, ear, HEARD_S)
         self.nursery.start_soon(self.database.listen, feeds.CHANNEL, ear.ring)
 
-    async def _heed(self, bell: Bell, calm_s: float) -> None:
+    async def _heed(self, bell: WakeUp, calm_s: float) -> None:
         """Look soon whenever it rings, but not twice within the calm."""
         while True:
             await bell.wait()
@@ -164,9 +164,9 @@ class SubscriptionTicker(Actor[CheckNow]):
             message.reply.refuse(CheckedElsewhere(number))
             return
         self._waiting[number] = [message.reply]
-        self._take_in(Held(claimed, asked_at), is_first=True)
+        self._take_in(ClaimedFeed(claimed, asked_at), is_first=True)
 
-    def _join(self, number: int, reply: Reply[Check]) -> None:
+    def _join(self, number: int, reply: Reply[FeedCheck]) -> None:
         """Someone waits for it: it is next at its host, unless it is being checked."""
         others = [each for each in self._waiting.get(number, ()) if not each.abandoned]
         self._waiting[number] = [*others, reply]
@@ -236,7 +236,7 @@ class SubscriptionTicker(Actor[CheckNow]):
     def _look_within(self, seconds: float) -> None:
         self.wake_at = min(self.wake_at, trio.current_time() + seconds)
 
-    async def _watched(self) -> _Outlook:
+    async def _watched(self) -> _DueFeeds:
         """What there is to do, after what dead processes had in hand is free."""
         is_watching = trio.current_time() >= self._watch_at
         outlook = await self.database.read(self._outlook, is_watching=is_watching)
@@ -249,28 +249,28 @@ class SubscriptionTicker(Actor[CheckNow]):
             self._look_within(self._watch_at - trio.current_time())
         return outlook
 
-    def _outlook(self, connection: Connection, *, is_watching: bool) -> _Outlook:
+    def _outlook(self, connection: Connection, *, is_watching: bool) -> _DueFeeds:
         held = None
         if is_watching:
             held = feed_claims.held(connection, now=self.clock.now(), also=sorted(self._others.asked_for))
-        return _Outlook(self.is_paused(connection), feeds.next_due(connection), held)
+        return _DueFeeds(self.is_paused(connection), feeds.next_due(connection), held)
 
     async def _take_due(self, now: datetime) -> None:
         for _ in range(SPREAD_PAGES):
             room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._hand.held) + len(self._later)
-            due: Sequence[Due] = ()
+            due: Sequence[DueFeed] = ()
             asked_at = trio.current_time()
             if room > 0:
                 due = await self.database.run(feed_claims.claim, now=now, until=self._hand.until(), limit=room)
             for each in due:
                 self._tell_late(each.name, each.next_check_at, now)
-                self._take_in(Held(each, asked_at))
+                self._take_in(ClaimedFeed(each, asked_at))
             if len(due) < room or not await self._shorten(now):
                 return
 
     async def _shorten(self, now: datetime) -> int:
         """The hand is full: of hosts for which many wait some are given back until their turn, so that others have one."""
-        back: dict[Due, datetime] = {}
+        back: dict[DueFeed, datetime] = {}
         for host, lane in self._lanes.items():
             for number in [each for each in list(lane)[LANE_MAX:] if each not in self._waiting]:
                 lane.remove(number)
@@ -282,7 +282,7 @@ class SubscriptionTicker(Actor[CheckNow]):
             self._forget_dropped(back)
         return len(back)
 
-    def _forget_dropped(self, given: Iterable[Due]) -> None:
+    def _forget_dropped(self, given: Iterable[DueFeed]) -> None:
         for each in given:
             if self._dropped.get(each.id) is each:
                 del self._dropped[each.id]
@@ -302,7 +302,7 @@ class SubscriptionTicker(Actor[CheckNow]):
         if is_misfire(due=due, now=now, grace_s=self.options.misfire_grace_s):
             self.emit(SubscriptionMisfired(subscription=name, late_s=round((now - due).total_seconds(), 3)))
 
-    def _take_in(self, held: Held, *, is_first: bool = False) -> None:
+    def _take_in(self, held: ClaimedFeed, *, is_first: bool = False) -> None:
         """Let one wait for its host. One that is in hand, and was freed by another, keeps its place."""
         number = held.subscription.id
         is_there = number in self._hand.held
@@ -338,11 +338,11 @@ class SubscriptionTicker(Actor[CheckNow]):
             del self._lanes[host]
             self._turns.rest(host)
 
-    def _let_go(self, number: int, what: Check | CormorantError) -> None:
+    def _let_go(self, number: int, what: FeedCheck | CormorantError) -> None:
         """It is no longer in hand; who waits for it is told."""
         self._hand.drop(number)
         for reply in self._waiting.pop(number, ()):
-            if isinstance(what, Check):
+            if isinstance(what, FeedCheck):
                 reply.answer(what)
             else:
                 reply.refuse(what)
@@ -350,9 +350,9 @@ class SubscriptionTicker(Actor[CheckNow]):
     async def _check_held(self, number: int, host: str) -> None:
         """Check one in the turn of its host. What was taken in hand anew meanwhile, or moved, waits for another turn."""
         used = self._hand.held[number].subscription
-        what: Check | CormorantError | None = None
+        what: FeedCheck | CormorantError | None = None
 
-        def current() -> Due:
+        def current() -> DueFeed:
             nonlocal used
             now = self._hand.held[number].subscription
             if now.url != used.url:
@@ -366,18 +366,18 @@ class SubscriptionTicker(Actor[CheckNow]):
                 what = await self.checker.check(used, current=current, until=self._hand.until)
         except CheckedElsewhere as lost:
             what = lost
-        except CheckUnwritten as lost:
+        except CheckNotRecorded as lost:
             self._put_off(number, lost)
             return
         held = self._hand.held[number]
         is_anew = what is None or held.subscription.token != used.token
-        if what is not None and (isinstance(what, Check) or not is_anew):
+        if what is not None and (isinstance(what, FeedCheck) or not is_anew):
             self._let_go(number, what)
         if is_anew:
             self._hand.drop(number)
             self._take_in(held)
 
-    def _put_off(self, number: int, why: CheckUnwritten) -> None:
+    def _put_off(self, number: int, why: CheckNotRecorded) -> None:
         """It stays in hand, so that nobody asks it, and has another turn later, or when somebody wants it."""
         held = self._hand.held[number]
         self._let_go(number, why)

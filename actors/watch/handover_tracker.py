@@ -13,11 +13,11 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
-from actors.periodic import Rounds
+from actors.periodic import Periodic
 from cormorant.clients.targets.target import Target
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.watch.events import HandoverEnded, WantChanged
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 from cormorant.rules.watch.handovers import (
     FOLLOW_S,
     GONE_S,
@@ -45,7 +45,7 @@ ORPHANS_S = 600.0
 
 
 @frozen(kw_only=True)
-class Place:
+class ConfiguredTarget:
     """A target, and what is set for it."""
 
     target: Target
@@ -77,11 +77,11 @@ def parcel_of(handover: Handover) -> Parcel:
 
 
 @define(eq=False, kw_only=True)
-class HandoverFollower(Rounds):
+class HandoverTracker(Periodic):
     """Follows what was handed over to its end, where the target tells."""
 
     database: Database
-    places: Mapping[str, Place]
+    places: Mapping[str, ConfiguredTarget]
     fail: Callable[..., Want]
     """A statement: a handover failed, and the next candidate is chosen."""
     leave: Callable[..., Want]
@@ -124,7 +124,7 @@ class HandoverFollower(Rounds):
         step = partial(self._miss, handover) if place is None else partial(self._look, handover, place)
         followed = await self._contained(handover, step)
         if isinstance(followed, Failed):
-            said = Receipt(target_id=handover.target_id, standing=Standing.UNKNOWN, reason=followed.reason)
+            said = ParcelStatus(target_id=handover.target_id, standing=ParcelState.UNKNOWN, reason=followed.reason)
             least_s = FOLLOW_S if place is None else place.follow_s
             again_s = follow_again_s(self._age_s(handover), least_s=least_s)
             # If this cannot be stored either, the handover is due again when its claim ends.
@@ -145,26 +145,26 @@ class HandoverFollower(Rounds):
         why = told_gone(handover.target)
         await self.database.run(handovers.change, handover, HandoverState.HANDED_OVER, reason=why, next_at=now, now=now)
 
-    async def _look(self, handover: Handover, place: Place) -> None:
-        receipt = Receipt(target_id=handover.target_id, standing=Standing.PRESENT)
+    async def _look(self, handover: Handover, place: ConfiguredTarget) -> None:
+        receipt = ParcelStatus(target_id=handover.target_id, standing=ParcelState.PRESENT)
         try:
             with trio.fail_after(LOOK_S):
                 said = await place.target.look(parcel_of(handover), receipt)
         except (TargetError, trio.TooSlowError) as trouble:
-            said = Receipt(target_id=handover.target_id, standing=Standing.UNKNOWN, reason=str(trouble))
+            said = ParcelStatus(target_id=handover.target_id, standing=ParcelState.UNKNOWN, reason=str(trouble))
         age_s = self._age_s(handover)
-        if said.standing is Standing.DONE:
+        if said.standing is ParcelState.DONE:
             await self._done(handover, said.reason or "")
-        elif said.standing is Standing.ABSENT:
+        elif said.standing is ParcelState.ABSENT:
             await self._done(handover, "it is no longer at its target")
-        elif said.standing is Standing.FAILED:
+        elif said.standing is ParcelState.FAILED:
             await self._failed(handover, said.reason or "its target failed")
         elif said.is_stalled and age_s > place.stalled_s:
             await self._failed(handover, f"stalled: {said.reason or 'nothing comes'}")
         else:
             await self._later(handover, said, again_s=follow_again_s(age_s, least_s=place.follow_s))
 
-    async def _later(self, handover: Handover, said: Receipt, *, again_s: float) -> None:
+    async def _later(self, handover: Handover, said: ParcelStatus, *, again_s: float) -> None:
         now = self.clock.now()
         await self.database.run(
             handovers.change,

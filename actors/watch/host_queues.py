@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import trio
 from attrs import define, field
 
-__all__ = ["HostTurns"]
+__all__ = ["HostQueues"]
 
 HOSTS_MAX = 10_000
 """So many hosts are remembered, those that were asked last."""
@@ -20,7 +20,7 @@ SOON_S = 1.0
 
 
 @define(eq=False)
-class HostTurns:
+class HostQueues:
     """What is known of hosts that were asked."""
 
     delay_s: float

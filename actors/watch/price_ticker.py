@@ -11,9 +11,9 @@ from attrs import define, field
 from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
-from actors.periodic import Rounds
+from actors.periodic import Periodic
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.watch.prices import Intake
+from cormorant.rules.watch.prices import PriceWatch
 from storage.database import Database
 from storage.watch import price_watches
 
@@ -25,11 +25,11 @@ TOGETHER = 50
 
 
 @define(eq=False, kw_only=True)
-class PriceTicker(Rounds):
+class PriceTicker(Periodic):
     """Nothing is lost when it is cancelled: each of its steps is one transaction."""
 
     database: Database
-    configured: Sequence[Intake]
+    configured: Sequence[PriceWatch]
     """Those of the settings file."""
     enqueue: Callable[..., int]
     """A statement: jobs for an intake, the first so many places after others. Returns how many."""
@@ -60,7 +60,7 @@ class PriceTicker(Rounds):
         if place:
             self.ring()
 
-    async def _enqueue_contained(self, intake: Intake, place: int) -> int | None:
+    async def _enqueue_contained(self, intake: PriceWatch, place: int) -> int | None:
         """Number of jobs. None: the intake failed, and stays due because its next time cannot be set."""
         now = self.clock.now()
         enqueued = await self._contained(intake, partial(self.database.run, self._enqueue, intake, place, now=now))
@@ -69,10 +69,10 @@ class PriceTicker(Rounds):
         put_off = await self._contained(intake, partial(self.database.run, price_watches.put_off, intake, now=now))
         return None if isinstance(put_off, Failed) else 0
 
-    async def _contained(self, intake: Intake, step: Callable[[], Awaitable[T]]) -> T | Failed:
+    async def _contained(self, intake: PriceWatch, step: Callable[[], Awaitable[T]]) -> T | Failed:
         return await contained(step, kind="price", item=intake.name, emit=self.emit)
 
-    def _enqueue(self, connection: Connection, intake: Intake, place: int, *, now: datetime) -> int:
+    def _enqueue(self, connection: Connection, intake: PriceWatch, place: int, *, now: datetime) -> int:
         if not price_watches.take(connection, intake, now=now):
             return 0
         return self.enqueue(connection, intake, place=place, now=now)

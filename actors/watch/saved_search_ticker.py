@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
-from actors.periodic import Rounds
+from actors.periodic import Periodic
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.requests import Result
@@ -43,7 +43,7 @@ class RunSearch(Protocol):
         ...
 
 
-class TakeFound(Protocol):
+class RecordFound(Protocol):
     """A statement: what fits of new finds is chosen, and handed over where that is wanted."""
 
     def __call__(
@@ -54,14 +54,14 @@ class TakeFound(Protocol):
 
 
 @define(eq=False, kw_only=True)
-class SavedSearchTicker(Rounds):
+class SavedSearchTicker(Periodic):
     """One check of each search at a time, whichever process does it."""
 
     database: Database
     configured: Sequence[SavedSearch]
     """Those of the settings file."""
     run: RunSearch
-    take: TakeFound
+    take: RecordFound
     is_paused: Callable[..., bool]
     """A statement: whether the service is paused."""
     ring: Callable[[], None]

@@ -9,8 +9,8 @@ from typing import Protocol
 from attrs import define, frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.watch.artists import Artist, Charge, Charged
-from cormorant.rules.watch.catalogue_walks import Walk
+from cormorant.rules.watch.artists import Artist, Charge, RetryCharge
+from cormorant.rules.watch.catalogue_walks import CatalogueProgress
 from cormorant.rules.watch.wants import Want, WantState
 from storage.database import Database
 from storage.jobs import jobs
@@ -39,13 +39,13 @@ class WatchlistStore(Protocol):
 
     async def fail(
         self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> Charged:
+    ) -> RetryCharge:
         """A look failed. Returns what it cost, reckoned from what the artist has failed until now."""
         ...
 
 
 @define(eq=False, kw_only=True)
-class DatabaseStore:
+class DatabaseArtistStore:
     """The watchlist in the database of the service."""
 
     database: Database
@@ -74,42 +74,42 @@ class DatabaseStore:
 
     async def fail(
         self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> Charged:
+    ) -> RetryCharge:
         """A look failed. Returns what it cost."""
         cost = await self.database.run(
             watchlist.fail, artist, charge, next_attempt_at=next_attempt_at, error=error, now=now
         )
-        return cost or Charged(failures=artist.failures)  # another process has it in hand
+        return cost or RetryCharge(failures=artist.failures)  # another process has it in hand
 
 
-class Walks(Protocol):
+class ProgressStore(Protocol):
     """Where the ticker keeps what it has read of lists that are too long for one tick."""
 
-    async def find(self, artists: Sequence[Artist]) -> dict[Key, Walk]:
+    async def find(self, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
         """What was kept for these artists."""
         ...
 
-    async def keep(self, walks: Mapping[Key, Walk], *, ended: Collection[Key]) -> None:
+    async def keep(self, walks: Mapping[Key, CatalogueProgress], *, ended: Collection[Key]) -> None:
         """Keep these, and forget those that have ended."""
         ...
 
 
 @frozen
-class DatabaseWalks:
+class DatabaseProgressStore:
     """In the database of the service, whoever keeps the watchlist."""
 
     database: Database
 
-    async def find(self, artists: Sequence[Artist]) -> dict[Key, Walk]:
+    async def find(self, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
         """What was kept for these artists."""
         return await self.database.read(catalogue_walks.find, artists)
 
-    async def keep(self, walks: Mapping[Key, Walk], *, ended: Collection[Key]) -> None:
+    async def keep(self, walks: Mapping[Key, CatalogueProgress], *, ended: Collection[Key]) -> None:
         """Keep these, and forget those that have ended."""
         await self.database.run(_keep, dict(walks), sorted(ended))
 
 
-def _keep(connection: Connection, walks: Mapping[Key, Walk], ended: Sequence[Key]) -> None:
+def _keep(connection: Connection, walks: Mapping[Key, CatalogueProgress], ended: Sequence[Key]) -> None:
     for key, walk in sorted(walks.items(), key=lambda each: each[0]):
         catalogue_walks.put(connection, key, walk)
     for key in ended:

@@ -13,8 +13,8 @@ import trio
 from attrs import define, field, frozen
 
 from actors.contained import Failed, contained
-from actors.periodic import Rounds
-from actors.watch.watchlist_store import Walks, WatchlistStore
+from actors.periodic import Periodic
+from actors.watch.watchlist_store import ProgressStore, WatchlistStore
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search.outcomes import RateLimitWaitError, SearchError
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
@@ -28,7 +28,7 @@ from cormorant.rules.watch.artists import (
     looked_at_before,
     news_of,
 )
-from cormorant.rules.watch.catalogue_walks import Walk, can_go_on, lengthened
+from cormorant.rules.watch.catalogue_walks import CatalogueProgress, can_go_on, lengthened
 from cormorant.rules.watch.events import (
     CooldownClear,
     CooldownSet,
@@ -41,7 +41,7 @@ from cormorant.rules.watch.events import (
     WatchlistTick,
 )
 from cormorant.rules.watch.releases import Album, AlbumPage, Release, Track, distinct_releases, is_by, want_key
-from cormorant.rules.watch.releases import Artist as FoundArtist
+from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantState
 from storage.watch.catalogue_walks import Key
 
@@ -60,7 +60,7 @@ SHARE_WITHOUT_TRACKS = 0.25
 """In the last part of its budget a tick asks for no tracks."""
 
 
-class Catalogue(Protocol):
+class ArtistCatalogue(Protocol):
     """Who knows artists. Every request passes the gates of its source."""
 
     async def albums_page(self, artist: Artist, *, after: str | None, timeout_s: float) -> AlbumPage:
@@ -79,7 +79,7 @@ class Catalogue(Protocol):
 
 
 @frozen(kw_only=True)
-class _Looked:
+class _ArtistCheck:
     """What came of looking at one artist."""
 
     status: str
@@ -89,12 +89,12 @@ class _Looked:
 
 
 @define(eq=False, kw_only=True)
-class WatchlistTicker(Rounds):
+class WatchlistTicker(Periodic):
     """One tick at a time; none begins while the service stops."""
 
     store: WatchlistStore
-    walks: Walks
-    catalogue: Catalogue
+    walks: ProgressStore
+    catalogue: ArtistCatalogue
     options: WatchlistSettings
     is_paused: Callable[[], Awaitable[bool]]
     clock: Clock
@@ -104,7 +104,7 @@ class WatchlistTicker(Rounds):
     grace_s: float = field(init=False)
     _deadline: float = field(init=False, default=math.inf)
     _in_hand: dict[Key, Artist] = field(init=False, factory=dict)
-    _read: dict[Key, Walk] = field(init=False, factory=dict)
+    _read: dict[Key, CatalogueProgress] = field(init=False, factory=dict)
     """What was read of lists that have not been looked through to their end."""
     _kept: set[Key] = field(init=False, factory=set)
     """Of which lists something is kept from earlier ticks."""
@@ -224,17 +224,17 @@ class WatchlistTicker(Rounds):
                 )
             )
 
-    async def _back_off(self, artist: Artist, failed: Failed) -> _Looked:
+    async def _back_off(self, artist: Artist, failed: Failed) -> _ArtistCheck:
         """Charge an unexpected error. If the store cannot take that either, the artist waits for the end of its claim."""
         self._read.pop(_key(artist), None)  # a page that was read may be what fails
         charged = await self._contained(artist, partial(self._charge, artist, failed.reason))
-        return _Looked(status="failed", error=failed.reason) if isinstance(charged, Failed) else charged
+        return _ArtistCheck(status="failed", error=failed.reason) if isinstance(charged, Failed) else charged
 
-    async def _charge(self, artist: Artist, reason: str) -> _Looked:
+    async def _charge(self, artist: Artist, reason: str) -> _ArtistCheck:
         again_s = delay_after_crash(artist, every_s=self._every_s(artist))
         return await self._fail(artist, reason, 1, failed=1, again_s=again_s)
 
-    async def _look(self, artist: Artist) -> _Looked:
+    async def _look(self, artist: Artist) -> _ArtistCheck:
         await self._take_up(artist)
         attempt = 0
         while True:
@@ -260,16 +260,16 @@ class WatchlistTicker(Rounds):
                 self._read.pop(_key(artist), None)
                 return self._succeeded(artist, new, attempt)
 
-    def _succeeded(self, artist: Artist, new: Sequence[Want], attempt: int) -> _Looked:
+    def _succeeded(self, artist: Artist, new: Sequence[Want], attempt: int) -> _ArtistCheck:
         if artist.retry_block_until is not None:
             self.emit(CooldownClear(artist=artist.name))
         if new:
             self.emit(WatchlistDownload(artist=artist.name, titles=tuple(want.title for want in new)))
-        return _Looked(status="ok", queued=len(new), attempts=attempt)
+        return _ArtistCheck(status="ok", queued=len(new), attempts=attempt)
 
-    async def _walk(self, artist: Artist) -> Walk:
+    async def _walk(self, artist: Artist) -> CatalogueProgress:
         """Read the list to its end. Each page that was read stays read, whatever happens to the next."""
-        walk = self._read.get(_key(artist)) or Walk(began_at=self.clock.now())
+        walk = self._read.get(_key(artist)) or CatalogueProgress(began_at=self.clock.now())
         while not walk.is_done:
             page = await self.catalogue.albums_page(artist, after=walk.following, timeout_s=self._timeout_s())
             walk = lengthened(walk, page, name=artist.name)
@@ -322,15 +322,15 @@ class WatchlistTicker(Rounds):
             changed_at=now,
         )
 
-    async def _wait(self, artist: Artist, closed: Exception, attempt: int) -> _Looked:
+    async def _wait(self, artist: Artist, closed: Exception, attempt: int) -> _ArtistCheck:
         """The source takes nobody now. That is not the artist's fault, and costs it nothing."""
         wait_s = closed.wait_s if isinstance(closed, RateLimitWaitError) else getattr(closed, "retry_after_s", None)
         next_at = self.clock.now() + timedelta(seconds=UNKNOWN_S if wait_s is None else wait_s)
         await self._keep_read(artist)
         await self.store.release([artist], next_attempt_at=next_at)
-        return _Looked(status="waiting", attempts=attempt, error=str(closed))
+        return _ArtistCheck(status="waiting", attempts=attempt, error=str(closed))
 
-    async def _fail(self, artist: Artist, error: str, attempt: int, *, failed: int, again_s: float) -> _Looked:
+    async def _fail(self, artist: Artist, error: str, attempt: int, *, failed: int, again_s: float) -> _ArtistCheck:
         now, options = self.clock.now(), self.options
         charge = partial(charged, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
         next_at = now + timedelta(seconds=again_s)
@@ -339,7 +339,7 @@ class WatchlistTicker(Rounds):
         if cost.block_until is not None:
             minutes = options.cooldown_s / 60
             self.emit(CooldownSet(artist=artist.name, minutes=minutes, retry_block_until=cost.block_until))
-        return _Looked(status="failed", attempts=attempt, error=error)
+        return _ArtistCheck(status="failed", attempts=attempt, error=error)
 
     async def _keep_read(self, artist: Artist) -> None:
         """Before an artist is given back: another process may take it at once."""

@@ -21,10 +21,10 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.ports import ignore
-from cormorant.rules.watch.feeds import Check, CheckStatus, Due, after_check
+from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, after_check
 from storage.database import Database, Mode, StorageOptions
 from storage.engine.columns import to_micros
-from storage.engine.statements import Plain
+from storage.engine.statements import FastStatement
 from storage.watch import feed_claims, feeds
 
 PAGE = 50_000
@@ -87,7 +87,7 @@ def let_be_due(connection: Connection, numbers: Sequence[int], now: datetime) ->
         feeds.reschedule(connection, number, now)
 
 
-def claim(connection: Connection) -> tuple[float, list[Due]]:
+def claim(connection: Connection) -> tuple[float, list[DueFeed]]:
     """Seconds, and what was due."""
     now = datetime.now(UTC)
     began = time.thread_time()
@@ -95,14 +95,14 @@ def claim(connection: Connection) -> tuple[float, list[Due]]:
     return time.thread_time() - began, due
 
 
-def end(connection: Connection, due: Sequence[Due]) -> float:
+def end(connection: Connection, due: Sequence[DueFeed]) -> float:
     """Seconds."""
     now = datetime.now(UTC)
     ends = [
         (
             each,
             after_check(each, error=None, now=now),
-            Check(subscription_id=each.id, started_at=now, status=CheckStatus.SUCCESS, items_found=20),
+            FeedCheck(subscription_id=each.id, started_at=now, status=CheckStatus.SUCCESS, items_found=20),
         )
         for each in due
     ]
@@ -123,14 +123,14 @@ class Watch:
         self._reading_s, self.seconds = self.seconds / READINGS, 0.0
 
     def __enter__(self) -> Self:
-        self._methods = {name: getattr(Plain, name) for name in ("change", "change_many", "rows")}
+        self._methods = {name: getattr(FastStatement, name) for name in ("change", "change_many", "rows")}
         for name, method in self._methods.items():
-            setattr(Plain, name, self._timed(method))
+            setattr(FastStatement, name, self._timed(method))
         return self
 
     def __exit__(self, *_: object) -> None:
         for name, method in self._methods.items():
-            setattr(Plain, name, method)
+            setattr(FastStatement, name, method)
 
     def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def run(*words: Any) -> Any:

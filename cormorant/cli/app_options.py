@@ -8,12 +8,12 @@ from typing import Any, Final, TypeVar
 import click
 from attrs import frozen
 
-from cormorant.cli.console.command_line import Refused, config_option, json_option
+from cormorant.cli.console.command_line import UsageRefused, config_option, json_option
 from cormorant.cli.console.key_options import key_of, key_options
 from cormorant.rules.secrets import Secret
 from cormorant.rules.web_addresses import web_address_problem
 
-__all__ = ["AppWords", "app_arguments", "app_options", "read_app_words"]
+__all__ = ["AppOptions", "app_arguments", "app_options", "read_app_words"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,7 +23,7 @@ _PORTS: Final = {"sonarr": 8989, "radarr": 7878, "lidarr": 8686}
 
 
 @frozen(kw_only=True)
-class AppWords:
+class AppOptions:
     """What was asked for on the command line."""
 
     app: str
@@ -64,7 +64,7 @@ def app_options(command: F) -> F:
     return command
 
 
-def read_app_words(words: dict[str, Any]) -> AppWords:
+def read_app_words(words: dict[str, Any]) -> AppOptions:
     """What was written, or a refusal that names what is wrong in it."""
     app = words["app"]
     _check("URL", words["url"], f"http://{app}:{_PORTS[app]}")
@@ -72,10 +72,10 @@ def read_app_words(words: dict[str, Any]) -> AppWords:
         _check("--gate", words["gate"], "http://cormorant:7979")
     key = key_of(TITLES[app], words.pop("key_env"), words.pop("key_file"))
     words["url"] = words["url"].rstrip("/")
-    return AppWords(key=key, **words)
+    return AppOptions(key=key, **words)
 
 
 def _check(what: str, address: str, example: str) -> None:
     problem = web_address_problem(address)
     if problem:
-        raise Refused(f"{what}: {problem.replace(_EXAMPLE, example)}")
+        raise UsageRefused(f"{what}: {problem.replace(_EXAMPLE, example)}")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import attrs
 import click
 
-from cormorant.cli.console.command_line import HintingGroup, Refused, config_option, json_option
-from cormorant.cli.sources import Written
+from cormorant.cli.console.command_line import HintingGroup, UsageRefused, config_option, json_option
+from cormorant.cli.sources import SettingValue
 from cormorant.rules.settings.fields import Setting, name_problem
 from cormorant.rules.settings.service import ClientSettings
 
 if TYPE_CHECKING:
-    from cormorant.cli.actions.clients import ClientDesk
+    from cormorant.cli.actions.clients import ClientActions
 
 __all__ = ["EXIT_CODES", "clients"]
 
@@ -41,7 +41,7 @@ def _treatment(command: F) -> F:
         option = click.option(
             f"--{setting.key(attribute.name)}",
             attribute.name,
-            type=click.Choice(setting.choices) if setting.choices else Written(setting),
+            type=click.Choice(setting.choices) if setting.choices else SettingValue(setting),
             default=attribute.default if setting.choices else setting.kind.write(attribute.default).strip('"'),
             show_default=True,
             metavar=None if setting.choices else setting.key(attribute.name).upper(),
@@ -78,7 +78,7 @@ def add(config: str, *, as_json: bool, name: str, **chosen: Any) -> None:
     """Add an app: NAME is yours to choose, such as sonarr. Its key is shown this once; only a digest of it is kept."""
     problem = name_problem(name)
     if problem:
-        raise Refused(f"NAME: {problem}")
+        raise UsageRefused(f"NAME: {problem}")
     _at_desk(config, lambda desk: desk.add(name, ClientSettings(**chosen)), as_json=as_json, may_make=True)
 
 
@@ -91,7 +91,7 @@ def remove(config: str, *, as_json: bool, name: str) -> None:
 
 
 def _at_desk(
-    config: str, errand: Callable[[ClientDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[ClientActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     from cormorant.cli.actions.clients import at_client_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 

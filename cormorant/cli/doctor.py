@@ -27,14 +27,14 @@ def doctor(config: str, *, as_json: bool) -> None:
                 1  something needs to be mended
                 2  the settings cannot be used, so nothing else was looked at
     """  # noqa: D301  # click reads the backspace: do not wrap
-    from cormorant.cli.doctor_checks import Check, Status, examine  # noqa: PLC0415  # `--help` need not wait for it
+    from cormorant.cli.doctor_checks import DoctorCheck, DoctorStatus, examine  # noqa: PLC0415  # `--help` need not wait for it
 
-    def line(check: Check) -> str:
+    def line(check: DoctorCheck) -> str:
         status = click.style(f"{check.status.value:<4}", fg=_COLOURS[check.status.value], bold=True)
         return f"{status}  {check.name:<9} {check.found}" + (f"\n{'':16}-> {check.remedy}" if check.remedy else "")
 
     checks = list(examine(config))
-    failed = [check for check in checks if check.status is Status.FAIL]
+    failed = [check for check in checks if check.status is DoctorStatus.FAIL]
     code = EXIT_OK if not failed else EXIT_REFUSED if failed[0].name == "settings" else EXIT_FAILED
     if as_json:
         rows = [check.as_json() for check in checks]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from cormorant.cli.console.command_line import HintingGroup
-from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Number, at_desk, options
+from cormorant.cli.watch_options import EXIT_CODES, LIMIT, RowId, at_desk, options
 
 __all__ = ["downloads"]
 
-_DOWNLOAD = Number("download")
+_DOWNLOAD = RowId("download")
 _ID = click.argument("number", metavar="ID", type=_DOWNLOAD)
 
 

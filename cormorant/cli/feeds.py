@@ -11,11 +11,11 @@ import click
 
 from cormorant.cli.console.command_line import HintingGroup
 from cormorant.cli.jobs import Duration
-from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Names, options
+from cormorant.cli.watch_options import EXIT_CODES, LIMIT, NameList, options
 from cormorant.rules.web_addresses import FEED_LENGTH_MAX
 
 if TYPE_CHECKING:
-    from cormorant.cli.actions.feeds import SubscriptionDesk
+    from cormorant.cli.actions.feeds import FeedActions
 
 __all__ = ["subscriptions"]
 
@@ -25,7 +25,7 @@ _NAME = click.argument("name", metavar="NAME")
 
 
 def _at_desk(
-    config: str, errand: Callable[[SubscriptionDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[FeedActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     from cormorant.cli.actions.feeds import at_subscription_desk  # noqa: PLC0415 - `--help` need not wait for it
 
@@ -36,7 +36,7 @@ def _order_options(command: F) -> F:
     """What can be said of a feed, or of all feeds of a file."""
     for option in (
         click.option(
-            "--hand-to", type=Names(), default="", metavar="T,U", help="Targets; the first that can takes it."
+            "--hand-to", type=NameList(), default="", metavar="T,U", help="Targets; the first that can takes it."
         ),
         click.option("--reject", multiple=True, metavar="PATTERN", help="None of these may be in the title."),
         click.option("--accept", multiple=True, metavar="PATTERN", help="One of these must be in the title."),

@@ -14,7 +14,7 @@ import attrs
 from attrs import frozen
 
 from cormorant.cli.actions.job_json import as_text
-from cormorant.cli.console.command_line import Refused, shown_path
+from cormorant.cli.console.command_line import UsageRefused, shown_path
 from cormorant.rules.errors import KeyUnusable, SettingsError
 from cormorant.rules.listen_addresses import parse_listen_address
 from cormorant.rules.ports import ignore
@@ -27,7 +27,7 @@ from cormorant.rules.units import as_written
 from cormorant.services.keys import kept_key
 from cormorant.settings import load_settings
 
-__all__ = ["FirstSettings", "Written", "check_prowlarr", "refuse_to_replace", "time_zone_here", "write"]
+__all__ = ["FirstSettings", "WrittenFile", "check_prowlarr", "refuse_to_replace", "time_zone_here", "write"]
 
 _TEMPLATE: Final = """\
 # Cormorant: one gate between your apps and the sites that can ban them.
@@ -84,10 +84,12 @@ class FirstSettings:
         yield "time_zone", "Time zone"
 
     def with_answer(self, name: str, text: str) -> Self:
-        """With one answer, or `Refused`, which says what is wrong with it."""
+        """With one answer, or `UsageRefused`, which says what is wrong with it."""
         _check(WebSettings if name == "listen" else Settings, name, text)
         if name == "time_zone" and not _is_zone(text.strip()):
-            raise Refused(f"time zone: {as_written(text)} is none that is known here; write one like Europe/Berlin")
+            raise UsageRefused(
+                f"time zone: {as_written(text)} is none that is known here; write one like Europe/Berlin"
+            )
         return attrs.evolve(self, **{name: text.strip()})
 
     def text(self) -> str:
@@ -105,7 +107,7 @@ class FirstSettings:
 
 
 @frozen(kw_only=True)
-class Written:
+class WrittenFile:
     """What was written."""
 
     file: str
@@ -159,7 +161,7 @@ def _guesses() -> Iterator[str]:
 
 
 def check_prowlarr(text: str) -> str:
-    """The address of a Prowlarr, or `Refused`. What was typed is not repeated, for a key may have been pasted with it."""
+    """The address of a Prowlarr, or `UsageRefused`. What was typed is not repeated, for a key may have been pasted with it."""
     return text if not text else _check(SourceSettings, "url", text, shown="prowlarr")
 
 
@@ -167,26 +169,30 @@ def _check(cls: type, name: str, text: str, *, shown: str = "") -> str:
     setting: Setting = attrs.fields_dict(cls)[name].metadata[Setting.KEY]
     what = shown or name.replace("_", " ")
     if not text.strip():
-        raise Refused(f"{what}: it is empty")
+        raise UsageRefused(f"{what}: it is empty")
     try:
         setting.parse(text.strip())
     except ValueError as error:
-        raise Refused(f"{what}: {error}") from None
+        raise UsageRefused(f"{what}: {error}") from None
     return text.strip()
 
 
 def refuse_to_replace(config: str) -> None:
-    """Raise `Refused` where there is a file already."""
+    """Raise `UsageRefused` where there is a file already."""
     if os.path.lexists(config):
         what = f"{shown_path(config)} is there already and is left as it is"
-        raise Refused(f"{what}; --force writes a new one and keeps it under another name, --config names another file")
+        raise UsageRefused(
+            f"{what}; --force writes a new one and keeps it under another name, --config names another file"
+        )
 
 
-def write(config: str, chosen: FirstSettings) -> Written:
+def write(config: str, chosen: FirstSettings) -> WrittenFile:
     """Write the file, and the key that it needs. A file that is there is kept under another name."""
     file = Path(config).absolute()
     if not file.parent.is_dir():
-        raise Refused(f"there is no folder {shown_path(str(file.parent))}; make it, or name another file with --config")
+        raise UsageRefused(
+            f"there is no folder {shown_path(str(file.parent))}; make it, or name another file with --config"
+        )
     try:
         key_file = None if chosen.is_private else _make_key(file.parent / chosen.data)
         fresh = file.with_name(f".{file.name}.{os.getpid()}")
@@ -198,12 +204,12 @@ def write(config: str, chosen: FirstSettings) -> Written:
         finally:
             fresh.unlink(missing_ok=True)
     except OSError as error:
-        raise Refused(f"{shown_path(config)} cannot be written: {error.strerror}") from None
+        raise UsageRefused(f"{shown_path(config)} cannot be written: {error.strerror}") from None
     except KeyUnusable as error:
-        raise Refused(str(error)) from None
+        raise UsageRefused(str(error)) from None
     except SettingsError as error:
-        raise Refused("these settings do not go together", error.problems) from None
-    return Written(file=str(file), chosen=chosen, key_file=key_file, former=former)
+        raise UsageRefused("these settings do not go together", error.problems) from None
+    return WrittenFile(file=str(file), chosen=chosen, key_file=key_file, former=former)
 
 
 def _make_key(data: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cormorant.cli.console.command_line import HintingGroup, Refused, config_option, json_option
+from cormorant.cli.console.command_line import HintingGroup, UsageRefused, config_option, json_option
 from cormorant.cli.console.key_options import key_of, key_options
 from cormorant.cli.sources import EXIT_CODES
 from cormorant.rules.web_addresses import web_address_problem
@@ -75,8 +75,8 @@ def jackett(**words: Any) -> None:
 def _run(app: str, *, config: str, url: str, **words: Any) -> None:
     problem = web_address_problem(url)
     if problem:
-        raise Refused(f"URL: {problem.replace('http://prowlarr:9696/1/api', f'http://{app.lower()}:9696')}")
+        raise UsageRefused(f"URL: {problem.replace('http://prowlarr:9696/1/api', f'http://{app.lower()}:9696')}")
     key = key_of(app, words.pop("key_env"), words.pop("key_file"))
-    from cormorant.cli.actions.import_indexers import Wanted, adopt_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.import_indexers import ImportOptions, adopt_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(adopt_now(config, Wanted(app=app, url=url.rstrip("/"), key=key, **words)))
+    sys.exit(adopt_now(config, ImportOptions(app=app, url=url.rstrip("/"), key=key, **words)))

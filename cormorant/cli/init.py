@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cormorant.cli.console.command_line import EXIT_OK, Interrupted, Refused, config_option, json_option
+from cormorant.cli.console.command_line import EXIT_OK, CommandInterrupted, UsageRefused, config_option, json_option
 
 if TYPE_CHECKING:
     from cormorant.cli.first_settings import FirstSettings
@@ -75,15 +75,17 @@ def _ask(wanted: FirstSettings, given: Mapping[str, str | None], prowlarr: str |
         return wanted, _asked(_PROWLARR, "", check_prowlarr) if prowlarr is None else prowlarr
     except click.Abort:
         if sys.stdin.isatty():
-            raise Interrupted("interrupted; nothing was written") from None
-        raise Refused("there is nobody to ask; give --yes, and options for what is to be other than usual") from None
+            raise CommandInterrupted("interrupted; nothing was written") from None
+        raise UsageRefused(
+            "there is nobody to ask; give --yes, and options for what is to be other than usual"
+        ) from None
 
 
 def _asked(question: str, usual: str, check: Callable[[str], object]) -> str:
     def checked(text: str) -> str:
         try:
             check(text)
-        except Refused as refused:
+        except UsageRefused as refused:
             raise click.UsageError(refused.message) from None
         return text
 

@@ -14,7 +14,7 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.units import parse_duration
 
 if TYPE_CHECKING:
-    from cormorant.cli.actions.jobs import Desk
+    from cormorant.cli.actions.jobs import JobActions
 
 __all__ = ["jobs"]
 
@@ -171,7 +171,7 @@ def resume(config: str, *, as_json: bool, kind: str | None) -> None:
     _at_desk(config, lambda desk: desk.resume_all() if kind is None else desk.resume_kind(kind), as_json=as_json)
 
 
-def _at_desk(config: str, errand: Callable[[Desk], Awaitable[int]], *, as_json: bool) -> NoReturn:
+def _at_desk(config: str, errand: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> NoReturn:
     from cormorant.cli.actions.jobs import at_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     sys.exit(at_desk(config, errand, as_json=as_json))

@@ -16,11 +16,18 @@ from attrs import define, field, frozen
 from actors.environment import SystemClock, SystemRandom, in_thread
 from actors.search.search import Search
 from cormorant.cli.actions.job_json import as_text
-from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, Interrupted, NotDone, Refused, shown_path
+from cormorant.cli.console.command_line import (
+    EXIT_FAILED,
+    EXIT_OK,
+    CommandFailed,
+    CommandInterrupted,
+    UsageRefused,
+    shown_path,
+)
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.preflight import load_or_refuse
-from cormorant.cli.search_show import Lines, LiveTable, Show
-from cormorant.cli.search_words import SearchWords, merged, search_json
+from cormorant.cli.search_show import LineDisplay, LiveTable, SearchDisplay
+from cormorant.cli.search_words import SearchText, merged, search_json
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import Event
 from cormorant.rules.search.events import SearchStarted
@@ -31,12 +38,12 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.times_of_day import zone_of
 from cormorant.services.searches import Searches
-from cormorant.services.source_clients import Asker, price_recipes
+from cormorant.services.source_clients import SourceClients, price_recipes
 from storage.database import Database
 from storage.search.sources import UnknownSource
 from supervisors.search_assembly import SearchAssembly, SearchParts
 
-__all__ = ["Wanted", "search_now"]
+__all__ = ["SearchOptions", "search_now"]
 
 LOOK_S = 0.1
 """How often is looked what has come."""
@@ -44,7 +51,7 @@ SHOWN_USUAL = 50
 
 
 @frozen(kw_only=True)
-class Wanted:
+class SearchOptions:
     """What was asked for on the command line."""
 
     request: SearchRequest
@@ -66,7 +73,7 @@ class _Started:
             self.since.setdefault(event.source, datetime.now(UTC))
 
 
-def search_now(config: str, wanted: Wanted) -> int:
+def search_now(config: str, wanted: SearchOptions) -> int:
     """Search, show it, and return the exit code."""
     settings = load_or_refuse(config)
 
@@ -76,22 +83,22 @@ def search_now(config: str, wanted: Wanted) -> int:
     try:
         code = visit(settings, run, may_make=True)
     except UnknownSource as error:
-        raise NotDone(str(error)) from None
+        raise CommandFailed(str(error)) from None
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; the search was cancelled") from None
+        raise CommandInterrupted("interrupted; the search was cancelled") from None
     except (BadRequest, CormorantError) as error:
-        raise Refused(str(error)) from None
+        raise UsageRefused(str(error)) from None
     if code != EXIT_OK and settings.playground.enabled and not wanted.as_json:
         click.echo("the invented sites are there only while `cormorant run` runs: is it?", err=True)
     return code
 
 
-async def _search(settings: Settings, config: str, database: Database, wanted: Wanted) -> int:
+async def _search(settings: Settings, config: str, database: Database, wanted: SearchOptions) -> int:
     started, clock = _Started(), SystemClock()
     parts = SearchParts(
         settings=settings,
         database=database,
-        ask=Asker(offload=in_thread, clock=clock, recipes=price_recipes(settings)).search,
+        ask=SourceClients(offload=in_thread, clock=clock, recipes=price_recipes(settings)).search,
         clock=clock,
         chance=SystemRandom(),
         emit=started,
@@ -102,7 +109,7 @@ async def _search(settings: Settings, config: str, database: Database, wanted: W
         await searches.desks.have_come.wait()
         if not searches.desks.by_name or not (wanted.names or searches.searched()):
             remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {shown_path(config)}"
-            raise Refused(f"there is no site to search yet; add one: {remedy}")
+            raise UsageRefused(f"there is no site to search yet; add one: {remedy}")
         search = await searches.search(
             wanted.request,
             sources=wanted.names or None,
@@ -116,11 +123,11 @@ async def _search(settings: Settings, config: str, database: Database, wanted: W
     return _tell(outcomes, words, wanted)
 
 
-def _words(settings: Settings, searches: Searches, wanted: Wanted, started: _Started) -> SearchWords:
+def _words(settings: Settings, searches: Searches, wanted: SearchOptions, started: _Started) -> SearchText:
     hidden: list[Secret] = []
     for desk in searches.desks.by_name.values():
         hidden += [desk.record.key, desk.record.proxy]
-    return SearchWords(
+    return SearchText(
         explain=lambda source: searches.explain(source, wanted.priority),
         started=started.since,
         zone=zone_of(settings.time_zone),
@@ -128,11 +135,13 @@ def _words(settings: Settings, searches: Searches, wanted: Wanted, started: _Sta
     )
 
 
-async def _follow(search: Search, words: SearchWords, *, as_json: bool) -> list[Outcome]:
+async def _follow(search: Search, words: SearchText, *, as_json: bool) -> list[Outcome]:
     """Show how it goes until all have their outcome."""
     names = [ticket.source for ticket in search.tickets]
     is_watched = sys.stdout.isatty() and not as_json
-    showing: AbstractContextManager[Show] = LiveTable(words, names) if is_watched else Lines(words, names)
+    showing: AbstractContextManager[SearchDisplay] = (
+        LiveTable(words, names) if is_watched else LineDisplay(words, names)
+    )
     with showing as show:
         # Looked at, not iterated over: while nothing comes, the table counts down all the same.
         while not search.is_done:
@@ -142,7 +151,7 @@ async def _follow(search: Search, words: SearchWords, *, as_json: bool) -> list[
     return list(search.outcomes)
 
 
-def _tell(outcomes: list[Outcome], words: SearchWords, wanted: Wanted) -> int:
+def _tell(outcomes: list[Outcome], words: SearchText, wanted: SearchOptions) -> int:
     finds = merged(outcomes)
     if wanted.as_json:
         shown = finds if wanted.limit is None else finds[: wanted.limit]

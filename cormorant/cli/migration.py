@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
-from cormorant.cli.console.command_line import EXIT_OK, Interrupted, NotDone, Refused, shown_path
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
 from cormorant.cli.console.database_session import schema_problem, visit
 from cormorant.cli.console.preflight import database_problem, load_or_refuse, look_at_database, shown_database
 from cormorant.rules.addresses import address_problem, passwords_in, shown_address, sqlite_file
@@ -19,10 +19,10 @@ from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
 from storage.database import SCHEMA_VERSION, inspect
-from storage.engine.calls import Away
-from storage.engine.copy_database import Copied, TargetNotEmpty, Tell, copy_all
+from storage.engine.calls import DatabaseAway
+from storage.engine.copy_database import CopyReport, TargetNotEmpty, Tell, copy_all
 from storage.jobs import workers
-from storage.jobs.workers import Worker
+from storage.jobs.workers import WorkerRow
 
 __all__ = ["migrate_now"]
 
@@ -46,39 +46,39 @@ def _refuse_source(settings: Settings, *, force: bool) -> None:
     state = look_at_database(settings)
     problem = database_problem(settings, state) or schema_problem(settings, state)
     if problem:
-        raise Refused(f"{problem.found}; {problem.remedy}")
+        raise UsageRefused(f"{problem.found}; {problem.remedy}")
     if force:
         return
     beating = visit(settings, lambda database: database.read(workers.all_workers))
     fresh = [worker.id for worker in beating if _is_fresh(worker, settings.jobs.lock_timeout_s)]
     if fresh:
         since = format_duration(settings.jobs.lock_timeout_s)
-        raise Refused(
+        raise UsageRefused(
             f"{', '.join(fresh)} works with the database, or did less than {since} ago; stop it and try again, "
             "or use --force and lose what it does meanwhile"
         )
 
 
-def _is_fresh(worker: Worker, silence_s: float) -> bool:
+def _is_fresh(worker: WorkerRow, silence_s: float) -> bool:
     return worker.dead_at is None and (datetime.now(UTC) - worker.beat_at).total_seconds() < silence_s
 
 
 def _refuse_target(settings: Settings, to: str) -> None:
     problem = address_problem(to)
     if problem:
-        raise Refused(f"--to: {problem}")
+        raise UsageRefused(f"--to: {problem}")
     if to == settings.database_url.reveal():
-        raise Refused("--to: it is the database that storage.url names; name another")
+        raise UsageRefused("--to: it is the database that storage.url names; name another")
     state = inspect(to)
     if not state.is_reachable and sqlite_file(to) is None:
         why = " ".join(hide_secrets(state.problem or "it does not answer", passwords_in(to)).split())
-        raise Refused(f"--to: the database {_shown(to)} cannot be used: {why}")
+        raise UsageRefused(f"--to: the database {_shown(to)} cannot be used: {why}")
     if state.schema_version not in {0, SCHEMA_VERSION}:
         has = f"has schema version {state.schema_version}, this Cormorant {SCHEMA_VERSION}"
-        raise Refused(f"--to: the database {_shown(to)} {has}; name an empty one")
+        raise UsageRefused(f"--to: the database {_shown(to)} {has}; name an empty one")
 
 
-def _copy(settings: Settings, to: str) -> list[Copied]:
+def _copy(settings: Settings, to: str) -> list[CopyReport]:
     def hidden(error: Exception) -> str:
         secrets = [*passwords_in(to), *passwords_in(settings.database_url.reveal())]
         return " ".join(hide_secrets(str(error), secrets).split())
@@ -87,13 +87,13 @@ def _copy(settings: Settings, to: str) -> list[Copied]:
         with _progress() as tell:
             return copy_all(settings.database_url.reveal(), to, now=lambda: datetime.now(UTC), tell=tell)
     except (TargetNotEmpty, StorageMisconfigured, MigrationFailed) as error:
-        raise Refused(f"--to: the database {_shown(to)} cannot be filled: {hidden(error)}") from None
+        raise UsageRefused(f"--to: the database {_shown(to)} cannot be filled: {hidden(error)}") from None
     except CommitUnknown as error:
-        raise NotDone(f"{hidden(error)}; empty the target and try again") from None
-    except (CormorantError, Away) as error:
-        raise NotDone(f"nothing was copied: {hidden(error)}") from None
+        raise CommandFailed(f"{hidden(error)}; empty the target and try again") from None
+    except (CormorantError, DatabaseAway) as error:
+        raise CommandFailed(f"nothing was copied: {hidden(error)}") from None
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; nothing was kept in the target, and the source is as it was") from None
+        raise CommandInterrupted("interrupted; nothing was kept in the target, and the source is as it was") from None
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def _progress() -> Iterator[Tell]:
             click.echo("\r\033[K", nl=False, err=True)
 
 
-def _told(settings: Settings, config: str, to: str, copied: Sequence[Copied]) -> Iterator[str]:
+def _told(settings: Settings, config: str, to: str, copied: Sequence[CopyReport]) -> Iterator[str]:
     width = max(len(each.table) for each in copied)
     for each in copied:
         yield f"{each.table:<{width}}  {each.rows:>10,}  {each.sha256[:16]}"

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, HintingGroup, Interrupted, Refused
+from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, CommandInterrupted, HintingGroup, UsageRefused
 from cormorant.cli.watch_options import EXIT_CODES, options
 
 __all__ = ["notify"]
@@ -27,13 +27,13 @@ def test(config: str, *, as_json: bool) -> None:
     import trio  # noqa: PLC0415  # `--help` need not wait for it
 
     from cormorant.cli.console.preflight import load_or_refuse  # noqa: PLC0415  # as above
-    from cormorant.clients.apprise import NotTold  # noqa: PLC0415  # as above
+    from cormorant.clients.apprise import NotificationFailed  # noqa: PLC0415  # as above
     from cormorant.clients.telling import tell_apart  # noqa: PLC0415  # as above
     from cormorant.rules.notices import Message  # noqa: PLC0415  # as above
 
     addresses = load_or_refuse(config).notify.apprise.reveal().split()
     if not addresses:
-        raise Refused("there is nobody to tell; set notify.apprise to an Apprise address, such as ntfy://my-topic")
+        raise UsageRefused("there is nobody to tell; set notify.apprise to an Apprise address, such as ntfy://my-topic")
     message = Message(title="Cormorant: a test", body="If you read this, notifications arrive here.")
     problems: list[str | None] = [None] * len(addresses)
     free = trio.CapacityLimiter(AT_ONCE)
@@ -42,7 +42,7 @@ def test(config: str, *, as_json: bool) -> None:
         async with free:
             try:
                 await tell_apart(address, message)
-            except NotTold as error:
+            except NotificationFailed as error:
                 problems[number] = str(error)
 
     async def try_all() -> None:
@@ -55,7 +55,7 @@ def test(config: str, *, as_json: bool) -> None:
     except (KeyboardInterrupt, BaseExceptionGroup) as ended:
         if isinstance(ended, BaseExceptionGroup) and ended.split(KeyboardInterrupt)[1] is not None:
             raise
-        raise Interrupted("interrupted; some may have been told") from None
+        raise CommandInterrupted("interrupted; some may have been told") from None
     rows = [
         {"address": number, "service": address.partition("://")[0], "told": problem is None, "problem": problem}
         for number, (address, problem) in enumerate(zip(addresses, problems, strict=True), 1)

@@ -21,12 +21,12 @@ from cormorant.rules.events import PlaygroundOpened
 from cormorant.rules.settings.sources import SEARCHED
 from supervisors import Service
 
-__all__ = ["LEAVE_WITH", "Playing"]
+__all__ = ["LEAVE_WITH", "PlaygroundRun"]
 
 LEAVE_WITH: Final = "cormorant init"
 
 
-class Playing:
+class PlaygroundRun:
     """The playground of a service. Enter it before the service."""
 
     LOOK_S: Final = 10.0

@@ -11,11 +11,11 @@ from typing_extensions import override
 
 from cormorant.cli.console.command_line import HintingGroup
 from cormorant.cli.jobs import Duration
-from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Names, options
+from cormorant.cli.watch_options import EXIT_CODES, LIMIT, NameList, options
 from cormorant.rules.watch.money import BadPrice, read_price
 
 if TYPE_CHECKING:
-    from cormorant.cli.actions.prices import PriceDesk
+    from cormorant.cli.actions.prices import PriceActions
 
 __all__ = ["prices"]
 
@@ -56,7 +56,7 @@ def prices() -> None:
 @click.option("--mintmark", default="", help="Its mintmark.")
 @click.option("--denomination", default="", help="Its denomination.")
 @click.option("--series", default="", help="Its series.")
-@click.option("--search", "sources", type=Names(), default="", metavar="A,B", help="Only these sources.")
+@click.option("--search", "sources", type=NameList(), default="", metavar="A,B", help="Only these sources.")
 @click.option("--every", "every_s", type=Duration(), metavar="DURATION", help="How often.  [default: 1d]")
 @click.option("--currency", default="EUR", show_default=True, help="The currency that counts.")
 @click.option("--below", "below_cents", type=Amount(), metavar="AMOUNT", help="Tell when it is worth less.")
@@ -146,7 +146,7 @@ def remove(config: str, *, as_json: bool, name: str) -> None:
 
 
 def _at_desk(
-    config: str, errand: Callable[[PriceDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[PriceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     from cormorant.cli.actions.prices import at_price_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cormorant.cli.console.command_line import Refused, config_option, json_option
+from cormorant.cli.console.command_line import UsageRefused, config_option, json_option
 from cormorant.cli.explain import PRIORITIES
 from cormorant.cli.jobs import Duration
 from cormorant.rules.search.priorities import Priority
@@ -54,12 +54,12 @@ def search(config: str, *, words: tuple[str, ...], **options: Any) -> None:
     kind, categories = options.pop("kind"), options.pop("categories")
     query = " ".join(" ".join(words).split())
     if not query:
-        raise Refused("WORDS: there are none; write what to search for")
+        raise UsageRefused("WORDS: there are none; write what to search for")
     try:
         request = SearchRequest(query=query, kind=kind or "search", categories=categories)
     except BadRequest as error:
-        raise Refused(str(error)) from None
-    from cormorant.cli.live_search import Wanted, search_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
+        raise UsageRefused(str(error)) from None
+    from cormorant.cli.live_search import SearchOptions, search_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     priority = Priority[options.pop("priority").upper()]
-    sys.exit(search_now(config, Wanted(request=request, priority=priority, **options)))
+    sys.exit(search_now(config, SearchOptions(request=request, priority=priority, **options)))

@@ -14,13 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from cormorant.cli.console.output import printable
-from cormorant.cli.search_words import SearchWords
+from cormorant.cli.search_words import SearchText
 from cormorant.rules.search.outcomes import Outcome
 
-__all__ = ["Lines", "LiveTable", "Show"]
+__all__ = ["LineDisplay", "LiveTable", "SearchDisplay"]
 
 
-class Show(Protocol):
+class SearchDisplay(Protocol):
     """Somebody who is told how far a search is."""
 
     def draw(self, outcomes: Sequence[Outcome]) -> None:
@@ -31,7 +31,7 @@ class Show(Protocol):
 class LiveTable:
     """For people at a terminal. What it showed last stays."""
 
-    def __init__(self, words: SearchWords, names: Sequence[str]) -> None:
+    def __init__(self, words: SearchText, names: Sequence[str]) -> None:
         self._words = words
         self._names = names
         # Drawn by us and not by a thread of its own, which would live through an interrupt.
@@ -62,10 +62,10 @@ class LiveTable:
             click.echo()
 
 
-class Lines:
+class LineDisplay:
     """For logs and pipes: a line on standard error when a source has ended."""
 
-    def __init__(self, words: SearchWords, names: Sequence[str]) -> None:
+    def __init__(self, words: SearchText, names: Sequence[str]) -> None:
         self._words = words
         self._width = max(map(len, names), default=0)
         self._told = 0

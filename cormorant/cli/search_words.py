@@ -16,7 +16,7 @@ from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.units import format_duration
 
-__all__ = ["Find", "Line", "SearchWords", "merged", "search_json"]
+__all__ = ["MergedResult", "SearchText", "SourceLine", "merged", "search_json"]
 
 _COLOURS = {
     OutcomeStatus.FOUND: "green",
@@ -34,7 +34,7 @@ _OLD_S = 2 * 365 * 86_400.0
 
 
 @frozen(kw_only=True)
-class Find:
+class MergedResult:
     """A result and the sources that have it."""
 
     result: Result
@@ -42,7 +42,7 @@ class Find:
 
 
 @frozen
-class Line:
+class SourceLine:
     """A source in a line: its state in a word or two, what there is to say, and a colour."""
 
     state: str
@@ -50,29 +50,29 @@ class Line:
     colour: str
 
 
-def merged(outcomes: Sequence[Outcome]) -> list[Find]:
+def merged(outcomes: Sequence[Outcome]) -> list[MergedResult]:
     """What was found, each torrent once whoever has it, with most seeders first and then the newest."""
-    finds: dict[str, Find] = {}
+    finds: dict[str, MergedResult] = {}
     for outcome in outcomes:
         for result in outcome.results:
             key = (result.infohash or "").lower() or f"{outcome.source} {result.guid}"
             there = finds.get(key)
             if there is None:
-                finds[key] = Find(result=result, sources=(outcome.source,))
+                finds[key] = MergedResult(result=result, sources=(outcome.source,))
             elif outcome.source not in there.sources:
                 better = result if (result.seeders or 0) > (there.result.seeders or 0) else there.result
                 finds[key] = evolve(there, result=better, sources=(*there.sources, outcome.source))
     return sorted(finds.values(), key=_rank)
 
 
-def _rank(find: Find) -> tuple[int, float, str]:
+def _rank(find: MergedResult) -> tuple[int, float, str]:
     result = find.result
     seeders = -1 if result.seeders is None else result.seeders
     return -seeders, -(result.published.timestamp() if result.published else 0.0), result.title
 
 
 @frozen(kw_only=True)
-class SearchWords:
+class SearchText:
     """Words for one search. `explain` says why a source waits, `started` since when it is being asked."""
 
     explain: Callable[[str], Explanation]
@@ -80,33 +80,33 @@ class SearchWords:
     zone: tzinfo
     secrets: tuple[Secret, ...] = ()
 
-    def line(self, source: str, outcome: Outcome | None, *, now: datetime) -> Line:
+    def line(self, source: str, outcome: Outcome | None, *, now: datetime) -> SourceLine:
         """How it stands with one source."""
         if outcome is not None:
             return self._ended(outcome)
         since = self.started.get(source)
         if since is not None:
-            return Line("asked", f"for {rough((now - since).total_seconds())}", "cyan")
+            return SourceLine("asked", f"for {rough((now - since).total_seconds())}", "cyan")
         return self._waiting(source, now)
 
-    def _waiting(self, source: str, now: datetime) -> Line:
+    def _waiting(self, source: str, now: datetime) -> SourceLine:
         explanation = self.explain(source)
         if not explanation.gates:
-            return Line("next", "", "cyan")
+            return SourceLine("next", "", "cyan")
         # The one that opens last is the one that is waited for.
         gate = max(explanation.gates, key=lambda each: each.opens_at or datetime.max.replace(tzinfo=UTC))
         opens_at = explanation.opens_at or next_opening(explanation.gates, now=now)
         if opens_at is None:
-            return Line("waits", gate.why, "yellow")
+            return SourceLine("waits", gate.why, "yellow")
         left = f"{max(0.0, (opens_at - now).total_seconds()):.0f} s"
-        return Line(
+        return SourceLine(
             "waits", f"{left}, until {clock_time(whole_second(opens_at), now, self.zone)}: {gate.why}", "yellow"
         )
 
-    def _ended(self, outcome: Outcome) -> Line:
+    def _ended(self, outcome: Outcome) -> SourceLine:
         state = _STATES.get(outcome.status, outcome.status.value)
         colour = _COLOURS.get(outcome.status, "red")
-        return Line(state, self.why(outcome) if not outcome.is_answer else _answer(outcome), colour)
+        return SourceLine(state, self.why(outcome) if not outcome.is_answer else _answer(outcome), colour)
 
     def why(self, outcome: Outcome) -> str:
         """Why a source did not answer, without secrets."""
@@ -125,7 +125,7 @@ class SearchWords:
         most = "" if error.max_wait_s is None else f" and --max-wait is {format_duration(error.max_wait_s)}"
         return f"it opens in {rough(error.wait_s)}{most}{why}"
 
-    def results(self, finds: Sequence[Find], *, left: int, now: datetime) -> Iterator[str]:
+    def results(self, finds: Sequence[MergedResult], *, left: int, now: datetime) -> Iterator[str]:
         """The finds as a table; the title last, for it may be long."""
         if not finds:
             yield "nothing found"
@@ -169,7 +169,7 @@ def _age(published: datetime | None, now: datetime) -> str:
 
 
 def search_json(
-    request: SearchRequest, outcomes: Sequence[Outcome], finds: Sequence[Find], words: SearchWords
+    request: SearchRequest, outcomes: Sequence[Outcome], finds: Sequence[MergedResult], words: SearchText
 ) -> dict[str, Any]:
     """The whole for programs. Links are left out: they carry keys."""
     return {
@@ -193,7 +193,7 @@ def search_json(
     }
 
 
-def _result_json(find: Find) -> dict[str, Any]:
+def _result_json(find: MergedResult) -> dict[str, Any]:
     result = find.result
     return {
         "title": result.title,

@@ -16,7 +16,7 @@ import trio
 from actors.jobs.handler import Handler, Run
 from cormorant import __version__
 from cormorant.cli import STARTED_AT
-from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, Refused, causes, shown_path
+from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, UsageRefused, causes, shown_path
 from cormorant.cli.console.preflight import (
     load_or_refuse,
     make_data_folder,
@@ -36,7 +36,7 @@ from supervisors import ChildReport, Ending, Service, ShutdownReport, open_servi
 from supervisors.handler_plugins import HandlersBroken, installed_handlers
 
 if TYPE_CHECKING:
-    from cormorant.cli.playing import Playing
+    from cormorant.cli.playing import PlaygroundRun
 
 __all__ = ["report_lines", "serve"]
 
@@ -73,7 +73,9 @@ def _handlers_or_refuse() -> dict[str, Run | Handler]:
     try:
         return installed_handlers()
     except HandlersBroken as broken:
-        raise Refused("handlers of installed packages cannot be used; nothing was started", broken.problems) from None
+        raise UsageRefused(
+            "handlers of installed packages cannot be used; nothing was started", broken.problems
+        ) from None
 
 
 def _run(service: Service, signals: StopSignals, config: str) -> ShutdownReport | ServiceFailed | None:
@@ -82,7 +84,7 @@ def _run(service: Service, signals: StopSignals, config: str) -> ShutdownReport 
     except ServiceFailed as error:
         return error
     except PlaygroundClosed as error:
-        raise Refused(str(error)) from None
+        raise UsageRefused(str(error)) from None
 
 
 async def _until_told_to_stop(service: Service, signals: StopSignals, config: str) -> ShutdownReport | None:
@@ -105,12 +107,12 @@ async def _until_told_to_stop(service: Service, signals: StopSignals, config: st
     return service.report
 
 
-def _playground(service: Service) -> Playing | None:
+def _playground(service: Service) -> PlaygroundRun | None:
     if not service.settings.playground.enabled:
         return None
-    from cormorant.cli.playing import Playing  # noqa: PLC0415 - only a playground need wait for it
+    from cormorant.cli.playing import PlaygroundRun  # noqa: PLC0415 - only a playground need wait for it
 
-    return Playing(service)
+    return PlaygroundRun(service)
 
 
 def _call_soon(token: trio.lowlevel.TrioToken, stop: Callable[[], object]) -> None:

@@ -10,7 +10,7 @@ import attrs
 import click
 from typing_extensions import override
 
-from cormorant.cli.console.command_line import HintingGroup, Refused, config_option, json_option
+from cormorant.cli.console.command_line import HintingGroup, UsageRefused, config_option, json_option
 from cormorant.cli.jobs import Duration
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import Setting, name_problem
@@ -24,7 +24,7 @@ from cormorant.rules.settings.sources import (
 )
 
 if TYPE_CHECKING:
-    from cormorant.cli.actions.sources import SourceDesk
+    from cormorant.cli.actions.sources import SourceActions
 
 __all__ = ["EXIT_CODES", "sources"]
 
@@ -39,7 +39,7 @@ Exit codes: 0  done
 """
 
 
-class Written(click.ParamType[Any]):
+class SettingValue(click.ParamType[Any]):
     """A value as the settings file writes it."""
 
     def __init__(self, setting: Setting) -> None:
@@ -67,7 +67,7 @@ def _limit_options(command: F) -> F:
     for name, key, setting in reversed([*own, *kept]):
         flag = f"--{key.replace('_', '-')}"
         metavar = setting.kind.name.partition(" with ")[0].upper().replace(" ", "-")
-        option = click.option(flag, name, type=Written(setting), metavar=metavar, help=setting.meaning)
+        option = click.option(flag, name, type=SettingValue(setting), metavar=metavar, help=setting.meaning)
         command = option(command)
     return command
 
@@ -115,11 +115,11 @@ def add(config: str, *, as_json: bool, name: str, **words: Any) -> None:
     """
     problem = name_problem(name, RESERVED_NAMES)
     if problem:
-        raise Refused(f"NAME: {problem}")
+        raise UsageRefused(f"NAME: {problem}")
     _check_kind(name, words["kind"])
     url = _parsed("url", words.pop("url"))
     if not url:
-        raise Refused("URL: it is empty; write one like http://prowlarr:9696/1/api")
+        raise UsageRefused("URL: it is empty; write one like http://prowlarr:9696/1/api")
     proxy = _parsed("proxy", words.pop("proxy") or "")
     interactive = words.pop("reserve")
     key = _key(words.pop("key"), words.pop("key_file"))
@@ -131,7 +131,7 @@ def _check_kind(name: str, kind: str) -> None:
     """What is no site to search is used by more than its address: by the watchlist, and as a target."""
     if kind not in SEARCHED:
         keys = "id and key" if kind == "spotify" else "url and key"
-        raise Refused(
+        raise UsageRefused(
             f'--kind: {kind} is set in the settings file: write [sources.{name}] with kind = "{kind}", {keys}'
         )
 
@@ -142,7 +142,7 @@ def _parsed(name: str, text: str) -> Any:
     try:
         return setting.parse(text)
     except ValueError as error:
-        raise Refused(f"{'URL' if name == 'url' else f'--{name}'}: {error}") from None
+        raise UsageRefused(f"{'URL' if name == 'url' else f'--{name}'}: {error}") from None
 
 
 def _key(given: str | None, file: Any) -> Secret:
@@ -160,7 +160,7 @@ def _key(given: str | None, file: Any) -> Secret:
         text = sys.stdin.readline(KEY_LENGTH_MAX + 2)
     text = text.strip()
     if len(text) > KEY_LENGTH_MAX or not text.isprintable() or " " in text:
-        raise Refused("the key: it is no single word of at most 1000 letters; was something else pasted with it?")
+        raise UsageRefused("the key: it is no single word of at most 1000 letters; was something else pasted with it?")
     return Secret(text)
 
 
@@ -206,7 +206,7 @@ def remove(config: str, *, as_json: bool, name: str) -> None:
 
 
 def _at_desk(
-    config: str, errand: Callable[[SourceDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[SourceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     from cormorant.cli.actions.sources import at_source_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
 

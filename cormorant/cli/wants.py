@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from cormorant.cli.console.command_line import HintingGroup
-from cormorant.cli.watch_options import EXIT_CODES, LIMIT, Number, at_desk, options
+from cormorant.cli.watch_options import EXIT_CODES, LIMIT, RowId, at_desk, options
 from cormorant.rules.watch.wants import WantState
 
 __all__ = ["wants"]
 
-_WANT = Number("want")
+_WANT = RowId("want")
 _ID = click.argument("want_id", metavar="ID", type=_WANT)
 
 

@@ -15,9 +15,9 @@ from cormorant.cli.jobs import ID_MOST, Duration
 from cormorant.rules.watch.artists import Start, read_start
 
 if TYPE_CHECKING:
-    from cormorant.cli.actions.watches import WatchDesk
+    from cormorant.cli.actions.watches import WatchActions
 
-__all__ = ["EXIT_CODES", "LIMIT", "Names", "Number", "StartAt", "at_desk", "options", "order_options"]
+__all__ = ["EXIT_CODES", "LIMIT", "NameList", "RowId", "StartAt", "at_desk", "options", "order_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ Exit codes: 0  done
 LIMIT: Final = click.IntRange(1, 1_000)
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+class NameList(click.ParamType[tuple[str, ...]]):
     """Names with commas between them."""
 
     name = "names"
@@ -41,7 +41,7 @@ class Names(click.ParamType[tuple[str, ...]]):
         return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
 
 
-class Number(click.ParamType[int]):
+class RowId(click.ParamType[int]):
     """The number of a want or a download."""
 
     name = "id"
@@ -83,13 +83,13 @@ def order_options(*, every: str) -> Callable[[F], F]:
         for option in (
             click.option(
                 "--hand-to",
-                type=Names(),
+                type=NameList(),
                 default="",
                 metavar="T,U",
                 help="Targets; the first that takes a find gets it.",
             ),
             click.option("--choose", default="", metavar="PROFILE", help="What fits: [profiles.NAME] of the settings."),
-            click.option("--search", type=Names(), default="", metavar="A,B", help="Only these sources."),
+            click.option("--search", type=NameList(), default="", metavar="A,B", help="Only these sources."),
             click.option("--every", "every_s", type=Duration(), metavar="DURATION", help=usual),
         ):
             command = option(command)
@@ -99,7 +99,7 @@ def order_options(*, every: str) -> Callable[[F], F]:
 
 
 def at_desk(
-    config: str, errand: Callable[[WatchDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[WatchActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     """Run an errand and end with its exit code."""
     from cormorant.cli.actions.watches import at_watch_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver

@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import click
 
-from cormorant.cli.console.command_line import HintingGroup, Refused
+from cormorant.cli.console.command_line import HintingGroup, UsageRefused
 from cormorant.cli.watch_options import EXIT_CODES, StartAt, at_desk, options, order_options
 from cormorant.rules.watch.artist_links import read_artist_lines
 
@@ -101,12 +101,12 @@ def import_file(config: str, *, as_json: bool, file: IO[str], **order: Any) -> N
     try:
         text = file.read(FILE_LENGTH_MAX + 1)
         if len(text) > FILE_LENGTH_MAX:
-            raise Refused(f"FILE: it has more than {FILE_LENGTH_MAX:,} characters; make several files of it")
+            raise UsageRefused(f"FILE: it has more than {FILE_LENGTH_MAX:,} characters; make several files of it")
         wanted = list(read_artist_lines(text.splitlines()))
     except UnicodeDecodeError:
-        raise Refused("FILE: it is not text in UTF-8") from None
+        raise UsageRefused("FILE: it is not text in UTF-8") from None
     except ValueError as error:
-        raise Refused(f"FILE: {error}") from None
+        raise UsageRefused(f"FILE: {error}") from None
     if not wanted:
-        raise Refused("FILE: there is no artist in it; write one in a line, as id, link or name")
+        raise UsageRefused("FILE: there is no artist in it; write one in a line, as id, link or name")
     at_desk(config, lambda desk: desk.import_artists(wanted, **order), as_json=as_json, may_make=True)

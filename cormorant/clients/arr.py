@@ -9,7 +9,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from cormorant.clients.http.json_api import JsonApi
-from cormorant.rules.app_indexers import Endpoint, Entry
+from cormorant.rules.app_indexers import AppIndexer, GateEndpoint
 from cormorant.rules.search.source_errors import SourceRefused
 from cormorant.rules.secrets import Secret
 
@@ -51,15 +51,15 @@ class ArrClient:
             raise SourceRefused(f"what is there is {what} and not {self.app.title}; check the address, or the command")
         return str(status.get("version", ""))[:40]
 
-    async def indexers(self) -> list[Entry]:
+    async def indexers(self) -> list[AppIndexer]:
         """What it has."""
         return [_entry(each) for each in await self._all()]
 
-    async def add(self, name: str, endpoint: Endpoint, key: Secret) -> None:
+    async def add(self, name: str, endpoint: GateEndpoint, key: Secret) -> None:
         """Give it an indexer. It tries it out first, and a `Refusal` says what it did not like."""
         await self.api.change("POST", self._path("/indexer"), await self._made(name, endpoint, key))
 
-    async def update(self, entry: Entry, endpoint: Endpoint, key: Secret) -> None:
+    async def update(self, entry: AppIndexer, endpoint: GateEndpoint, key: Secret) -> None:
         """Bring an indexer of ours up to date; what a person has set there otherwise stays."""
         there = next((each for each in await self._all() if each["id"] == entry.id), None)
         if there is None:
@@ -67,7 +67,7 @@ class ArrClient:
         _fill(there, endpoint, key)
         await self.api.change("PUT", self._path(f"/indexer/{entry.id}"), there)
 
-    async def remove(self, entry: Entry) -> None:
+    async def remove(self, entry: AppIndexer) -> None:
         """Take an indexer away."""
         await self.api.change("DELETE", self._path(f"/indexer/{entry.id}"))
 
@@ -77,7 +77,7 @@ class ArrClient:
             raise SourceRefused("it did not answer with a list of its indexers")
         return [each for each in said if _is_indexer(each)]
 
-    async def _made(self, name: str, endpoint: Endpoint, key: Secret) -> dict[str, Any]:
+    async def _made(self, name: str, endpoint: GateEndpoint, key: Secret) -> dict[str, Any]:
         templates = await self.api.get(self._path("/indexer/schema"))
         for each in templates if isinstance(templates, list) else ():
             if isinstance(each, dict) and each.get("implementation") == endpoint.implementation:
@@ -95,9 +95,9 @@ def _is_indexer(said: Any) -> bool:
     return isinstance(said, dict) and isinstance(said.get("id"), int) and isinstance(said.get("fields"), list)
 
 
-def _entry(said: dict[str, Any]) -> Entry:
+def _entry(said: dict[str, Any]) -> AppIndexer:
     values = {each.get("name"): each.get("value") for each in said["fields"] if isinstance(each, dict)}
-    return Entry(
+    return AppIndexer(
         id=said["id"],
         name=str(said.get("name", ""))[:_NAME_MAX],
         implementation=str(said.get("implementation", ""))[:_NAME_MAX],
@@ -106,7 +106,7 @@ def _entry(said: dict[str, Any]) -> Entry:
     )
 
 
-def _fill(resource: dict[str, Any], endpoint: Endpoint, key: Secret) -> None:
+def _fill(resource: dict[str, Any], endpoint: GateEndpoint, key: Secret) -> None:
     values = {"baseUrl": endpoint.url, "apiPath": "/api", "apiKey": key.reveal()}
     for each in resource.get("fields", ()):
         if isinstance(each, dict) and each.get("name") in values:

@@ -17,7 +17,16 @@ from cormorant.clients.http.xml_documents import mended, parse_xml, refuse_entit
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.redaction import told
 from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
-from cormorant.rules.watch.feed_items import ITEMS_MAX, LINK_MAX, TITLE_MAX, Enclosure, Entry, is_whole, joined, plain
+from cormorant.rules.watch.feed_items import (
+    ITEMS_MAX,
+    LINK_MAX,
+    TITLE_MAX,
+    FeedEnclosure,
+    FeedEntry,
+    is_whole,
+    joined,
+    plain,
+)
 
 _ROOTS: Final = {"rss", "rdf", "feed", "channel", "entry"}
 _ENTRIES: Final = {"item", "entry"}
@@ -68,7 +77,7 @@ class FeedDocument:
     """What stands in a document: at most `ITEMS_MAX` entries, and how many more there are."""
 
     title: str = ""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FeedEntry, ...] = ()
     left_out: int = 0
 
 
@@ -91,7 +100,7 @@ def _xml_feed(text: str, address: str) -> FeedDocument:
     name = "" if root is None else _name(root).rpartition(":")[2]
     if root is None or name not in _ROOTS:
         raise SourceRefused(_no_feed(text, name))
-    entries: list[Entry] = []
+    entries: list[FeedEntry] = []
     title, more = "", 0
     for element in root.iter(*_SOUGHT):
         found = _name(element)
@@ -164,10 +173,10 @@ def _media_title(element: etree._Element) -> str:
     return next((each.text or "" for each in near if each.tag == _MEDIA_TITLE), "")
 
 
-def _entry(element: etree._Element, address: str) -> Entry:
+def _entry(element: etree._Element, address: str) -> FeedEntry:
     found: dict[str, etree._Element] = {}
     links: list[etree._Element] = []
-    enclosures: list[Enclosure] = []
+    enclosures: list[FeedEnclosure] = []
     for child in islice(element.iterchildren(etree.Element), _CHILDREN_MAX):
         name = _name(child)
         if name == "link":
@@ -179,7 +188,7 @@ def _entry(element: etree._Element, address: str) -> Entry:
     enclosures += [_enclosure(link, "href", address) for link in links if _rel(link) == "enclosure"]
     guid, permanent = _guid(element, found)
     date = _first(found, _DATES)
-    return Entry(
+    return FeedEntry(
         guid=guid,
         link=_link(links, address) or _whole(element, permanent, address),
         title=_first_plain(found, _TITLES) or plain(_media_title(element)),
@@ -225,9 +234,9 @@ def _link(links: list[etree._Element], address: str) -> str:
     return ""
 
 
-def _enclosure(element: etree._Element, attribute: str, address: str) -> Enclosure:
+def _enclosure(element: etree._Element, attribute: str, address: str) -> FeedEnclosure:
     size = _NUMBER.fullmatch(element.get("length", ""))
-    return Enclosure(
+    return FeedEnclosure(
         url=_whole(element, element.get(attribute, ""), address),
         type=element.get("type", "").strip()[:100],
         size_bytes=int(size[1]) or None if size else None,
@@ -266,9 +275,9 @@ def _json_feed(text: str, address: str) -> FeedDocument:
     return FeedDocument(title=title, entries=entries, left_out=max(0, len(items) - ITEMS_MAX))
 
 
-def _json_entry(item: dict[str, Any], address: str) -> Entry:
+def _json_entry(item: dict[str, Any], address: str) -> FeedEntry:
     date = _said(item, "date_published", "date_modified")
-    return Entry(
+    return FeedEntry(
         guid=_said(item, "id"),
         link=joined(address, _said(item, "url", "external_url")),
         title=plain(_said(item, "title")),
@@ -279,11 +288,11 @@ def _json_entry(item: dict[str, Any], address: str) -> Entry:
     )
 
 
-def _attachments(item: dict[str, Any], address: str) -> Iterator[Enclosure]:
+def _attachments(item: dict[str, Any], address: str) -> Iterator[FeedEnclosure]:
     for each in _list(item, "attachments")[:_ENCLOSURES_MAX]:
         if isinstance(each, dict) and _said(each, "url"):
             size = _NUMBER.fullmatch(_said(each, "size_in_bytes"))
-            yield Enclosure(
+            yield FeedEnclosure(
                 url=joined(address, _said(each, "url")),
                 type=_said(each, "mime_type")[:100],
                 size_bytes=int(size[1]) or None if size else None,

@@ -19,7 +19,7 @@ from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import keys_in
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.watch.feed_items import items_of
-from cormorant.rules.watch.feeds import FeedPage, Item
+from cormorant.rules.watch.feeds import FeedEntryItem, FetchedFeed
 
 _ACCEPT: Final = (
     "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml;q=0.9, application/xml;q=0.8, "
@@ -48,7 +48,7 @@ class FeedClient:
         self._clock = clock
         self._options = options or FeedOptions()
 
-    async def fetch(self, url: str, *, etag: str | None = None, last_modified: str | None = None) -> FeedPage:
+    async def fetch(self, url: str, *, etag: str | None = None, last_modified: str | None = None) -> FetchedFeed:
         """What the feed has. With what was kept of the last answer, nothing is sent or read when nothing has changed.
 
         Raises a `SourceError`.
@@ -65,13 +65,13 @@ class FeedClient:
         if answer.status == HTTPStatus.NOT_MODIFIED:
             if not sent:
                 raise SourceUnavailable(f"{_where(answer)} says that nothing has changed, and was never asked before")
-            return FeedPage(is_unchanged=True, moved_to=_moved_to(url, answer))
+            return FetchedFeed(is_unchanged=True, moved_to=_moved_to(url, answer))
         self._refuse_status(answer)
         return await self._page(url, answer)
 
-    async def _page(self, url: str, answer: Answer) -> FeedPage:
+    async def _page(self, url: str, answer: Answer) -> FetchedFeed:
         document, items = await self._offload(partial(self._read, url, answer))
-        return FeedPage(
+        return FetchedFeed(
             items=items,
             etag=_validator(answer.headers.get("ETag")),
             last_modified=_validator(answer.headers.get("Last-Modified")),
@@ -80,7 +80,7 @@ class FeedClient:
             left_out=document.left_out,
         )
 
-    def _read(self, url: str, answer: Answer) -> tuple[FeedDocument, tuple[Item, ...]]:
+    def _read(self, url: str, answer: Answer) -> tuple[FeedDocument, tuple[FeedEntryItem, ...]]:
         charset = charset_of(answer.headers.get("Content-Type", ""))
         document = read_feed(answer.body, charset=charset, address=answer.url)
         # What is secret in the address that was asked stays so, wherever it led to.

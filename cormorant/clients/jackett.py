@@ -10,7 +10,7 @@ from lxml import etree
 
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.torznab_replies import StatedError, local_name, read_reply
-from cormorant.rules.adoptions import Offered
+from cormorant.rules.adoptions import OfferedIndexer
 from cormorant.rules.ports import Offload
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
@@ -25,7 +25,7 @@ _ERRORS: Final = 400
 _TITLE_MAX: Final = 100
 
 
-async def jackett_indexers(url: str, key: Secret, transport: Transport, *, offload: Offload) -> list[Offered]:
+async def jackett_indexers(url: str, key: Secret, transport: Transport, *, offload: Offload) -> list[OfferedIndexer]:
     """Its configured indexers. Raises a `SourceError`."""
     base = url.rstrip("/")
     params = [("t", "indexers"), ("configured", "true"), ("apikey", key.reveal())]
@@ -48,13 +48,13 @@ async def jackett_indexers(url: str, key: Secret, transport: Transport, *, offlo
     return list(_offered(base, said))
 
 
-def _offered(base: str, root: etree._Element) -> Iterator[Offered]:
+def _offered(base: str, root: etree._Element) -> Iterator[OfferedIndexer]:
     for each in root.iter():
         name = each.get("id") or ""
         if local_name(each) != "indexer" or not _ID.fullmatch(name):
             continue
         facts = {local_name(part): (part.text or "").strip() for part in each}
-        yield Offered(
+        yield OfferedIndexer(
             title=(facts.get("title") or name)[:_TITLE_MAX],
             url=f"{base}/api/v2.0/indexers/{name}/results/torznab/api",
             kind="torznab",

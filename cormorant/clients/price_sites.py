@@ -14,7 +14,7 @@ from attrs import asdict, field, frozen
 from cormorant.clients.http.headers import read_date
 from cormorant.clients.http.retry_after import retry_after_s
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
-from cormorant.clients.source_replies import Reply, error_of
+from cormorant.clients.source_replies import IndexerReply, error_of
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import hide_keys, told
@@ -96,7 +96,7 @@ class PriceClient:
 
     def _refuse(self, answer: Answer) -> None:
         wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
-        error = error_of(Reply(status=answer.status, retry_after_s=wait_s, key_was_sent=bool(self._key)))
+        error = error_of(IndexerReply(status=answer.status, retry_after_s=wait_s, key_was_sent=bool(self._key)))
         if error is not None:
             raise error
         if answer.status == HTTPStatus.NO_CONTENT:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cormorant.clients.http.json_api import JsonApi
-from cormorant.rules.adoptions import Offered
+from cormorant.rules.adoptions import OfferedIndexer
 from cormorant.rules.search.source_errors import SourceRefused
 
 __all__ = ["APP", "prowlarr_indexers"]
@@ -15,7 +15,7 @@ APP: Final = "Prowlarr"
 _TITLE_MAX: Final = 100
 
 
-async def prowlarr_indexers(api: JsonApi) -> list[Offered]:
+async def prowlarr_indexers(api: JsonApi) -> list[OfferedIndexer]:
     """Its indexers, by number. Raises a `SourceError`."""
     status = await api.get("/api/v1/system/status")
     app = status.get("appName") if isinstance(status, dict) else None
@@ -29,11 +29,11 @@ async def prowlarr_indexers(api: JsonApi) -> list[Offered]:
     return list(_offered(api.url.rstrip("/"), said))
 
 
-def _offered(url: str, said: list[Any]) -> Iterator[Offered]:
+def _offered(url: str, said: list[Any]) -> Iterator[OfferedIndexer]:
     for each in said:
         if not isinstance(each, dict) or not isinstance(each.get("id"), int):
             continue
-        yield Offered(
+        yield OfferedIndexer(
             title=str(each.get("name") or f"prowlarr-{each['id']}")[:_TITLE_MAX],
             url=f"{url}/{each['id']}/api",
             kind="newznab" if each.get("protocol") == "usenet" else "torznab",

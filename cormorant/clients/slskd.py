@@ -20,7 +20,7 @@ from cormorant.rules.ports import Chance, Offload
 from cormorant.rules.redaction import spellings
 from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.soulseek import Response
+from cormorant.rules.watch.soulseek import PeerResponse
 
 API: Final = "/api/v0"
 TEXT_LENGTH_MAX: Final = 200
@@ -42,10 +42,10 @@ class SlskdOptions:
 
 
 @frozen(kw_only=True)
-class Found:
+class SlskdFound:
     """The responses of peers. `was_cut`: the search was cancelled while peers still answered, so there may be more."""
 
-    responses: tuple[Response, ...]
+    responses: tuple[PeerResponse, ...]
     state: str
     was_cut: bool = False
 
@@ -71,7 +71,7 @@ class SlskdClient:
         self._chance = chance
         self._options = options or SlskdOptions()
 
-    async def search(self, text: str) -> Found:
+    async def search(self, text: str) -> SlskdFound:
         """Find what peers share that has all words of `text` in its path.
 
         The search fits into the time-out of the caller, which is the deadline of the cancel scopes around this call.
@@ -108,7 +108,7 @@ class SlskdClient:
         """The body, read in a thread."""
         return await read_json(answer, self._offload, kind)
 
-    async def offers(self, shown: list[Any]) -> tuple[Response, ...]:
+    async def offers(self, shown: list[Any]) -> tuple[PeerResponse, ...]:
         """What peers offer, read in a thread."""
         return await self._offload(read_responses, shown)
 
@@ -136,7 +136,7 @@ class _Search:
         """Seconds since the start."""
         return trio.current_time() - self.began_at
 
-    async def results(self, text: str) -> Found:
+    async def results(self, text: str) -> SlskdFound:
         """Run the search to its end, or cut it, and fetch its results."""
         with trio.move_on_at(self.began_at + self.times.give_up_s):
             await self._start(text)
@@ -149,7 +149,7 @@ class _Search:
                 raise SourceUnavailable(
                     f"slskd kept the search in its queue for {self.age_s:.3g} s and did not begin it"
                 )
-            return Found(responses=await self._responses(), state=self.state, was_cut=was_cut)
+            return SlskdFound(responses=await self._responses(), state=self.state, was_cut=was_cut)
         raise SourceUnavailable(self._why_late())
 
     async def _start(self, text: str) -> None:
@@ -192,7 +192,7 @@ class _Search:
             await self.client.call("PUT", self.path)
         await self._end()
 
-    async def _responses(self) -> tuple[Response, ...]:
+    async def _responses(self) -> tuple[PeerResponse, ...]:
         """Fetch the results. slskd shows that a search has ended a moment before it shows the responses."""
         while True:
             answer = await self.client.call("GET", f"{self.path}/responses")

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from cormorant.clients.slskd_states import Transfer
 from cormorant.rules.redaction import told
-from cormorant.rules.watch.soulseek import File, Response
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
 Json = Mapping[str, Any]
 
 _NUMBER_MAX: Final = 2**63 - 1
 
 
-def read_responses(body: list[Any]) -> tuple[Response, ...]:
+def read_responses(body: list[Any]) -> tuple[PeerResponse, ...]:
     """What the peers offer."""
     return tuple(_response(item) for item in body if isinstance(item, dict) and text_of(item, "username"))
 
@@ -44,8 +44,8 @@ def objects_of(item: Json, name: str) -> list[Json]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _response(item: Json) -> Response:
-    return Response(
+def _response(item: Json) -> PeerResponse:
+    return PeerResponse(
         username=text_of(item, "username"),
         files=tuple(_files(item, "files")),
         locked_files=tuple(_files(item, "lockedFiles")),
@@ -55,9 +55,9 @@ def _response(item: Json) -> Response:
     )
 
 
-def _files(item: Json, name: str) -> Iterator[File]:
+def _files(item: Json, name: str) -> Iterator[PeerFile]:
     for file in objects_of(item, name):
-        yield File(
+        yield PeerFile(
             filename=text_of(file, "filename"),
             size_bytes=number_of(file, "size") or 0,
             bit_rate=number_of(file, "bitRate"),

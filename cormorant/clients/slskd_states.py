@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from cormorant.rules.watch.handing import Receipt, Standing
+from cormorant.rules.watch.handing import ParcelState, ParcelStatus
 
 _LIVE: Final = {"Initializing", "InProgress"}
 _TOLD_MAX: Final = 3
@@ -41,7 +41,7 @@ class Transfer:
         return flags_of(self.state)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> ParcelState:
         """Where it stands.
 
         >>> for state in "Queued, Remotely", "InProgress", "Completed, Succeeded", "Completed, Rejected", "Completed":
@@ -54,9 +54,9 @@ class Transfer:
         """
         if "Completed" in self.flags:
             if "Succeeded" in self.flags:
-                return Standing.DONE
-            return Standing.PRESENT if self.will_retry else Standing.FAILED
-        return Standing.RUNNING if self.flags & _LIVE else Standing.PRESENT
+                return ParcelState.DONE
+            return ParcelState.PRESENT if self.will_retry else ParcelState.FAILED
+        return ParcelState.RUNNING if self.flags & _LIVE else ParcelState.PRESENT
 
     @property
     def why(self) -> str:
@@ -74,26 +74,26 @@ def newest(transfers: Iterable[Transfer]) -> dict[str, Transfer]:
     return last
 
 
-def receipt_of_transfers(filenames: Iterable[str], transfers: Iterable[Transfer], *, target_id: str) -> Receipt:
+def receipt_of_transfers(filenames: Iterable[str], transfers: Iterable[Transfer], *, target_id: str) -> ParcelStatus:
     """What is told of files that belong together: done when all are, failed when one is and no other is still coming."""
     wanted = list(dict.fromkeys(filenames))
     last = newest(transfers)
     found = [last[name] for name in wanted if name in last]
     if not found:
-        return Receipt(target_id=target_id, standing=Standing.ABSENT)
+        return ParcelStatus(target_id=target_id, standing=ParcelState.ABSENT)
     standings = [transfer.standing for transfer in found]
-    counted = f"{standings.count(Standing.DONE)} of {len(wanted)} files are done"
-    if Standing.RUNNING in standings:
-        return Receipt(target_id=target_id, standing=Standing.RUNNING, reason=counted)
-    if Standing.PRESENT in standings:
-        return Receipt(target_id=target_id, standing=Standing.PRESENT, reason=f"{counted}{_queue(found)}")
-    if Standing.FAILED in standings:
-        return Receipt(target_id=target_id, standing=Standing.FAILED, reason=_failures(found, counted))
+    counted = f"{standings.count(ParcelState.DONE)} of {len(wanted)} files are done"
+    if ParcelState.RUNNING in standings:
+        return ParcelStatus(target_id=target_id, standing=ParcelState.RUNNING, reason=counted)
+    if ParcelState.PRESENT in standings:
+        return ParcelStatus(target_id=target_id, standing=ParcelState.PRESENT, reason=f"{counted}{_queue(found)}")
+    if ParcelState.FAILED in standings:
+        return ParcelStatus(target_id=target_id, standing=ParcelState.FAILED, reason=_failures(found, counted))
     if len(found) < len(wanted):
         # Transfers show up some seconds late: that is no failure yet.
         why = f"{counted}, the others are not listed"
-        return Receipt(target_id=target_id, standing=Standing.RUNNING, reason=why, is_stalled=True)
-    return Receipt(target_id=target_id, standing=Standing.DONE)
+        return ParcelStatus(target_id=target_id, standing=ParcelState.RUNNING, reason=why, is_stalled=True)
+    return ParcelStatus(target_id=target_id, standing=ParcelState.DONE)
 
 
 def _queue(transfers: Iterable[Transfer]) -> str:
@@ -102,6 +102,6 @@ def _queue(transfers: Iterable[Transfer]) -> str:
 
 
 def _failures(transfers: Iterable[Transfer], counted: str) -> str:
-    failed = [transfer for transfer in transfers if transfer.standing is Standing.FAILED]
+    failed = [transfer for transfer in transfers if transfer.standing is ParcelState.FAILED]
     causes = list(dict.fromkeys(transfer.why for transfer in failed))
     return f"{counted}, {len(failed)} failed: {'; '.join(causes[:_TOLD_MAX])}"

@@ -31,7 +31,7 @@ _LIMIT_WORDS = ("request limit reached", "you have reached your daily limit", "d
 
 
 @frozen(kw_only=True)
-class Reply:
+class IndexerReply:
     """What of a reply decides. `code` is that of an error document; `words` are the server's own, without secrets."""
 
     status: int
@@ -46,11 +46,11 @@ class Reply:
         return self.code is not None or bool(self.words) or self.status not in _OK
 
 
-def error_of(reply: Reply) -> SourceError | None:
+def error_of(reply: IndexerReply) -> SourceError | None:
     """The error that a reply stands for; None when it is none.
 
     >>> for status, code in (200, 100), (429, 900), (200, 500), (400, 201), (503, None), (200, None):
-    ...     print(type(error_of(Reply(status=status, code=code))).__name__)
+    ...     print(type(error_of(IndexerReply(status=status, code=code))).__name__)
     CredentialsRefused
     SourceLimited
     SourceLimited
@@ -70,7 +70,7 @@ def error_of(reply: Reply) -> SourceError | None:
     return SourceUnavailable(f"it cannot serve us now ({said})", retry_after_s=reply.retry_after_s)
 
 
-def _is_about_credentials(reply: Reply) -> bool:
+def _is_about_credentials(reply: IndexerReply) -> bool:
     if reply.code is None:
         return reply.status in _CREDENTIALS
     if reply.code == _MISSING_PARAMETER and not reply.key_was_sent and "key" in reply.words.lower():
@@ -79,19 +79,19 @@ def _is_about_credentials(reply: Reply) -> bool:
     return reply.code in _ACCOUNT or reply.code in _CREDENTIALS or (is_unsaid and reply.status in _CREDENTIALS)
 
 
-def _is_limit(reply: Reply) -> bool:
+def _is_limit(reply: IndexerReply) -> bool:
     if reply.code in _LIMITS or reply.status == _TOO_MANY_REQUESTS:
         return True
     return reply.words.lower().startswith(_LIMIT_WORDS)
 
 
-def _is_final(reply: Reply) -> bool:
+def _is_final(reply: IndexerReply) -> bool:
     if reply.code is not None:
         return reply.code in _CALL_OR_CONTENT or reply.code == _GONE
     return reply.status in _CLIENT_ERRORS and reply.status not in _PASSING
 
 
-def _told(reply: Reply) -> str:
+def _told(reply: IndexerReply) -> str:
     parts = [f"HTTP {reply.status}"]
     if reply.code is not None:
         parts.append(f"code {reply.code}")

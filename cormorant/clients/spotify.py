@@ -25,12 +25,12 @@ from cormorant.clients.spotify_replies import (
     read_tracks,
     text_of,
 )
-from cormorant.clients.spotify_token import Token, TokenKeeper, basic
+from cormorant.clients.spotify_token import Token, TokenCache, basic
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.redaction import spellings
 from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.releases import OWN_GROUPS, Album, AlbumPage, Artist, Group, Track, is_by
+from cormorant.rules.watch.releases import OWN_GROUPS, Album, AlbumPage, CatalogueArtist, Group, Track, is_by
 from cormorant.rules.watch.titles import plain_title
 
 API_URL: Final = "https://api.spotify.com/v1"
@@ -74,7 +74,7 @@ class SpotifyClient:
         offload: Offload,
         clock: Clock,
         options: SpotifyOptions | None = None,
-        keeper: TokenKeeper | None = None,
+        keeper: TokenCache | None = None,
     ) -> None:
         self._transport = transport
         self._offload = offload
@@ -82,16 +82,16 @@ class SpotifyClient:
         self._options = options or SpotifyOptions()
         self._basic = basic(client_id, secret)
         self._secrets = (secret, self._basic)
-        self._keeper = keeper or TokenKeeper()
+        self._keeper = keeper or TokenCache()
 
-    async def artist(self, artist_id: str) -> Artist:
+    async def artist(self, artist_id: str) -> CatalogueArtist:
         """Who has this id."""
         artist = read_artist(await self._get(self._url("artists", _checked(artist_id)), asked=f"artist {artist_id}"))
         if not artist.id:
             raise SourceUnavailable(f"Spotify answered about artist {artist_id} without saying who it is")
         return artist
 
-    async def find_artist(self, name: str) -> Artist | None:
+    async def find_artist(self, name: str) -> CatalogueArtist | None:
         """The artist who is called so; of several the one Spotify names first. None when nobody is."""
         params = {"q": name, "type": "artist", "limit": str(_ALBUMS_ASKED)}
         found = await self._get(self._url("search", params=params), asked=f"an artist called {name!r}")

@@ -7,7 +7,7 @@ from typing import Any, Final, cast, get_args
 
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.watch.release_dates import ReleaseDate, read_release_date
-from cormorant.rules.watch.releases import Album, Artist, Group, Kind, Track
+from cormorant.rules.watch.releases import Album, CatalogueArtist, Group, Kind, Track
 
 _KINDS: Final = frozenset(get_args(Kind))
 _GROUPS: Final = frozenset(get_args(Group))
@@ -40,12 +40,12 @@ def read_tracks(items: Iterable[Json]) -> tuple[Track, ...]:
     return tuple(track for track in map(_track, items) if track.id and track.title)
 
 
-def read_artist(item: Json) -> Artist:
+def read_artist(item: Json) -> CatalogueArtist:
     """Who this is."""
-    return Artist(id=text_of(item, "id"), name=text_of(item, "name"))
+    return CatalogueArtist(id=text_of(item, "id"), name=text_of(item, "name"))
 
 
-def read_artists(items: object) -> tuple[Artist, ...]:
+def read_artists(items: object) -> tuple[CatalogueArtist, ...]:
     """Those who have an id."""
     found = items if isinstance(items, list) else []
     return tuple(artist for artist in (read_artist(item) for item in found if isinstance(item, dict)) if artist.id)

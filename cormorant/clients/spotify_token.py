@@ -33,7 +33,7 @@ def basic(client_id: str, secret: Secret) -> Secret:
     return Secret(f"Basic {base64.b64encode(pair).decode('ascii')}")
 
 
-class TokenKeeper:
+class TokenCache:
     """Keeps the token, and renews it before it ends. Times are those of trio's clock. It may outlive many clients."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ class RunLimits:
 
 
 @frozen(kw_only=True)
-class Ended:
+class ProgramResult:
     """How a program ended: its exit code, less than zero for a signal, None when it took too long. And its last words."""
 
     code: int | None
@@ -44,7 +44,7 @@ async def run_program(
     folder: Path | None,
     limits: RunLimits,
     fed: bytes | None = None,
-) -> Ended:
+) -> ProgramResult:
     """Run it to its end; `fed` is what it reads. Raises OSError if it cannot start.
 
     At the time-out, or when cancelled, its whole process group is ended.
@@ -66,7 +66,7 @@ async def run_program(
     finally:
         with trio.move_on_after(limits.grace_s + _GONE_S, shield=True):
             await _end(process, limits.grace_s)
-    return Ended(code=code, words=words.decode("utf-8", "replace"))
+    return ProgramResult(code=code, words=words.decode("utf-8", "replace"))
 
 
 async def _follow(process: trio.Process, words: bytearray, limits: RunLimits, fed: bytes | None) -> None:

@@ -13,7 +13,7 @@ from attrs import frozen
 from cormorant.clients.files import Download, download_from_magnet, parse_download
 from cormorant.clients.http.retry_after import retry_after_s
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
-from cormorant.clients.source_replies import Reply, error_of
+from cormorant.clients.source_replies import IndexerReply, error_of
 from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
 from cormorant.clients.torznab_replies import StatedError, parse_page, read_reply
@@ -135,11 +135,11 @@ class TorznabClient:
         error = error_of(self._reply(answer, stated))
         raise error or SourceUnavailable("it stated an error without saying which")
 
-    def _reply(self, answer: Answer, stated: StatedError | None = None) -> Reply:
+    def _reply(self, answer: Answer, stated: StatedError | None = None) -> IndexerReply:
         wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
         if stated is None:
-            return Reply(status=answer.status, retry_after_s=wait_s)
-        return Reply(
+            return IndexerReply(status=answer.status, retry_after_s=wait_s)
+        return IndexerReply(
             status=answer.status,
             code=stated.code,
             words=told(stated.description, self._secrets) or "an error without words",

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.http.xml_documents import read_xml
 from cormorant.clients.torznab_replies import local_name
-from cormorant.playground.http import Asked, Reply, as_html, as_json, whole
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json, whole
 from cormorant.rules.search.source_errors import SourceError
 
 __all__ = ["APPS", "App", "Arr"]
@@ -92,7 +92,7 @@ class Arr:
         _set(resource, "baseUrl", url)
         return self._store(resource)
 
-    async def answer(self, asked: Asked) -> Reply:
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
         """What it says."""
         head = f"/api/{self.app.api}/"
         if not asked.path.startswith(head):
@@ -106,7 +106,7 @@ class Arr:
             return _not_found()
         return await self._indexers(asked, which)
 
-    async def _indexers(self, asked: Asked, which: str) -> Reply:
+    async def _indexers(self, asked: StandInRequest, which: str) -> StandInResponse:
         match asked.method, which:
             case "GET", "":
                 return as_json([_masked(each) for each in self.indexers.values()])
@@ -118,7 +118,7 @@ class Arr:
                 number = whole(which)
                 return await self._one(asked, number) if number in self.indexers else _not_found()
 
-    async def _one(self, asked: Asked, number: int) -> Reply:
+    async def _one(self, asked: StandInRequest, number: int) -> StandInResponse:
         if asked.method == "DELETE":
             del self.indexers[number]
             return as_json({})
@@ -126,7 +126,7 @@ class Arr:
             return await self._taken(asked, number=number)
         return as_json(_masked(self.indexers[number]))
 
-    async def _taken(self, asked: Asked, *, number: int = 0, is_test: bool = False) -> Reply:
+    async def _taken(self, asked: StandInRequest, *, number: int = 0, is_test: bool = False) -> StandInResponse:
         resource = asked.json()
         if not _is_indexer(resource):
             return as_json([_failure("Fields", "'Fields' must not be empty.")], status=400)
@@ -242,7 +242,7 @@ class Arr:
         }
 
 
-def _not_found() -> Reply:
+def _not_found() -> StandInResponse:
     return as_json({"message": "NotFound", "description": ""}, status=404)
 
 

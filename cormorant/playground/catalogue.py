@@ -17,9 +17,9 @@ __all__ = [
     "FILMS",
     "SHELVES",
     "SHOWS",
-    "Album",
-    "Catalogue",
-    "Release",
+    "CatalogueAlbum",
+    "PlayedCatalogue",
+    "PlayedRelease",
     "Shelf",
     "words_in",
 ]
@@ -72,7 +72,7 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
 @frozen(kw_only=True)
-class Release:
+class PlayedRelease:
     """One thing that can be found."""
 
     number: int
@@ -94,7 +94,7 @@ class Release:
 
 
 @frozen(kw_only=True)
-class Album:
+class CatalogueAlbum:
     """Something that an artist releases while one looks."""
 
     artist: str
@@ -111,24 +111,24 @@ def words_in(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower().replace("'", "")))
 
 
-class Catalogue:
+class PlayedCatalogue:
     """Everything there is, by a seed. Ages count from `opened_at`; a few things come out only after it, and `news` do."""
 
-    def __init__(self, opened_at: datetime, *, seed: int = 1, news: Iterable[Album] = ()) -> None:
+    def __init__(self, opened_at: datetime, *, seed: int = 1, news: Iterable[CatalogueAlbum] = ()) -> None:
         chance = random.Random(seed)  # noqa: S311 - invented, not secret
         sketches = [*_music(chance), *_series(chance), *_films(chance)]
         chance.shuffle(sketches)
         made = [_release(number, sketch, opened_at, chance) for number, sketch in enumerate(sketches, 1)]
-        self._old: Sequence[Release] = tuple(made)
+        self._old: Sequence[PlayedRelease] = tuple(made)
         made += _releases_of(news, opened_at, chance, first=len(made) + 1)
-        self._newest_first: Sequence[Release] = sorted(made, key=lambda each: each.published, reverse=True)
+        self._newest_first: Sequence[PlayedRelease] = sorted(made, key=lambda each: each.published, reverse=True)
         self._by_number = {each.number: each for each in made}
 
-    def out(self, now: datetime) -> list[Release]:
+    def out(self, now: datetime) -> list[PlayedRelease]:
         """What has come out by now, the newest first."""
         return [each for each in self._newest_first if each.published <= now]
 
-    def find(self, number: int) -> Release | None:
+    def find(self, number: int) -> PlayedRelease | None:
         """One release."""
         return self._by_number.get(number)
 
@@ -160,7 +160,9 @@ def _forms_of(artist: str, album: str, year: int) -> Iterator[_Sketch]:
         yield _Sketch(title=title, shelf="music", category=category, size_mb=size_mb, about=about)
 
 
-def _releases_of(news: Iterable[Album], opened_at: datetime, chance: random.Random, *, first: int) -> Iterator[Release]:
+def _releases_of(
+    news: Iterable[CatalogueAlbum], opened_at: datetime, chance: random.Random, *, first: int
+) -> Iterator[PlayedRelease]:
     sketched = [(album, each) for album in news for each in _forms_of(album.artist, album.title, album.out_at.year)]
     for number, (album, sketch) in enumerate(sketched, first):
         yield evolve(_release(number, sketch, opened_at, chance), published=album.out_at)
@@ -196,11 +198,11 @@ def _films(chance: random.Random) -> Iterator[_Sketch]:
             yield _Sketch(title=name.replace(" ", "."), shelf="film", category=category, size_mb=size_mb, about=about)
 
 
-def _release(number: int, sketch: _Sketch, opened_at: datetime, chance: random.Random) -> Release:
+def _release(number: int, sketch: _Sketch, opened_at: datetime, chance: random.Random) -> PlayedRelease:
     age = timedelta(days=chance.expovariate(1 / _TYPICAL_AGE_DAYS))
     is_later = number % _LATER_ONE_IN == 0
     seeders = int(chance.paretovariate(0.9) * 3) % 900
-    return Release(
+    return PlayedRelease(
         number=number,
         title=sketch.title,
         shelf=sketch.shelf,

@@ -23,7 +23,7 @@ _BOMB: Final = (
 
 
 @frozen(kw_only=True)
-class Entry:
+class PlayedEntry:
     """One entry of a feed. Without an enclosure of its own it has a file of its host."""
 
     slug: str
@@ -44,9 +44,9 @@ class PlayedFeed:
     shown: int = 10
     kind: str = "audio/mpeg"
     ending: str = "mp3"
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[PlayedEntry, ...] = ()
 
-    def newest(self, now_s: float) -> list[Entry]:
+    def newest(self, now_s: float) -> list[PlayedEntry]:
         """What is in it now, the newest first."""
         if self.entries:
             out = [each for each in self.entries if (each.at - BEGAN).total_seconds() <= now_s]
@@ -54,10 +54,10 @@ class PlayedFeed:
         count = self.begins_with + int(now_s // self.every_s)
         return [self._numbered(number) for number in range(count - 1, max(-1, count - 1 - self.shown), -1)]
 
-    def _numbered(self, number: int) -> Entry:
+    def _numbered(self, number: int) -> PlayedEntry:
         slug = f"{self.title.lower().replace(' ', '-')}-{number}"
         at = BEGAN + timedelta(seconds=self.every_s * number)
-        return Entry(slug=slug, title=f"{self.title} {number}", at=at, size_bytes=1_000 + number)
+        return PlayedEntry(slug=slug, title=f"{self.title} {number}", at=at, size_bytes=1_000 + number)
 
 
 FEEDS: Final = {
@@ -138,7 +138,7 @@ class FeedStandIn:
         return 200, {**given, "Content-Type": kind}, write(feed, url, entries).encode()
 
 
-def _rss(feed: PlayedFeed, url: str, entries: Sequence[Entry]) -> str:
+def _rss(feed: PlayedFeed, url: str, entries: Sequence[PlayedEntry]) -> str:
     items = "".join(
         f"<item><guid isPermaLink='false'>{each.slug}</guid><title>{escape(each.title)}</title>"
         f"<link>{url}/{each.slug}</link><pubDate>{format_datetime(each.at)}</pubDate>"
@@ -149,7 +149,7 @@ def _rss(feed: PlayedFeed, url: str, entries: Sequence[Entry]) -> str:
     return f"<rss version='2.0'><channel><title>{escape(feed.title)}</title>{items}</channel></rss>"
 
 
-def _atom(feed: PlayedFeed, url: str, entries: Sequence[Entry]) -> str:
+def _atom(feed: PlayedFeed, url: str, entries: Sequence[PlayedEntry]) -> str:
     inner = "".join(
         f"<entry><id>urn:{each.slug}</id><title>{escape(each.title)}</title>"
         f"<link href='{url}/{each.slug}'/><updated>{each.at.isoformat()}</updated>"
@@ -160,7 +160,7 @@ def _atom(feed: PlayedFeed, url: str, entries: Sequence[Entry]) -> str:
     return f"<feed xmlns='http://www.w3.org/2005/Atom'><title>{escape(feed.title)}</title>{inner}</feed>"
 
 
-def _json(feed: PlayedFeed, url: str, entries: Sequence[Entry]) -> str:
+def _json(feed: PlayedFeed, url: str, entries: Sequence[PlayedEntry]) -> str:
     items = [
         {
             "id": each.slug,

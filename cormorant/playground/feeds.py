@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from cormorant.playground.catalogue import ALBUM_FIRST, ALBUM_SECOND, FILMS
-from cormorant.playground.feed_site import BEGAN, Entry, FeedStandIn, PlayedFeed
+from cormorant.playground.feed_site import BEGAN, FeedStandIn, PlayedEntry, PlayedFeed
 from cormorant.rules.ports import Clock
 from cormorant.rules.settings.subscription_settings import FeedSettings
 
@@ -70,13 +70,13 @@ def _feeds_since(opened_at: datetime) -> Mapping[str, PlayedFeed]:
     }
 
 
-def _films(at: datetime) -> Iterator[Entry]:
+def _films(at: datetime) -> Iterator[PlayedEntry]:
     """One film in two forms. It has a magnet link, which leads to no host: nobody asks this machine for what a feed names."""
     film = FILMS[_mark(at) % len(FILMS)]
     for form, size_mb in _FORMS:
         title = f"{film} {_mark(at) % 10_000} {form}"
         infohash = sha256(title.encode()).hexdigest()[:40]
-        yield Entry(
+        yield PlayedEntry(
             slug=f"film-{_mark(at)}-{form}",
             title=title,
             at=at,
@@ -85,10 +85,10 @@ def _films(at: datetime) -> Iterator[Entry]:
         )
 
 
-def _named(feed: str, at: datetime) -> Entry:
+def _named(feed: str, at: datetime) -> PlayedEntry:
     chance = random.Random(_mark(at))  # noqa: S311 - invented, not secret
     words = f"{chance.choice(ALBUM_FIRST)} {chance.choice(ALBUM_SECOND)}"
-    return Entry(
+    return PlayedEntry(
         slug=f"{feed.lower().replace(' ', '-')}-{_mark(at)}", title=f"{feed}: {words} {_mark(at) % 10_000}", at=at
     )
 

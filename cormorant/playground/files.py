@@ -7,7 +7,7 @@ from functools import lru_cache
 from html import escape
 from typing import Any, Final
 
-from cormorant.playground.catalogue import Release
+from cormorant.playground.catalogue import PlayedRelease
 
 __all__ = ["infohash_of", "nzb_of", "torrent_of"]
 
@@ -18,17 +18,17 @@ _SEGMENT_BYTES: Final = 716_800
 
 
 @lru_cache(maxsize=2_000)
-def infohash_of(release: Release) -> str:
+def infohash_of(release: PlayedRelease) -> str:
     """What the torrent is known by."""
     return hashlib.sha1(_bencoded(_info(release)), usedforsecurity=False).hexdigest()
 
 
-def torrent_of(release: Release, *, tracker: str) -> bytes:
+def torrent_of(release: PlayedRelease, *, tracker: str) -> bytes:
     """The torrent file. Its pieces are as many as its size asks for, and the hash of nothing."""
     return _bencoded({b"announce": tracker.encode(), b"created by": b"playground", b"info": _info(release)})
 
 
-def _info(release: Release) -> dict[bytes, Any]:
+def _info(release: PlayedRelease) -> dict[bytes, Any]:
     piece_bytes = _PIECE_BYTES_MIN
     while piece_bytes * _PIECES_MAX < release.size_bytes:
         piece_bytes *= 2
@@ -52,7 +52,7 @@ def _bencoded(value: int | bytes | dict[bytes, Any]) -> bytes:
     return b"d" + b"".join(pairs) + b"e"
 
 
-def nzb_of(release: Release) -> bytes:
+def nzb_of(release: PlayedRelease) -> bytes:
     """The NZB file."""
     count = min(_SEGMENTS_MAX, -(-release.size_bytes // _SEGMENT_BYTES))
     size, name = release.size_bytes // count, escape(release.title)

@@ -13,20 +13,20 @@ Handler = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], tupl
 
 
 @frozen
-class Form:
+class FormData:
     """The fields by name, and the files: their name, and their bytes."""
 
     fields: Mapping[str, str] = field(factory=dict)
     files: Mapping[str, tuple[str, bytes]] = field(factory=dict)
 
 
-def read_form(headers: Mapping[str, str], body: bytes) -> Form:
+def read_form(headers: Mapping[str, str], body: bytes) -> FormData:
     """What a form says; nothing when it is none."""
     kind = headers.get("content-type", "")
     if kind.startswith("application/x-www-form-urlencoded"):
-        return Form(dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)))
+        return FormData(dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)))
     if not kind.startswith("multipart/form-data"):
-        return Form()
+        return FormData()
     message = message_from_bytes(b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n" + body)
     fields: dict[str, str] = {}
     files: dict[str, tuple[str, bytes]] = {}
@@ -40,4 +40,4 @@ def read_form(headers: Mapping[str, str], body: bytes) -> Form:
             fields[name] = content.decode("utf-8", "replace")
         else:
             files[name] = (file_name, content)
-    return Form(fields, files)
+    return FormData(fields, files)

@@ -11,7 +11,7 @@ import h11
 import trio
 from attrs import evolve, field, frozen
 
-__all__ = ["Asked", "Reply", "Site", "as_html", "as_json", "as_xml", "talk", "whole"]
+__all__ = ["StandInRequest", "StandInResponse", "StandInSite", "as_html", "as_json", "as_xml", "talk", "whole"]
 
 BODY_BYTES_MAX: Final = 1_000_000
 PARAMS_MAX: Final = 100
@@ -22,7 +22,7 @@ _DIGITS_MAX: Final = 9
 
 
 @frozen(kw_only=True)
-class Asked:
+class StandInRequest:
     """A request: `path` is what follows the name of the site, `base` is the address of the site itself."""
 
     method: str = "GET"
@@ -41,7 +41,7 @@ class Asked:
 
 
 @frozen(kw_only=True)
-class Reply:
+class StandInResponse:
     """An answer."""
 
     status: int = 200
@@ -60,7 +60,7 @@ def whole(text: str | None) -> int | None:
     return int(text) if text and is_number else None
 
 
-class Site(Protocol):
+class StandInSite(Protocol):
     """A stand-in: it has a name, and an answer to everything."""
 
     @property
@@ -68,31 +68,31 @@ class Site(Protocol):
         """What its address begins with."""
         ...
 
-    async def answer(self, asked: Asked) -> Reply:
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
         """What it says to a request."""
         ...
 
 
-def as_json(value: Any, *, status: int = 200) -> Reply:
+def as_json(value: Any, *, status: int = 200) -> StandInResponse:
     """An answer in JSON."""
-    return Reply(status=status, kind="application/json; charset=utf-8", body=json.dumps(value).encode())
+    return StandInResponse(status=status, kind="application/json; charset=utf-8", body=json.dumps(value).encode())
 
 
-def as_xml(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
+def as_xml(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> StandInResponse:
     """An answer in XML."""
     declared = f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'
-    return Reply(
+    return StandInResponse(
         status=status, kind="application/rss+xml; charset=utf-8", body=declared.encode(), headers=headers or {}
     )
 
 
-def as_html(text: str, *, status: int = 200) -> Reply:
+def as_html(text: str, *, status: int = 200) -> StandInResponse:
     """A page for people."""
     page = f"<!doctype html><html><body><p>{text}</p></body></html>"
-    return Reply(status=status, kind="text/html; charset=utf-8", body=page.encode())
+    return StandInResponse(status=status, kind="text/html; charset=utf-8", body=page.encode())
 
 
-async def talk(stream: trio.SocketStream, sites: Mapping[str, Site], address: str) -> None:
+async def talk(stream: trio.SocketStream, sites: Mapping[str, StandInSite], address: str) -> None:
     """Answer the one request of a connection, and close it."""
     try:
         with trio.move_on_after(CONNECTION_S):
@@ -104,7 +104,7 @@ async def talk(stream: trio.SocketStream, sites: Mapping[str, Site], address: st
             await stream.aclose()
 
 
-async def _talk(stream: trio.SocketStream, sites: Mapping[str, Site], address: str) -> None:
+async def _talk(stream: trio.SocketStream, sites: Mapping[str, StandInSite], address: str) -> None:
     connection = h11.Connection(h11.SERVER)
     try:
         asked = await _read(stream, connection)
@@ -112,19 +112,19 @@ async def _talk(stream: trio.SocketStream, sites: Mapping[str, Site], address: s
         if reply is not None and asked is not None and asked.method == "HEAD":
             reply = evolve(reply, body=b"")
     except h11.RemoteProtocolError as error:
-        reply = Reply(status=error.error_status_hint, body=b"that is no request\n")
+        reply = StandInResponse(status=error.error_status_hint, body=b"that is no request\n")
     if reply is not None:
         await _send(stream, connection, reply)
 
 
-async def _answer(asked: Asked, sites: Mapping[str, Site], address: str) -> Reply:
+async def _answer(asked: StandInRequest, sites: Mapping[str, StandInSite], address: str) -> StandInResponse:
     name, _, rest = asked.path.removeprefix("/").partition("/")
     if name not in sites:
         return as_html(f"This is the playground. There are: {', '.join(sites) or 'no sites'}.", status=404)
     return await sites[name].answer(evolve(asked, path=f"/{rest}", base=f"{address}/{name}"))
 
 
-async def _read(stream: trio.SocketStream, connection: h11.Connection) -> Asked | None:
+async def _read(stream: trio.SocketStream, connection: h11.Connection) -> StandInRequest | None:
     """The request; None when the other side went away before it was whole."""
     head: h11.Request | None = None
     body = bytearray()
@@ -144,14 +144,14 @@ async def _read(stream: trio.SocketStream, connection: h11.Connection) -> Asked 
             return None
 
 
-def _asked(head: h11.Request, body: bytes) -> Asked:
+def _asked(head: h11.Request, body: bytes) -> StandInRequest:
     try:
         target = urlsplit(head.target.decode("latin-1"))
         params = parse_qsl(target.query, keep_blank_values=True, max_num_fields=PARAMS_MAX)
     except ValueError:
         raise h11.RemoteProtocolError("the address makes no sense", error_status_hint=400) from None
     headers: Sequence[tuple[bytes, bytes]] = list(head.headers)
-    return Asked(
+    return StandInRequest(
         method=head.method.decode("ascii"),
         path=unquote(target.path),
         params=dict(params),
@@ -160,7 +160,7 @@ def _asked(head: h11.Request, body: bytes) -> Asked:
     )
 
 
-async def _send(stream: trio.SocketStream, connection: h11.Connection, reply: Reply) -> None:
+async def _send(stream: trio.SocketStream, connection: h11.Connection, reply: StandInResponse) -> None:
     headers = {
         "Content-Type": reply.kind,
         "Content-Length": str(len(reply.body)),

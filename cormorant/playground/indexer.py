@@ -11,9 +11,9 @@ from typing import Final, Literal
 import trio
 from attrs import define, field, frozen
 
-from cormorant.playground.catalogue import SHELVES, Catalogue, Release, Shelf, words_in
+from cormorant.playground.catalogue import SHELVES, PlayedCatalogue, PlayedRelease, Shelf, words_in
 from cormorant.playground.files import nzb_of, torrent_of
-from cormorant.playground.http import Asked, Reply, as_html, as_xml, whole
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_xml, whole
 from cormorant.playground.indexer_documents import Quota, caps_of, error, feed
 from cormorant.rules.ports import Clock
 
@@ -71,9 +71,9 @@ class Indexer:
 
     name: str
     habits: Habits = field(factory=Habits)
-    catalogue: Catalogue
+    catalogue: PlayedCatalogue
     clock: Clock
-    asked: deque[Asked] = field(init=False, factory=lambda: deque(maxlen=ASKED_MAX))
+    asked: deque[StandInRequest] = field(init=False, factory=lambda: deque(maxlen=ASKED_MAX))
     _queries: deque[float] = field(init=False, factory=deque)
     _grabs: deque[float] = field(init=False, factory=deque)
     _count: int = field(init=False, default=0)
@@ -83,7 +83,7 @@ class Indexer:
         """What it calls itself."""
         return self.habits.title or self.name.capitalize()
 
-    async def answer(self, asked: Asked) -> Reply:
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
         """What the site says, if the key is right."""
         given = asked.params.get("apikey", "")
         if asked.path != "/" and self._refuses(given):
@@ -95,7 +95,7 @@ class Indexer:
     def _refuses(self, given: str) -> bool:
         return self.habits.refuses_every_key or bool(self.habits.key and given != self.habits.key)
 
-    async def speak(self, asked: Asked) -> Reply:
+    async def speak(self, asked: StandInRequest) -> StandInResponse:
         """What the site says to somebody who may ask. Links carry the key that came with the request."""
         self.asked.append(asked)
         await trio.sleep(self.habits.answers_after_s)
@@ -105,7 +105,7 @@ class Indexer:
             return self._download(asked)
         return as_html(f"{self.title}, an invented site.", status=200 if asked.path == "/" else 404)
 
-    def _torznab(self, asked: Asked) -> Reply:
+    def _torznab(self, asked: StandInRequest) -> StandInResponse:
         function = asked.params.get("t", "")
         trouble = self._trouble(self._queries, self.habits.per_day, "Request limit reached", code=500)
         if trouble is not None:
@@ -122,7 +122,7 @@ class Indexer:
         quota = self._quota() if self.habits.states_quota else None
         return as_xml(feed(self.title, page, kind=self.habits.kind, asked=asked, total=len(found), quota=quota))
 
-    def _trouble(self, spent: deque[float], per_day: int | None, words: str, *, code: int) -> Reply | None:
+    def _trouble(self, spent: deque[float], per_day: int | None, words: str, *, code: int) -> StandInResponse | None:
         """What stands in the way of an answer. Every request that gets this far counts."""
         self._count += 1
         if self.habits.states_error is not None:
@@ -157,11 +157,11 @@ class Indexer:
             now=self.clock.now(),
         )
 
-    def _has(self, release: Release) -> bool:
+    def _has(self, release: PlayedRelease) -> bool:
         luck = zlib.crc32(f"{self.name} {release.number}".encode()) % 100
         return release.shelf in self.habits.shelves and luck < self.habits.share * 100
 
-    def _found(self, asked: Asked, function: str) -> Iterator[Release]:
+    def _found(self, asked: StandInRequest, function: str) -> Iterator[PlayedRelease]:
         wanted = words_in(asked.params.get("q", ""))
         categories = {whole(word) for word in asked.params.get("cat", "").split(",")} - {None}
         about = {name: asked.params[name].lower() for name in _ABOUT if asked.params.get(name)}
@@ -174,7 +174,7 @@ class Indexer:
             if is_meant and is_of and is_imdb and in_category:
                 yield release
 
-    def _download(self, asked: Asked) -> Reply:
+    def _download(self, asked: StandInRequest) -> StandInResponse:
         number = whole(asked.path.removeprefix("/download/").partition(".")[0])
         release = None if number is None else self.catalogue.find(number)
         if release is None or not self._has(release):
@@ -183,8 +183,10 @@ class Indexer:
         if trouble is not None:
             return trouble
         if self.habits.kind == "newznab":
-            return Reply(kind="application/x-nzb", body=nzb_of(release))
-        return Reply(kind="application/x-bittorrent", body=torrent_of(release, tracker=f"{asked.base}/announce"))
+            return StandInResponse(kind="application/x-nzb", body=nzb_of(release))
+        return StandInResponse(
+            kind="application/x-bittorrent", body=torrent_of(release, tracker=f"{asked.base}/announce")
+        )
 
 
 def _is_same(ours: str, asked: str) -> bool:

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from attrs import frozen
 
-from cormorant.playground.catalogue import Release, Shelf
+from cormorant.playground.catalogue import PlayedRelease, Shelf
 from cormorant.playground.files import infohash_of
-from cormorant.playground.http import Asked, Reply, as_xml
+from cormorant.playground.http import StandInRequest, StandInResponse, as_xml
 
 __all__ = ["Quota", "caps_of", "error", "feed"]
 
@@ -46,7 +46,7 @@ class Quota:
     now: datetime
 
 
-def error(code: int, words: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
+def error(code: int, words: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> StandInResponse:
     """An error as indexers state it."""
     return as_xml(f'<error code="{code}" description="{escape(words)}"/>', status=status, headers=headers)
 
@@ -75,7 +75,9 @@ def _categories(shelves: Sequence[Shelf]) -> Iterator[str]:
             yield f'<category id="{number}" name="{name}">{below}</category>'
 
 
-def feed(title: str, page: Sequence[Release], *, kind: str, asked: Asked, total: int, quota: Quota | None) -> str:
+def feed(
+    title: str, page: Sequence[PlayedRelease], *, kind: str, asked: StandInRequest, total: int, quota: Quota | None
+) -> str:
     """An answer to a search."""
     items = "".join(_item(release, kind=kind, asked=asked) for release in page)
     offset = asked.params.get("offset") or "0"
@@ -100,7 +102,7 @@ def _limits(quota: Quota) -> str:
     return f"<newznab:apilimits {written}/>"
 
 
-def _item(release: Release, *, kind: str, asked: Asked) -> str:
+def _item(release: PlayedRelease, *, kind: str, asked: StandInRequest) -> str:
     media, ending = _FILES[kind]
     key = asked.params.get("apikey", "")
     link = escape(f"{asked.base}/download/{release.number}.{ending}" + (f"?apikey={quote(key)}" if key else ""))

@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import define, evolve, field
 
-from cormorant.playground.http import Asked, Reply, as_html, as_xml
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_xml
 from cormorant.playground.indexer import Indexer
 from cormorant.playground.indexer_documents import error
 
@@ -27,7 +27,7 @@ class Jackett:
     key: str
     indexers: Sequence[Indexer] = field(factory=tuple)
 
-    async def answer(self, asked: Asked) -> Reply:
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
         """What it says."""
         found = _RESULTS.fullmatch(asked.path)
         if found is None:

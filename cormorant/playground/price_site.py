@@ -14,7 +14,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.price_settings import PriceFieldSettings, PriceSettings
 from cormorant.rules.settings.sources import SourceSettings
 
-__all__ = ["MARKET", "PRICES", "MarketStandIn", "market_source", "sales_since"]
+__all__ = ["MARKET", "PRICES", "PriceSiteStandIn", "market_source", "sales_since"]
 
 _Reply = tuple[int, Mapping[str, str], bytes]
 
@@ -72,7 +72,7 @@ def sales_since(opened_at: datetime) -> list[tuple[datetime, str, float]]:
 
 
 @define(kw_only=True)
-class MarketStandIn:
+class PriceSiteStandIn:
     """A site that states prices, the newest first; it wants its key as a bearer's."""
 
     clock: Clock

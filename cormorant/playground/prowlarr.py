@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 
-from cormorant.playground.http import Asked, Reply, as_html, as_json
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json
 from cormorant.playground.indexer import Indexer
 from cormorant.playground.indexer_documents import error
 
-__all__ = ["Entry", "Prowlarr"]
+__all__ = ["Prowlarr", "ProwlarrEntry"]
 
 MASKED: Final = "********"
 _PROXY: Final = re.compile(r"/(\d{1,6})(/api|/download/.+)")
@@ -20,7 +20,7 @@ _PRIVACY: Final = {True: "private", False: "public"}
 
 
 @frozen(kw_only=True)
-class Entry:
+class ProwlarrEntry:
     """An indexer as Prowlarr has it."""
 
     indexer: Indexer
@@ -39,21 +39,21 @@ class Prowlarr:
 
     name: str = "prowlarr"
     key: str
-    entries: Sequence[Entry] = field(factory=tuple)
+    entries: Sequence[ProwlarrEntry] = field(factory=tuple)
 
-    async def answer(self, asked: Asked) -> Reply:
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
         """What it says."""
         if asked.path == "/":
             return as_html("Prowlarr, a stand-in.")
         if self.key not in {asked.headers.get("x-api-key"), asked.params.get("apikey")}:
-            return Reply(status=401)
+            return StandInResponse(status=401)
         if asked.path == "/api/v1/system/status":
             return as_json({"appName": "Prowlarr", "instanceName": "Prowlarr", "version": "2.3.0.5236"})
         if asked.path == "/api/v1/indexer":
             return as_json([self._resource(number, entry) for number, entry in enumerate(self.entries, 1)])
         return await self._proxied(asked)
 
-    async def _proxied(self, asked: Asked) -> Reply:
+    async def _proxied(self, asked: StandInRequest) -> StandInResponse:
         found = _PROXY.fullmatch(asked.path)
         if found is None or not 1 <= int(found[1]) <= len(self.entries):
             return as_json({"message": "NotFound", "description": ""}, status=404)
@@ -62,7 +62,7 @@ class Prowlarr:
             return error(410, "Indexer is disabled", status=410)
         return await entry.indexer.speak(evolve(asked, path=found[2], base=f"{asked.base}/{found[1]}"))
 
-    def _resource(self, number: int, entry: Entry) -> dict[str, Any]:
+    def _resource(self, number: int, entry: ProwlarrEntry) -> dict[str, Any]:
         habits = entry.indexer.habits
         return {
             "id": number,

@@ -11,14 +11,14 @@ from typing import Any, Literal
 from attrs import define, field
 
 from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
-from cormorant.playground.forms import Form, read_form
+from cormorant.playground.forms import FormData, read_form
 from cormorant.rules.watch.magnets import infohash_of_magnet, infohash_v2_of_magnet
 
 _Reply = tuple[int, Mapping[str, str], bytes]
 
 
 @define(kw_only=True)
-class Held:
+class PlayedTorrent:
     """A torrent that it has, seen from `visible_at` on."""
 
     torrent_id: str
@@ -44,7 +44,7 @@ class QbittorrentStandIn:
     is_disk_full: bool = False
     """Torrents are taken and end in the state `error`."""
     is_banning: bool = False
-    held: dict[str, Held] = field(factory=dict)
+    held: dict[str, PlayedTorrent] = field(factory=dict)
     asked: list[str] = field(factory=list)
     _sessions: set[str] = field(factory=set)
 
@@ -81,7 +81,7 @@ class QbittorrentStandIn:
         sent = {morsel.value for morsel in SimpleCookie(headers.get("cookie", "")).values()}
         return bool(sent & self._sessions)
 
-    def _log_in(self, form: Form) -> _Reply:
+    def _log_in(self, form: FormData) -> _Reply:
         if self.is_banning:
             return _text("Your IP address has been banned after too many failed authentication attempts.", status=403)
         if (form.fields.get("username"), form.fields.get("password")) != (self.user, self.password):
@@ -93,7 +93,7 @@ class QbittorrentStandIn:
         status, body = (204, b"") if self._is_new else (200, b"Ok.")
         return status, cookie, body
 
-    def _add(self, form: Form) -> _Reply:
+    def _add(self, form: FormData) -> _Reply:
         try:
             torrent_id = self._id_of(form)
         except NotATorrent:
@@ -103,7 +103,7 @@ class QbittorrentStandIn:
             return _json(counts, status=409) if self._is_new else _text("Fails.")
         is_stopped = "true" in {form.fields.get("stopped"), form.fields.get("paused")}
         state = "error" if self.is_disk_full else self._first_state(is_stopped=is_stopped)
-        self.held[torrent_id] = Held(
+        self.held[torrent_id] = PlayedTorrent(
             torrent_id=torrent_id, visible_at=self.now() + self.lag_s, state=state, fields=form.fields
         )
         is_pending = self.lag_s > 0
@@ -117,7 +117,7 @@ class QbittorrentStandIn:
             return "downloading"
         return "stoppedDL" if self._is_new else "pausedDL"
 
-    def _id_of(self, form: Form) -> str | None:
+    def _id_of(self, form: FormData) -> str | None:
         if "torrents" in form.files:
             read: Torrent = read_torrent(form.files["torrents"][1])
             return (read.infohash_v2 or read.infohash)[:40]
@@ -130,7 +130,7 @@ class QbittorrentStandIn:
         shown = [self.held[each] for each in wanted if each in self.held and self.held[each].visible_at <= self.now()]
         return _json([{"hash": each.torrent_id, "state": self._state(each), "progress": 0.5} for each in shown])
 
-    def _state(self, held: Held) -> str:
+    def _state(self, held: PlayedTorrent) -> str:
         is_whole = held.state == "downloading" and self.now() >= held.visible_at + self.takes_s
         return "uploading" if is_whole else held.state
 

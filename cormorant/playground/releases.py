@@ -9,12 +9,12 @@ from typing import Final
 
 from attrs import define, evolve, frozen
 
-from cormorant.playground.catalogue import ALBUM_FIRST, ALBUM_SECOND, ARTISTS, Album, Catalogue
+from cormorant.playground.catalogue import ALBUM_FIRST, ALBUM_SECOND, ARTISTS, CatalogueAlbum, PlayedCatalogue
 from cormorant.playground.spotify import PlayedAlbum, PlayedArtist
 from cormorant.rules.ports import Clock
-from cormorant.rules.watch.soulseek import File, Response
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
-__all__ = ["WATCHED", "GrowingArtists", "News", "news_since", "peers_with"]
+__all__ = ["WATCHED", "GrowingArtists", "PlayedNews", "news_since", "peers_with"]
 
 WATCHED: Final[Mapping[str, str]] = {f"playground{number:012}": name for number, name in enumerate(ARTISTS[:3], 1)}
 """The artists that are watched, by the id that the stand-in for Spotify knows them by."""
@@ -27,16 +27,16 @@ _MB: Final = 1_000_000
 
 
 @frozen(kw_only=True)
-class News:
+class PlayedNews:
     """A release, and which kinds of source have it."""
 
     id: str
-    album: Album
+    album: CatalogueAlbum
     is_indexed: bool
     is_shared: bool
 
 
-def news_since(opened_at: datetime) -> list[News]:
+def news_since(opened_at: datetime) -> list[PlayedNews]:
     """What comes out. Two are out at once: one that every kind of source has, one that only peers share.
 
     The names depend on the moment: what was handed over before a restart is not wanted again.
@@ -45,9 +45,9 @@ def news_since(opened_at: datetime) -> list[News]:
     chance = random.Random(made_at)  # noqa: S311 - invented, not secret
     times = [opened_at, opened_at, opened_at + SOON, *(opened_at + EVERY * number for number in range(1, COUNT - 2))]
     return [
-        News(
+        PlayedNews(
             id=f"playground{made_at:x}n{number}",
-            album=Album(
+            album=CatalogueAlbum(
                 artist=ARTISTS[number % len(WATCHED)],
                 title=f"{chance.choice(ALBUM_FIRST)} {chance.choice(ALBUM_SECOND)} {made_at % 10_000 + number}",
                 out_at=out_at,
@@ -59,20 +59,20 @@ def news_since(opened_at: datetime) -> list[News]:
     ]
 
 
-def peers_with(news: Sequence[News]) -> list[Response]:
+def peers_with(news: Sequence[PlayedNews]) -> list[PeerResponse]:
     """Who shares what at Soulseek: somebody in a good form with a free slot, and somebody in a bad one without."""
     return [peer for each in news if each.is_shared for peer in _peers(each.album)]
 
 
-def _peers(album: Album) -> Iterator[Response]:
+def _peers(album: CatalogueAlbum) -> Iterator[PeerResponse]:
     for username, form, end, size_mb in (("gannet77", "FLAC", "flac", 31), ("eider_home", "MP3 128", "mp3", 4)):
         folder = f"@@{username}\\Music\\{album.artist}\\{album.title} ({album.out_at.year}) [{form}]"
         files = [
-            File(filename=f"{folder}\\{number:02} {track}.{end}", size_bytes=size_mb * _MB + number, length_s=200)
+            PeerFile(filename=f"{folder}\\{number:02} {track}.{end}", size_bytes=size_mb * _MB + number, length_s=200)
             for number, track in enumerate(TRACKS, 1)
         ]
         is_good = form == "FLAC"
-        yield Response(
+        yield PeerResponse(
             username=username,
             files=tuple(files if is_good else (evolve(file, bit_rate=128) for file in files)),
             has_free_slot=is_good,
@@ -85,8 +85,8 @@ def _peers(album: Album) -> Iterator[Response]:
 class GrowingArtists(Mapping[str, PlayedArtist]):
     """The artists as they are now: what they ever made, and of the news what is out."""
 
-    news: Sequence[News]
-    catalogue: Catalogue
+    news: Sequence[PlayedNews]
+    catalogue: PlayedCatalogue
     clock: Clock
 
     def __getitem__(self, artist_id: str) -> PlayedArtist:
@@ -112,5 +112,5 @@ class GrowingArtists(Mapping[str, PlayedArtist]):
         return len(WATCHED)
 
 
-def _played(news: News) -> PlayedAlbum:
+def _played(news: PlayedNews) -> PlayedAlbum:
     return PlayedAlbum(id=news.id, name=news.album.title, date=str(news.album.out_at.date()), tracks=TRACKS)

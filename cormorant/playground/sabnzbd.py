@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define, field
 
-from cormorant.playground.forms import Form, read_form
+from cormorant.playground.forms import FormData, read_form
 
 _Reply = tuple[int, Mapping[str, str], bytes]
 
@@ -76,7 +76,7 @@ class SabnzbdStandIn:
             return "API Key Required"
         return None if fields["apikey"] == self.key else "API Key Incorrect"
 
-    def _add(self, fields: Mapping[str, str], form: Form) -> _Reply:
+    def _add(self, fields: Mapping[str, str], form: FormData) -> _Reply:
         if self.error:
             return _json({"status": False, "error": self.error})
         if self.refuses or not (form.files.get("name") or form.files.get("nzbfile") or fields.get("name")):

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import trio
 
-from cormorant.playground.http import Site, talk
+from cormorant.playground.http import StandInSite, talk
 from cormorant.rules.errors import PlaygroundClosed
 from cormorant.rules.listen_addresses import parse_listen_address
 
@@ -24,7 +24,7 @@ CONNECTIONS_MAX: Final = 100
 class Playground:
     """Stand-ins that can be asked. Enter it with `async with`."""
 
-    def __init__(self, sites: Mapping[str, Site], listen: str) -> None:
+    def __init__(self, sites: Mapping[str, StandInSite], listen: str) -> None:
         self.sites = dict(sites)
         self._listen = parse_listen_address(listen)
         self._room = trio.Semaphore(CONNECTIONS_MAX)
@@ -68,6 +68,6 @@ class Playground:
             await talk(stream, self.sites, self.address)
 
 
-def open_playground(*sites: Site, listen: str = "127.0.0.1:0") -> Playground:
+def open_playground(*sites: StandInSite, listen: str = "127.0.0.1:0") -> Playground:
     """A playground with these stand-ins, on a free port unless told."""
     return Playground({site.name: site for site in sites}, listen)

@@ -12,7 +12,7 @@ from uuid import UUID
 from attrs import define, field
 
 from cormorant.playground.slskd_searches import Course, PlayedSearch, courses, peers_matching, terms_of
-from cormorant.rules.watch.soulseek import File, Response
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
 Answered = tuple[int, Mapping[str, str], bytes]
 
@@ -45,7 +45,7 @@ class SlskdStandIn:
     """Its state and its habits; the habits may be changed at any time."""
 
     now_s: Callable[[], float]
-    peers: list[Response] = field(factory=list)
+    peers: list[PeerResponse] = field(factory=list)
     key: str = "playground-key-of-slskd"
     is_connected: bool = True
     answers_every_s: float = 0.5
@@ -121,7 +121,7 @@ class SlskdStandIn:
         )
         return _json(200, self._shown(wanted["id"]))
 
-    def _arrivals(self, text: str) -> list[tuple[float, Response]]:
+    def _arrivals(self, text: str) -> list[tuple[float, PeerResponse]]:
         usual = enumerate(peers_matching(self.peers, text), 1)
         delays = [(self.answers_after_s.get(peer.username, n * self.answers_every_s), peer) for n, peer in usual]
         return sorted(delays, key=lambda each: each[0])
@@ -293,7 +293,7 @@ def _folders(username: str, files: list[dict[str, Any]]) -> list[dict[str, Any]]
     return [{"directory": name, "fileCount": len(held), "files": held} for name, held in folders.items()]
 
 
-def _response(peer: Response) -> dict[str, Any]:
+def _response(peer: PeerResponse) -> dict[str, Any]:
     return {
         "username": peer.username,
         "token": 1,
@@ -307,7 +307,7 @@ def _response(peer: Response) -> dict[str, Any]:
     }
 
 
-def _file(file: File) -> dict[str, Any]:
+def _file(file: PeerFile) -> dict[str, Any]:
     shown = {
         "filename": file.filename,
         "size": file.size_bytes,

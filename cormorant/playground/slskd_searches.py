@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from attrs import define, evolve, frozen
 
-from cormorant.rules.watch.soulseek import File, Response
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
 __all__ = ["Course", "PlayedSearch", "courses", "peers_matching", "terms_of"]
 
@@ -22,7 +22,7 @@ class PlayedSearch:
     """The search may run from then on, if fewer than the maximum run."""
     quiet_s: float
     """slskd ends the search after this time without a response."""
-    arrivals: Sequence[tuple[float, Response]]
+    arrivals: Sequence[tuple[float, PeerResponse]]
     """The responses, each with its seconds after the search began to run, in order."""
     responses_max: int
     files_max: int
@@ -39,9 +39,9 @@ class Course:
     """Infinite for a search that was cancelled in the queue."""
     ends_at: float
     end: str
-    came: tuple[tuple[float, Response], ...] = ()
+    came: tuple[tuple[float, PeerResponse], ...] = ()
 
-    def received(self, now: float) -> list[Response]:
+    def received(self, now: float) -> list[PeerResponse]:
         """The responses received so far."""
         return [response for at, response in self.came if at <= now]
 
@@ -61,7 +61,7 @@ def courses(searches: Iterable[PlayedSearch], *, running_max: int, cancel_takes_
 
 
 def _course(search: PlayedSearch, begins_at: float) -> Course:
-    came: list[tuple[float, Response]] = []
+    came: list[tuple[float, PeerResponse]] = []
     files, last_at = 0, begins_at
     for after_s, response in search.arrivals:
         at = begins_at + after_s
@@ -92,11 +92,11 @@ def terms_of(text: str) -> tuple[list[str], list[str]]:
     return wanted, [word[1:] for word in words if word.startswith("-") and len(word) > 1]
 
 
-def peers_matching(peers: Iterable[Response], text: str) -> list[Response]:
+def peers_matching(peers: Iterable[PeerResponse], text: str) -> list[PeerResponse]:
     """The peers that share at least one file for this text."""
     wanted, excluded = terms_of(text)
 
-    def has(file: File) -> bool:
+    def has(file: PeerFile) -> bool:
         path = file.filename.lower()
         return all(word in path for word in wanted) and not any(word in path for word in excluded)
 

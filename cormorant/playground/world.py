@@ -9,17 +9,17 @@ import trio
 from attrs import evolve
 
 from cormorant.playground.arr import APPS, Arr
-from cormorant.playground.catalogue import Catalogue
+from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.feeds import feed_site, feeds_of_the_town
-from cormorant.playground.http import Site
+from cormorant.playground.http import StandInSite
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.jackett import Jackett
-from cormorant.playground.mounting import Mounted
+from cormorant.playground.mounting import MountedStandIn
 from cormorant.playground.phone import PhoneStandIn
-from cormorant.playground.price_site import MARKET, PRICES, MarketStandIn, market_source, sales_since
-from cormorant.playground.prowlarr import Entry, Prowlarr
+from cormorant.playground.price_site import MARKET, PRICES, PriceSiteStandIn, market_source, sales_since
+from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
-from cormorant.playground.releases import GrowingArtists, News, news_since, peers_with
+from cormorant.playground.releases import GrowingArtists, PlayedNews, news_since, peers_with
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import SpotifyStandIn
@@ -93,10 +93,10 @@ SAVED: Final[Mapping[str, SavedSettings]] = {
 }
 
 
-def sites_of_the_town(clock: Clock) -> list[Site]:
+def sites_of_the_town(clock: Clock) -> list[StandInSite]:
     """All stand-ins, new and unspent."""
     news = news_since(clock.now())
-    catalogue = Catalogue(clock.now(), news=[each.album for each in news if each.is_indexed])
+    catalogue = PlayedCatalogue(clock.now(), news=[each.album for each in news if each.is_indexed])
 
     def indexers(habits: Mapping[str, Habits]) -> dict[str, Indexer]:
         return {
@@ -104,7 +104,7 @@ def sites_of_the_town(clock: Clock) -> list[Site]:
         }
 
     outside = indexers(_OUTSIDE)
-    entries = [Entry(indexer=each, is_enabled=name != "wreck") for name, each in outside.items()]
+    entries = [ProwlarrEntry(indexer=each, is_enabled=name != "wreck") for name, each in outside.items()]
     apps = {name: Arr(app=app, key=KEY) for name, app in APPS.items()}
     apps["sonarr"].keep("Harbour Light (by hand)", "https://harbour.invalid")
     behind_jackett = [each for each in outside.values() if each.habits.kind == "torznab"]
@@ -117,11 +117,11 @@ def sites_of_the_town(clock: Clock) -> list[Site]:
     ]
 
 
-def _around_watching(news: Sequence[News], catalogue: Catalogue, clock: Clock) -> Iterator[Site]:
+def _around_watching(news: Sequence[PlayedNews], catalogue: PlayedCatalogue, clock: Clock) -> Iterator[StandInSite]:
     """Who knows artists and prices, who shares, who has feeds, and who takes finds and is told; all of them quick."""
     now_s = trio.current_time
     artists = GrowingArtists(news, catalogue, clock)
-    yield Mounted("spotify", SpotifyStandIn(artists=artists, now_s=now_s, client_id=SPOTIFY_ID, secret=KEY))
+    yield MountedStandIn("spotify", SpotifyStandIn(artists=artists, now_s=now_s, client_id=SPOTIFY_ID, secret=KEY))
     slskd = SlskdStandIn(
         now_s=now_s,
         peers=peers_with(news),
@@ -130,13 +130,15 @@ def _around_watching(news: Sequence[News], catalogue: Catalogue, clock: Clock) -
         lag_s=0.5,
         transfer_takes_s=_TAKES_S,
     )
-    yield Mounted("slskd", slskd)
-    yield Mounted("qbittorrent", QbittorrentStandIn(now=now_s, user="playground", password=KEY, takes_s=_TAKES_S))
-    yield Mounted("sabnzbd", SabnzbdStandIn(now=now_s, key=KEY, takes_s=_TAKES_S))
-    yield Mounted("webhook", WebhookStandIn())
-    yield Mounted("feeds", feed_site(clock))
-    yield Mounted(MARKET, MarketStandIn(clock=clock, sales=sales_since(clock.now()), key=KEY))
-    yield Mounted("phone", PhoneStandIn())
+    yield MountedStandIn("slskd", slskd)
+    yield MountedStandIn(
+        "qbittorrent", QbittorrentStandIn(now=now_s, user="playground", password=KEY, takes_s=_TAKES_S)
+    )
+    yield MountedStandIn("sabnzbd", SabnzbdStandIn(now=now_s, key=KEY, takes_s=_TAKES_S))
+    yield MountedStandIn("webhook", WebhookStandIn())
+    yield MountedStandIn("feeds", feed_site(clock))
+    yield MountedStandIn(MARKET, PriceSiteStandIn(clock=clock, sales=sales_since(clock.now()), key=KEY))
+    yield MountedStandIn("phone", PhoneStandIn())
 
 
 def _other_sources(address: str) -> dict[str, SourceSettings]:

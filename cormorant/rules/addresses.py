@@ -11,7 +11,7 @@ from attrs import frozen
 from cormorant.rules.secrets import SECRET_NAME, Secret
 
 __all__ = [
-    "Address",
+    "DatabaseUrl",
     "address_problem",
     "passwords_in",
     "read_address",
@@ -42,7 +42,7 @@ _ADDRESS = re.compile(
 
 
 @frozen(kw_only=True)
-class Address:
+class DatabaseUrl:
     """The parts of an address as they are written; those that are missing are empty."""
 
     kind: str
@@ -59,11 +59,11 @@ class Address:
         return self.kind.partition("+")[0] == "sqlite"
 
 
-def read_address(text: str) -> Address | None:
+def read_address(text: str) -> DatabaseUrl | None:
     """The parts of an address, or None when it has not the form of one.
 
     >>> read_address("postgresql://me:hun%2Fter2@db:5432/birds")
-    Address(kind='postgresql', user='me', password=***, host='db', port='5432', database='birds', query='')
+    DatabaseUrl(kind='postgresql', user='me', password=***, host='db', port='5432', database='birds', query='')
     """
     found = _ADDRESS.fullmatch(text)
     if found is None:
@@ -72,7 +72,7 @@ def read_address(text: str) -> Address | None:
         return None  # SQLAlchemy would take what stands before it for a user
     part = {name: value or "" for name, value in found.groupdict().items()}
     password, query, ipv6 = Secret(part.pop("password")), Secret(part.pop("query")), part.pop("ipv6")
-    return Address(**part | {"host": ipv6 or part["host"]}, password=password, query=query)
+    return DatabaseUrl(**part | {"host": ipv6 or part["host"]}, password=password, query=query)
 
 
 def address_problem(text: str) -> str | None:
@@ -109,7 +109,7 @@ def shown_address(text: str) -> str:
     return f"{address.kind}://{address.user}{password}{at}{host}{port}{database}{_shown_query(address)}"
 
 
-def _shown_query(address: Address) -> str:
+def _shown_query(address: DatabaseUrl) -> str:
     pairs = address.query.reveal().split("&") if address.query else []
     shown = [pair if pair.partition("=")[0] in _SHOWN else "***" for pair in pairs]
     return f"?{'&'.join(shown)}" if shown else ""

@@ -13,14 +13,14 @@ from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.sources import RESERVED_NAMES
 from cormorant.rules.web_addresses import normalised
 
-__all__ = ["Adoption", "Known", "Offered", "Step", "plan", "source_name"]
+__all__ = ["ImportAction", "ImportStep", "KnownSource", "OfferedIndexer", "plan", "source_name"]
 
 _LENGTH_MAX: Final = 40
 _FOREIGN: Final = re.compile(r"[^a-z0-9]+")
 
 
 @frozen(kw_only=True)
-class Offered:
+class OfferedIndexer:
     """An indexer as the other program tells of it. `url` is the program's own, not the site's."""
 
     title: str
@@ -31,7 +31,7 @@ class Offered:
 
 
 @frozen(kw_only=True)
-class Known:
+class KnownSource:
     """A source that has, or had, this address."""
 
     name: str
@@ -41,7 +41,7 @@ class Known:
     kind: str = "torznab"
 
 
-class Step(StrEnum):
+class ImportStep(StrEnum):
     """What is done about an indexer."""
 
     ADD = "add"
@@ -54,50 +54,54 @@ class Step(StrEnum):
 
 
 @frozen(kw_only=True)
-class Adoption:
+class ImportAction:
     """What is to be done about one indexer, and why."""
 
-    offered: Offered
+    offered: OfferedIndexer
     name: str
-    step: Step
+    step: ImportStep
     limits: str | None
     """The name of the limits that it gets; None: those that it has."""
     why: str = ""
 
 
 def plan(
-    offered: Iterable[Offered], known: Mapping[str, Known], *, taken: Iterable[str], limits: str | None = None
-) -> list[Adoption]:
+    offered: Iterable[OfferedIndexer],
+    known: Mapping[str, KnownSource],
+    *,
+    taken: Iterable[str],
+    limits: str | None = None,
+) -> list[ImportAction]:
     """What is to be done about each. `known` are sources by identity, `taken` the names in use, `limits` those for all."""
     names = set(taken)
     adoptions = []
     for each in offered:
         adoption = _step(each, known.get(normalised(each.url)), limits)
-        if adoption.step in {Step.ADD, Step.RETURN}:
+        if adoption.step in {ImportStep.ADD, ImportStep.RETURN}:
             adoption = evolve(adoption, name=source_name(adoption.name, names))
             names.add(adoption.name)
         adoptions.append(adoption)
     return adoptions
 
 
-def _step(each: Offered, known: Known | None, limits: str | None) -> Adoption:
+def _step(each: OfferedIndexer, known: KnownSource | None, limits: str | None) -> ImportAction:
     preset = limits or ("private" if each.is_private else "default")
     name = each.title if known is None else known.name
-    step, why = Step.ADD, ""
+    step, why = ImportStep.ADD, ""
     if known is not None and known.is_configured:
-        step, why = Step.SKIP, "it stands in the settings file, which is not changed"
+        step, why = ImportStep.SKIP, "it stands in the settings file, which is not changed"
     elif not each.is_enabled:
-        step, why = Step.SKIP, "it is switched off there"
+        step, why = ImportStep.SKIP, "it is switched off there"
     elif known is not None and known.is_removed:
-        step, why = Step.RETURN, "it was here before, what was spent still counts"
+        step, why = ImportStep.RETURN, "it was here before, what was spent still counts"
     elif known is not None:
         changes = list(_changes(each, known, limits))
-        step, why = (Step.UPDATE, " and ".join(changes)) if changes else (Step.KEEP, "nothing has changed")
-    is_kept = step in {Step.KEEP, Step.SKIP} or (step is Step.UPDATE and limits is None)
-    return Adoption(offered=each, name=name, step=step, limits=None if is_kept else preset, why=why)
+        step, why = (ImportStep.UPDATE, " and ".join(changes)) if changes else (ImportStep.KEEP, "nothing has changed")
+    is_kept = step in {ImportStep.KEEP, ImportStep.SKIP} or (step is ImportStep.UPDATE and limits is None)
+    return ImportAction(offered=each, name=name, step=step, limits=None if is_kept else preset, why=why)
 
 
-def _changes(each: Offered, known: Known, limits: str | None) -> Iterator[str]:
+def _changes(each: OfferedIndexer, known: KnownSource, limits: str | None) -> Iterator[str]:
     if not known.has_same_key:
         yield "another key"
     if known.kind != each.kind:

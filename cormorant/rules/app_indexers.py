@@ -12,7 +12,17 @@ from attrs import frozen
 
 from cormorant.rules.web_addresses import normalised, web_address_problem
 
-__all__ = ["COMBINED", "Change", "Endpoint", "Entry", "Gate", "Step", "changes", "endpoints", "goes_direct"]
+__all__ = [
+    "COMBINED",
+    "AppIndexer",
+    "ConnectStep",
+    "GateAddress",
+    "GateEndpoint",
+    "IndexerChange",
+    "changes",
+    "endpoints",
+    "goes_direct",
+]
 
 COMBINED: Final = "combined"
 _OURS: Final = "Cormorant"
@@ -23,7 +33,7 @@ Implementation = Literal["Torznab", "Newznab"]
 
 
 @frozen(kw_only=True)
-class Entry:
+class AppIndexer:
     """An indexer as the app has it."""
 
     id: int
@@ -34,7 +44,7 @@ class Entry:
 
 
 @frozen(kw_only=True)
-class Endpoint:
+class GateEndpoint:
     """An indexer as the app shall have it: a source of ours, or all of them together."""
 
     source: str
@@ -44,7 +54,7 @@ class Endpoint:
 
 
 @frozen
-class Gate:
+class GateAddress:
     """Where the app reaches us."""
 
     address: str
@@ -53,14 +63,14 @@ class Gate:
         """The address of a source there."""
         return f"{self.address.rstrip('/')}/gate/{source}"
 
-    def source_of(self, entry: Entry) -> str | None:
+    def source_of(self, entry: AppIndexer) -> str | None:
         """The source that an entry of ours leads to; None: it is not ours.
 
         Keys come back masked, so address and name have to tell. An address that is no longer ours counts with our name.
 
-        >>> gate = Gate("http://cormorant:7979")
-        >>> entry = Entry(id=1, name="Cormorant: attic", implementation="Torznab", url="http://old:7979/gate/attic/")
-        >>> gate.source_of(entry), gate.source_of(Entry(id=2, name="Mine", implementation="Torznab", url=entry.url))
+        >>> gate = GateAddress("http://cormorant:7979")
+        >>> entry = AppIndexer(id=1, name="Cormorant: attic", implementation="Torznab", url="http://old:7979/gate/attic/")
+        >>> gate.source_of(entry), gate.source_of(AppIndexer(id=2, name="Mine", implementation="Torznab", url=entry.url))
         ('attic', None)
         """
         if web_address_problem(entry.url):
@@ -72,18 +82,20 @@ class Gate:
         return found[1] if is_here or entry.name.startswith(_OURS) else None
 
 
-def endpoints(gate: Gate, kinds: Iterable[tuple[str, str]], *, is_combined: bool) -> list[Endpoint]:
+def endpoints(gate: GateAddress, kinds: Iterable[tuple[str, str]], *, is_combined: bool) -> list[GateEndpoint]:
     """What the app shall have for these sources, each with its kind."""
     pairs = list(kinds)
     if not is_combined:
         return [
-            Endpoint(source=name, implementation=_implementation(kind), url=gate.url_of(name), name=f"{_OURS}: {name}")
+            GateEndpoint(
+                source=name, implementation=_implementation(kind), url=gate.url_of(name), name=f"{_OURS}: {name}"
+            )
             for name, kind in pairs
         ]
     found = dict.fromkeys(_implementation(kind) for _, kind in pairs)
     url = gate.url_of(COMBINED)
     return [
-        Endpoint(
+        GateEndpoint(
             source=COMBINED,
             implementation=each,
             url=url,
@@ -97,7 +109,7 @@ def _implementation(kind: str) -> Implementation:
     return "Newznab" if kind == "newznab" else "Torznab"
 
 
-class Step(StrEnum):
+class ConnectStep(StrEnum):
     """What is done about an indexer of the app."""
 
     ADD = "add"
@@ -106,19 +118,19 @@ class Step(StrEnum):
 
 
 @frozen(kw_only=True)
-class Change:
+class IndexerChange:
     """One thing to do in the app. `entry` is what is there, `endpoint` what shall be."""
 
-    step: Step
+    step: ConnectStep
     name: str
     source: str
-    endpoint: Endpoint | None = None
-    entry: Entry | None = None
+    endpoint: GateEndpoint | None = None
+    entry: AppIndexer | None = None
 
 
 def changes(
-    gate: Gate, entries: Sequence[Entry], wanted: Sequence[Endpoint], *, known: Iterable[str]
-) -> Iterator[Change]:
+    gate: GateAddress, entries: Sequence[AppIndexer], wanted: Sequence[GateEndpoint], *, known: Iterable[str]
+) -> Iterator[IndexerChange]:
     """What has to be done. Entries of ours that lead to none of the `known` sources, or twice to one, go away."""
     ours = [(entry, source) for entry in entries if (source := gate.source_of(entry)) is not None]
     used: set[int] = set()
@@ -127,20 +139,22 @@ def changes(
         there = next((e for e, source in ours if _leads_to(e, source, endpoint) and e.id not in used), None)
         if there is not None:
             used.add(there.id)
-            yield Change(step=Step.UPDATE, name=there.name, source=endpoint.source, endpoint=endpoint, entry=there)
+            yield IndexerChange(
+                step=ConnectStep.UPDATE, name=there.name, source=endpoint.source, endpoint=endpoint, entry=there
+            )
         else:
             name = _free(endpoint.name, names)
             names.add(name)
-            yield Change(step=Step.ADD, name=name, source=endpoint.source, endpoint=endpoint)
+            yield IndexerChange(step=ConnectStep.ADD, name=name, source=endpoint.source, endpoint=endpoint)
     served = {(endpoint.source, endpoint.implementation) for endpoint in wanted}
     in_use = set(known)
     for entry, source in ours:
         is_spare = source not in in_use or (source, entry.implementation) in served
         if entry.id not in used and is_spare:
-            yield Change(step=Step.REMOVE, name=entry.name, source=source, entry=entry)
+            yield IndexerChange(step=ConnectStep.REMOVE, name=entry.name, source=source, entry=entry)
 
 
-def _leads_to(entry: Entry, source: str, endpoint: Endpoint) -> bool:
+def _leads_to(entry: AppIndexer, source: str, endpoint: GateEndpoint) -> bool:
     return source == endpoint.source and entry.implementation == endpoint.implementation
 
 
@@ -154,6 +168,6 @@ def _free(name: str, taken: set[str]) -> str:
     return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
-def goes_direct(gate: Gate, entries: Iterable[Entry]) -> list[str]:
+def goes_direct(gate: GateAddress, entries: Iterable[AppIndexer]) -> list[str]:
     """The indexers that the app still asks without us."""
     return sorted(entry.name for entry in entries if entry.is_enabled and gate.source_of(entry) is None)

@@ -315,7 +315,7 @@ class DiskLow(Event):
 
 
 @frozen(kw_only=True)
-class NoticeTold(Event):
+class NoticeSent(Event):
     """A person was told: one address took a notification with this title, and as many lines."""
 
     name: ClassVar[str] = "notify.told"

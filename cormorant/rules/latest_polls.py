@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from cormorant.rules.search.requests import CATEGORIES_MAX
 
-__all__ = ["ALL", "FeedState", "Times", "asked_for", "categories_to_ask", "is_fresh", "with_times"]
+__all__ = ["ALL", "LatestState", "Times", "asked_for", "categories_to_ask", "is_fresh", "with_times"]
 
 ALL: Final = -1
 """Stands for every category, which is what an app asks for that names none."""
@@ -23,7 +23,7 @@ Times = Mapping[int, datetime]
 
 
 @frozen(kw_only=True)
-class FeedState:
+class LatestState:
     """What is known of asking a source for what is new: when each category was asked for, and when it was wanted."""
 
     fetched: Times = field(factory=dict)
@@ -39,17 +39,17 @@ def asked_for(categories: Iterable[int]) -> frozenset[int]:
     return frozenset(categories) or frozenset({ALL})
 
 
-def is_fresh(state: FeedState, wanted: Iterable[int], *, now: datetime, ttl_s: float) -> bool:
+def is_fresh(state: LatestState, wanted: Iterable[int], *, now: datetime, ttl_s: float) -> bool:
     """Whether what is kept is new enough in all of these categories.
 
     Asking for all of them renews only what was asked for by itself before: see `categories_to_ask`.
 
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    >>> state = FeedState(fetched={5030: noon, 2000: noon - timedelta(hours=1)})
+    >>> state = LatestState(fetched={5030: noon, 2000: noon - timedelta(hours=1)})
     >>> [is_fresh(state, wanted, now=noon, ttl_s=60) for wanted in ([5030], [5030, 2000], [ALL])]
     [True, False, False]
-    >>> state = FeedState(fetched={ALL: noon, 2000: noon - timedelta(hours=1)})
+    >>> state = LatestState(fetched={ALL: noon, 2000: noon - timedelta(hours=1)})
     >>> [is_fresh(state, wanted, now=noon, ttl_s=60) for wanted in ([ALL], [2000], [5030])]
     [True, True, False]
     """
@@ -62,7 +62,7 @@ def _is_new(fetched: Times, category: int, now: datetime, ttl_s: float) -> bool:
     return any(timedelta(0) <= now - at < timedelta(seconds=ttl_s) for at in times)
 
 
-def categories_to_ask(state: FeedState, waiting: frozenset[int], *, now: datetime, ttl_s: float) -> frozenset[int]:
+def categories_to_ask(state: LatestState, waiting: frozenset[int], *, now: datetime, ttl_s: float) -> frozenset[int]:
     """For what the site is asked when apps wait for these: what all apps have wanted lately, in one request.
 
     What was never asked for is asked for alone the first time. Among what others want it might not be on the page at all,
@@ -71,7 +71,7 @@ def categories_to_ask(state: FeedState, waiting: frozenset[int], *, now: datetim
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> early = dict.fromkeys([5030, 3000], noon - timedelta(hours=1))
-    >>> state = FeedState(fetched=early, wanted=early)
+    >>> state = LatestState(fetched=early, wanted=early)
     >>> [sorted(categories_to_ask(state, frozenset(each), now=noon, ttl_s=60)) for each in ([5030], [2000], [ALL])]
     [[3000, 5030], [2000], [-1]]
     """

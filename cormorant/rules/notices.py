@@ -21,9 +21,9 @@ from cormorant.rules.watch.wants import WantState
 
 __all__ = [
     "SHOWN",
-    "Batch",
     "Message",
     "Notice",
+    "NoticeBatch",
     "NoticeKind",
     "message_of",
     "notice_of",
@@ -120,14 +120,14 @@ _TELLERS: Final[Mapping[type[Event], Callable[[Any], Notice | None]]] = {
 
 
 @frozen
-class _Told:
+class _NoticeText:
     """What is to be told of one kind: the first few in full, all of them by key, and how many keys found no room."""
 
     lines: Mapping[str, str] = field(factory=dict)
     keys: frozenset[str] = frozenset()
     beyond: int = 0
 
-    def with_one(self, key: str, line: str | None) -> _Told:
+    def with_one(self, key: str, line: str | None) -> _NoticeText:
         lines, keys, beyond = dict(self.lines), self.keys, self.beyond
         if line is not None and (key in lines or len(lines) < SHOWN):
             lines[key] = line
@@ -136,13 +136,13 @@ class _Told:
                 keys |= {key}
             else:
                 beyond += 1
-        return _Told(lines, keys, beyond)
+        return _NoticeText(lines, keys, beyond)
 
-    def with_all(self, other: _Told) -> _Told:
+    def with_all(self, other: _NoticeText) -> _NoticeText:
         told = self
         for key in [*other.lines, *sorted(other.keys - other.lines.keys())]:
             told = told.with_one(key, other.lines.get(key))
-        return _Told(told.lines, told.keys, told.beyond + other.beyond)
+        return _NoticeText(told.lines, told.keys, told.beyond + other.beyond)
 
     @property
     def more(self) -> int:
@@ -150,22 +150,22 @@ class _Told:
 
 
 @frozen
-class Batch:
+class NoticeBatch:
     """What is told together, bounded however much it is."""
 
-    kinds: Mapping[NoticeKind, _Told] = field(factory=dict)
+    kinds: Mapping[NoticeKind, _NoticeText] = field(factory=dict)
 
-    def with_notice(self, notice: Notice) -> Batch:
+    def with_notice(self, notice: Notice) -> NoticeBatch:
         """The same with one more."""
-        told = self.kinds.get(notice.kind, _Told()).with_one(notice.key, notice.line)
-        return Batch({**self.kinds, notice.kind: told})
+        told = self.kinds.get(notice.kind, _NoticeText()).with_one(notice.key, notice.line)
+        return NoticeBatch({**self.kinds, notice.kind: told})
 
-    def with_batch(self, later: Batch) -> Batch:
+    def with_batch(self, later: NoticeBatch) -> NoticeBatch:
         """The same with what came later."""
         kinds = dict(self.kinds)
         for kind, told in later.kinds.items():
-            kinds[kind] = kinds.get(kind, _Told()).with_all(told)
-        return Batch(kinds)
+            kinds[kind] = kinds.get(kind, _NoticeText()).with_all(told)
+        return NoticeBatch(kinds)
 
 
 @frozen(kw_only=True)
@@ -176,7 +176,7 @@ class Message:
     body: str
 
 
-def message_of(batch: Batch) -> Message:
+def message_of(batch: NoticeBatch) -> Message:
     """A batch in words, the most pressing kind first."""
     kinds = [kind for kind in NoticeKind if kind in batch.kinds]
     parts = []
@@ -188,7 +188,7 @@ def message_of(batch: Batch) -> Message:
     return Message(title=f"Cormorant: {title}", body="\n\n".join(parts))
 
 
-def written_batch(batch: Batch) -> Any:
+def written_batch(batch: NoticeBatch) -> Any:
     """A batch as it is kept in a job."""
     return {
         kind.value: {"lines": dict(told.lines), "keys": sorted(told.keys), "beyond": told.beyond}
@@ -196,11 +196,11 @@ def written_batch(batch: Batch) -> Any:
     }
 
 
-def read_batch(kept: Any) -> Batch:
+def read_batch(kept: Any) -> NoticeBatch:
     """A batch that was kept. What this code does not know is left out: a newer process may have written it."""
-    return Batch(
+    return NoticeBatch(
         {
-            NoticeKind(kind): _Told(dict(told["lines"]), frozenset(told["keys"]), int(told["beyond"]))
+            NoticeKind(kind): _NoticeText(dict(told["lines"]), frozenset(told["keys"]), int(told["beyond"]))
             for kind, told in kept.items()
             if kind in set(NoticeKind)
         }

@@ -7,11 +7,11 @@ from attrs import frozen
 from cormorant.rules.redaction import HIDDEN, spellings
 from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret
 
-__all__ = ["NO_SCREEN", "Screen", "screen_of"]
+__all__ = ["NO_SCREEN", "SecretFilter", "screen_of"]
 
 
 @frozen
-class Screen:
+class SecretFilter:
     """Every spelling of the secrets of one source, the longest first: a shorter one may be a part of it."""
 
     texts: tuple[str, ...]
@@ -28,10 +28,12 @@ class Screen:
         return text
 
 
-NO_SCREEN = Screen(())
+NO_SCREEN = SecretFilter(())
 
 
-def screen_of(key: Secret, proxy: Secret) -> Screen:
+def screen_of(key: Secret, proxy: Secret) -> SecretFilter:
     """Hides the key and the proxy of a source."""
     found = [secret.reveal() for secret in spellings([key, proxy])]
-    return Screen(tuple(sorted((text for text in found if len(text) >= SECRET_LENGTH_MIN), key=len, reverse=True)))
+    return SecretFilter(
+        tuple(sorted((text for text in found if len(text) >= SECRET_LENGTH_MIN), key=len, reverse=True))
+    )

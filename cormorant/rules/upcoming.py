@@ -11,11 +11,11 @@ from attrs import frozen
 
 from cormorant.rules.schedules import Schedule, runs_within
 
-__all__ = ["Plan", "Planned", "Run", "Turns", "plan_of"]
+__all__ = ["HostPacing", "PlannedRun", "SchedulePreview", "ScheduledWatch", "plan_of"]
 
 
 @frozen(kw_only=True)
-class Turns:
+class HostPacing:
     """Those of one name take turns: so many within such a time."""
 
     name: str
@@ -24,18 +24,18 @@ class Turns:
 
 
 @frozen(kw_only=True)
-class Planned:
+class ScheduledWatch:
     """Something that runs again and again."""
 
     kind: str
     name: str
     first: datetime
     schedule: Schedule
-    turns: Turns | None = None
+    turns: HostPacing | None = None
 
 
 @frozen(kw_only=True)
-class Run:
+class PlannedRun:
     """One time at which something runs."""
 
     at: datetime
@@ -44,45 +44,45 @@ class Run:
 
 
 @frozen(kw_only=True)
-class Plan:
+class SchedulePreview:
     """What runs, soonest first. `has_more`: there is more in the time that was asked for than is listed."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PlannedRun, ...]
     has_more: bool = False
 
 
-def plan_of(planned: Sequence[Planned], *, until: datetime, most: int) -> Plan:
+def plan_of(planned: Sequence[ScheduledWatch], *, until: datetime, most: int) -> SchedulePreview:
     """What runs before `until`, at most so many. What a run takes, and what fails, nobody knows beforehand.
 
     >>> from datetime import UTC
-    >>> noon, host = datetime(2026, 1, 1, 12, tzinfo=UTC), Turns(name="x.org", apart_s=1.0)
-    >>> feeds = [Planned(kind="feed", name=n, first=noon, schedule=Schedule(every_s=3600), turns=host) for n in "ab"]
+    >>> noon, host = datetime(2026, 1, 1, 12, tzinfo=UTC), HostPacing(name="x.org", apart_s=1.0)
+    >>> feeds = [ScheduledWatch(kind="feed", name=n, first=noon, schedule=Schedule(every_s=3600), turns=host) for n in "ab"]
     >>> [(run.name, run.at.strftime("%H:%M:%S")) for run in plan_of(feeds, until=noon + timedelta(hours=2), most=3).runs]
     [('a', '12:00:00'), ('b', '12:00:01'), ('a', '13:00:00')]
     """
-    found: list[Run] = []
+    found: list[PlannedRun] = []
     taken: dict[str, deque[datetime]] = {}
     for due, place in merge(*(_times(each, place, until, most) for place, each in enumerate(planned))):
         if len(found) == most:
-            return Plan(runs=_in_order(found), has_more=True)
+            return SchedulePreview(runs=_in_order(found), has_more=True)
         each = planned[place]
         at = due if each.turns is None else _turn(taken, each.turns, due)
         if at < until:
-            found.append(Run(at=at, kind=each.kind, name=each.name))
-    return Plan(runs=_in_order(found))
+            found.append(PlannedRun(at=at, kind=each.kind, name=each.name))
+    return SchedulePreview(runs=_in_order(found))
 
 
-def _times(each: Planned, place: int, until: datetime, most: int) -> Iterator[tuple[datetime, int]]:
+def _times(each: ScheduledWatch, place: int, until: datetime, most: int) -> Iterator[tuple[datetime, int]]:
     for at in runs_within(each.schedule, first=each.first, until=until, most=most + 1):
         yield at, place
 
 
-def _turn(taken: dict[str, deque[datetime]], turns: Turns, due: datetime) -> datetime:
+def _turn(taken: dict[str, deque[datetime]], turns: HostPacing, due: datetime) -> datetime:
     last = taken.setdefault(turns.name, deque(maxlen=turns.room))
     at = due if len(last) < turns.room else max(due, last[0] + timedelta(seconds=turns.apart_s))
     last.append(at)
     return at
 
 
-def _in_order(found: list[Run]) -> tuple[Run, ...]:
+def _in_order(found: list[PlannedRun]) -> tuple[PlannedRun, ...]:
     return tuple(sorted(found, key=lambda run: run.at))

@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 from attrs import define, field
 
-__all__ = ["Buckets", "Remembered", "SaidLately", "WrongKeys"]
+__all__ = ["LogThrottle", "LruCache", "TokenBuckets", "WrongKeys"]
 
 REMEMBERED_MAX: Final = 10_000
 BLOCKED_S: Final = 60.0
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @define(eq=False)
-class Remembered(Generic[T]):
+class LruCache(Generic[T]):
     """Values by name; when there are too many the one that was not used for longest is forgotten."""
 
     at_most: int = REMEMBERED_MAX
@@ -44,17 +44,17 @@ class Remembered(Generic[T]):
 
 
 @define(eq=False, kw_only=True)
-class Buckets:
+class TokenBuckets:
     """A bucket of tokens for each visitor, filled steadily.
 
-    >>> buckets = Buckets(per_s=2.0, burst=2.0)
+    >>> buckets = TokenBuckets(per_s=2.0, burst=2.0)
     >>> [buckets.take("a", now=0.0), buckets.take("a", now=0.0), buckets.take("a", now=0.0), buckets.take("b", now=0.0)]
     [0.0, 0.0, 0.5, 0.0]
     """
 
     per_s: float
     burst: float
-    _levels: Remembered[tuple[float, float]] = field(init=False, factory=Remembered)
+    _levels: LruCache[tuple[float, float]] = field(init=False, factory=LruCache)
 
     def take(self, visitor: str, *, now: float) -> float:
         """Take a token: 0, or the seconds until there is one."""
@@ -66,16 +66,16 @@ class Buckets:
 
 
 @define(eq=False)
-class SaidLately:
+class LogThrottle:
     """What was said within the last minute, so that a flood of the same is one line."""
 
     for_s: float = SAID_S
-    _said: Remembered[tuple[float, int]] = field(init=False, factory=Remembered)
+    _said: LruCache[tuple[float, int]] = field(init=False, factory=LruCache)
 
     def is_news(self, what: str, *, now: float) -> bool:
         """Whether it is to be said; it is then taken as said.
 
-        >>> said = SaidLately()
+        >>> said = LogThrottle()
         >>> said.is_news("a", now=0.0), said.is_news("a", now=59.0), said.is_news("a", now=61.0)
         (True, False, True)
         """
@@ -86,7 +86,7 @@ class SaidLately:
 
         None: it was said within the last minute, and is counted as left out.
 
-        >>> said = SaidLately()
+        >>> said = LogThrottle()
         >>> [said.say_or_count("a", now=now) for now in (0.0, 30.0, 59.0, 60.0, 120.0)]
         [0, None, None, 2, 0]
         """
@@ -99,7 +99,7 @@ class SaidLately:
 
 
 @define
-class _Tries:
+class _KeyAttempts:
     since: float
     count: int = 0
     blocked_until: float | None = None
@@ -114,8 +114,8 @@ class WrongKeys:
     """
 
     per_minute: int
-    _tries: Remembered[_Tries] = field(init=False, factory=Remembered)
-    _let_in: Remembered[bool] = field(init=False, factory=Remembered)
+    _tries: LruCache[_KeyAttempts] = field(init=False, factory=LruCache)
+    _let_in: LruCache[bool] = field(init=False, factory=LruCache)
 
     def wait_s(self, address: str, mark: str, *, now: float) -> float:
         """How long an address has to wait before its keys are looked at again. `mark` stands for the key, and is none."""
@@ -128,7 +128,7 @@ class WrongKeys:
         """Count a wrong key. Whether the address is blocked by it."""
         tries = self._tries.get(address)
         if tries is None or now - tries.since >= BLOCKED_S:
-            tries = _Tries(since=now)
+            tries = _KeyAttempts(since=now)
         tries.count += 1
         if tries.count >= self.per_minute and tries.blocked_until is None:
             tries.blocked_until = now + BLOCKED_S

@@ -7,7 +7,7 @@ from datetime import datetime
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.source_errors import SourceLimited, SourceNotAsked
-from storage.search.ledger import Entry
+from storage.search.ledger import SourceAnswer
 
 PATIENCE_S = 20.0
 """How long one run waits for a source before it is put back; then its handler is free for others."""
@@ -32,9 +32,9 @@ def wait_of(outcome: Outcome) -> float:
     return UNKNOWN_S if outcome.status in {OutcomeStatus.REFUSED, OutcomeStatus.SHUT_DOWN} else SNOOZE_S_MIN
 
 
-def entry_of(outcome: Outcome, *, now: datetime) -> Entry:
+def entry_of(outcome: Outcome, *, now: datetime) -> SourceAnswer:
     """An answer as the ledger keeps it."""
-    return Entry(
+    return SourceAnswer(
         source=outcome.source,
         status=outcome.status.value,
         answered_at=now,

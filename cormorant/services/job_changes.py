@@ -17,7 +17,7 @@ from storage.jobs import jobs, reports
 
 __all__ = [
     "CHANGES",
-    "Done",
+    "JobChange",
     "change_each",
     "dead_letters",
     "pause_all",
@@ -44,7 +44,7 @@ _DONE = {"retry": "retried", "cancel": "cancelled", "discard": "discarded"}
 
 
 @frozen(kw_only=True)
-class Done:
+class JobChange:
     """What became of one id."""
 
     id: int
@@ -53,15 +53,15 @@ class Done:
     """What follows, or why it could not be done."""
 
 
-async def change_each(database: Database, verb: str, ids: Sequence[int], *, tell: Tell) -> list[Done]:
+async def change_each(database: Database, verb: str, ids: Sequence[int], *, tell: Tell) -> list[JobChange]:
     """Do one thing to many jobs. What cannot be done to one of them does not keep it from the others."""
-    done: list[Done] = []
+    done: list[JobChange] = []
     for page in _pages(sorted(set(ids))):
         try:
             done += await database.run(_change_page, verb, page, now=datetime.now(UTC))
         except CommitUnknown:
             said = "the connection broke at the end, so it may have happened: look with `cormorant jobs show`"
-            done += [Done(id=job_id, is_done=False, said=said) for job_id in page]
+            done += [JobChange(id=job_id, is_done=False, said=said) for job_id in page]
         tell(len(page))
     return done
 
@@ -71,19 +71,19 @@ def _pages(ids: Sequence[int]) -> Iterator[Sequence[int]]:
         yield ids[first : first + IDS_MOST]
 
 
-def _change_page(connection: Connection, verb: str, ids: Sequence[int], *, now: datetime) -> list[Done]:
+def _change_page(connection: Connection, verb: str, ids: Sequence[int], *, now: datetime) -> list[JobChange]:
     return [_change_one(connection, verb, job_id, now) for job_id in ids]
 
 
-def _change_one(connection: Connection, verb: str, job_id: int, now: datetime) -> Done:
+def _change_one(connection: Connection, verb: str, job_id: int, now: datetime) -> JobChange:
     try:
         said = CHANGES[verb](connection, job_id, now)
     except IllegalChange as illegal:
-        return Done(id=job_id, is_done=False, said=_why_not(verb, illegal.state))
+        return JobChange(id=job_id, is_done=False, said=_why_not(verb, illegal.state))
     except KeyTaken:
         said = "another job of its kind and key is waiting or running, and does its work"
-        return Done(id=job_id, is_done=False, said=said)
-    return Done(id=job_id, is_done=True, said=f"{_DONE[verb]}{said and f'; {said}'}")
+        return JobChange(id=job_id, is_done=False, said=said)
+    return JobChange(id=job_id, is_done=True, said=f"{_DONE[verb]}{said and f'; {said}'}")
 
 
 def _why_not(verb: str, state: str) -> str:

@@ -12,8 +12,8 @@ from attrs import define
 from sqlalchemy import Connection
 
 from actors.actor import Address
-from actors.jobs.runner import CancelHandler, RunnerMessage, RunPassing, SetClaiming
-from actors.jobs.working_set import PassingJob, WorkBell
+from actors.jobs.runner import CancelHandler, RunEphemeral, RunnerMessage, SetClaiming
+from actors.jobs.working_set import EphemeralJob, JobWakeUp
 from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel, WaitForbidden
 from cormorant.rules.jobs.events import About, JobCancelled
 from cormorant.rules.jobs.payloads import checked_payload
@@ -37,7 +37,7 @@ class Jobs:
 
     database: Database
     runner: Address[RunnerMessage]
-    bell: WorkBell
+    bell: JobWakeUp
     priorities: Mapping[str, int]
     max_attempts: Mapping[str, int]
     """For each kind that this process has a handler for."""
@@ -110,7 +110,7 @@ class Jobs:
         In a handler, which cannot wait for those that run it, a full queue is told by the event `job.failed`.
         """
         self._check(priority, delay_s)
-        message = partial(RunPassing, job=PassingJob(kind=kind, payload=payload), label=priority, delay_s=delay_s)
+        message = partial(RunEphemeral, job=EphemeralJob(kind=kind, payload=payload), label=priority, delay_s=delay_s)
         try:
             await self.runner.ask(message)
         except WaitForbidden:

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from actors.jobs.handler import JobContext
 from cormorant.clients.telling import Tell, tell_apart
-from cormorant.rules.events import NoticeTold
+from cormorant.rules.events import NoticeSent
 from cormorant.rules.jobs.verdicts import Cancel, Snooze
 from cormorant.rules.notices import message_of, read_batch
 from cormorant.rules.ports import Clock, Emit
@@ -51,4 +51,4 @@ class SendNotifications:
         message = message_of(read_batch(context.payload["batch"]))
         async with self._free:
             await self.tell(address, message)
-        self.emit(NoticeTold(title=message.title, lines=len(message.body.splitlines())))
+        self.emit(NoticeSent(title=message.title, lines=len(message.body.splitlines())))

@@ -8,27 +8,27 @@ from attrs import frozen
 
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.settings import Settings
-from cormorant.rules.upcoming import Plan, Planned, Turns, plan_of
+from cormorant.rules.upcoming import HostPacing, ScheduledWatch, SchedulePreview, plan_of
 from cormorant.rules.watch.artists import Artist
-from cormorant.rules.watch.prices import Intake
+from cormorant.rules.watch.prices import PriceWatch
 from cormorant.rules.watch.watches import SavedSearch
-from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
 
-__all__ = ["DayPlan"]
+__all__ = ["ScheduleService"]
 
 
 @frozen(kw_only=True)
-class DayPlan:
+class ScheduleService:
     """Looks ahead."""
 
     settings: Settings
-    subscriptions: Subscriptions
+    subscriptions: Feeds
     watches: Watches
     prices: Prices
 
-    async def look(self, *, hours: float, most: int, now: datetime) -> Plan:
+    async def look(self, *, hours: float, most: int, now: datetime) -> SchedulePreview:
         """What runs from now on, soonest first."""
         until = now + timedelta(hours=hours)
         planned = [
@@ -39,30 +39,30 @@ class DayPlan:
         ]
         return plan_of([each for each in planned if each.first < until], until=until, most=most)
 
-    def _saved(self, saved: SavedSearch, now: datetime) -> Planned:
-        return Planned(
+    def _saved(self, saved: SavedSearch, now: datetime) -> ScheduledWatch:
+        return ScheduledWatch(
             kind="saved search",
             name=saved.name,
             first=max(now, saved.next_attempt_at),
             schedule=Schedule(every_s=saved.every_s),
         )
 
-    def _price(self, intake: Intake, now: datetime) -> Planned:
-        return Planned(
+    def _price(self, intake: PriceWatch, now: datetime) -> ScheduledWatch:
+        return ScheduledWatch(
             kind="price",
             name=intake.name,
             first=max(now, intake.next_attempt_at),
             schedule=Schedule(every_s=intake.every_s),
         )
 
-    def _artist(self, artist: Artist, now: datetime) -> Planned:
+    def _artist(self, artist: Artist, now: datetime) -> ScheduledWatch:
         """A tick takes only so many in hand; the others wait for the next."""
         options = self.settings.watchlist
         first = max(now, artist.next_attempt_at, artist.retry_block_until or now)
-        return Planned(
+        return ScheduledWatch(
             kind="artist",
             name=artist.name,
             first=first,
             schedule=Schedule(every_s=artist.every_s or options.every_s),
-            turns=Turns(name="watchlist", room=options.max_per_tick, apart_s=options.interval_s),
+            turns=HostPacing(name="watchlist", room=options.max_per_tick, apart_s=options.interval_s),
         )

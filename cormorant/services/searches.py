@@ -13,8 +13,8 @@ from actors.search.callbacks import OnComplete, OnJobDone
 from actors.search.dispatcher import Submit
 from actors.search.request_execution import holding_slot
 from actors.search.search import Execute, Search
-from actors.search.source_reconciler import Desks
-from actors.search.source_requests import SourceDesk
+from actors.search.source_reconciler import SourceDirectory
+from actors.search.source_requests import SourceRequests
 from cormorant.rules.ports import Clock
 from cormorant.rules.search import priorities, reservations
 from cormorant.rules.search.limits import INTERVAL_S_MAX, Lane, LearnedLimits
@@ -26,7 +26,7 @@ from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.settings.sources import SEARCHED
 from storage.database import Database
 from storage.search import answers, source_states
-from storage.search.source_states import Known
+from storage.search.source_states import KnownState
 from storage.search.sources import UnknownSource
 
 WAIT_S_MAX = 366 * 86_400.0
@@ -34,7 +34,7 @@ WAIT_S_MAX = 366 * 86_400.0
 
 
 @frozen(kw_only=True)
-class SourceStatus:
+class SourceSnapshot:
     """A source at this moment: what waits for it, what runs, and what stands in the way of the next background request."""
 
     name: str
@@ -49,7 +49,7 @@ class Searches:
     """The searches and sources of a service."""
 
     database: Database
-    desks: Desks
+    desks: SourceDirectory
     dispatcher: Address[Submit]
     is_cached: bool
     clock: Clock
@@ -122,7 +122,7 @@ class Searches:
     def explain(self, source: str, priority: Priority | None = None, *, lane: Lane = Lane.QUERY) -> Explanation:
         """Why a request submitted now would wait, gate by gate, and until when."""
         desk = self._desk(source)
-        known = desk.known or Known(
+        known = desk.known or KnownState(
             state=SourceState(), learned=LearnedLimits(), limits=desk.record.limits, edges={each: {} for each in Lane}
         )
         explanation = explain(
@@ -135,10 +135,10 @@ class Searches:
         )
         return set_aside(explanation, desk.gone_because) if desk.gone_because else explanation
 
-    def status(self) -> tuple[SourceStatus, ...]:
+    def status(self) -> tuple[SourceSnapshot, ...]:
         """Every source, by name."""
         return tuple(
-            SourceStatus(
+            SourceSnapshot(
                 name=name,
                 kind=desk.record.kind,
                 waiting=desk.waiting(),
@@ -167,7 +167,7 @@ class Searches:
         desk.is_stale = True
         desk.bell.ring()
 
-    def _desk(self, source: str) -> SourceDesk:
+    def _desk(self, source: str) -> SourceRequests:
         desk = self.desks.by_name.get(source)
         if desk is None:
             raise UnknownSource(source, list(self.desks.by_name))

@@ -19,7 +19,7 @@ from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.rules.search.source_errors import SourceRefused
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED
-from cormorant.rules.watch.feeds import Due, FeedPage
+from cormorant.rules.watch.feeds import DueFeed, FetchedFeed
 from cormorant.rules.watch.offers import offered
 from storage.search.sources import SourceRecord
 
@@ -35,7 +35,7 @@ FEED_TIMEOUT_S = 900.0
 
 
 @frozen(kw_only=True)
-class Asker:
+class SourceClients:
     """Asks sources by the clients that come with the service."""
 
     offload: Offload
@@ -76,7 +76,7 @@ class Asker:
         async with Transport() as transport:
             return await fetch_link(link, transport, offload=self.offload, clock=self.clock)
 
-    async def feed(self, subscription: Due) -> FeedPage:
+    async def feed(self, subscription: DueFeed) -> FetchedFeed:
         """What a feed has now, or that nothing has changed. Its address is the operator's, until it moves to another host."""
         async with Transport(written=[] if subscription.has_moved else [subscription.url]) as transport:
             options = FeedOptions(timeout_s=FEED_TIMEOUT_S)

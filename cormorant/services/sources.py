@@ -12,13 +12,13 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.priorities import TIMEOUT_S, Priority
 from cormorant.rules.search.request_ends import RequestEnd, end_of
 from cormorant.rules.search.requests import Caps
-from cormorant.rules.search.reservations import PROBE_GRACE_S, Closed, Permit, Reserved
+from cormorant.rules.search.reservations import PROBE_GRACE_S, RequestPermit, Reserved, SourceClosedNow
 from cormorant.rules.search.source_errors import SourceError, SourceUnavailable
 from cormorant.rules.search.stored_caps import dump_caps
-from cormorant.services.source_clients import Asker
+from cormorant.services.source_clients import SourceClients
 from storage.database import Database
 from storage.search import source_states, sources
-from storage.search.source_states import Wish
+from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
 
 __all__ = ["SourceClosed", "try_out"]
@@ -32,18 +32,18 @@ class SourceClosed(CormorantError):
     """The source may not be asked now."""
 
 
-async def try_out(database: Database, record: SourceRecord, asker: Asker) -> Caps:
+async def try_out(database: Database, record: SourceRecord, asker: SourceClients) -> Caps:
     """What the source can do, asked now and kept. Raises `SourceClosed` or what the source did wrong."""
-    wish = Wish(priority=Priority.INTERACTIVE, lease_s=_TIMEOUT_S + PROBE_GRACE_S, consumer=CONSUMER)
+    wish = ReservationRequest(priority=Priority.INTERACTIVE, lease_s=_TIMEOUT_S + PROBE_GRACE_S, consumer=CONSUMER)
     answer, _ = await database.run(
         source_states.reserve, record.id, wish, configured=record.limits, now=datetime.now(UTC)
     )
-    if isinstance(answer, Closed):
+    if isinstance(answer, SourceClosedNow):
         raise SourceClosed(f"{record.name} may not be asked now")
     return await _ask(database, record, asker, answer)
 
 
-async def _ask(database: Database, record: SourceRecord, asker: Asker, reserved: Reserved) -> Caps:
+async def _ask(database: Database, record: SourceRecord, asker: SourceClients, reserved: Reserved) -> Caps:
     caps: Caps | None = None
     end = end_of(KeyboardInterrupt())  # whatever cuts it short is ours
     try:
@@ -62,7 +62,13 @@ async def _ask(database: Database, record: SourceRecord, asker: Asker, reserved:
 
 
 def _record(
-    connection: Connection, record: SourceRecord, permit: Permit, end: RequestEnd, caps: Caps | None, *, now: datetime
+    connection: Connection,
+    record: SourceRecord,
+    permit: RequestPermit,
+    end: RequestEnd,
+    caps: Caps | None,
+    *,
+    now: datetime,
 ) -> None:
     source_states.finish(connection, record.id, permit, end, configured=record.limits, now=now)
     source_states.announce(connection)

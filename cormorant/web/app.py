@@ -12,25 +12,25 @@ from litestar.handlers import BaseRouteHandler
 from litestar.plugins.attrs import AttrsSchemaPlugin
 from litestar.types import Message, Scope
 
-from cormorant.services.gate.gate import Gate
+from cormorant.services.gate.gate import GateService
 from cormorant.services.keys import Keys
 from cormorant.web.api.clients import client_routes
 from cormorant.web.api.feeds import subscription_routes
 from cormorant.web.api.jobs import job_routes
 from cormorant.web.api.overview import overview_routes
 from cormorant.web.api.prices import price_routes
-from cormorant.web.api.running_searches import SearchDesk
+from cormorant.web.api.running_searches import RunningSearches
 from cormorant.web.api.scheduler import scheduler_routes
 from cormorant.web.api.searches import search_routes
 from cormorant.web.api.session import session_routes
 from cormorant.web.api.sources import source_routes
 from cormorant.web.api.wants import want_routes
 from cormorant.web.api.watches import watch_routes
-from cormorant.web.auth import Sessions, check_change
+from cormorant.web.auth import BrowserSessions, check_change
 from cormorant.web.bodies import BoundedRequest
-from cormorant.web.counts import Counts
+from cormorant.web.counts import CountCache
 from cormorant.web.crashes import Crashes
-from cormorant.web.event_stream import EventFeeds
+from cormorant.web.event_stream import EventStreams
 from cormorant.web.gate_routes import download, torznab
 from cormorant.web.gauges import metrics_route
 from cormorant.web.head_requests import allowing_head
@@ -38,9 +38,9 @@ from cormorant.web.health import health, ready
 from cormorant.web.openapi import openapi_config
 from cormorant.web.page_files import page_routes
 from cormorant.web.parts import WebParts
-from cormorant.web.porter import Porter, client_of, given_key
+from cormorant.web.porter import KeyThrottle, client_of, given_key
 from cormorant.web.problems import problem_handlers
-from cormorant.web.shutdown import Closing
+from cormorant.web.shutdown import Shutdown
 from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["OPEN", "make_app"]
@@ -58,7 +58,7 @@ _HEADERS: Final = (
 )
 
 
-def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk) -> Litestar:
+def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSearches) -> Litestar:
     """The application. `closing` ends its streams and makes it unready."""
     routes = [
         source_routes(),
@@ -74,7 +74,7 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
         session_routes(),
     ]
     api = Router("/api/v1", route_handlers=routes)
-    gate = Gate(
+    gate = GateService(
         searches=parts.searches,
         database=parts.database,
         configured=parts.clients,
@@ -84,9 +84,9 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
         ask_caps=parts.caps,
         clock=parts.clock,
     )
-    sessions = Sessions(keys=keys, life_s=parts.web.session_s, path=parts.web.url_base, clock=parts.clock)
-    feeds = EventFeeds(parts, closing)
-    porter = Porter(wrong_keys_per_minute=parts.web.wrong_keys_per_minute, emit=parts.emit)
+    sessions = BrowserSessions(keys=keys, life_s=parts.web.session_s, path=parts.web.url_base, clock=parts.clock)
+    feeds = EventStreams(parts, closing)
+    porter = KeyThrottle(wrong_keys_per_minute=parts.web.wrong_keys_per_minute, emit=parts.emit)
     return Litestar(
         path=parts.web.url_base,
         route_handlers=[
@@ -113,8 +113,8 @@ def make_app(parts: WebParts, keys: Keys, closing: Closing, searches: SearchDesk
                 "feeds": feeds,
                 "porter": porter,
                 "crashes": Crashes(emit=parts.emit),
-                "job_counts": Counts(),
-                "subscription_counts": Counts(),
+                "job_counts": CountCache(),
+                "subscription_counts": CountCache(),
             }
         ),
         request_class=BoundedRequest,
@@ -133,7 +133,7 @@ async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
     given = given_key(connection)
     if not given and await _is_signed_in(connection):
         return
-    porter: Porter = connection.app.state["porter"]
+    porter: KeyThrottle = connection.app.state["porter"]
     client = client_of(connection)
     if given:
         porter.check(client, given)

@@ -17,7 +17,7 @@ from litestar.exceptions import PermissionDeniedException
 from cormorant.rules.ports import Clock
 from cormorant.services.keys import Keys
 
-__all__ = ["CHANGE_HEADER", "Session", "Sessions", "check_change", "check_own_page"]
+__all__ = ["CHANGE_HEADER", "BrowserSession", "BrowserSessions", "check_change", "check_own_page"]
 
 CHANGE_HEADER: Final = "X-Csrf-Token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -31,7 +31,7 @@ _PURPOSE: Final = "sessions of the page"
 
 
 @frozen(kw_only=True)
-class Session:
+class BrowserSession:
     """A browser that is signed in."""
 
     number: str
@@ -41,7 +41,7 @@ class Session:
 
 
 @define(eq=False, kw_only=True)
-class Sessions:
+class BrowserSessions:
     """Makes sessions and knows them again. They are not stored: whoever changes the key ends them all."""
 
     keys: Keys
@@ -55,12 +55,12 @@ class Sessions:
         """One for each key: cookies do not tell ports apart, and a machine may have two services."""
         return f"cormorant_{self.keys.sign_for(_PURPOSE, 'name').hex()[:8]}"
 
-    def begin(self) -> Session:
+    def begin(self) -> BrowserSession:
         """Sign a browser in."""
         expires_at = (self.clock.now() + timedelta(seconds=self.life_s)).replace(microsecond=0)
         return self._session(secrets.token_hex(16), int(expires_at.timestamp()))
 
-    def of(self, cookie: str) -> Session | None:
+    def of(self, cookie: str) -> BrowserSession | None:
         """The session of a cookie; None: it is not ours, or it is over."""
         parts = cookie[:_COOKIE_LENGTH_MAX].split(".")
         if len(parts) != _PARTS or not parts[0].isascii() or not parts[0].isdigit():
@@ -77,7 +77,7 @@ class Sessions:
         while len(self._ended) > _ENDED_MAX:
             self._ended.popitem(last=False)
 
-    def set_cookie(self, session: Session, *, is_secure: bool) -> Cookie:
+    def set_cookie(self, session: BrowserSession, *, is_secure: bool) -> Cookie:
         """What a browser is given."""
         left_s = int((session.expires_at - self.clock.now()).total_seconds())
         return self._cookie(session.cookie, max_age=left_s, is_secure=is_secure)
@@ -97,9 +97,9 @@ class Sessions:
             secure=is_secure,
         )
 
-    def _session(self, number: str, expires: int) -> Session:
+    def _session(self, number: str, expires: int) -> BrowserSession:
         signature = self.keys.sign_for(_PURPOSE, "cookie", number, str(expires)).hex()
-        return Session(
+        return BrowserSession(
             number=number,
             expires_at=datetime.fromtimestamp(min(expires, _LAST), UTC),
             cookie=f"{expires}.{number}.{signature}",
@@ -111,7 +111,7 @@ _LAST: Final = 253_402_300_799
 """The last second of the year 9999: beyond it Python has no dates."""
 
 
-def check_change(connection: ASGIConnection[Any, Any, Any, Any], session: Session) -> None:
+def check_change(connection: ASGIConnection[Any, Any, Any, Any], session: BrowserSession) -> None:
     """A change needs the token of the session, too, and must come from our own page."""
     if connection.scope.get("method", "GET") in SAFE_METHODS:
         return

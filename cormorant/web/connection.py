@@ -21,7 +21,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import parse_socket_addr
 
-__all__ = ["CONNECTION", "Connection", "Times"]
+__all__ = ["CONNECTION", "ConnectionTimeouts", "HttpConnection"]
 
 CONNECTION: Final = "cormorant.connection"
 """Where the state of a request has the connection it came by."""
@@ -36,7 +36,7 @@ _TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnec
 
 
 @define(kw_only=True)
-class Times:
+class ConnectionTimeouts:
     """How long things may take."""
 
     head_s: float
@@ -70,12 +70,12 @@ class _Http11(H11Protocol):
 
 
 @define(eq=False, kw_only=True)
-class Connection:
+class HttpConnection:
     """One connection, from its acceptance to its end."""
 
     stream: trio.SocketStream
     client: str
-    times: Times
+    times: ConnectionTimeouts
     is_idle: bool = True
     """Whether it asks nothing: it can be closed without a loss."""
     _protocol: H11Protocol = field(init=False)

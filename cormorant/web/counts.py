@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 import trio
 from attrs import define, field
 
-__all__ = ["Counts"]
+__all__ = ["CountCache"]
 
 TIMES: Final = 20.0
 """A count is kept for so many times as long as it took: counting takes at most a twentieth of the time."""
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @define(eq=False)
-class Counts(Generic[T]):
+class CountCache(Generic[T]):
     """What was counted last, as long as it may be shown."""
 
     _value: T | None = field(init=False, default=None)

@@ -7,7 +7,7 @@ from attrs import define, field
 
 from cormorant.rules.events import WebBodyTooDeep, WebRequestCrashed
 from cormorant.rules.ports import Emit
-from cormorant.rules.visitors import SaidLately
+from cormorant.rules.visitors import LogThrottle
 
 __all__ = ["Crashes", "kind_of"]
 
@@ -19,7 +19,7 @@ class Crashes:
     """Emits an event for each kind of error at most once a minute in all, with the number of those left out."""
 
     emit: Emit
-    _said: SaidLately = field(init=False, factory=SaidLately)
+    _said: LogThrottle = field(init=False, factory=LogThrottle)
 
     def crashed(self, error: BaseException, *, method: str, path: str) -> None:
         """Report a request that was answered with 500."""

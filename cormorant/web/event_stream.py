@@ -11,15 +11,15 @@ from attrs import define, field, frozen
 from litestar.types import Receive, Scope, Send
 
 from cormorant.rules.events import Stamped, fields_of
-from cormorant.rules.screens import NO_SCREEN, Screen, screen_of
+from cormorant.rules.screens import NO_SCREEN, SecretFilter, screen_of
 from cormorant.rules.secrets import hide_passwords
 from cormorant.services.event_bus import EventStream
 from cormorant.web.parts import WebParts
-from cormorant.web.shutdown import Closing
-from cormorant.web.sign_outs import Permit
+from cormorant.web.shutdown import Shutdown
+from cormorant.web.sign_outs import ListenPermit
 from storage.search.sources import SourceRecord
 
-__all__ = ["EVENT_EXAMPLE", "EventFeed", "EventFeeds"]
+__all__ = ["EVENT_EXAMPLE", "EventResponse", "EventStreams"]
 
 FEEDS_MAX: Final = 32
 BEAT_S: Final = 15.0
@@ -33,39 +33,39 @@ EVENT_EXAMPLE: Final = (
 
 
 @define(eq=False)
-class EventFeeds:
+class EventStreams:
     """The streams of events that are open."""
 
     parts: WebParts
-    closing: Closing
+    closing: Shutdown
     open: int = field(init=False, default=0)
     _records: tuple[SourceRecord, ...] = field(init=False, default=())
-    _screen: Screen = field(init=False, default=NO_SCREEN)
+    _screen: SecretFilter = field(init=False, default=NO_SCREEN)
 
     @property
     def is_full(self) -> bool:
         """Whether no more may come."""
         return self.open >= FEEDS_MAX
 
-    def feed(self, permit: Permit) -> EventFeed:
+    def feed(self, permit: ListenPermit) -> EventResponse:
         """One more, for whoever asks."""
-        return EventFeed(self, permit)
+        return EventResponse(self, permit)
 
-    def screen(self) -> Screen:
+    def screen(self) -> SecretFilter:
         """What must not be seen of any source."""
         records = tuple(desk.record for desk in self.parts.searches.desks.by_name.values())
         if records != self._records:  # made anew only then: there may be thousands of events in a second
             texts = {text for record in records for text in screen_of(record.key, record.proxy).texts}
-            self._records, self._screen = records, Screen(tuple(sorted(texts, key=len, reverse=True)))
+            self._records, self._screen = records, SecretFilter(tuple(sorted(texts, key=len, reverse=True)))
         return self._screen
 
 
 @frozen(eq=False)
-class EventFeed:
+class EventResponse:
     """The answer to one who listens. Ends when they hang up or sign out, and with the server."""
 
-    feeds: EventFeeds
-    permit: Permit
+    feeds: EventStreams
+    permit: ListenPermit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
         """Send events until there is nobody left."""
@@ -102,7 +102,7 @@ async def _send(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def _shown(stamped: Stamped, screen: Callable[[], Screen]) -> bytes:
+def _shown(stamped: Stamped, screen: Callable[[], SecretFilter]) -> bytes:
     event = stamped.event
     facts = fields_of(event)
     if any(isinstance(value, str | tuple | list) for value in facts.values()):
@@ -112,7 +112,7 @@ def _shown(stamped: Stamped, screen: Callable[[], Screen]) -> bytes:
     return b"id: %d\ndata: %s\n\n" % (stamped.sequence, body)
 
 
-def _plain(value: object, screen: Screen) -> Any:
+def _plain(value: object, screen: SecretFilter) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, tuple | list):

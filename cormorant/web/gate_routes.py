@@ -17,12 +17,12 @@ from cormorant.clients.files import Download
 from cormorant.rules.errors import CommitUnknown, ServiceStopped, StorageUnavailable
 from cormorant.rules.search.outcomes import SearchQueueFull
 from cormorant.rules.torznab_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
-from cormorant.services.gate.gate import COMBINED, Client, Gate, NothingAnswered
+from cormorant.services.gate.gate import COMBINED, AppShare, GateService, NothingAnswered
 from cormorant.services.gate.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
 from cormorant.web.head_requests import asked_method, head_of_unknown_length, is_head
-from cormorant.web.porter import Porter, TooManyTries, client_of
+from cormorant.web.porter import KeyThrottle, TooManyTries, client_of
 from cormorant.web.problems import BUSY_S, AnyRequest, crashes_of, parts_of
-from cormorant.web.shutdown import Closing
+from cormorant.web.shutdown import Shutdown
 from storage.search.sources import UnknownSource
 
 __all__ = ["download", "torznab"]
@@ -100,8 +100,8 @@ _DOWNLOAD_HANDLERS: Final[ExceptionHandlersMap] = {**_HANDLERS, UnknownSource: _
 @get("/gate/{source:str}/api", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False)
 async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer | Stream:
     """A source, or all of them, as a Torznab indexer."""
-    gate: Gate = request.app.state["gate"]
-    closing: Closing = request.app.state["closing"]
+    gate: GateService = request.app.state["gate"]
+    closing: Shutdown = request.app.state["closing"]
     client = await _client_of(request, gate)
     query = read_query(request.query_params.multi_items())
     base = _base_of(request)
@@ -112,13 +112,13 @@ async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer | Stream
     return _stopping() if answer is None else answer
 
 
-async def _head(gate: Gate, query: GateQuery, source: str) -> Stream:
+async def _head(gate: GateService, query: GateQuery, source: str) -> Stream:
     """No site is asked, and nothing is spent."""
     await gate.names(source)
     return head_of_unknown_length(XML_TYPE if query.request is None else FEED_TYPE)
 
 
-async def _answer(gate: Gate, client: Client, query: GateQuery, *, source: str, base: str) -> Answer:
+async def _answer(gate: GateService, client: AppShare, query: GateQuery, *, source: str, base: str) -> Answer:
     if query.request is None:
         title = "Cormorant" if source == COMBINED else f"Cormorant: {source}"
         return Response(caps_document(await gate.caps(client, source), title=title), media_type=XML_TYPE)
@@ -134,8 +134,8 @@ async def _answer(gate: Gate, client: Client, query: GateQuery, *, source: str, 
 )
 async def download(request: AnyRequest, source: FromPath[str], token: FromPath[str]) -> Answer | Stream:
     """What a link that an app was given leads to."""
-    gate: Gate = request.app.state["gate"]
-    closing: Closing = request.app.state["closing"]
+    gate: GateService = request.app.state["gate"]
+    closing: Shutdown = request.app.state["closing"]
     if is_head(request):
         head = await closing.unless_gone(request.receive, _download_head, gate, source, token)
         return _stopping() if head is None else head
@@ -143,7 +143,7 @@ async def download(request: AnyRequest, source: FromPath[str], token: FromPath[s
     return _stopping() if fetched is None else _file(fetched)
 
 
-async def _download_head(gate: Gate, source: str, token: str) -> Answer | Stream:
+async def _download_head(gate: GateService, source: str, token: str) -> Answer | Stream:
     """The site is not asked, so that the length is not known, and the type is what sources of this kind have."""
     link = await gate.link(source, token)
     if link.is_magnet:
@@ -156,11 +156,11 @@ def _stopping() -> Answer:
     return _error(_UNKNOWN, "the gate is being stopped", status=503, headers={"Retry-After": str(BUSY_S)})
 
 
-async def _client_of(request: AnyRequest, gate: Gate) -> Client:
+async def _client_of(request: AnyRequest, gate: GateService) -> AppShare:
     key = request.query_params.get("apikey") or request.headers.get("x-api-key") or ""
     if not key:
         raise GateRefusal(MISSING_PARAMETER, "Missing parameter (apikey)")
-    porter: Porter = request.app.state["porter"]
+    porter: KeyThrottle = request.app.state["porter"]
     host = client_of(request)
     porter.check(host, key)
     client = await gate.clients.by_key(key)

@@ -18,7 +18,7 @@ from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.windows import counts_since, windows_of
 from cormorant.rules.supervision import ChildView
-from cormorant.web.metrics import TEXT_TYPE, Value
+from cormorant.web.metrics import TEXT_TYPE, MetricValue
 from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.jobs import reports
@@ -45,19 +45,19 @@ def metrics_route(*, is_open: bool) -> HTTPRouteHandler:
     async def metrics(request: AnyRequest) -> Response[bytes]:
         parts = parts_of(request)
         values = await looked_up(parts)
-        values.append(Value(metric="cormorant_web_connections", value=len(request.app.state["doors"].open)))
+        values.append(MetricValue(metric="cormorant_web_connections", value=len(request.app.state["doors"].open)))
         parts.metrics.look(values)
         return Response(await parts.offload(parts.metrics.text), media_type=TEXT_TYPE)
 
     return metrics
 
 
-async def looked_up(parts: WebParts) -> list[Value]:
+async def looked_up(parts: WebParts) -> list[MetricValue]:
     """What the gauges have now. Without what the database would know, when it is away."""
     now = parts.clock.now()
     values = [
-        Value(metric="cormorant_info", value=1, labels=(__version__,)),
-        Value(metric="active_subscription_checks", value=parts.subscriptions.active()),
+        MetricValue(metric="cormorant_info", value=1, labels=(__version__,)),
+        MetricValue(metric="active_subscription_checks", value=parts.subscriptions.active()),
         *_of_sources(parts, now),
         *_of_tree(parts.tree()),
     ]
@@ -66,34 +66,34 @@ async def looked_up(parts: WebParts) -> list[Value]:
             waiting, subscribed, counted = await parts.database.read(_counted, _windows(parts, now))
         except (StorageUnavailable, CommitUnknown):
             return values
-        values.append(Value(metric="queue_depth", value=waiting, labels=("jobs",)))
-        values.append(Value(metric="scheduled_jobs_total", value=len(parts.scheduled()) + subscribed))
+        values.append(MetricValue(metric="queue_depth", value=waiting, labels=("jobs",)))
+        values.append(MetricValue(metric="scheduled_jobs_total", value=len(parts.scheduled()) + subscribed))
         values += counted
     return values
 
 
-def _of_sources(parts: WebParts, now: datetime) -> Iterator[Value]:
+def _of_sources(parts: WebParts, now: datetime) -> Iterator[MetricValue]:
     desks = parts.searches.desks.by_name
-    yield Value(metric="queue_depth", value=sum(desk.waiting() for desk in desks.values()), labels=("searches",))
+    yield MetricValue(metric="queue_depth", value=sum(desk.waiting() for desk in desks.values()), labels=("searches",))
     for name, desk in desks.items():
-        yield Value(metric="cormorant_source_waiting", value=desk.waiting(), labels=(name,))
+        yield MetricValue(metric="cormorant_source_waiting", value=desk.waiting(), labels=(name,))
         if desk.known is None:
             continue
         state = desk.known.state
-        yield Value(metric="breaker_state_gauge", value=_BREAKER[state.breaker.state], labels=(name,))
+        yield MetricValue(metric="breaker_state_gauge", value=_BREAKER[state.breaker.state], labels=(name,))
         until = state.cooldown.until
         left_s = 0.0 if until is None else max(0.0, (until - now).total_seconds())
-        yield Value(metric="cormorant_source_cooldown_seconds", value=left_s, labels=(name,))
+        yield MetricValue(metric="cormorant_source_cooldown_seconds", value=left_s, labels=(name,))
 
 
-def _of_tree(children: Sequence[ChildView]) -> Iterator[Value]:
+def _of_tree(children: Sequence[ChildView]) -> Iterator[MetricValue]:
     for child in children:
-        yield Value(metric="cormorant_child_restarts", value=child.restarts, labels=(child.name,))
+        yield MetricValue(metric="cormorant_child_restarts", value=child.restarts, labels=(child.name,))
         yield from _of_tree(child.children)
 
 
 @frozen(kw_only=True)
-class _Asked:
+class _GaugeRows:
     """A window of a source that is to be counted."""
 
     source_id: int
@@ -104,9 +104,9 @@ class _Asked:
     labels: tuple[str, ...]
 
 
-def _windows(parts: WebParts, now: datetime) -> list[_Asked]:
+def _windows(parts: WebParts, now: datetime) -> list[_GaugeRows]:
     return [
-        _Asked(
+        _GaugeRows(
             source_id=desk.record.id,
             lane=lane,
             since=counts_since(window, now=now),
@@ -121,14 +121,14 @@ def _windows(parts: WebParts, now: datetime) -> list[_Asked]:
     ]
 
 
-def _counted(connection: Connection, asked: Sequence[_Asked]) -> tuple[int, int, list[Value]]:
+def _counted(connection: Connection, asked: Sequence[_GaugeRows]) -> tuple[int, int, list[MetricValue]]:
     waiting = sum(reports.waiting_kinds(connection).values())
     _, subscribed = feeds.count(connection)
     return (
         waiting,
         subscribed,
         [
-            Value(
+            MetricValue(
                 metric="cormorant_source_quota_left",
                 value=max(0, each.limit - _spent(connection, each)),
                 labels=each.labels,
@@ -138,5 +138,5 @@ def _counted(connection: Connection, asked: Sequence[_Asked]) -> tuple[int, int,
     )
 
 
-def _spent(connection: Connection, each: _Asked) -> int:
+def _spent(connection: Connection, each: _GaugeRows) -> int:
     return source_reports.spent_at_most(connection, each.source_id, each.lane, since=each.since, after=each.after)

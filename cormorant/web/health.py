@@ -11,7 +11,7 @@ from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.web.listening import SERVICE
 from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of, problem
-from cormorant.web.shutdown import Closing
+from cormorant.web.shutdown import Shutdown
 
 __all__ = ["Health", "health", "ready"]
 
@@ -37,7 +37,7 @@ async def health() -> Health:
 async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
     """Ready, if every child of the tree is up and the database answers."""
     parts = parts_of(request)
-    closing: Closing = request.app.state["closing"]
+    closing: Shutdown = request.app.state["closing"]
     if closing.is_told or not parts.is_ready():
         return problem(503, "it is starting or stopping")
     if not await _storage_answers(parts):

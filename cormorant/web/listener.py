@@ -19,11 +19,11 @@ from cormorant.rules.failures import split_crash
 from cormorant.rules.networks import address_group, is_within
 from cormorant.rules.ports import Emit
 from cormorant.rules.settings.service import WebSettings
-from cormorant.rules.visitors import SaidLately
-from cormorant.web.connection import Connection, Times
+from cormorant.rules.visitors import LogThrottle
+from cormorant.web.connection import ConnectionTimeouts, HttpConnection
 from cormorant.web.crashes import kind_of
 
-__all__ = ["Doors"]
+__all__ = ["ConnectionListener"]
 
 _AT_ONCE: Final = 32
 """So many are let in before others have their turn."""
@@ -35,20 +35,20 @@ _FILES_KEPT: Final = 100
 
 
 @define(eq=False, kw_only=True)
-class Doors:
+class ConnectionListener:
     """Takes connections and owns them."""
 
     app: AppWrapper
     config: Config
     web: WebSettings
     emit: Emit
-    open: dict[Connection, None] = field(init=False, factory=dict)
+    open: dict[HttpConnection, None] = field(init=False, factory=dict)
     """Every connection, the oldest first."""
     _by_client: Counter[str] = field(init=False, factory=Counter)
     _at_most: int = field(init=False)
     _context: WorkerContext = field(init=False)
     _empty: trio.Event = field(init=False, factory=trio.Event)
-    _said: SaidLately = field(init=False, factory=SaidLately)
+    _said: LogThrottle = field(init=False, factory=LogThrottle)
 
     def __attrs_post_init__(self) -> None:
         self._at_most = min(self.web.connections_max, _files_allowed())
@@ -102,10 +102,10 @@ class Doors:
         accepted.settimeout(0)
         with suppress(OSError):
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(
+        connection = HttpConnection(
             stream=trio.SocketStream(trio.socket.from_stdlib_socket(accepted)),
             client=client,
-            times=Times(head_s=self.web.head_timeout_s, idle_s=self.web.idle_timeout_s),
+            times=ConnectionTimeouts(head_s=self.web.head_timeout_s, idle_s=self.web.idle_timeout_s),
         )
         self.open[connection] = None
         self._by_client[client] += 1
@@ -132,7 +132,7 @@ class Doors:
         self._forget(idle[0])
         return True
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: HttpConnection) -> None:
         if connection not in self.open:
             return
         del self.open[connection]
@@ -151,7 +151,7 @@ class Doors:
         if left_out is not None:
             self.emit(WebConnectionCrashed(client=client, error=crash, left_out=left_out))
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: HttpConnection) -> None:
         try:
             await connection.serve(self.app, self.config, self._context)
         except BaseException as raised:  # noqa: BLE001 - whatever a stranger sent must not end the others

@@ -14,7 +14,7 @@ from cormorant.rules.search.events import RequestFinished, SearchFinished, Searc
 from cormorant.rules.watch.feeds import CheckStatus
 from cormorant.rules.watch.subscription_events import SubscriptionChecked, SubscriptionFailed
 
-__all__ = ["METRICS", "TEXT_TYPE", "Metric", "Metrics", "Value"]
+__all__ = ["METRICS", "TEXT_TYPE", "Metric", "MetricValue", "Metrics"]
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -89,7 +89,7 @@ METRICS: Final = (
 
 
 @frozen(kw_only=True)
-class Value:
+class MetricValue:
     """What a gauge has just now."""
 
     metric: str
@@ -138,7 +138,7 @@ class Metrics:
         """Note how late the loop was."""
         self._labelled("cormorant_event_loop_lag_seconds").observe(seconds)
 
-    def look(self, values: Iterable[Value]) -> None:
+    def look(self, values: Iterable[MetricValue]) -> None:
         """Take over what was looked up; gauges of things that are gone go."""
         for metric in METRICS:
             if metric.kind == "gauge" and metric.labels:

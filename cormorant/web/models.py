@@ -7,14 +7,14 @@ from datetime import datetime
 
 from attrs import field, frozen
 
-from actors.search.source_requests import SourceDesk
-from cormorant.rules.screens import NO_SCREEN, Screen, screen_of
+from actors.search.source_requests import SourceRequests
+from cormorant.rules.screens import NO_SCREEN, SecretFilter, screen_of
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import Result
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.supervision import ChildView
-from storage.access import ClientLook
+from storage.access import ClientAppView
 from storage.jobs.reports import JobView
 
 __all__ = [
@@ -195,7 +195,7 @@ class AddedClientOut:
     key: str
 
 
-def client_out(look: ClientLook) -> ClientOut:
+def client_out(look: ClientAppView) -> ClientOut:
     """An app as it is shown."""
     chosen = look.settings
     return ClientOut(
@@ -227,7 +227,7 @@ def tree_out(children: Sequence[ChildView]) -> list[ChildOut]:
     ]
 
 
-def _error(error: BaseException, screen: Screen = NO_SCREEN) -> str:
+def _error(error: BaseException, screen: SecretFilter = NO_SCREEN) -> str:
     return hide_passwords(screen.hidden(f"{type(error).__name__}: {error}"))
 
 
@@ -242,7 +242,7 @@ def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> Ex
     )
 
 
-def outcome_out(outcome: Outcome, desk: SourceDesk | None) -> OutcomeOut:
+def outcome_out(outcome: Outcome, desk: SourceRequests | None) -> OutcomeOut:
     """What came of a search at one source, without the keys of that source."""
     screen = NO_SCREEN if desk is None else screen_of(desk.record.key, desk.record.proxy)
     return OutcomeOut(
@@ -257,7 +257,7 @@ def outcome_out(outcome: Outcome, desk: SourceDesk | None) -> OutcomeOut:
     )
 
 
-def _result_out(result: Result, screen: Screen) -> ResultOut:
+def _result_out(result: Result, screen: SecretFilter) -> ResultOut:
     return ResultOut(
         title=screen.hidden(result.title),
         guid=screen.hidden(result.guid),

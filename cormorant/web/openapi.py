@@ -16,7 +16,7 @@ from cormorant import __version__
 from cormorant.rules.search.requests import CATEGORIES_MAX, KINDS, PARAMS_MAX, QUERY_LENGTH_MAX
 from cormorant.rules.settings.service import HOLD_S_MAX
 from cormorant.web.api.running_searches import WAIT_S_MAX
-from cormorant.web.problems import PROBLEM_TYPE, Problem
+from cormorant.web.problems import PROBLEM_TYPE, ProblemDocument
 
 __all__ = ["described", "openapi_config"]
 
@@ -89,7 +89,7 @@ _EXAMPLES: Final[Mapping[str, object]] = {
         "lines": ["waits for the limit per day until 12:00:00: 100 of 100 queries per day are spent"],
     },
     "Problem": asdict(
-        Problem(
+        ProblemDocument(
             title="Bad Request", status=400, detail="Validation failed", errors=("query: Expected `str`, got `int`",)
         )
     ),

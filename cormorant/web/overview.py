@@ -12,24 +12,24 @@ import attrs
 from attrs import frozen
 from sqlalchemy import Connection
 
-from actors.search.source_requests import Flight, SourceDesk
+from actors.search.source_requests import PendingRequest, SourceRequests
 from cormorant import __version__
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock
-from cormorant.rules.screens import NO_SCREEN, Screen, screen_of
+from cormorant.rules.screens import NO_SCREEN, SecretFilter, screen_of
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Explanation, Gate, GateName
+from cormorant.rules.search.reasons import Explanation, GateName, Reason
 from cormorant.rules.search.windows import windows_of
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.watch.handovers import Handover
-from cormorant.services.watch.views import Words
-from cormorant.web.counts import Counts
+from cormorant.services.watch.views import WantViews
+from cormorant.web.counts import CountCache
 from cormorant.web.models import ChildOut, GateOut, tree_out
 from cormorant.web.overview_models import (
     AccountOut,
-    ClientOut,
+    ClientSpendTodayOut,
     HealthOut,
     HistoryOut,
     JobCountsOut,
@@ -44,9 +44,9 @@ from cormorant.web.parts import WebParts
 from storage.jobs import reports
 from storage.jobs.reports import KindCount
 from storage.search import history, source_reports, source_views
-from storage.search.history import Asked
-from storage.search.source_reports import ClientSpent
-from storage.search.source_views import SourceLook, Spent
+from storage.search.history import HistoryEntry
+from storage.search.source_reports import ClientWindowSpend
+from storage.search.source_views import SourceView, WindowSpend
 from storage.search.sources import SourceRecord
 from storage.watch import handovers
 
@@ -63,12 +63,12 @@ _GONE: Final = "its limiter crashed again and again, and is not started any more
 
 
 @frozen(kw_only=True)
-class _Read:
+class OverviewRows:
     """What one look into the database finds."""
 
-    looks: Sequence[SourceLook]
-    clients: Sequence[ClientSpent]
-    history: Sequence[Asked]
+    looks: Sequence[SourceView]
+    clients: Sequence[ClientWindowSpend]
+    history: Sequence[HistoryEntry]
     jobs: Sequence[KindCount]
     jobs_took_s: float | None
     """How long counting them took; None: they were counted before."""
@@ -76,7 +76,7 @@ class _Read:
     held: Sequence[Handover]
 
 
-JobCounts = Counts[Sequence[KindCount]]
+JobCounts = CountCache[Sequence[KindCount]]
 
 
 async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
@@ -118,9 +118,9 @@ class _Look:
     jobs: Sequence[KindCount] | None
     clock: Clock
 
-    def __call__(self, connection: Connection) -> _Read:
+    def __call__(self, connection: Connection) -> OverviewRows:
         jobs, took_s = self._jobs(connection)
-        return _Read(
+        return OverviewRows(
             looks=[source_views.look(connection, record, now=self.now) for record in self.records],
             clients=source_reports.spent_by_clients(connection, since=self.now - _DAY),
             history=history.recent(connection, limit=HISTORY_SHOWN),
@@ -137,7 +137,7 @@ class _Look:
         return reports.counts(connection), self.clock.stopwatch() - began
 
 
-def decisive(explanation: Explanation) -> Gate | None:
+def decisive(explanation: Explanation) -> Reason | None:
     """The one gate that says most: what only a person can open, then what nobody knows the end of, then what opens last."""
     gates = explanation.gates
     by_hand = [gate for gate in gates if gate.name in _BY_HAND]
@@ -147,7 +147,7 @@ def decisive(explanation: Explanation) -> Gate | None:
     return next(iter([*by_hand, *unknown, *last]), None)
 
 
-def _account(desk: SourceDesk, look: SourceLook, screen: Screen) -> AccountOut:
+def _account(desk: SourceRequests, look: SourceView, screen: SecretFilter) -> AccountOut:
     explanation = look.explain(Priority.INTERACTIVE)
     gate = decisive(explanation)
     state = look.known.state
@@ -183,15 +183,15 @@ def _account(desk: SourceDesk, look: SourceLook, screen: Screen) -> AccountOut:
     )
 
 
-def _state(gate: Gate | None) -> str:
+def _state(gate: Reason | None) -> str:
     return "open" if gate is None else _BY_HAND.get(gate.name, "waits")
 
 
-def _why(gate: Gate | None, screen: Screen) -> str:
+def _why(gate: Reason | None, screen: SecretFilter) -> str:
     return "" if gate is None else hide_passwords(screen.hidden(gate.why))
 
 
-def _quota(spent: Spent, look: SourceLook) -> QuotaOut:
+def _quota(spent: WindowSpend, look: SourceView) -> QuotaOut:
     window = spent.window
     others = {each.name: each.limit for each in windows_of(look.limits, spent.lane, Priority.BACKGROUND)}
     configured = {each.name: each.whole for each in windows_of(look.record.limits, spent.lane, Priority.INTERACTIVE)}
@@ -206,12 +206,12 @@ def _quota(spent: Spent, look: SourceLook) -> QuotaOut:
     )
 
 
-def _clients(settings: Mapping[str, ClientSettings], spent: Sequence[ClientSpent]) -> list[ClientOut]:
+def _clients(settings: Mapping[str, ClientSettings], spent: Sequence[ClientWindowSpend]) -> list[ClientSpendTodayOut]:
     counts = Counter({(each.consumer, each.lane): each.count for each in spent})
     names = sorted({"", *settings, *(each.consumer for each in spent)})
     whole = sum(counts.values())
     found = [
-        ClientOut(
+        ClientSpendTodayOut(
             name=name,
             priority=settings[name].priority if name in settings else None,
             queries=counts[name, Lane.QUERY],
@@ -223,7 +223,7 @@ def _clients(settings: Mapping[str, ClientSettings], spent: Sequence[ClientSpent
     return sorted(found, key=lambda client: -client.part)
 
 
-def _running(desk: SourceDesk, flight: Flight) -> RunningOut:
+def _running(desk: SourceRequests, flight: PendingRequest) -> RunningOut:
     return RunningOut(
         source=desk.name,
         query=flight.request.query,
@@ -236,8 +236,8 @@ def _running(desk: SourceDesk, flight: Flight) -> RunningOut:
     )
 
 
-def _waiting(desk: SourceDesk, look: SourceLook, screen: Screen) -> Iterator[WaitingOut]:
-    groups: defaultdict[tuple[Lane, Priority, str], list[Flight]] = defaultdict(list)
+def _waiting(desk: SourceRequests, look: SourceView, screen: SecretFilter) -> Iterator[WaitingOut]:
+    groups: defaultdict[tuple[Lane, Priority, str], list[PendingRequest]] = defaultdict(list)
     for queue in desk.queues.values():
         for flight in queue.waiting():
             groups[flight.lane, flight.priority, flight.consumer].append(flight)
@@ -258,7 +258,7 @@ def _waiting(desk: SourceDesk, look: SourceLook, screen: Screen) -> Iterator[Wai
         )
 
 
-def _was(asked: Asked, screen: Screen) -> HistoryOut:
+def _was(asked: HistoryEntry, screen: SecretFilter) -> HistoryOut:
     return HistoryOut(
         search_id=asked.search_id,
         source=asked.source,
@@ -288,8 +288,8 @@ def _needs_of_tree(tree: Sequence[ChildOut]) -> Iterator[NeedOut]:
             yield NeedOut(what="child", name=child.name, why=why, remedy="look into the log, then restart the service")
 
 
-def _needs_of_downloads(held: Sequence[Handover], desks: Iterable[SourceDesk]) -> Iterator[NeedOut]:
-    words = Words.of(desk.record for desk in desks)
+def _needs_of_downloads(held: Sequence[Handover], desks: Iterable[SourceRequests]) -> Iterator[NeedOut]:
+    words = WantViews.of(desk.record for desk in desks)
     for each in held:
         why = f"may have arrived at {each.target}: {words.hidden(each.reason)}"
         yield NeedOut(what="download", name=words.hidden(each.title), why=why, remedy="say whether it has")

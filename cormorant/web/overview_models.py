@@ -12,7 +12,7 @@ from cormorant.web.models import ChildOut, GateOut
 __all__ = [
     "EXAMPLE",
     "AccountOut",
-    "ClientOut",
+    "ClientSpendTodayOut",
     "HealthOut",
     "HistoryOut",
     "JobCountsOut",
@@ -78,7 +78,7 @@ class AccountOut:
 
 
 @frozen(kw_only=True)
-class ClientOut:
+class ClientSpendTodayOut:
     """What an app has spent in the last 24 hours, at all sources together. The one without a name is this program itself."""
 
     name: str
@@ -175,7 +175,7 @@ class OverviewOut:
     paused_since: datetime | None
     needs_you: list[NeedOut]
     accounts: list[AccountOut]
-    clients: list[ClientOut]
+    clients: list[ClientSpendTodayOut]
     running: list[RunningOut]
     waiting: list[WaitingOut]
     history: list[HistoryOut]

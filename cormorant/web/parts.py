@@ -13,7 +13,7 @@ from cormorant.services.event_bus import EventStream
 from cormorant.services.jobs import Jobs
 from cormorant.services.searches import Searches
 from cormorant.services.source_clients import AskCaps, Fetch
-from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
 from cormorant.web.metrics import Metrics
@@ -45,7 +45,7 @@ class WebParts:
     searches: Searches
     jobs: Jobs
     watches: Watches
-    subscriptions: Subscriptions
+    subscriptions: Feeds
     prices: Prices
     database: Database
     fetch: Fetch

@@ -14,9 +14,9 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import WebClientBlocked, WebKeyRefused
 from cormorant.rules.networks import address_group
 from cormorant.rules.ports import Emit
-from cormorant.rules.visitors import BLOCKED_S, SaidLately, WrongKeys
+from cormorant.rules.visitors import BLOCKED_S, LogThrottle, WrongKeys
 
-__all__ = ["Porter", "TooManyTries", "client_of", "given_key"]
+__all__ = ["KeyThrottle", "TooManyTries", "client_of", "given_key"]
 
 
 class TooManyTries(CormorantError):
@@ -28,13 +28,13 @@ class TooManyTries(CormorantError):
 
 
 @define(eq=False, kw_only=True)
-class Porter:
+class KeyThrottle:
     """Counts wrong keys. Ask it before a key is compared, and tell it what came of it."""
 
     wrong_keys_per_minute: int
     emit: Emit
     _wrong: WrongKeys = field(init=False)
-    _said: SaidLately = field(init=False, factory=SaidLately)
+    _said: LogThrottle = field(init=False, factory=LogThrottle)
 
     def __attrs_post_init__(self) -> None:
         self._wrong = WrongKeys(per_minute=self.wrong_keys_per_minute)

@@ -41,10 +41,10 @@ from storage.watch.artists import ArtistExists, UnknownArtist
 from storage.watch.feed_claims import CheckedElsewhere
 from storage.watch.feeds import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
 from storage.watch.handovers import UnknownDownload
-from storage.watch.price_watches import IntakeConfigured, IntakeExists, IntakeTakenOut, UnknownIntake
+from storage.watch.price_watches import IntakeTakenOut, PriceWatchConfigured, PriceWatchExists, UnknownPriceWatch
 from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 
-__all__ = ["PROBLEM_TYPE", "Problem", "crashes_of", "parts_of", "problem", "problem_handlers"]
+__all__ = ["PROBLEM_TYPE", "ProblemDocument", "crashes_of", "parts_of", "problem", "problem_handlers"]
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
@@ -57,7 +57,7 @@ AnyRequest = Request[Any, Any, Any]
 
 
 @frozen(kw_only=True)
-class Problem:
+class ProblemDocument:
     """A problem document."""
 
     title: str
@@ -70,7 +70,7 @@ def problem(
     status: int, detail: str = "", *, errors: tuple[str, ...] = (), headers: Mapping[str, str] | None = None
 ) -> Response[bytes]:
     """The answer that tells of a problem."""
-    told = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=errors)
+    told = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=errors)
     return Response(msgspec.json.encode(told), status_code=status, media_type=PROBLEM_TYPE, headers=dict(headers or {}))
 
 
@@ -150,7 +150,7 @@ def problem_handlers() -> ExceptionHandlersMap:
         UnknownSearch: _not_found,
         UnknownArtist: _not_found,
         UnknownSavedSearch: _not_found,
-        UnknownIntake: _not_found,
+        UnknownPriceWatch: _not_found,
         UnknownWant: _not_found,
         UnknownDownload: _not_found,
         UnknownTarget: _not_found,
@@ -165,8 +165,8 @@ def problem_handlers() -> ExceptionHandlersMap:
         WantError: _conflict,
         ArtistExists: _conflict,
         SavedSearchExists: _conflict,
-        IntakeExists: _conflict,
-        IntakeConfigured: _conflict,
+        PriceWatchExists: _conflict,
+        PriceWatchConfigured: _conflict,
         IntakeTakenOut: _conflict,
         SavedSearchConfigured: _conflict,
         SubscriptionExists: _conflict,

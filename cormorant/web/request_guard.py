@@ -17,11 +17,11 @@ from cormorant.rules.events import WebClientTooFast
 from cormorant.rules.networks import address_group, forwarded_client, forwarded_host, is_within
 from cormorant.rules.ports import Emit
 from cormorant.rules.settings.service import WebSettings
-from cormorant.rules.visitors import Buckets, SaidLately
+from cormorant.rules.visitors import LogThrottle, TokenBuckets
 from cormorant.rules.web_requests import body_bytes, framing_problem, headers_of, path_problem
 from cormorant.web.connection import CONNECTION
 
-__all__ = ["Guard"]
+__all__ = ["RequestGuard"]
 
 _BURST_S: Final = 2.0
 _BODIES_BYTES_MAX: Final = 64_000_000
@@ -46,12 +46,12 @@ class _Refused(Exception):
         self.retry_after_s = retry_after_s
 
 
-class _Gone(Exception):
+class _ClientGone(Exception):
     """Whoever asked has hung up."""
 
 
 @define(eq=False, kw_only=True)
-class Guard:
+class RequestGuard:
     """Looks at every request, reads its body, and hands it to the application."""
 
     app: ASGIApp
@@ -59,14 +59,14 @@ class Guard:
     emit: Emit
     answered: Callable[[int], None]
     """Told the status of every answer."""
-    _buckets: Buckets = field(init=False)
-    _said: SaidLately = field(init=False, factory=SaidLately)
+    _buckets: TokenBuckets = field(init=False)
+    _said: LogThrottle = field(init=False, factory=LogThrottle)
     _reading_bytes: int = field(init=False, default=0)
     _health: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         per_s = float(self.web.requests_per_second)
-        self._buckets = Buckets(per_s=per_s, burst=max(1.0, per_s * _BURST_S))
+        self._buckets = TokenBuckets(per_s=per_s, burst=max(1.0, per_s * _BURST_S))
         self._health = f"{self.web.url_base.rstrip('/')}/health"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +85,7 @@ class Guard:
         except _Refused as refusal:
             self.answered(refusal.status)
             await _refuse(refusal, receive, send)
-        except _Gone:
+        except _ClientGone:
             return
         else:
             await self.app(scope, _Replay(body, receive), self._counting(send))
@@ -139,7 +139,7 @@ class Guard:
                 while True:
                     message: Any = await receive()
                     if message["type"] != "http.request":
-                        raise _Gone
+                        raise _ClientGone
                     part = message["body"]
                     kept += len(part)
                     self._reading_bytes += len(part)

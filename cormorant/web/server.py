@@ -13,14 +13,14 @@ from actors.actor import Actor
 from cormorant.rules.events import WebListening
 from cormorant.rules.listen_addresses import ListenAddress
 from cormorant.services.keys import keys_of
-from cormorant.web.api.running_searches import SearchDesk
+from cormorant.web.api.running_searches import RunningSearches
 from cormorant.web.app import make_app
 from cormorant.web.head_requests import HeadAnswers
-from cormorant.web.listener import Doors
+from cormorant.web.listener import ConnectionListener
 from cormorant.web.listening import bound
 from cormorant.web.parts import WebParts
-from cormorant.web.request_guard import Guard
-from cormorant.web.shutdown import Closing
+from cormorant.web.request_guard import RequestGuard
+from cormorant.web.shutdown import Shutdown
 
 __all__ = ["GRACE_S", "WebServer"]
 
@@ -37,7 +37,7 @@ class WebServer(Actor[None]):
     """The HTTP server as a child of the tree."""
 
     parts: WebParts
-    _closing: Closing = field(init=False)
+    _closing: Shutdown = field(init=False)
     _ended: trio.Event = field(init=False, factory=trio.Event)
 
     async def begin(self) -> None:
@@ -45,13 +45,13 @@ class WebServer(Actor[None]):
         parts = self.parts
         keys = keys_of(parts.web, parts.clients, data=parts.data, emit=parts.emit, file_mode=parts.file_mode)
         desks = parts.searches.desks.by_name
-        self._closing = Closing(self.nursery)
-        searches = SearchDesk(nursery=self.nursery, closing=self._closing, desk_of=desks.get)
+        self._closing = Shutdown(self.nursery)
+        searches = RunningSearches(nursery=self.nursery, closing=self._closing, desk_of=desks.get)
         app = make_app(parts, keys, self._closing, searches)
         listening = bound(parts.web.address)
         address = _address_of(listening)
-        guard = Guard(app=HeadAnswers(app), web=parts.web, emit=parts.emit, answered=parts.metrics.answered)
-        doors = Doors(app=ASGIWrapper(guard), config=_config(), web=parts.web, emit=parts.emit)  # type: ignore[arg-type]  # as above
+        guard = RequestGuard(app=HeadAnswers(app), web=parts.web, emit=parts.emit, answered=parts.metrics.answered)
+        doors = ConnectionListener(app=ASGIWrapper(guard), config=_config(), web=parts.web, emit=parts.emit)  # type: ignore[arg-type]  # as above
         app.state["doors"] = doors
         self.nursery.start_soon(self._serve, doors, listening)
         self.nursery.start_soon(self._watch_loop)
@@ -69,7 +69,7 @@ class WebServer(Actor[None]):
             await trio.sleep_until(due)
             self.parts.metrics.lagged(trio.current_time() - due)
 
-    async def _serve(self, doors: Doors, listening: socket.socket) -> None:
+    async def _serve(self, doors: ConnectionListener, listening: socket.socket) -> None:
         try:
             await doors.serve(listening, self._closing.told, answers_s=_ANSWERS_S)
         finally:

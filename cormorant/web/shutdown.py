@@ -9,14 +9,14 @@ import trio
 from attrs import define, field
 from litestar.types import Receive
 
-__all__ = ["Closing"]
+__all__ = ["Shutdown"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @define(eq=False)
-class Closing:
+class Shutdown:
     """Told once that the server stops."""
 
     nursery: trio.Nursery

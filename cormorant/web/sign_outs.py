@@ -14,12 +14,12 @@ from litestar.connection import ASGIConnection
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock
-from cormorant.web.auth import Session, Sessions
+from cormorant.web.auth import BrowserSession, BrowserSessions
 from cormorant.web.porter import given_key
 from storage import sign_outs
 from storage.database import Database
 
-__all__ = ["Permit", "SignOuts"]
+__all__ = ["ListenPermit", "SignOuts"]
 
 LOOK_S: Final = 2.0
 """After so long a sign-out in another process is known here, and a stream ends whose session is over."""
@@ -32,7 +32,7 @@ T = TypeVar("T")
 class SignOuts:
     """Ends sessions for good, and knows which are still open."""
 
-    sessions: Sessions
+    sessions: BrowserSessions
     database: Database
     clock: Clock
     _owed: dict[str, datetime] = field(init=False, factory=dict)
@@ -44,7 +44,7 @@ class SignOuts:
     _listening: dict[trio.CancelScope, str] = field(init=False, factory=dict)
     """The cookies of those who listen."""
 
-    async def session_of(self, cookie: str) -> Session | None:
+    async def session_of(self, cookie: str) -> BrowserSession | None:
         """The session of a cookie, if nobody has signed it out."""
         if self.sessions.of(cookie) is None:
             return None
@@ -53,7 +53,7 @@ class SignOuts:
             raise StorageUnavailable("who has signed out cannot be looked up now: ask again later, or use the key")
         return self.sessions.of(cookie)
 
-    async def end(self, session: Session) -> None:
+    async def end(self, session: BrowserSession) -> None:
         """Sign a browser out, everywhere and for good. What the database cannot take now it is given later."""
         self.sessions.end(session.number)
         self._owed[session.number] = session.expires_at
@@ -69,10 +69,10 @@ class SignOuts:
                 await self._look()
                 self._end_streams()
 
-    def permit(self, connection: ASGIConnection[Any, Any, Any, Any]) -> Permit:
+    def permit(self, connection: ASGIConnection[Any, Any, Any, Any]) -> ListenPermit:
         """How long one who was let in may listen."""
         cookie = "" if given_key(connection) else connection.cookies.get(self.sessions.cookie_name, "")
-        return Permit(self, cookie)
+        return ListenPermit(self, cookie)
 
     @contextmanager
     def listening(self, cookie: str) -> Iterator[trio.CancelScope]:
@@ -113,7 +113,7 @@ class SignOuts:
 
 
 @define(eq=False)
-class Permit:
+class ListenPermit:
     """How long somebody may listen: with a cookie until its session is over, with a key as long as the server runs."""
 
     sign_outs: SignOuts

@@ -15,7 +15,7 @@ from trio.lowlevel import current_task
 T = TypeVar("T")
 
 
-class Away(Exception):
+class DatabaseAway(Exception):
     """The database cannot be reached or is locked. What was asked and has no outcome yet surely did not happen."""
 
     def __init__(self, why: str, *, is_stale: bool = False) -> None:
@@ -52,7 +52,7 @@ class Call(Generic[T]):
         self.raise_cancel: Callable[[], NoReturn] | None = None
 
 
-class Session(Protocol):
+class CallSession(Protocol):
     """An open connection that serves calls, in one thread at a time."""
 
     @property
@@ -61,7 +61,7 @@ class Session(Protocol):
         ...
 
     def serve(self, calls: Sequence[Call[Any]]) -> None:
-        """Give each call its outcome. `Away`: those without one surely did not happen."""
+        """Give each call its outcome. `DatabaseAway`: those without one surely did not happen."""
         ...
 
     def cut(self) -> None:
@@ -73,7 +73,7 @@ class Session(Protocol):
         ...
 
 
-class Line:
+class CallQueue:
     """Calls in the order they came, until a worker takes them.
 
     Invariant: a call is in a line, or taken, or has been answered; `_lock` guards the passage between the first two,

@@ -9,13 +9,13 @@ import trio
 
 from cormorant.rules.outages import delay_before_probe
 from cormorant.rules.ports import Chance
-from storage.engine.calls import Away
+from storage.engine.calls import DatabaseAway
 
 LOOK_S = 0.1
 """How often one looks at what does not tell. Ten microseconds each, so that it needs no thread."""
 
 
-class Ear(Protocol):
+class ChangeListener(Protocol):
     """Something that hears of changes. Its methods do not wait, but for `close`."""
 
     def fileno(self) -> int | None:
@@ -23,7 +23,7 @@ class Ear(Protocol):
         ...
 
     def has_heard(self) -> bool:
-        """Whether there was anything since the last time. Raises `Away` when it cannot hear any more."""
+        """Whether there was anything since the last time. Raises `DatabaseAway` when it cannot hear any more."""
         ...
 
     def close(self) -> None:
@@ -31,7 +31,7 @@ class Ear(Protocol):
         ...
 
 
-async def listen(open_ear: Callable[[], Ear | None], heard: Callable[[], None], *, chance: Chance) -> None:
+async def listen(open_ear: Callable[[], ChangeListener | None], heard: Callable[[], None], *, chance: Chance) -> None:
     """Call `heard` whenever somebody has written, for ever. A lost connection is opened anew; what was missed counts once."""
     failures = 0
     while True:
@@ -41,12 +41,12 @@ async def listen(open_ear: Callable[[], Ear | None], heard: Callable[[], None], 
                 await trio.sleep_forever()
             failures = 0
             await _listen_with(ear, heard)
-        except Away:
+        except DatabaseAway:
             await trio.sleep(delay_before_probe(failures=failures, jitter=chance.random()))
             failures += 1
 
 
-async def _listen_with(ear: Ear, heard: Callable[[], None]) -> None:
+async def _listen_with(ear: ChangeListener, heard: Callable[[], None]) -> None:
     try:
         heard()
         while True:
@@ -57,7 +57,7 @@ async def _listen_with(ear: Ear, heard: Callable[[], None]) -> None:
         ear.close()
 
 
-async def _something(ear: Ear) -> None:
+async def _something(ear: ChangeListener) -> None:
     file = ear.fileno()
     if file is None:
         await trio.sleep(LOOK_S)

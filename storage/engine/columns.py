@@ -70,7 +70,7 @@ def kept_text(words: str, most: int) -> str:
     return words.replace("\0", "")[:most].encode(errors="replace").decode()
 
 
-class Moment(TypeDecorator[datetime]):
+class Micros(TypeDecorator[datetime]):
     """A point in time: aware in Python, BIGINT microseconds UTC in the database. Sorts and compares alike everywhere."""
 
     impl: Impl = BigInteger

@@ -20,7 +20,7 @@ from storage.engine.options import StorageOptions
 from storage.engine.schema import MIGRATIONS_TABLE, mark_finished, mark_unfinished
 from storage.migrations import MIGRATIONS
 
-__all__ = ["PAGE", "Copied", "CopiesDiffer", "CopyFailed", "TargetNotEmpty", "copy_all", "own_tables"]
+__all__ = ["PAGE", "CopiesDiffer", "CopyFailed", "CopyReport", "TargetNotEmpty", "copy_all", "own_tables"]
 
 PAGE: Final = 500
 
@@ -41,7 +41,7 @@ class CopiesDiffer(CormorantError):
 
 
 @frozen(kw_only=True)
-class Copied:
+class CopyReport:
     """One table that was copied: how many rows, and the hash that both sides have."""
 
     table: str
@@ -63,7 +63,7 @@ def own_tables() -> tuple[Table, ...]:
     return tuple(table for name, table in sorted(made.tables.items()) if name != MIGRATIONS_TABLE.name)
 
 
-def copy_all(source: str, target: str, *, now: Callable[[], datetime], tell: Tell) -> list[Copied]:
+def copy_all(source: str, target: str, *, now: Callable[[], datetime], tell: Tell) -> list[CopyReport]:
     """Copy every table of ours into an empty database. Blocks. The source is only read, in one view of everything.
 
     From the first step to the last the target is marked, so that nobody takes what a kill left for a database.
@@ -101,14 +101,14 @@ def _refuse_filled(connection: Connection, tables: Sequence[Table]) -> None:
         raise TargetNotEmpty(f"it has rows already, in {', '.join(filled)}; name an empty database")
 
 
-def _copied(reading: Connection, writing: Connection, table: Table, tell: Tell) -> Copied:
+def _copied(reading: Connection, writing: Connection, table: Table, tell: Tell) -> CopyReport:
     try:
         return _copy(reading, writing, table, tell)
     except DBAPIError as error:
         raise CopyFailed(f"{table.name} could not be copied: {error.orig}") from error
 
 
-def _copy(reading: Connection, writing: Connection, table: Table, tell: Tell) -> Copied:
+def _copy(reading: Connection, writing: Connection, table: Table, tell: Tell) -> CopyReport:
     columns = sorted(column.name for column in table.columns)
     total = reading.execute(select(func.count()).select_from(table)).scalar_one()
     read, done = hashlib.sha256(), 0
@@ -129,7 +129,7 @@ def _copy(reading: Connection, writing: Connection, table: Table, tell: Tell) ->
             f"{table.name}: {done} rows were read, {there} written, hashes {'equal' if done == there else 'not equal'}"
         )
         raise CopiesDiffer(f"{what}; nothing was kept in the target, and the source is as it was")
-    return Copied(table=table.name, rows=done, sha256=read.hexdigest())
+    return CopyReport(table=table.name, rows=done, sha256=read.hexdigest())
 
 
 def _pages(connection: Connection, table: Table, columns: Sequence[str]) -> Iterator[Sequence[Sequence[Any]]]:

@@ -9,18 +9,18 @@ from typing import Any
 import outcome
 
 from cormorant.rules.errors import CommitUnknown
-from storage.engine.calls import Away, Call, Session
+from storage.engine.calls import Call, CallSession, DatabaseAway
 
 
-class Desk:
+class ConnectionWorker:
     """Serves calls over one session that is opened when needed. A thread's own, or the loop's when in line."""
 
-    def __init__(self, open_session: Callable[[], Session]) -> None:
+    def __init__(self, open_session: Callable[[], CallSession]) -> None:
         self._open = open_session
-        self._session: Session | None = None
+        self._session: CallSession | None = None
         self._busy_since: float | None = None
 
-    def serve(self, calls: Sequence[Call[Any]]) -> Away | None:
+    def serve(self, calls: Sequence[Call[Any]]) -> DatabaseAway | None:
         """Give each call its outcome. Those left without one surely did not run, because the database is away."""
         was_open = self._session is not None
         away = self._attempt(calls)
@@ -41,14 +41,14 @@ class Desk:
         if session is not None:
             session.close()
 
-    def _attempt(self, calls: Sequence[Call[Any]]) -> Away | None:
+    def _attempt(self, calls: Sequence[Call[Any]]) -> DatabaseAway | None:
         self._busy_since = time.monotonic()
         is_settled = False
         try:
             self._session = self._session or self._open()
             self._session.serve(calls)
             is_settled = True
-        except Away as away:
+        except DatabaseAway as away:
             self.close()
             is_settled = True
             return away

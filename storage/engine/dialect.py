@@ -11,8 +11,8 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from cormorant.rules.errors import StorageMisconfigured
-from storage.engine.calls import Session
-from storage.engine.change_listener import Ear
+from storage.engine.calls import CallSession
+from storage.engine.change_listener import ChangeListener
 from storage.engine.options import StorageOptions
 from storage.engine.schema import SchemaState
 from storage.migrations.runner import Migrated, Migration
@@ -51,11 +51,11 @@ class Dialect(Protocol):
         """Raise `Away` unless a call would be served now."""
         ...
 
-    def open_session(self) -> Session:
+    def open_session(self) -> CallSession:
         """Open a connection. Raises `Away`."""
         ...
 
-    def open_ear(self, channel: str) -> Ear | None:
+    def open_ear(self, channel: str) -> ChangeListener | None:
         """Listen to what other processes write. None: there are no others. Raises `Away`."""
         ...
 

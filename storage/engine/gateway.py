@@ -13,11 +13,11 @@ from sqlalchemy import Connection
 from cormorant.rules.errors import StorageMisconfigured, StorageUnavailable
 from cormorant.rules.events import SchemaMigrated
 from cormorant.rules.ports import Chance, Clock, Emit
-from storage.engine.calls import Away, Call, Line
+from storage.engine.calls import Call, CallQueue, DatabaseAway
 from storage.engine.dialect import Dialect
 from storage.engine.options import StorageOptions
 from storage.engine.outage import Outage
-from storage.engine.waiting_room import WaitingRoom
+from storage.engine.waiting_room import Admission
 from storage.migrations.runner import Migrated, Migration
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ STOPPED = "the storage is not running: it was stopped, or is being restarted"
 
 
 @frozen(kw_only=True)
-class Parts:
+class GatewayParts:
     """What a run is made of and does not own."""
 
     dialect: Dialect
@@ -53,10 +53,10 @@ class Parts:
 class Gateway(ABC):
     """One run, from start to stop."""
 
-    def __init__(self, parts: Parts, lines: Sequence[Line]) -> None:
+    def __init__(self, parts: GatewayParts, lines: Sequence[CallQueue]) -> None:
         self._parts = parts
         self._lines = lines
-        self._room = WaitingRoom(parts.options.queue_max)
+        self._room = Admission(parts.options.queue_max)
         self._outage = Outage(lines, self._room, hold_s=parts.options.hold_s, emit=parts.emit, resume=self._resume)
         self._stopping = trio.Event()
         self._failure: StorageMisconfigured | None = None
@@ -75,7 +75,7 @@ class Gateway(ABC):
 
     @abstractmethod
     async def _probe(self) -> None:
-        """Raise `Away` unless a call would be served now."""
+        """Raise `DatabaseAway` unless a call would be served now."""
 
     @abstractmethod
     def _resume(self) -> None:
@@ -97,7 +97,7 @@ class Gateway(ABC):
         """Whether the database is ready. If it is away, that is an outage like any other."""
         try:
             await self._prepare()
-        except Away as away:
+        except DatabaseAway as away:
             for line in self._lines:
                 line.pause()
             self._outage.begin(away)

@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 from trio.lowlevel import ParkingLot, checkpoint_if_cancelled
 from typing_extensions import override
 
-from storage.engine.calls import Away, Call, Line
-from storage.engine.desk import Desk
-from storage.engine.gateway import Gateway, Parts
+from storage.engine.calls import Call, CallQueue, DatabaseAway
+from storage.engine.desk import ConnectionWorker
+from storage.engine.gateway import Gateway, GatewayParts
 
 T = TypeVar("T")
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 class Inline(Gateway):
     """Serves together what came in the same turn of the loop, as the writer's thread does. An outage can be played."""
 
-    def __init__(self, parts: Parts, *, is_away: Callable[[], bool]) -> None:
-        self._line = Line()
+    def __init__(self, parts: GatewayParts, *, is_away: Callable[[], bool]) -> None:
+        self._line = CallQueue()
         super().__init__(parts, [self._line])
         self._is_away = is_away
-        self._desk = Desk(parts.dialect.open_session)
+        self._desk = ConnectionWorker(parts.dialect.open_session)
         self._idle = ParkingLot()
 
     @override
@@ -94,14 +94,14 @@ class Inline(Gateway):
             self._line.put_back(held)
             self._outage.hold(held, self._line, away)
 
-    def _attempt(self, calls: Sequence[Call[Any]]) -> Away | None:
+    def _attempt(self, calls: Sequence[Call[Any]]) -> DatabaseAway | None:
         try:
             self._check_played_outage()
-        except Away as away:
+        except DatabaseAway as away:
             self._desk.close()  # as in a real one: in memory the probe uses the same connection, which may be set to read only
             return away
         return self._desk.serve(calls)
 
     def _check_played_outage(self) -> None:
         if self._is_away():
-            raise Away("an outage is played")
+            raise DatabaseAway("an outage is played")

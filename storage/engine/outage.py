@@ -11,8 +11,8 @@ from cormorant.rules.errors import DatabaseNeedsNewerCode, StorageMisconfigured
 from cormorant.rules.events import StorageBack, StorageLost
 from cormorant.rules.outages import LOSSES_MAX, delay_before_probe, held_until
 from cormorant.rules.ports import Chance, Emit
-from storage.engine.calls import Away, Call, Line
-from storage.engine.waiting_room import WaitingRoom
+from storage.engine.calls import Call, CallQueue, DatabaseAway
+from storage.engine.waiting_room import Admission
 
 SHORTEST_LOOK_S = 0.02
 
@@ -21,7 +21,7 @@ class Outage:
     """Told of the first call that meets an outage; holds what waits, probes with back-off, lets all go on in order."""
 
     def __init__(
-        self, lines: Sequence[Line], room: WaitingRoom, *, hold_s: float, emit: Emit, resume: Callable[[], None]
+        self, lines: Sequence[CallQueue], room: Admission, *, hold_s: float, emit: Emit, resume: Callable[[], None]
     ) -> None:
         self._lines = lines
         self._room = room
@@ -43,7 +43,7 @@ class Outage:
         """What a call is told that has waited long enough."""
         return f"the database was away for the {self._hold_s:g} s that a call waits ({self._why}): ask again later"
 
-    def begin(self, away: Away) -> None:
+    def begin(self, away: DatabaseAway) -> None:
         """The database is away, as far as is known. Lines are paused by whoever noticed."""
         self._why = str(away)
         if self._since is None:
@@ -52,7 +52,7 @@ class Outage:
             self._begun.set()
             self._emit(StorageLost(error=self._why))
 
-    def hold(self, calls: Sequence[Call[Any]], line: Line, away: Away) -> None:
+    def hold(self, calls: Sequence[Call[Any]], line: CallQueue, away: DatabaseAway) -> None:
         """These calls met the outage and are back in line, unless nobody waits for them or they seem to be its cause."""
         self.begin(away)
         for call in calls:
@@ -91,7 +91,7 @@ class Outage:
             await trio.sleep(delay_before_probe(failures=failures, jitter=chance.random()))
             try:
                 await probe()
-            except Away as away:
+            except DatabaseAway as away:
                 self._why = str(away)
             except StorageMisconfigured as refused:
                 if isinstance(refused, DatabaseNeedsNewerCode) or not was_ready:

@@ -13,11 +13,11 @@ from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import StorageMisconfigured
 from cormorant.rules.secrets import hide_passwords
-from storage.engine.calls import Away
+from storage.engine.calls import DatabaseAway
 from storage.engine.options import StorageOptions
-from storage.engine.postgres_ear import PostgresEar
+from storage.engine.postgres_ear import PostgresListener
 from storage.engine.postgres_errors import cause_of, is_refusal
-from storage.engine.postgres_session import GuardedDriver, PostgresSession
+from storage.engine.postgres_session import GuardedPostgresConnection, PostgresSession
 from storage.engine.schema import SchemaState, check_compatible, describe, pending_after, read_applied
 from storage.migrations.runner import Migrated, Migration, apply
 
@@ -73,14 +73,14 @@ class Postgres:
         try:
             return PostgresSession(self._engine.connect(), self._options)
         except DBAPIError as error:
-            raise Away(_words_of(error)) from error
+            raise DatabaseAway(_words_of(error)) from error
 
-    def open_ear(self, channel: str) -> PostgresEar:
+    def open_ear(self, channel: str) -> PostgresListener:
         """Listen to a channel."""
         try:
-            return PostgresEar(self._connect(), channel)
+            return PostgresListener(self._connect(), channel)
         except psycopg.Error as error:
-            raise Away(_words_of(error)) from error
+            raise DatabaseAway(_words_of(error)) from error
 
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:
         """Look at the database, which is not changed."""
@@ -88,7 +88,7 @@ class Postgres:
             with self._opened() as connection:
                 server_time = connection.execute(select(func.now())).scalar_one()
                 return describe(read_applied(connection), migrations, server_time=server_time)
-        except (Away, StorageMisconfigured) as error:
+        except (DatabaseAway, StorageMisconfigured) as error:
             return SchemaState(is_reachable=False, problem=str(error))
 
     @contextmanager
@@ -108,7 +108,7 @@ class Postgres:
         """A transaction that takes as long as it takes, in the server and between two statements."""
         with self._opened() as connection:
             driver = connection.connection.driver_connection
-            assert isinstance(driver, GuardedDriver)
+            assert isinstance(driver, GuardedPostgresConnection)
             driver.autocommit = False
             with connection.begin():
                 connection.execute(text(f"SET TRANSACTION ISOLATION LEVEL {level}"))
@@ -120,11 +120,11 @@ class Postgres:
         """Nothing outlives the sessions."""
         self._engine.dispose()
 
-    def _connect(self) -> GuardedDriver:
+    def _connect(self) -> GuardedPostgresConnection:
         _, parameters = self._engine.dialect.create_connect_args(self._engine.url)
         defaults = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "cormorant", **_ALIVE}
         defaults["tcp_user_timeout"] = _milliseconds(self._options.statement_timeout_s)
-        driver = GuardedDriver.connect(**{**defaults, **parameters}, autocommit=True)
+        driver = GuardedPostgresConnection.connect(**{**defaults, **parameters}, autocommit=True)
         with ExitStack() as undo:
             undo.callback(driver.close)
             for name, limit_s in (
@@ -146,12 +146,12 @@ class Postgres:
             if is_refusal(cause) or isinstance(cause, errors.InsufficientPrivilege):
                 raise StorageMisconfigured(f"PostgreSQL refuses us: {_words_of(error)}") from error
             if isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
-                raise Away(_words_of(error)) from error
+                raise DatabaseAway(_words_of(error)) from error
             raise
 
     def _migrate(self, connection: Connection, migrations: Sequence[Migration], now: datetime) -> Migrated | None:
         driver = connection.connection.driver_connection
-        assert isinstance(driver, GuardedDriver)
+        assert isinstance(driver, GuardedPostgresConnection)
         driver.autocommit = False
         with connection.begin():
             # Held until COMMIT, also through a pooler. Waiting is bounded by lock_timeout, then tried again later.

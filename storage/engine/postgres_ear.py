@@ -6,10 +6,10 @@ from typing import Any
 
 import psycopg
 
-from storage.engine.calls import Away
+from storage.engine.calls import DatabaseAway
 
 
-class PostgresEar:
+class PostgresListener:
     """A connection of its own that listens to a channel."""
 
     def __init__(self, connection: psycopg.Connection[Any], channel: str) -> None:
@@ -25,7 +25,7 @@ class PostgresEar:
         try:
             self._connection.pgconn.consume_input()
         except psycopg.OperationalError as error:
-            raise Away(str(error)) from error
+            raise DatabaseAway(str(error)) from error
         heard = False
         while self._connection.pgconn.notifies() is not None:
             heard = True

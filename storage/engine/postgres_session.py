@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from typing_extensions import override
 
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
-from storage.engine.calls import Away, Call
+from storage.engine.calls import Call, DatabaseAway
 from storage.engine.options import StorageOptions
 from storage.engine.postgres_errors import LOST_RACE, cause_of, is_outdated_plan, translate
 
@@ -33,7 +33,7 @@ ENDED = "a storage function ended its transaction or connection itself: leave th
 SWALLOWED = "a storage function caught an error and went on, but its transaction is lost: use begin_nested() around it"
 
 
-class GuardedDriver(psycopg.Connection[Any]):
+class GuardedPostgresConnection(psycopg.Connection[Any]):
     """A driver's connection that a storage function cannot commit, roll back or close."""
 
     is_guarded = False
@@ -81,7 +81,7 @@ class PostgresSession:
 
     def __init__(self, connection: Connection, options: StorageOptions) -> None:
         driver = connection.connection.driver_connection
-        assert isinstance(driver, GuardedDriver)
+        assert isinstance(driver, GuardedPostgresConnection)
         self._connection = connection
         self._driver = driver
         self._pgconn = driver.pgconn
@@ -100,7 +100,7 @@ class PostgresSession:
         return self._pgconn.status == ConnStatus.OK and not self._is_lost
 
     def serve(self, calls: Sequence[Call[Any]]) -> None:
-        """Give each call its outcome. `Away`: those without one surely did not happen."""
+        """Give each call its outcome. `DatabaseAway`: those without one surely did not happen."""
         for call in calls:
             call.outcome = self._serve(call)
 
@@ -142,7 +142,7 @@ class PostgresSession:
         # Straight to libpq, as COMMIT below: the driver's own way costs as much again as the round trip.
         answer = self._tell(b"BEGIN READ ONLY" if reads_only else b"BEGIN")
         if answer is None or answer.status != ExecStatus.COMMAND_OK:
-            raise Away(self._last_words(), is_stale=True)
+            raise DatabaseAway(self._last_words(), is_stale=True)
         return self._connection.begin()
 
     def _tell(self, command: bytes) -> PGresult | None:
@@ -171,7 +171,7 @@ class PostgresSession:
         cause = cause_of(result.error) if isinstance(result, outcome.Error) else None
         if self._was_cut or isinstance(cause, errors.IdleInTransactionSessionTimeout):
             return outcome.Error(StatementTooSlow(self._options.statement_timeout_s))
-        raise Away(self._last_words() if cause is None else str(cause), is_stale=True)
+        raise DatabaseAway(self._last_words() if cause is None else str(cause), is_stale=True)
 
     def _undo(self, result: Outcome[Any]) -> Outcome[Any]:
         status = self._pgconn.transaction_status
@@ -182,7 +182,7 @@ class PostgresSession:
             self._connection.rollback()
         if isinstance(result, outcome.Error):
             if is_outdated_plan(result.error):
-                raise Away(str(cause_of(result.error)), is_stale=True)
+                raise DatabaseAway(str(cause_of(result.error)), is_stale=True)
             if status != TransactionStatus.IDLE or isinstance(result.error, TransactionMisused):
                 return result
         return outcome.Error(TransactionMisused(SWALLOWED if status == TransactionStatus.INERROR else ENDED))

@@ -10,7 +10,7 @@ from attrs import frozen
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, inspect, select
 
 from cormorant.rules.errors import DatabaseNeedsNewerCode, DatabaseUnfinished
-from storage.engine.columns import Moment, PlainText
+from storage.engine.columns import Micros, PlainText
 
 if TYPE_CHECKING:
     from storage.migrations.runner import Migration
@@ -21,7 +21,7 @@ MIGRATIONS_TABLE = Table(
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("name", PlainText, nullable=False),
     Column("min_code_version", Integer, nullable=False),
-    Column("applied_at", Moment, nullable=False),
+    Column("applied_at", Micros, nullable=False),
 )
 
 

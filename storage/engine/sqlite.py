@@ -13,16 +13,16 @@ from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_eng
 from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import MigrationFailed, StorageMisconfigured
-from storage.engine.calls import Away
+from storage.engine.calls import DatabaseAway
 from storage.engine.data_files import create_file
 from storage.engine.options import StorageOptions
 from storage.engine.schema import Applied, SchemaState, check_compatible, describe, pending_after, read_applied
 from storage.engine.sqlite_backup import back_up
-from storage.engine.sqlite_driver import GuardedDriver, note_destroyers
-from storage.engine.sqlite_ear import SqliteEar
+from storage.engine.sqlite_driver import GuardedSqliteConnection, note_destroyers
+from storage.engine.sqlite_ear import SqliteListener
 from storage.engine.sqlite_errors import BUSY, code_of, remedy_for
 from storage.engine.sqlite_session import SqliteSession
-from storage.engine.write_turns import FileTurn, NoTurn, Turn
+from storage.engine.write_turns import FileWriteTurn, NoWriteTurn, WriteTurn
 from storage.migrations.runner import Migrated, Migration, apply
 
 TURN_PATIENCE_S = 1.0
@@ -43,7 +43,7 @@ _WRONG = {
 class Sqlite:
     """One SQLite file, or one database in memory that lives as long as this object."""
 
-    driver_class: type[GuardedDriver] = GuardedDriver
+    driver_class: type[GuardedSqliteConnection] = GuardedSqliteConnection
     writers = 1
     hang_limit_s = None
 
@@ -98,17 +98,17 @@ class Sqlite:
         try:
             connection = self._engine.connect()
         except DBAPIError as error:
-            raise Away(remedy_for(error)) from error
+            raise DatabaseAway(remedy_for(error)) from error
         return SqliteSession(connection, turn=self._turn(), options=self._options)
 
-    def open_ear(self, channel: str) -> SqliteEar | None:  # noqa: ARG002 - a file has no channels
+    def open_ear(self, channel: str) -> SqliteListener | None:  # noqa: ARG002 - a file has no channels
         """Notice what other processes write."""
         if self._path is None:
             return None
         try:
-            return SqliteEar(self._connect())
+            return SqliteListener(self._connect())
         except sqlite3.Error as error:
-            raise Away(remedy_for(error)) from error
+            raise DatabaseAway(remedy_for(error)) from error
 
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:
         """Look at the file, which is neither created nor changed."""
@@ -133,7 +133,7 @@ class Sqlite:
         try:
             connection = engine.connect()
         except DBAPIError as error:
-            raise Away(remedy_for(error)) from error
+            raise DatabaseAway(remedy_for(error)) from error
         with connection:
             driver = _driver_of(connection)
             driver.isolation_level = None
@@ -170,15 +170,15 @@ class Sqlite:
             undo.pop_all()
         return driver
 
-    def _turn(self) -> Turn:
+    def _turn(self) -> WriteTurn:
         if self._path is None:
-            return NoTurn()
+            return NoWriteTurn()
         try:
             patience_s = min(TURN_PATIENCE_S, self._options.busy_timeout_s)
-            return FileTurn(self._path, patience_s=patience_s, file_mode=self._options.file_mode)
+            return FileWriteTurn(self._path, patience_s=patience_s, file_mode=self._options.file_mode)
         except OSError:
             # A lock file that belongs to somebody else: unfair is better than not at all.
-            return NoTurn()
+            return NoWriteTurn()
 
     def _check_path(self) -> None:
         if self._path is None:
@@ -187,7 +187,7 @@ class Sqlite:
             raise StorageMisconfigured(f"{self._path} is a folder: name a file in it")
         if not self._path.parent.is_dir():
             why = f"the folder {self._path.parent} does not exist: create it, or name another"
-            raise Away(why) if self._was_ready else StorageMisconfigured(why)
+            raise DatabaseAway(why) if self._was_ready else StorageMisconfigured(why)
 
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
@@ -197,7 +197,7 @@ class Sqlite:
         except (sqlite3.Error, DBAPIError) as error:
             code = code_of(error)
             if code in _PASSING or (code in _WRONG and self._was_ready):
-                raise Away(remedy_for(error)) from error
+                raise DatabaseAway(remedy_for(error)) from error
             if code in _WRONG:
                 raise StorageMisconfigured(f"{self._path} {_WRONG[code]} ({error})") from error
             raise

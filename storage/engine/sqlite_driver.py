@@ -14,7 +14,7 @@ from cormorant.rules.errors import TransactionMisused
 ENDED = "a storage function ended its transaction or connection itself: leave that to the gateway, use begin_nested()"
 
 
-class GuardedDriver(sqlite3.Connection):
+class GuardedSqliteConnection(sqlite3.Connection):
     """A driver's connection that a storage function cannot commit, roll back or close."""
 
     is_guarded = False
@@ -52,5 +52,5 @@ def note_destroyers(engine: Engine) -> None:
     @event.listens_for(engine, "handle_error")
     def note(context: ExceptionContext) -> None:
         driver = context.connection and context.connection.connection.driver_connection
-        if isinstance(driver, GuardedDriver) and driver.is_guarded and not driver.in_transaction:
+        if isinstance(driver, GuardedSqliteConnection) and driver.is_guarded and not driver.in_transaction:
             driver.destroyer = driver.destroyer or context.sqlalchemy_exception or context.original_exception

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from storage.engine.calls import Away
+from storage.engine.calls import DatabaseAway
 
 
-class SqliteEar:
+class SqliteListener:
     """A connection of its own that sees the file's version change when another one commits."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -31,5 +31,5 @@ class SqliteEar:
         try:
             version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error as error:
-            raise Away(str(error)) from error
+            raise DatabaseAway(str(error)) from error
         return version

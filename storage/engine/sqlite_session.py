@@ -21,11 +21,11 @@ from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
-from storage.engine.calls import Away, Call
+from storage.engine.calls import Call, DatabaseAway
 from storage.engine.options import StorageOptions
-from storage.engine.sqlite_driver import ENDED, GuardedDriver
+from storage.engine.sqlite_driver import ENDED, GuardedSqliteConnection
 from storage.engine.sqlite_errors import BUSY, code_of, remedy_for, translate
-from storage.engine.write_turns import Turn
+from storage.engine.write_turns import WriteTurn
 
 DESTROYED_MAX = 3
 """After so many destroyed transactions the rest of a group runs one by one: each could destroy another."""
@@ -41,9 +41,9 @@ Run = tuple[Call[Any], Outcome[Any]]
 class SqliteSession:
     """One connection to SQLite."""
 
-    def __init__(self, connection: Connection, *, turn: Turn, options: StorageOptions) -> None:
+    def __init__(self, connection: Connection, *, turn: WriteTurn, options: StorageOptions) -> None:
         driver = connection.connection.driver_connection
-        assert isinstance(driver, GuardedDriver)
+        assert isinstance(driver, GuardedSqliteConnection)
         self._connection = connection
         self._driver = driver
         self._cursor = driver.cursor()
@@ -63,7 +63,7 @@ class SqliteSession:
         return self._is_usable and not self._connection.closed
 
     def serve(self, calls: Sequence[Call[Any]]) -> None:
-        """Give each call its outcome, in order. `Away`: those without one surely did not happen."""
+        """Give each call its outcome, in order. `DatabaseAway`: those without one surely did not happen."""
         if len(calls) == 1 and not calls[0].reads_only:
             self._set_read_only(to=False)
             self._write_alone(calls[0])
@@ -101,7 +101,7 @@ class SqliteSession:
         try:
             self._driver.execute(statement)
         except sqlite3.OperationalError as error:
-            raise Away(remedy_for(error)) from error
+            raise DatabaseAway(remedy_for(error)) from error
         # SQLAlchemy's own view of it is kept from group to group: making one costs as much as a statement.
         return self._connection.get_transaction() or self._connection.begin()
 
@@ -121,7 +121,7 @@ class SqliteSession:
             size = len(calls) if self._destroyed < DESTROYED_MAX else 1
             calls = self._run_group(calls[:size]) + calls[size:]
             if calls and not self.is_usable:
-                raise Away("the connection broke", is_stale=True)
+                raise DatabaseAway("the connection broke", is_stale=True)
 
     def _write_alone(self, call: Call[Any]) -> None:
         """As `_run_group` for one: whatever becomes of it, nobody else has to run again."""
@@ -251,7 +251,7 @@ class SqliteSession:
         is_unknown = code_of(error) == sqlite3.SQLITE_IOERR or not surely_not
         self._undo()
         if code_of(error) in BUSY:
-            raise Away(remedy_for(error)) from error
+            raise DatabaseAway(remedy_for(error)) from error
         if is_unknown:
             self._is_usable = False
             _doubt(done, remedy_for(error))

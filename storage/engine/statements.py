@@ -10,12 +10,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from storage.engine.sqlite_driver import GuardedDriver
+from storage.engine.sqlite_driver import GuardedSqliteConnection
 
 _NAME: Final = re.compile(r":(\w+)")
 
 
-class Plain:
+class FastStatement:
     """One statement with `:names`, run with a value for each in the order in which they are written.
 
     Given to SQLite's own driver by position, to other databases through SQLAlchemy.
@@ -78,6 +78,6 @@ class Plain:
     def _told(self, connection: Connection, driver: sqlite3.Connection, error: sqlite3.Error) -> Exception:
         """As SQLAlchemy would tell it, and noted as `note_destroyers` would."""
         told = DBAPIError.instance(self._sql, None, error, sqlite3.Error, dialect=connection.dialect)
-        if isinstance(driver, GuardedDriver) and driver.is_guarded and not driver.in_transaction:
+        if isinstance(driver, GuardedSqliteConnection) and driver.is_guarded and not driver.in_transaction:
             driver.destroyer = driver.destroyer or told
         return told

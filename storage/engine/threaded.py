@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 from trio.lowlevel import TrioToken, checkpoint_if_cancelled, current_trio_token
 from typing_extensions import override
 
-from storage.engine.calls import Away, Call, Line
-from storage.engine.desk import Desk
-from storage.engine.gateway import Gateway, Parts
+from storage.engine.calls import Call, CallQueue, DatabaseAway
+from storage.engine.desk import ConnectionWorker
+from storage.engine.gateway import Gateway, GatewayParts
 
 T = TypeVar("T")
 
@@ -24,11 +24,11 @@ HUNG_LOOKS = 4
 class Threaded(Gateway):
     """Lines in front of worker threads. The threads are tasks of this run and end with it."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._writes = Line()
-        self._reads = Line() if parts.dialect.has_reader else self._writes
+    def __init__(self, parts: GatewayParts) -> None:
+        self._writes = CallQueue()
+        self._reads = CallQueue() if parts.dialect.has_reader else self._writes
         super().__init__(parts, list(dict.fromkeys([self._writes, self._reads])))
-        self._desks: list[Desk] = []
+        self._desks: list[ConnectionWorker] = []
         # Not trio's shared limiter: forty busy threads elsewhere must not keep the database from starting.
         self._threads = trio.CapacityLimiter(parts.dialect.writers + 2)
         # Also while the run is cancelled: trio waits for the threads, and a thread may wait for a server that hangs.
@@ -113,11 +113,11 @@ class Threaded(Gateway):
         if self._reads is not self._writes:
             lines.append(self._reads)
         for line in lines:
-            desk = Desk(self._parts.dialect.open_session)
+            desk = ConnectionWorker(self._parts.dialect.open_session)
             self._desks.append(desk)
             workers.start_soon(self._in_thread, partial(self._work, line, desk, token))
 
-    def _work(self, line: Line, desk: Desk, token: TrioToken) -> None:
+    def _work(self, line: CallQueue, desk: ConnectionWorker, token: TrioToken) -> None:
         """The life of a worker thread."""
         most = self._parts.dialect.group_max if line is self._writes else 1
         try:
@@ -126,7 +126,7 @@ class Threaded(Gateway):
         finally:
             desk.close()
 
-    def _serve(self, calls: list[Call[Any]], line: Line, desk: Desk, token: TrioToken) -> None:
+    def _serve(self, calls: list[Call[Any]], line: CallQueue, desk: ConnectionWorker, token: TrioToken) -> None:
         try:
             away = desk.serve(calls)
         finally:
@@ -135,6 +135,6 @@ class Threaded(Gateway):
         if away is not None:
             self._give_back([call for call in calls if call.outcome is None], line, away, token)
 
-    def _give_back(self, calls: list[Call[Any]], line: Line, away: Away, token: TrioToken) -> None:
+    def _give_back(self, calls: list[Call[Any]], line: CallQueue, away: DatabaseAway, token: TrioToken) -> None:
         line.put_back(calls)
         token.run_sync_soon(self._outage.hold, calls, line, away)

@@ -9,12 +9,12 @@ import outcome
 from trio.lowlevel import Abort, ParkingLot, reschedule, wait_task_rescheduled
 
 from cormorant.rules.errors import StorageUnavailable
-from storage.engine.calls import Call, Line
+from storage.engine.calls import Call, CallQueue
 
 T = TypeVar("T")
 
 
-class WaitingRoom:
+class Admission:
     """Seats for the calls under way. Whoever finds none waits outside, in order."""
 
     def __init__(self, seats: int) -> None:
@@ -41,7 +41,7 @@ class WaitingRoom:
         else:
             self._free += 1
 
-    async def wait(self, call: Call[T], line: Line) -> T:
+    async def wait(self, call: Call[T], line: CallQueue) -> T:
         """Wait for the answer. A call still in line is withdrawn when its caller is cancelled; a taken one is waited for."""
 
         def abort(raise_cancel: Callable[[], NoReturn]) -> Abort:
@@ -67,7 +67,7 @@ class WaitingRoom:
             call.outcome = outcome.Error(StorageUnavailable(why))
             self.answer([call])
 
-    def let_go(self, call: Call[Any], line: Line) -> None:
+    def let_go(self, call: Call[Any], line: CallQueue) -> None:
         """Wake a cancelled caller whose call was taken and given back without having run."""
         if call.raise_cancel is not None and line.withdraw(call):
             call.outcome = outcome.capture(call.raise_cancel)

@@ -23,7 +23,7 @@ FIRST_NAP_S = 0.000_05
 LONGEST_NAP_S = 0.001
 
 
-class Turn(Protocol):
+class WriteTurn(Protocol):
     """Entered before a write transaction begins, left after it ended."""
 
     def __enter__(self) -> None: ...
@@ -37,7 +37,7 @@ class Turn(Protocol):
         ...
 
 
-class NoTurn:
+class NoWriteTurn:
     """For a database that nobody shares."""
 
     def __enter__(self) -> None:
@@ -52,7 +52,7 @@ class NoTurn:
         """Nothing to close."""
 
 
-class FileTurn:
+class FileWriteTurn:
     """Fair turns among the processes that write to `database`, by two lock files beside it."""
 
     def __init__(self, database: Path, *, patience_s: float, file_mode: int = FILE_MODE) -> None:

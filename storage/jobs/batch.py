@@ -11,18 +11,18 @@ from sqlalchemy import Connection
 from cormorant.rules.jobs.states import PAUSED_FLAG, JobState
 from storage import flags
 from storage.jobs import jobs, workers
-from storage.jobs.jobs import Claim, ClaimedJob, Ending, Settled
+from storage.jobs.jobs import Claim, ClaimedJob, JobEnd, Settled
 
 LEAVE_MOST = 100_000
 
 
 @frozen(kw_only=True)
-class Errand:
+class Batch:
     """What one transaction is to do."""
 
     owner: str
     done: Sequence[Claim] = ()
-    endings: Sequence[Ending]
+    endings: Sequence[JobEnd]
     kinds: Sequence[str]
     priorities: Sequence[int]
     room: int
@@ -30,7 +30,7 @@ class Errand:
 
 
 @frozen(kw_only=True)
-class Harvest:
+class BatchResult:
     """What one transaction brought."""
 
     completed: Collection[Claim] = ()
@@ -40,7 +40,7 @@ class Harvest:
     next_due: datetime | None = None
 
 
-def run_errand(connection: Connection, errand: Errand) -> Harvest:
+def run_errand(connection: Connection, errand: Batch) -> BatchResult:
     """Let go of what is done, then claim what there is room for."""
     completed, settled = let_go(connection, errand)
     claimed = jobs.claim(
@@ -54,10 +54,10 @@ def run_errand(connection: Connection, errand: Errand) -> Harvest:
     due = (
         jobs.next_due(connection, priorities=errand.priorities, now=errand.now) if len(claimed) < errand.room else None
     )
-    return Harvest(completed=completed, settled=settled, claimed=claimed, next_due=due)
+    return BatchResult(completed=completed, settled=settled, claimed=claimed, next_due=due)
 
 
-def let_go(connection: Connection, errand: Errand) -> tuple[set[Claim], list[Settled]]:
+def let_go(connection: Connection, errand: Batch) -> tuple[set[Claim], list[Settled]]:
     """End what is done: nearly all of it in the usual way, the rest as each one has it."""
     completed = jobs.complete(connection, owner=errand.owner, done=errand.done, now=errand.now)
     others = [done_ending(*each) for each in errand.done if each not in completed]
@@ -65,18 +65,18 @@ def let_go(connection: Connection, errand: Errand) -> tuple[set[Claim], list[Set
     return completed, settled
 
 
-def done_ending(job_id: int, token: int) -> Ending:
+def done_ending(job_id: int, token: int) -> JobEnd:
     """How a job ends that is done."""
-    return Ending(id=job_id, token=token, to=JobState.SUCCEEDED)
+    return JobEnd(id=job_id, token=token, to=JobState.SUCCEEDED)
 
 
-def all_endings(errand: Errand) -> list[Ending]:
+def all_endings(errand: Batch) -> list[JobEnd]:
     """Everything that the errand lets go of."""
     return [*(done_ending(*each) for each in errand.done), *errand.endings]
 
 
 @frozen(kw_only=True)
-class Cleared:
+class Reconciled:
     """What the database and we agree on."""
 
     completed: Collection[Claim]
@@ -89,7 +89,7 @@ class Cleared:
     """Those that jobs wait with. Some may be of an older configuration."""
 
 
-def clear_up(connection: Connection, errand: Errand, *, doubtful: Sequence[Ending], known: set[Claim]) -> Cleared:
+def clear_up(connection: Connection, errand: Batch, *, doubtful: Sequence[JobEnd], known: set[Claim]) -> Reconciled:
     """Let go of what is done, find what was let go of before, and give back what was claimed unseen.
 
     `doubtful` are endings that a COMMIT, of which nobody knows whether it happened, may have written.
@@ -97,7 +97,7 @@ def clear_up(connection: Connection, errand: Errand, *, doubtful: Sequence[Endin
     completed, settled = let_go(connection, errand)
     settled += jobs.settled_before(connection, doubtful)
     lost = known - jobs.release_unknown(connection, owner=errand.owner, known=known, now=errand.now)
-    return Cleared(
+    return Reconciled(
         completed=completed,
         settled=settled,
         lost=lost,
@@ -107,7 +107,7 @@ def clear_up(connection: Connection, errand: Errand, *, doubtful: Sequence[Endin
     )
 
 
-def leave(connection: Connection, errand: Errand, *, doubtful: Sequence[Ending], is_orderly: bool) -> Harvest:
+def leave(connection: Connection, errand: Batch, *, doubtful: Sequence[JobEnd], is_orderly: bool) -> BatchResult:
     """End a run. In disorder, what ran has used up an attempt: it may be the reason."""
     # First, because it waits for a claim of ours whose COMMIT is in doubt and still under way. What that has claimed would
     # not be seen before, and would belong to nobody after.
@@ -118,4 +118,4 @@ def leave(connection: Connection, errand: Errand, *, doubtful: Sequence[Ending],
     else:
         jobs.reclaim(connection, owner=errand.owner, limit=LEAVE_MOST, now=errand.now)
     before = jobs.settled_before(connection, doubtful)
-    return Harvest(completed=completed, settled=[*settled, *before])
+    return BatchResult(completed=completed, settled=[*settled, *before])

@@ -64,7 +64,7 @@ class ClaimedJob(NamedTuple):
 
 
 @frozen(kw_only=True)
-class Ending:
+class JobEnd:
     """How an owner lets go of a job: the state it shall have, whether an attempt was used up, when it is due again."""
 
     id: int
@@ -221,7 +221,7 @@ def _array(numbers: Iterable[int]) -> str:
     return f"{{{','.join(map(str, numbers))}}}"
 
 
-def settle(connection: Connection, *, owner: str, endings: Iterable[Ending], now: datetime) -> list[Settled]:
+def settle(connection: Connection, *, owner: str, endings: Iterable[JobEnd], now: datetime) -> list[Settled]:
     """Let go of jobs. Those not in the answer are no longer the owner's: it changed nothing about them."""
     rows = sorted(_ending_row(ending, to_micros(now)) for ending in endings)
     if not rows:
@@ -293,7 +293,7 @@ def discard(connection: Connection, job_id: int) -> None:
         raise IllegalChange(verb="discard", state=_state_of(connection, job_id))
 
 
-def settled_before(connection: Connection, endings: Iterable[Ending]) -> list[Settled]:
+def settled_before(connection: Connection, endings: Iterable[JobEnd]) -> list[Settled]:
     """Those of the endings that an earlier transaction, whose COMMIT was in doubt, has written after all.
 
     Nobody has claimed the job since, as each claim has a new token, and it is as the ending would have left it. Others may
@@ -305,7 +305,7 @@ def settled_before(connection: Connection, endings: Iterable[Ending]) -> list[Se
     return [each for each in found if _could_follow(by_claim[each.id, each.token], each)]
 
 
-def _could_follow(ending: Ending, found: Settled) -> bool:
+def _could_follow(ending: JobEnd, found: Settled) -> bool:
     if found.state is JobState.PENDING and found.attempts == 0 and ending.to is not JobState.PENDING:
         return ending.to is not JobState.CANCELLED  # enqueued again while it ran
     if ending.to in {JobState.SUCCEEDED, JobState.CANCELLED}:
@@ -317,7 +317,7 @@ def _could_follow(ending: Ending, found: Settled) -> bool:
 def release_unknown(connection: Connection, *, owner: str, known: set[Claim], now: datetime) -> set[Claim]:
     """Give back what an owner was given without knowing it, and say what it has: what it runs beyond that is lost."""
     owned = {(row.id, row.token) for row in connection.execute(sql.OWNED, {"owner": owner})}
-    unknown = [Ending(id=job_id, token=token, to=JobState.PENDING) for job_id, token in owned - known]
+    unknown = [JobEnd(id=job_id, token=token, to=JobState.PENDING) for job_id, token in owned - known]
     settle(connection, owner=owner, endings=unknown, now=now)
     return owned
 
@@ -371,6 +371,6 @@ def _settled(row: Any) -> Settled:
     return Settled(id=row.id, token=row.token, state=JobState(row.state), attempts=row.attempts)
 
 
-def _ending_row(ending: Ending, now: int) -> tuple[int, int, str, bool, int, str | None]:
+def _ending_row(ending: JobEnd, now: int) -> tuple[int, int, str, bool, int, str | None]:
     run_at = now if ending.run_at is None else to_micros(ending.run_at)
     return ending.id, ending.token, ending.to.value, ending.uses_attempt, run_at, ending.last_errors

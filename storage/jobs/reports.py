@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import PAUSED_FLAG, JobState
 from storage.engine.columns import from_micros, maybe_from_micros, to_micros
-from storage.engine.statements import Plain
+from storage.engine.statements import FastStatement
 
 
 @frozen(kw_only=True)
@@ -136,9 +136,9 @@ def _view(row: Sequence[Any]) -> JobView:
 
 
 @lru_cache(maxsize=16)
-def _recent(filters: tuple[str, ...]) -> Plain:
+def _recent(filters: tuple[str, ...]) -> FastStatement:
     where = " AND ".join(_FILTERS[name] for name in filters) or "true"
-    return Plain(f"{_SELECT} WHERE {where} ORDER BY j.id DESC LIMIT :limit")
+    return FastStatement(f"{_SELECT} WHERE {where} ORDER BY j.id DESC LIMIT :limit")
 
 
 _COLUMNS = (
@@ -150,8 +150,8 @@ _TIMES = ("run_at", "enqueued_at", "claimed_at", "finished_at", "heartbeat_at")
 _SHOWN = ", ".join("w.beat_at" if name == "heartbeat_at" else f"j.{name}" for name in _COLUMNS)
 _SELECT = f"SELECT {_SHOWN} FROM jobs j LEFT JOIN workers w ON w.id = j.owner"
 _FILTERS = {"state": "j.state = :state", "kind": "j.kind = :kind", "before": "j.id < :before"}
-_SHOW = Plain(f"{_SELECT} WHERE j.id = :id")
-_STUCK = Plain(f"""
+_SHOW = FastStatement(f"{_SELECT} WHERE j.id = :id")
+_STUCK = FastStatement(f"""
     {_SELECT} WHERE j.state = 'running' AND (w.beat_at IS NULL OR w.beat_at < :before OR w.dead_at IS NOT NULL)
     ORDER BY j.id LIMIT :limit
 """)
@@ -163,5 +163,5 @@ _WAITING = text("""
     SELECT kind, count(*) AS number FROM jobs WHERE state IN ('pending', 'retryable') AND NOT held GROUP BY kind ORDER BY kind
 """)
 _RUNNING = text("SELECT owner, count(*) AS number FROM jobs WHERE state = 'running' GROUP BY owner ORDER BY owner")
-_ALL_PAUSED = Plain("SELECT changed_at FROM flags WHERE name = :name AND value = 'on'")
-_PAUSED_KINDS = Plain("SELECT kind, paused_at FROM paused_kinds ORDER BY kind")
+_ALL_PAUSED = FastStatement("SELECT changed_at FROM flags WHERE name = :name AND value = 'on'")
+_PAUSED_KINDS = FastStatement("SELECT kind, paused_at FROM paused_kinds ORDER BY kind")

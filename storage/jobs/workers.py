@@ -13,7 +13,7 @@ from storage.engine.columns import check_text, from_micros, to_micros
 
 
 @frozen(kw_only=True)
-class Worker:
+class WorkerRow:
     """A process as the others see it."""
 
     id: str
@@ -41,10 +41,10 @@ def retire(connection: Connection, worker_id: str) -> None:
     connection.execute(_RETIRE, {"id": worker_id})
 
 
-def all_workers(connection: Connection) -> list[Worker]:
+def all_workers(connection: Connection) -> list[WorkerRow]:
     """Everyone who is known, the dead too while something of theirs is still to be reclaimed."""
     return [
-        Worker(
+        WorkerRow(
             id=row.id,
             beat=row.beat,
             beat_at=from_micros(row.beat_at),

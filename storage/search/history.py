@@ -10,7 +10,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from storage.engine.columns import from_micros, kept_text, to_micros
-from storage.engine.statements import Plain
+from storage.engine.statements import FastStatement
 
 QUERY_LENGTH_MAX = 1_000
 ERROR_LENGTH_MAX = 1_000
@@ -18,7 +18,7 @@ CONSUMER_LENGTH_MAX = 200
 
 
 @frozen(kw_only=True)
-class Asked:
+class HistoryEntry:
     """One search at one source, after its end."""
 
     search_id: int
@@ -35,7 +35,7 @@ class Asked:
     error: str | None = None
 
 
-def record(connection: Connection, asked: Sequence[Asked]) -> None:
+def record(connection: Connection, asked: Sequence[HistoryEntry]) -> None:
     """Keep how searches ended."""
     for each in asked:
         _RECORD.change(
@@ -57,7 +57,7 @@ def record(connection: Connection, asked: Sequence[Asked]) -> None:
         )
 
 
-def recent(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[Asked]:
+def recent(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[HistoryEntry]:
     """The latest, newest first."""
     statement = _RECENT if source is None else _RECENT_OF
     return [_asked(row) for row in connection.execute(statement, {"source": source, "limit": limit})]
@@ -69,8 +69,8 @@ def prune(connection: Connection, *, before: datetime, keep: int, limit: int) ->
     return pruned
 
 
-def _asked(row: Any) -> Asked:
-    return Asked(
+def _asked(row: Any) -> HistoryEntry:
+    return HistoryEntry(
         search_id=row.search_id,
         task=row.task,
         source=row.source,
@@ -86,7 +86,7 @@ def _asked(row: Any) -> Asked:
     )
 
 
-_RECORD = Plain("""
+_RECORD = FastStatement("""
     INSERT INTO search_history (search_id, task, source, query, priority, consumer, status, results, started_at, took_s,
                                 waited_s, error)
     VALUES (:search_id, :task, :source, :query, :priority, :consumer, :status, :results, :started_at, :took_s,

@@ -14,7 +14,7 @@ from storage.search.results import dump_results, load_results
 
 
 @frozen(kw_only=True)
-class Entry:
+class SourceAnswer:
     """How a durable search ended at one source."""
 
     source: str
@@ -24,10 +24,10 @@ class Entry:
     error: str | None = None
 
 
-def read(connection: Connection, job_id: int) -> dict[str, Entry]:
+def read(connection: Connection, job_id: int) -> dict[str, SourceAnswer]:
     """What is known of a durable search, by source."""
     return {
-        row.source: Entry(
+        row.source: SourceAnswer(
             source=row.source,
             status=row.status,
             answered_at=from_micros(row.answered_at),
@@ -38,7 +38,7 @@ def read(connection: Connection, job_id: int) -> dict[str, Entry]:
     }
 
 
-def write(connection: Connection, job_id: int, entries: Sequence[Entry]) -> None:
+def write(connection: Connection, job_id: int, entries: Sequence[SourceAnswer]) -> None:
     """Take down answers."""
     for entry in entries:
         connection.execute(

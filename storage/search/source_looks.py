@@ -9,18 +9,18 @@ from attrs import evolve
 from sqlalchemy import Connection
 
 from storage.search import sources
-from storage.search.source_views import SourceLook, look
+from storage.search.source_views import SourceView, look
 from storage.search.sources import SourceOfOtherSettings, SourceRecord, UnknownSource
 
 __all__ = ["look_at_all", "look_at_one", "take_in"]
 
 
-def look_at_all(connection: Connection, configured: Sequence[SourceRecord], *, now: datetime) -> list[SourceLook]:
+def look_at_all(connection: Connection, configured: Sequence[SourceRecord], *, now: datetime) -> list[SourceView]:
     """Every source, by name."""
     return [look(connection, record, now=now) for record in _records(connection, configured)]
 
 
-def look_at_one(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceLook:
+def look_at_one(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceView:
     """One source, or `UnknownSource`."""
     return look(connection, _named(connection, name, configured), now=now)
 

@@ -12,7 +12,7 @@ from storage.engine.columns import from_micros, to_micros
 
 
 @frozen(kw_only=True)
-class ClientSpent:
+class ClientWindowSpend:
     """What one client has spent in one lane, at all sources together. Without a name it is this program itself."""
 
     consumer: str
@@ -27,10 +27,10 @@ def spent(connection: Connection, source_id: int, lane: Lane, *, since: datetime
     return count
 
 
-def spent_by_clients(connection: Connection, *, since: datetime) -> list[ClientSpent]:
+def spent_by_clients(connection: Connection, *, since: datetime) -> list[ClientWindowSpend]:
     """Who has made how many requests after a moment, at all sources together."""
     rows = connection.execute(_BY_CLIENTS, {"since": to_micros(since)})
-    return [ClientSpent(consumer=row.consumer, lane=Lane(row.lane), count=row.number) for row in rows]
+    return [ClientWindowSpend(consumer=row.consumer, lane=Lane(row.lane), count=row.number) for row in rows]
 
 
 def spent_at_most(connection: Connection, source_id: int, lane: Lane, *, since: datetime, after: int) -> int:

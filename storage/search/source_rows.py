@@ -11,7 +11,7 @@ import attrs
 from cormorant.rules.search.breaker import Breaker, BreakerState, Probe
 from cormorant.rules.search.cooldowns import Cooldown
 from cormorant.rules.search.limits import Lane, LearnedLimits
-from cormorant.rules.search.source_state import LaneState, Lease, SourceState
+from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState
 from storage.engine.columns import from_micros, kept_text, maybe_from_micros, to_micros
 
 BECAUSE_LENGTH_MAX = 1_000
@@ -67,7 +67,7 @@ def _lane(values: tuple[Any, ...]) -> LaneState:
         last_end_at=maybe_from_micros(values[2]),
         tokens=values[3],
         tokens_at=maybe_from_micros(values[4]),
-        in_flight=tuple(Lease(seq=seq, expires_at=from_micros(at)) for seq, at in json.loads(values[5])),
+        in_flight=tuple(RequestLease(seq=seq, expires_at=from_micros(at)) for seq, at in json.loads(values[5])),
     )
 
 

@@ -16,12 +16,12 @@ from sqlalchemy import Connection, bindparam, text
 from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits, stricter
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.request_ends import RequestEnd, after
-from cormorant.rules.search.reservations import Closed, Permit, Reserved
+from cormorant.rules.search.reservations import RequestPermit, Reserved, SourceClosedNow
 from cormorant.rules.search.reservations import reserve as decide
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.search.windows import Edges, edges_wanted, has_windows
 from storage.engine.columns import from_micros, to_micros
-from storage.engine.statements import Plain
+from storage.engine.statements import FastStatement
 from storage.search.source_rows import (
     COLUMNS,
     OF_A_LANE,
@@ -35,7 +35,7 @@ from storage.search.source_rows import (
 
 
 @frozen(kw_only=True)
-class Known:
+class KnownState:
     """A source as the database has it: its state, what it said of its limits, and the requests that windows depend on."""
 
     state: SourceState
@@ -50,7 +50,7 @@ class Known:
 
 
 @frozen(kw_only=True)
-class Wish:
+class ReservationRequest:
     """A request that somebody would like to make."""
 
     lane: Lane = Lane.QUERY
@@ -61,7 +61,7 @@ class Wish:
     consumer: str = ""
 
 
-def look(connection: Connection, source_id: int, *, configured: SourceLimits) -> Known:
+def look(connection: Connection, source_id: int, *, configured: SourceLimits) -> KnownState:
     """The source as it is. One that was never asked has a fresh state."""
     return _read(connection, source_id, configured, lock=False)
 
@@ -69,15 +69,15 @@ def look(connection: Connection, source_id: int, *, configured: SourceLimits) ->
 def reserve(
     connection: Connection,
     source_id: int,
-    wish: Wish,
+    wish: ReservationRequest,
     *,
     configured: SourceLimits,
     now: datetime,
-    hint: Known | None = None,
-) -> tuple[Reserved | Closed, Known]:
+    hint: KnownState | None = None,
+) -> tuple[Reserved | SourceClosedNow, KnownState]:
     """Spend one request, if every gate is open. Send it only after COMMIT; it is never refunded."""
     known, answer = _decide_by(hint, connection, source_id, wish, configured=configured, now=now)
-    if isinstance(answer, Closed):
+    if isinstance(answer, SourceClosedNow):
         return answer, known
     times = (to_micros(answer.at), to_micros(answer.expires_at))
     _REQUEST.change(connection, (source_id, wish.lane.value, answer.seq, *times, wish.consumer))
@@ -85,14 +85,14 @@ def reserve(
 
 
 def _decide_by(
-    hint: Known | None,
+    hint: KnownState | None,
     connection: Connection,
     source_id: int,
-    wish: Wish,
+    wish: ReservationRequest,
     *,
     configured: SourceLimits,
     now: datetime,
-) -> tuple[Known, Reserved | Closed]:
+) -> tuple[KnownState, Reserved | SourceClosedNow]:
     """Decide by what is known already, and only if that is out of date, or says no, by what the database has."""
     if hint is not None and _is_usable(hint, configured):
         answer = _decide(hint, wish, now)
@@ -106,7 +106,7 @@ def _decide_by(
     return known, answer
 
 
-def _decide(known: Known, wish: Wish, now: datetime) -> Reserved | Closed:
+def _decide(known: KnownState, wish: ReservationRequest, now: datetime) -> Reserved | SourceClosedNow:
     return decide(
         known.state,
         known.limits,
@@ -123,13 +123,13 @@ def _decide(known: Known, wish: Wish, now: datetime) -> Reserved | Closed:
 def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its source
     connection: Connection,
     source_id: int,
-    permit: Permit,
+    permit: RequestPermit,
     end: RequestEnd,
     *,
     configured: SourceLimits,
     now: datetime,
-    hint: Known | None = None,
-) -> Known:
+    hint: KnownState | None = None,
+) -> KnownState:
     """Record how a request ended."""
     known, state = _end_by(hint, connection, source_id, lambda state: after(state, permit, end, now=now), configured)
     learned = known.learned if end.learned is None else _added(known.learned, end.learned)
@@ -146,12 +146,12 @@ def _added(known: LearnedLimits, said: LearnedLimits) -> LearnedLimits:
 
 
 def _end_by(
-    hint: Known | None,
+    hint: KnownState | None,
     connection: Connection,
     source_id: int,
     rule: Callable[[SourceState], SourceState],
     configured: SourceLimits,
-) -> tuple[Known, SourceState]:
+) -> tuple[KnownState, SourceState]:
     """Write what follows from what is known already, or, if that is out of date, from what the database has."""
     if hint is not None and _is_usable(hint, configured):
         state = rule(hint.state)
@@ -163,7 +163,7 @@ def _end_by(
     return known, state
 
 
-def is_in_flight(connection: Connection, source_id: int, permit: Permit) -> bool:
+def is_in_flight(connection: Connection, source_id: int, permit: RequestPermit) -> bool:
     """Whether the end of a request is not recorded yet."""
     state = _read(connection, source_id, SourceLimits(), lock=True).state
     return any(lease.seq == permit.seq for lease in state.lane(permit.lane).in_flight)
@@ -175,7 +175,7 @@ def change(
     rule: Callable[[SourceState], SourceState],
     *,
     configured: SourceLimits,
-) -> Known:
+) -> KnownState:
     """Change the state by hand: pause, resume, reset."""
     known = _read(connection, source_id, configured, lock=True)
     state = rule(known.state)
@@ -200,16 +200,16 @@ def prune_requests(connection: Connection, *, before: datetime, limit: int) -> i
     return pruned
 
 
-def _is_usable(hint: Known, configured: SourceLimits) -> bool:
+def _is_usable(hint: KnownState, configured: SourceLimits) -> bool:
     """Whether it says all that a decision needs: that there is a row, and the requests on which these limits depend."""
     return hint.version > 0 and hint.configured is configured
 
 
 def _changed(
-    connection: Connection, source_id: int, before: Known, state: SourceState, configured: SourceLimits
-) -> Known:
+    connection: Connection, source_id: int, before: KnownState, state: SourceState, configured: SourceLimits
+) -> KnownState:
     """What is known once `state` was written over what was known before."""
-    return Known(
+    return KnownState(
         state=state,
         learned=before.learned,
         limits=before.limits,
@@ -227,9 +227,9 @@ def _known(
     configured: SourceLimits,
     *,
     version: int,
-) -> Known:
+) -> KnownState:
     limits = stricter(configured, learned)
-    return Known(
+    return KnownState(
         state=state,
         learned=learned,
         limits=limits,
@@ -254,7 +254,7 @@ def _edges(connection: Connection, source_id: int, lane: Lane, last_seq: int, li
     return {seq: times.get(seq) for seq in wanted}
 
 
-def _read(connection: Connection, source_id: int, configured: SourceLimits, *, lock: bool) -> Known:
+def _read(connection: Connection, source_id: int, configured: SourceLimits, *, lock: bool) -> KnownState:
     statement = _LOCK if lock and connection.dialect.name == "postgresql" else _READ
     row = statement.first(connection, (source_id,))
     if row is None and lock:
@@ -267,7 +267,7 @@ def _read(connection: Connection, source_id: int, configured: SourceLimits, *, l
     return _known(connection, source_id, state, learned, configured, version=version)
 
 
-def _write(connection: Connection, source_id: int, before: Known, state: SourceState) -> bool:
+def _write(connection: Connection, source_id: int, before: KnownState, state: SourceState) -> bool:
     """Write what has changed, unless the row has another version by now: then nothing happens, and it is False."""
     old, row = before.state, (source_id, before.version)
     # Most requests change one lane and nothing else, and all columns take six times as long.
@@ -286,13 +286,13 @@ CHANNEL = "cormorant_sources"
 """Where PostgreSQL tells the other processes of changes by hand."""
 
 _SELECT = f"SELECT {', '.join(COLUMNS)}, learned, version FROM source_state WHERE source_id = :source_id"
-_READ = Plain(_SELECT)
-_LOCK = Plain(f"{_SELECT} FOR UPDATE")
-_CREATE = Plain("INSERT INTO source_state (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
+_READ = FastStatement(_SELECT)
+_LOCK = FastStatement(f"{_SELECT} FOR UPDATE")
+_CREATE = FastStatement("INSERT INTO source_state (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
 
 
-def _update(columns: Iterable[str]) -> Plain:
-    return Plain(
+def _update(columns: Iterable[str]) -> FastStatement:
+    return FastStatement(
         f"UPDATE source_state SET {', '.join(f'{name} = :{name}' for name in columns)}, version = version + 1 "
         "WHERE source_id = :source_id AND version = :version"
     )
@@ -300,8 +300,8 @@ def _update(columns: Iterable[str]) -> Plain:
 
 _WRITE = _update(COLUMNS)
 _WRITE_QUERY = _update((*(f"query_{name}" for name in OF_A_LANE), "last_success_at"))
-_LEARN = Plain("UPDATE source_state SET learned = :learned WHERE source_id = :source_id")
-_REQUEST = Plain("""
+_LEARN = FastStatement("UPDATE source_state SET learned = :learned WHERE source_id = :source_id")
+_REQUEST = FastStatement("""
     INSERT INTO source_requests (source_id, lane, seq, at, expires_at, consumer)
     VALUES (:source_id, :lane, :seq, :at, :expires_at, :consumer)
 """)

@@ -12,7 +12,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, explain
 from cormorant.rules.search.windows import Window, counts_since, windows_of
 from storage.search import source_reports, source_states
-from storage.search.source_states import Known
+from storage.search.source_states import KnownState
 from storage.search.sources import CONFIGURED, SourceRecord
 
 _HOUR = timedelta(hours=1)
@@ -20,7 +20,7 @@ _DAY = timedelta(days=1)
 
 
 @frozen(kw_only=True)
-class Spent:
+class WindowSpend:
     """How much of one limit is used up."""
 
     lane: Lane
@@ -30,13 +30,13 @@ class Spent:
 
 
 @frozen(kw_only=True)
-class SourceLook:
+class SourceView:
     """A source at one moment."""
 
     now: datetime
     record: SourceRecord
-    known: Known
-    spent: tuple[Spent, ...]
+    known: KnownState
+    spent: tuple[WindowSpend, ...]
     """Of every limit that holds, queries first, the narrowest first."""
     queries_this_hour: int
     """In the last 60 minutes, whether that is limited or not."""
@@ -67,7 +67,7 @@ class SourceLook:
         )
 
 
-def look(connection: Connection, record: SourceRecord, *, now: datetime) -> SourceLook:
+def look(connection: Connection, record: SourceRecord, *, now: datetime) -> SourceView:
     """A source as the database has it."""
     known = source_states.look(connection, record.id, configured=record.limits)
     spent = []
@@ -75,8 +75,8 @@ def look(connection: Connection, record: SourceRecord, *, now: datetime) -> Sour
         for window in windows_of(known.limits, lane, Priority.INTERACTIVE):
             since = counts_since(window, now=now)
             count = source_reports.spent(connection, record.id, lane, since=since)
-            spent.append(Spent(lane=lane, window=window, count=count, since=since))
-    return SourceLook(
+            spent.append(WindowSpend(lane=lane, window=window, count=count, since=since))
+    return SourceView(
         now=now,
         record=record,
         known=known,

@@ -11,7 +11,7 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.watch.artists import Artist, Charge, Charged, Start
+from cormorant.rules.watch.artists import Artist, Charge, RetryCharge, Start
 from storage.engine.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
 from storage.engine.locking import passing_locked
 
@@ -99,7 +99,7 @@ def succeed(connection: Connection, artist: Artist, *, looked_at: datetime, next
 
 def fail(
     connection: Connection, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
-) -> Charged | None:
+) -> RetryCharge | None:
     """A look failed. The watermark stays: what came out meanwhile is found by the next. None: it is no longer ours.
 
     It is charged as it is now: searches may have charged it since it was claimed.

@@ -8,14 +8,14 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from cormorant.rules.watch.artists import Artist
-from cormorant.rules.watch.catalogue_walks import Walk, dump_walk, load_walk
+from cormorant.rules.watch.catalogue_walks import CatalogueProgress, dump_walk, load_walk
 from storage.engine.columns import from_micros, to_micros
 
 Key = tuple[str, str]
 """A source, and an id there."""
 
 
-def find(connection: Connection, artists: Sequence[Artist]) -> dict[Key, Walk]:
+def find(connection: Connection, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
     """What was kept of the lists of these artists."""
     if connection.execute(_ANY).first() is None:
         return {}
@@ -27,7 +27,7 @@ def find(connection: Connection, artists: Sequence[Artist]) -> dict[Key, Walk]:
     return found
 
 
-def put(connection: Connection, key: Key, walk: Walk) -> None:
+def put(connection: Connection, key: Key, walk: CatalogueProgress) -> None:
     """Keep what was read of a list."""
     words = {"source": key[0], "artist_id": key[1], "began_at": to_micros(walk.began_at), "walk": dump_walk(walk)}
     connection.execute(_PUT, words)

@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 
 from cormorant.rules.watch.feeds import (
     IMPORTED_TOGETHER,
-    Check,
     CheckStatus,
-    Due,
-    FeedPage,
-    Item,
-    Next,
+    DueFeed,
+    FeedCheck,
+    FeedEntryItem,
+    FetchedFeed,
+    NextCheck,
     after_check,
     is_wanted,
 )
@@ -27,7 +27,7 @@ ADAPTED_BY = 10
 
 
 @frozen(kw_only=True)
-class CheckEnding:
+class RecordCheck:
     """A statement: what a check brought. A crash in the middle of many items leaves the rest new for the next check."""
 
     take: Callable[..., int]
@@ -36,13 +36,13 @@ class CheckEnding:
     def __call__(
         self,
         connection: Connection,
-        subscription: Due,
-        page: FeedPage,
-        check: Check,
+        subscription: DueFeed,
+        page: FetchedFeed,
+        check: FeedCheck,
         *,
         until: datetime,
         now: datetime,
-    ) -> tuple[Check, int, Next | None]:
+    ) -> tuple[FeedCheck, int, NextCheck | None]:
         """The check with what was new, how many of that are wanted, and what follows; None: there is more to be brought in.
 
         Raises `CheckedElsewhere`, which undoes it: who has it in hand now finds the same as new.
@@ -50,7 +50,7 @@ class CheckEnding:
         is_first = not subscription.has_succeeded and not subscription.takes_first
         is_imported = subscription.auto_import and not is_first
         limit = IMPORTED_TOGETHER if is_imported else None
-        new: Sequence[Item] = ()
+        new: Sequence[FeedEntryItem] = ()
         if check.status is CheckStatus.SUCCESS and not page.is_unchanged:
             is_whole = page.left_out == 0
             new = feed_items.take_in(connection, subscription.id, page.items, now=now, is_whole=is_whole, limit=limit)
@@ -66,13 +66,13 @@ class CheckEnding:
     def _end(
         self,
         connection: Connection,
-        subscription: Due,
-        page: FeedPage,
-        check: Check,
+        subscription: DueFeed,
+        page: FetchedFeed,
+        check: FeedCheck,
         *,
         is_first: bool,
         now: datetime,
-    ) -> Next:
+    ) -> NextCheck:
         recent: Sequence[int] = ()
         if subscription.is_adaptive and not is_first:  # what was there before says nothing of how busy it is
             before = subscription_checks.recent_new(connection, subscription.id, limit=ADAPTED_BY - 1)

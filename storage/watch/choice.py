@@ -31,7 +31,7 @@ KINDS_OF: Final[Mapping[str, frozenset[ParcelKind]]] = {
 
 
 @frozen(kw_only=True)
-class Chooser:
+class CandidateChoice:
     """Judges finds by the profile of their want, and says what follows."""
 
     profiles: Mapping[str, Profile]

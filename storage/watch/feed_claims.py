@@ -14,10 +14,10 @@ from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import overdue_delay_s
-from cormorant.rules.watch.feeds import Check, CheckStatus, Due, Next, host_of
+from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, NextCheck, host_of
 from storage.engine.columns import from_micros, kept_text, to_micros
 from storage.engine.locking import SKIP_LOCKED, passing_locked
-from storage.engine.statements import Plain
+from storage.engine.statements import FastStatement
 from storage.watch.feeds import DUE_COLUMNS, RESCHEDULE, due_of
 
 __all__ = [
@@ -48,7 +48,7 @@ class CheckedElsewhere(CormorantError):
         )
 
 
-def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Due]:
+def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[DueFeed]:
     """Take due ones in hand, the longest due first, so that no other process does."""
     if connection.dialect.name == "postgresql":
         found = _CLAIM.rows(connection, (to_micros(until), to_micros(now), limit))
@@ -60,14 +60,14 @@ def claim(connection: Connection, *, now: datetime, until: datetime, limit: int)
     return due
 
 
-def claim_one(connection: Connection, number: int, *, until: datetime) -> Due | None:
+def claim_one(connection: Connection, number: int, *, until: datetime) -> DueFeed | None:
     """Take one in hand, due or not; None when another process has it, or it is no more."""
     row = _CLAIM_ONE.first(connection, (to_micros(until), number))
     return None if row is None else due_of(row)
 
 
 def renew(
-    connection: Connection, mine: Sequence[Due], *, until: datetime, even_paused: Collection[int] | None = None
+    connection: Connection, mine: Sequence[DueFeed], *, until: datetime, even_paused: Collection[int] | None = None
 ) -> set[int]:
     """Show that these are still held. Returns the numbers of those that are.
 
@@ -81,12 +81,12 @@ def renew(
     }
 
 
-def release(connection: Connection, mine: Sequence[Due]) -> None:
+def release(connection: Connection, mine: Sequence[DueFeed]) -> None:
     """Give back what was not checked: it is due as before."""
     _RELEASE.change_many(connection, [(each.id, each.token) for each in _sorted(mine)])
 
 
-def give_back(connection: Connection, turns: Mapping[Due, datetime]) -> None:
+def give_back(connection: Connection, turns: Mapping[DueFeed, datetime]) -> None:
     """Give back what has its turn later, each with its time. A time that it got meanwhile is kept."""
     rows = [(to_micros(each.next_check_at), to_micros(turns[each]), each.id, each.token) for each in _sorted(turns)]
     _GIVE_BACK.change_many(connection, rows)
@@ -122,10 +122,10 @@ def spread_overdue(
 
 def end_check(  # noqa: PLR0913 - all that a check leaves behind
     connection: Connection,
-    subscription: Due,
-    following: Next,
+    subscription: DueFeed,
+    following: NextCheck,
     *,
-    check: Check,
+    check: FeedCheck,
     etag: str | None,
     last_modified: str | None,
     url: str | None = None,
@@ -154,7 +154,7 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
     return True
 
 
-def put_off(connection: Connection, mine: Due, following: Next, *, error: str) -> bool:
+def put_off(connection: Connection, mine: DueFeed, following: NextCheck, *, error: str) -> bool:
     """Write no more of a check than that it failed, and when the next one is. False: it is no longer ours."""
     why = following.paused_because
     paused = (why is not None, why)
@@ -162,34 +162,34 @@ def put_off(connection: Connection, mine: Due, following: Next, *, error: str) -
     return _PUT_OFF.change(connection, (*words, mine.id, mine.token)) > 0
 
 
-def _sorted(mine: Iterable[Due]) -> list[Due]:
+def _sorted(mine: Iterable[DueFeed]) -> list[DueFeed]:
     """In one order, so that two processes cannot wait for each other."""
     return sorted(mine, key=lambda each: each.id)
 
 
 _IS_DUE = "NOT is_paused AND next_check_at <= :now AND claimed_until IS NULL ORDER BY next_check_at, id LIMIT :limit"
 # An array, because PostgreSQL might think of a plan that reads the whole table for what it joins with.
-_CLAIM = Plain(f"""
+_CLAIM = FastStatement(f"""
     UPDATE subscriptions SET claimed_until = :until, token = token + 1
     WHERE id = ANY(ARRAY(SELECT id FROM subscriptions WHERE {_IS_DUE} {SKIP_LOCKED}))
     RETURNING {DUE_COLUMNS}
 """)  # noqa: S608 - all parts are ours
-_DUE = Plain(f"SELECT {DUE_COLUMNS} FROM subscriptions WHERE {_IS_DUE}")  # noqa: S608 - all parts are ours
-_TAKE = Plain("UPDATE subscriptions SET claimed_until = :until, token = :token WHERE id = :id")
-_CLAIM_ONE = Plain(f"""
+_DUE = FastStatement(f"SELECT {DUE_COLUMNS} FROM subscriptions WHERE {_IS_DUE}")  # noqa: S608 - all parts are ours
+_TAKE = FastStatement("UPDATE subscriptions SET claimed_until = :until, token = :token WHERE id = :id")
+_CLAIM_ONE = FastStatement(f"""
     UPDATE subscriptions SET claimed_until = :until, token = token + 1 WHERE id = :id AND claimed_until IS NULL
     RETURNING {DUE_COLUMNS}
 """)  # noqa: S608 - all parts are ours
-_RENEW = Plain("""
+_RENEW = FastStatement("""
     UPDATE subscriptions SET claimed_until = :until
     WHERE id = :id AND token = :token AND claimed_until IS NOT NULL AND (:any OR NOT is_paused)
 """)
-_RELEASE = Plain("UPDATE subscriptions SET claimed_until = NULL WHERE id = :id AND token = :token")
-_GIVE_BACK = Plain("""
+_RELEASE = FastStatement("UPDATE subscriptions SET claimed_until = NULL WHERE id = :id AND token = :token")
+_GIVE_BACK = FastStatement("""
     UPDATE subscriptions SET claimed_until = NULL, next_check_at = CASE WHEN next_check_at = :due THEN :at ELSE next_check_at END
     WHERE id = :id AND token = :token
 """)
-_HELD = Plain("""
+_HELD = FastStatement("""
     SELECT id, token, claimed_until FROM (
         SELECT id, token, claimed_until FROM subscriptions WHERE NOT is_paused AND next_check_at <= :now
         ORDER BY next_check_at, id LIMIT :limit) AS due
@@ -198,7 +198,7 @@ _HELD = Plain("""
 _HELD_ALSO = text(
     "SELECT id, token, claimed_until FROM subscriptions WHERE id IN :numbers AND claimed_until IS NOT NULL"
 ).bindparams(bindparam("numbers", expanding=True))
-_FREE = Plain(
+_FREE = FastStatement(
     "UPDATE subscriptions SET claimed_until = NULL WHERE id = :id AND token = :token AND claimed_until = :seen"
 )
 _OVERDUE = """
@@ -214,26 +214,26 @@ _SOON = """
     last_checked = :checked
 """
 # Two, because each column that is set and each value that is given costs: most checks go well.
-_END_WELL = Plain(f"""
+_END_WELL = FastStatement(f"""
     UPDATE subscriptions SET {_SOON}, failures = 0,
         last_success = :succeeded, last_error = NULL, etag = :etag, last_modified = :last_modified
     WHERE id = :id AND token = :token
 """)  # noqa: S608 - all parts are ours
-_END_BADLY = Plain(f"""
+_END_BADLY = FastStatement(f"""
     UPDATE subscriptions SET {_SOON}, failures = CASE WHEN failures = :known THEN :failures ELSE failures END,
         last_error = :error, is_paused = CASE WHEN :is_paused AND failures = :known THEN true ELSE is_paused END,
         paused_because = CASE WHEN failures = :known THEN COALESCE(:paused_because, paused_because) ELSE paused_because END
     WHERE id = :id AND token = :token
 """)  # noqa: S608 - all parts are ours
-_PUT_OFF = Plain("""
+_PUT_OFF = FastStatement("""
     UPDATE subscriptions SET claimed_until = NULL, next_check_at = :next, failures = :failures, last_error = :error,
         is_paused = CASE WHEN :is_paused THEN true ELSE is_paused END, paused_because = COALESCE(:why, paused_because)
     WHERE id = :id AND token = :token
 """)
-_MOVE = Plain("""
+_MOVE = FastStatement("""
     UPDATE subscriptions SET url = :url, has_moved = CASE WHEN :has_moved THEN true ELSE has_moved END WHERE id = :id
 """)
-_RECORD = Plain("""
+_RECORD = FastStatement("""
     INSERT INTO subscription_checks (subscription_id, started_at, status, items_found, new_items, duration_ms, error)
     VALUES (:id, :started_at, :status, :items_found, :new_items, :duration_ms, :error)
 """)

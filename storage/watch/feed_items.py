@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from cormorant.rules.watch.feeds import Item
+from cormorant.rules.watch.feeds import FeedEntryItem
 from cormorant.rules.watch.short_keys import short_key
 from storage.engine.columns import kept_text, to_micros
-from storage.engine.statements import Plain
+from storage.engine.statements import FastStatement
 
 KEY_LENGTH_MAX = 500
 TITLE_LENGTH_MAX = 500
@@ -25,18 +25,18 @@ FORGOTTEN_TOGETHER = 2_000
 def take_in(
     connection: Connection,
     subscription_id: int,
-    items: Sequence[Item],
+    items: Sequence[FeedEntryItem],
     *,
     now: datetime,
     is_whole: bool = True,
     limit: int | None = None,
-) -> list[Item]:
+) -> list[FeedEntryItem]:
     """Remember what is in a feed now, no more than `limit` new ones. Returns what was not seen before, in its order.
 
     Invariant: what is in the feed has no time at which it went, however long nobody looked or nothing changed.
     `is_whole`: what is not among the items is no longer in the feed; that is noted with the last of what is new.
     """
-    unique: dict[str, Item] = {}
+    unique: dict[str, FeedEntryItem] = {}
     for item in items:
         unique.setdefault(kept_text(short_key(item.key, KEY_LENGTH_MAX), KEY_LENGTH_MAX), item)
     known = _known(connection, subscription_id, unique)
@@ -77,7 +77,12 @@ def _forget_some(connection: Connection, subscription_id: int, keys: Collection[
 
 
 def _new(
-    connection: Connection, subscription_id: int, fresh: Sequence[str], unique: dict[str, Item], *, now: datetime
+    connection: Connection,
+    subscription_id: int,
+    fresh: Sequence[str],
+    unique: dict[str, FeedEntryItem],
+    *,
+    now: datetime,
 ) -> Collection[str]:
     """Remember these; returns those that nobody else has meanwhile."""
     rows = [
@@ -99,23 +104,25 @@ def _put(connection: Connection, rows: Sequence[dict[str, Any]], words: dict[str
     return {row["key"] for row in rows}
 
 
-_THERE = Plain("SELECT key FROM subscription_items WHERE gone_at IS NULL AND subscription_id = :id")
-_GO = Plain("UPDATE subscription_items SET gone_at = :now WHERE subscription_id = :id AND key = :key")
-_COME_BACK = Plain("UPDATE subscription_items SET gone_at = NULL WHERE subscription_id = :id AND key = :key")
+_THERE = FastStatement("SELECT key FROM subscription_items WHERE gone_at IS NULL AND subscription_id = :id")
+_GO = FastStatement("UPDATE subscription_items SET gone_at = :now WHERE subscription_id = :id AND key = :key")
+_COME_BACK = FastStatement("UPDATE subscription_items SET gone_at = NULL WHERE subscription_id = :id AND key = :key")
 # Twice: on PostgreSQL one may come back between the two, and then it is not forgotten.
-_PRUNE = Plain("""
+_PRUNE = FastStatement("""
     DELETE FROM subscription_items WHERE (subscription_id, key) IN (
         SELECT subscription_id, key FROM subscription_items WHERE gone_at < :before ORDER BY gone_at LIMIT :limit)
     AND gone_at < :before_still
 """)
 _SEEN = "SELECT key, gone_at FROM subscription_items WHERE subscription_id = :id AND key IN"
-_KNOWN = Plain(f"{_SEEN} (SELECT value FROM json_each(:keys))")  # noqa: S608 - all parts are ours
-_KNOWN_OF_POSTGRES = Plain(f"{_SEEN} (SELECT json_array_elements_text(CAST(:keys AS json)))")
-_COUNT = Plain("""
+_KNOWN = FastStatement(f"{_SEEN} (SELECT value FROM json_each(:keys))")  # noqa: S608 - all parts are ours
+_KNOWN_OF_POSTGRES = FastStatement(f"{_SEEN} (SELECT json_array_elements_text(CAST(:keys AS json)))")
+_COUNT = FastStatement("""
     SELECT count(*) FROM (SELECT 1 AS one FROM subscription_items WHERE subscription_id = :id LIMIT :limit) AS counted
 """)
-_OLDEST = Plain("SELECT key FROM subscription_items WHERE subscription_id = :id ORDER BY seen_at, key LIMIT :limit")
-_FORGET = Plain("DELETE FROM subscription_items WHERE subscription_id = :id AND key = :key")
+_OLDEST = FastStatement(
+    "SELECT key FROM subscription_items WHERE subscription_id = :id ORDER BY seen_at, key LIMIT :limit"
+)
+_FORGET = FastStatement("DELETE FROM subscription_items WHERE subscription_id = :id AND key = :key")
 _INSERT = "INSERT INTO subscription_items (subscription_id, key, title, published_at, seen_at)"
 _PUT = text(f"{_INSERT} VALUES (:id, :key, :title, :published, :now)")
 _PUT_ALL = text(f"""

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.watch.feeds import Due, Subscription, is_same_feed
+from cormorant.rules.watch.feeds import DueFeed, Subscription, is_same_feed
 from storage.engine.columns import check_text, from_micros, maybe_from_micros, to_micros
 from storage.engine.locking import passing_locked
-from storage.engine.statements import Plain
+from storage.engine.statements import FastStatement
 
 CHANNEL = "cormorant_subscriptions"
 CONFIGURED = "configured"
@@ -201,9 +201,9 @@ def _plain(subscription: Subscription) -> dict[str, Any]:
     }
 
 
-def due_of(row: Sequence[Any], *, claims: int = 0) -> Due:
+def due_of(row: Sequence[Any], *, claims: int = 0) -> DueFeed:
     """What a check needs by the order of `DUE_COLUMNS`, after so many more claims."""
-    return Due(
+    return DueFeed(
         id=row[0],
         name=row[1],
         url=row[2],
@@ -307,7 +307,7 @@ _RESUME = text("""
     UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now
     WHERE name = :name
 """)
-_NEXT_DUE = Plain("""
+_NEXT_DUE = FastStatement("""
     SELECT next_check_at FROM subscriptions WHERE NOT is_paused AND claimed_until IS NULL ORDER BY next_check_at, id LIMIT 1
 """)
 _COUNT = text("SELECT count(*) AS total, sum(CASE WHEN is_paused THEN 0 ELSE 1 END) AS running FROM subscriptions")

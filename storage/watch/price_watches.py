@@ -11,28 +11,28 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.watch.prices import TAKEN_OUT, Intake
+from cormorant.rules.watch.prices import TAKEN_OUT, PriceWatch
 from cormorant.rules.watch.watches import next_check
 from storage.engine.columns import check_text, from_micros, to_micros
 
 CONFIGURED = "configured"
 
 
-class UnknownIntake(CormorantError):
+class UnknownPriceWatch(CormorantError):
     """No price is watched under this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"no price is watched as {name!r}; `cormorant prices list` shows them")
 
 
-class IntakeExists(CormorantError):
+class PriceWatchExists(CormorantError):
     """A price is watched under this name already."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"a price is watched as {name!r} already; choose another name, or remove it first")
 
 
-class IntakeConfigured(CormorantError):
+class PriceWatchConfigured(CormorantError):
     """It stands in the settings file, and is changed there."""
 
     def __init__(self, name: str) -> None:
@@ -49,15 +49,15 @@ class IntakeTakenOut(CormorantError):
         )
 
 
-def add(connection: Connection, intake: Intake) -> Intake:
-    """Watch a price, or `IntakeExists`."""
+def add(connection: Connection, intake: PriceWatch) -> PriceWatch:
+    """Watch a price, or `PriceWatchExists`."""
     found: int | None = connection.execute(_ADD, _plain(intake)).scalar_one_or_none()
     if found is None:
-        raise IntakeExists(intake.name)
+        raise PriceWatchExists(intake.name)
     return evolve(intake, id=found)
 
 
-def set_configured(connection: Connection, wanted: Sequence[Intake]) -> None:
+def set_configured(connection: Connection, wanted: Sequence[PriceWatch]) -> None:
     """Make those of the settings file what it says now. One that it has no more stays with all that was collected, idle."""
     names = {each.name for each in wanted}
     for there in all_intakes(connection):
@@ -71,12 +71,12 @@ def remove(connection: Connection, name: str) -> None:
     """Watch it no more, and forget all of it."""
     intake_id: int | None = connection.execute(_REMOVE, {"name": check_text(name)}).scalar_one_or_none()
     if intake_id is None:
-        raise UnknownIntake(name)
+        raise UnknownPriceWatch(name)
     for forget in _FORGET:
         connection.execute(forget, {"id": intake_id})
 
 
-def set_paused(connection: Connection, name: str, *, is_paused: bool) -> Intake:
+def set_paused(connection: Connection, name: str, *, is_paused: bool) -> PriceWatch:
     """Ask nobody about it, or go on: at its time, and at once if that has passed."""
     intake = find(connection, name)
     if intake.origin == TAKEN_OUT:
@@ -85,33 +85,33 @@ def set_paused(connection: Connection, name: str, *, is_paused: bool) -> Intake:
     return evolve(intake, is_paused=is_paused)
 
 
-def all_intakes(connection: Connection) -> list[Intake]:
+def all_intakes(connection: Connection) -> list[PriceWatch]:
     """All of them, by name."""
     return [_intake(row) for row in connection.execute(_ALL)]
 
 
-def find(connection: Connection, name: str) -> Intake:
-    """One of them, or `UnknownIntake`."""
+def find(connection: Connection, name: str) -> PriceWatch:
+    """One of them, or `UnknownPriceWatch`."""
     row = connection.execute(_FIND, {"name": check_text(name)}).one_or_none()
     if row is None:
-        raise UnknownIntake(name)
+        raise UnknownPriceWatch(name)
     return _intake(row)
 
 
-def by_id(connection: Connection, intake_id: int, *, lock: bool = False) -> Intake | None:
+def by_id(connection: Connection, intake_id: int, *, lock: bool = False) -> PriceWatch | None:
     """One of them; None when it is gone. With `lock` nobody else values or removes it before this transaction ends."""
     is_locked = lock and connection.dialect.name == "postgresql"
     row = connection.execute(_LOCKED if is_locked else _BY_ID, {"id": intake_id}).one_or_none()
     return None if row is None else _intake(row)
 
 
-def due(connection: Connection, *, now: datetime, limit: int) -> list[Intake]:
+def due(connection: Connection, *, now: datetime, limit: int) -> list[PriceWatch]:
     """Intakes that are due, oldest first."""
     words = {"now": to_micros(now), "limit": limit, "taken_out": TAKEN_OUT}
     return [_intake(row) for row in connection.execute(_DUE, words)]
 
 
-def take(connection: Connection, intake: Intake, *, now: datetime) -> bool:
+def take(connection: Connection, intake: PriceWatch, *, now: datetime) -> bool:
     """Take a due intake and set its next time. False: another process took it, or it was paused or removed."""
     words = {
         "id": intake.id,
@@ -122,16 +122,16 @@ def take(connection: Connection, intake: Intake, *, now: datetime) -> bool:
     return connection.execute(_TAKE, words).rowcount == 1
 
 
-def put_off(connection: Connection, intake: Intake, *, now: datetime) -> None:
+def put_off(connection: Connection, intake: PriceWatch, *, now: datetime) -> None:
     """It was taken in hand, and is due again after its time."""
     connection.execute(_PUT_OFF, {"id": intake.id, "next": _next_us(intake, now)})
 
 
-def _next_us(intake: Intake, now: datetime) -> int:
+def _next_us(intake: PriceWatch, now: datetime) -> int:
     return to_micros(next_check(due=intake.next_attempt_at, every_s=intake.every_s, now=now))
 
 
-def _plain(intake: Intake) -> dict[str, Any]:
+def _plain(intake: PriceWatch) -> dict[str, Any]:
     return {
         "name": check_text(intake.name),
         "title": check_text(intake.title),
@@ -150,8 +150,8 @@ def _plain(intake: Intake) -> dict[str, Any]:
     }
 
 
-def _intake(row: Any) -> Intake:
-    return Intake(
+def _intake(row: Any) -> PriceWatch:
+    return PriceWatch(
         id=row.id,
         name=row.name,
         title=row.title,

@@ -9,7 +9,16 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.watch.prices import Intake, Match, PointType, PricePoint, Side, Valuation, has_crossed, value_of
+from cormorant.rules.watch.prices import (
+    AlertSide,
+    MatchStrength,
+    PointType,
+    PricePoint,
+    PriceWatch,
+    Valuation,
+    has_crossed,
+    value_of,
+)
 from storage.engine.columns import from_micros, kept_text, to_micros
 from storage.watch import price_watches
 
@@ -24,7 +33,7 @@ HISTORY_MAX = 500
 class Alert:
     """A value went below or above a limit."""
 
-    side: Side
+    side: AlertSide
     limit_cents: int
     cents: int
     currency: str
@@ -35,7 +44,7 @@ class Alert:
 class Collected:
     """What came of writing down what a source states: how many points are new or match better, and what that means."""
 
-    intake: Intake
+    intake: PriceWatch
     written: int
     valuation: Valuation | None
     has_changed: bool = False
@@ -46,7 +55,7 @@ class Collected:
 class PriceView:
     """A price that is watched, and what it is worth; None: nothing that was sold is known."""
 
-    intake: Intake
+    intake: PriceWatch
     valuation: Valuation | None
     points: tuple[PricePoint, ...] = ()
     alerts: tuple[Alert, ...] = ()
@@ -67,7 +76,7 @@ def collect(connection: Connection, intake_id: int, points: Iterable[PricePoint]
     if has_changed:
         connection.execute(_REMEMBER, _value_row(intake_id, found))
         connection.execute(_FORGET_HISTORY, {"id": intake_id, "most": HISTORY_MAX})
-    alert = _alert(connection, intake, Side.WITHIN if before is None else before.side, found)
+    alert = _alert(connection, intake, AlertSide.WITHIN if before is None else before.side, found)
     return Collected(intake=intake, written=written, valuation=found, has_changed=has_changed, alert=alert)
 
 
@@ -123,7 +132,7 @@ def alerts(connection: Connection, intake_id: int, *, limit: int = 100) -> list[
     """The alerts of an intake, newest first."""
     return [
         Alert(
-            side=Side(row.side),
+            side=AlertSide(row.side),
             limit_cents=row.limit_cents,
             cents=row.cents,
             currency=row.currency,
@@ -150,8 +159,8 @@ def view(connection: Connection, name: str, *, limit: int) -> PriceView:
     )
 
 
-def _alert(connection: Connection, intake: Intake, before: Side, found: Valuation) -> Alert | None:
-    limit = intake.below_cents if found.side is Side.BELOW else intake.above_cents
+def _alert(connection: Connection, intake: PriceWatch, before: AlertSide, found: Valuation) -> Alert | None:
+    limit = intake.below_cents if found.side is AlertSide.BELOW else intake.above_cents
     if limit is None or not has_crossed(before, found.side):
         return None
     words = {
@@ -169,9 +178,10 @@ def _alert(connection: Connection, intake: Intake, before: Side, found: Valuatio
     )
 
 
-def _sold(connection: Connection, intake_id: int) -> list[tuple[int, str, Match]]:
+def _sold(connection: Connection, intake_id: int) -> list[tuple[int, str, MatchStrength]]:
     return [
-        (row.cents, row.currency, Match(row.match_strength)) for row in connection.execute(_SOLD, {"id": intake_id})
+        (row.cents, row.currency, MatchStrength(row.match_strength))
+        for row in connection.execute(_SOLD, {"id": intake_id})
     ]
 
 
@@ -202,7 +212,7 @@ def _point(row: Any) -> PricePoint:
         type=PointType(row.type),
         day=date.fromisoformat(row.day),
         external_id=row.external_id,
-        match=Match(row.match_strength),
+        match=MatchStrength(row.match_strength),
         key=row.dedupe_key,
         seen_at=from_micros(row.seen_at),
     )
@@ -226,10 +236,10 @@ def _valuation(row: Any) -> Valuation:
         cents=row.cents,
         currency=row.currency,
         points=row.points,
-        match=Match(row.match_strength),
+        match=MatchStrength(row.match_strength),
         others=row.others,
         valued_at=from_micros(row.valued_at),
-        side=Side(row.side),
+        side=AlertSide(row.side),
     )
 
 

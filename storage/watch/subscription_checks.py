@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.watch.feeds import Check, CheckStatus
+from cormorant.rules.watch.feeds import CheckStatus, FeedCheck
 from storage.engine.columns import from_micros, to_micros
 
 LOOKED_AT = 10
@@ -20,12 +20,12 @@ def recent_new(connection: Connection, number: int, *, limit: int) -> list[int]:
     return list(connection.execute(_RECENT_NEW, {"id": number, "limit": limit}).scalars())
 
 
-def checks(connection: Connection, number: int, *, limit: int = 20) -> list[Check]:
+def checks(connection: Connection, number: int, *, limit: int = 20) -> list[FeedCheck]:
     """The last checks, newest first."""
     return [_check(row) for row in connection.execute(_CHECKS, {"id": number, "limit": limit})]
 
 
-def last_checks(connection: Connection, numbers: Sequence[int]) -> dict[int, Check]:
+def last_checks(connection: Connection, numbers: Sequence[int]) -> dict[int, FeedCheck]:
     """The last check of each of these subscriptions, as far as there is one."""
     rows = connection.execute(_LAST, {"ids": list(numbers)})
     return {row.subscription_id: _check(row) for row in rows}
@@ -40,8 +40,8 @@ def prune_checks(connection: Connection, *, before: datetime, after: datetime, l
     return connection.execute(_PRUNE, words).rowcount
 
 
-def _check(row: Any) -> Check:
-    return Check(
+def _check(row: Any) -> FeedCheck:
+    return FeedCheck(
         subscription_id=row.subscription_id,
         started_at=from_micros(row.started_at),
         status=CheckStatus(row.status),

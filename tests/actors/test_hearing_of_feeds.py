@@ -13,7 +13,7 @@ from actors.environment import SystemClock, SystemRandom
 from cormorant.rules.ports import ignore
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.subscription_settings import SubscriptionSettings
-from cormorant.rules.watch.feeds import Due, FeedPage, Subscription
+from cormorant.rules.watch.feeds import DueFeed, FetchedFeed, Subscription
 from cormorant.testing import settings
 from storage.database import Database, Mode, StorageOptions
 from storage.watch import feeds as subscriptions
@@ -40,10 +40,10 @@ class Feeds:
 
     asked: list[str] = field(factory=list)
 
-    async def __call__(self, subscription: Due) -> FeedPage:
+    async def __call__(self, subscription: DueFeed) -> FetchedFeed:
         await trio.lowlevel.checkpoint()
         self.asked.append(subscription.name)
-        return FeedPage()
+        return FetchedFeed()
 
     async def until(self, *names: str) -> None:
         with trio.fail_after(SOON_S):

@@ -24,7 +24,7 @@ from cormorant.testing import Recorder, settings
 from storage import pauses
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs import jobs
-from storage.jobs.batch import Cleared
+from storage.jobs.batch import Reconciled
 from supervisors import Service, open_service
 
 P = ParamSpec("P")
@@ -54,7 +54,7 @@ class Watched(Database):
     @override
     async def run(self, function: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         result = await super().run(function, *args, **kwargs)
-        if isinstance(result, Cleared):
+        if isinstance(result, Reconciled):
             self.checks.append(result.is_paused)
         return result
 

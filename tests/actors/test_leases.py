@@ -17,7 +17,7 @@ from cormorant.rules.jobs.events import (
     JobFailed,
     JobReclaimed,
     JobResultDropped,
-    WorkerBuried,
+    WorkerDeclaredDead,
     WorkerLeaseLost,
     WorkerRegistered,
     WorkerUnconfirmed,
@@ -64,7 +64,7 @@ async def test_the_jobs_of_a_dead_process_are_taken_over_after_five_minutes_of_s
     assert work.runs == [360.0], "first seen by the look at 60 s, silent for 300 s from then on"
     assert (view.state, view.attempts, view.reclaims) == (JobState.SUCCEEDED, 1, 1)
     assert [event.owner for event in place.events.of(JobReclaimed)] == [DEAD]
-    assert [event.reclaimed for event in place.events.of(WorkerBuried)] == [1]
+    assert [event.reclaimed for event in place.events.of(WorkerDeclaredDead)] == [1]
 
 
 @pytest.mark.slow("a simulated hour of beats")
@@ -94,7 +94,7 @@ async def test_a_clock_that_jumps_kills_nobody(clock: MockClock, place: Workplac
         await trio.sleep(900)
 
     assert work.runs == [0.0]
-    assert place.events.of(WorkerBuried) == []
+    assert place.events.of(WorkerDeclaredDead) == []
     assert len(place.events.of(JobCompleted)) == 1
 
 

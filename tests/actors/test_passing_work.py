@@ -13,11 +13,11 @@ from actors.jobs.handler import JobContext
 from cormorant.rules.errors import UnknownLabel
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.jobs.events import (
+    EphemeralWorkDropped,
     JobCancelled,
     JobCompleted,
     JobFailed,
     JobReleased,
-    PassingWorkDropped,
     WorkerLeaseLost,
     WorkerUnconfirmed,
 )
@@ -50,7 +50,7 @@ async def test_at_a_stop_nothing_is_begun_any_more_and_that_is_told(clock: MockC
 
     assert payloads(work) == [(0.0, 0.0)]
     assert trio.current_time() == 1.0 + 5.0
-    assert [event.dropped for event in place.events.of(PassingWorkDropped)] == [3]
+    assert [event.dropped for event in place.events.of(EphemeralWorkDropped)] == [3]
     assert [(event.job_id, event.why) for event in place.events.of(JobCancelled)] == [(None, "the service stops")]
     assert service.report is not None
     assert service.report.clean
@@ -65,7 +65,7 @@ async def test_what_ends_within_the_grace_of_a_stop_is_not_told_as_stopped(clock
 
     assert trio.current_time() == 3.0
     assert place.events.of(JobCancelled) == []
-    assert place.events.of(PassingWorkDropped) == []
+    assert place.events.of(EphemeralWorkDropped) == []
 
 
 async def test_a_stop_in_an_outage_gives_up_what_was_put_off(clock: MockClock, place: Workplace) -> None:
@@ -80,7 +80,7 @@ async def test_a_stop_in_an_outage_gives_up_what_was_put_off(clock: MockClock, p
 
     assert work.runs == [0.0]
     assert len(place.events.of(WorkerUnconfirmed)) == 1
-    assert [event.dropped for event in place.events.of(PassingWorkDropped)] == [1]
+    assert [event.dropped for event in place.events.of(EphemeralWorkDropped)] == [1]
 
 
 @pytest.mark.slow("a simulated outage")

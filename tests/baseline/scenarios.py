@@ -14,7 +14,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.subscription_settings import FeedSettings
-from cormorant.rules.watch.feeds import Due, FeedPage, Item
+from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed
 from cormorant.testing import Recorder, in_line, memory_gateway, settings, simulated
 from supervisors import open_service
 from tests.conformance import days, test_simulated_days
@@ -110,12 +110,12 @@ def feed_day(seed: int = SEED) -> list[str]:
     """A day of feeds on four hosts that fail and publish at random, with one restart at noon."""
     simulation, chance, recorder = simulated(seed), random.Random(seed), Recorder()
 
-    async def fetch(due: Due) -> FeedPage:
+    async def fetch(due: DueFeed) -> FetchedFeed:
         await trio.sleep(chance.choice([0.0, 0.2, 4.0, 40.0]))
         if chance.random() < 0.2:
             raise SourceUnavailable("broken")
         count = int(trio.current_time() / 7_200)
-        return FeedPage(items=tuple(_item(f"{due.name}-{number}") for number in range(count)))
+        return FetchedFeed(items=tuple(_item(f"{due.name}-{number}") for number in range(count)))
 
     async def main() -> None:
         for _ in range(2):
@@ -135,8 +135,8 @@ def feed_day(seed: int = SEED) -> list[str]:
     return recorder.lines()
 
 
-def _item(key: str) -> Item:
-    return Item(key=key, title=key, link=f"http://x.test/{key}")
+def _item(key: str) -> FeedEntryItem:
+    return FeedEntryItem(key=key, title=key, link=f"http://x.test/{key}")
 
 
 def _feeds() -> dict[str, FeedSettings]:

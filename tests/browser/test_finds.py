@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from cormorant.clients.files import Download
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
-from cormorant.rules.watch.releases import Artist
+from cormorant.rules.watch.releases import CatalogueArtist
 from cormorant.rules.watch.target_errors import TargetInDoubt
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from storage.search.sources import SourceRecord
@@ -49,7 +49,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """A service in observe mode with two artists; one target takes all, the other never says whether it arrived."""
     catalogue = ScriptedCatalogue(
         {"a1": [[album("Slow Weather", "2100-01-02")]], "a2": [[album("Unlit Rooms", "2100-01-02", by="a2")]]},
-        artists=[Artist(id="a3", name="Velvet Orrery")],
+        artists=[CatalogueArtist(id="a3", name="Velvet Orrery")],
     )
     doubtful = ScriptedTarget(can_be_asked=False, after=[TargetInDoubt("no answer came")])
     given = {

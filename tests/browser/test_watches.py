@@ -18,7 +18,7 @@ from cormorant.rules.settings.price_settings import PriceSettings
 from cormorant.rules.settings.settings import SearchSettings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.subscription_settings import FeedSettings, SubscriptionSettings
-from cormorant.rules.watch.feeds import FeedPage, Item, Subscription
+from cormorant.rules.watch.feeds import FeedEntryItem, FetchedFeed, Subscription
 from storage.search.sources import SourceRecord
 from tests.browser.conftest import Watched
 from tests.browser.serving import Serving
@@ -34,12 +34,12 @@ NEXT = re.compile(r"next in (60|5\d) min")
 """What an hourly check shows during the first ten minutes."""
 
 
-async def feed(subscription: Subscription) -> FeedPage:
+async def feed(subscription: Subscription) -> FetchedFeed:
     """What was heard so far; one that is called bad fails, and tells its key."""
     await trio.lowlevel.checkpoint()
     if subscription.name == "bad":
         raise SourceUnavailable(f"no answer from {subscription.url}")
-    return FeedPage(items=tuple(Item(key=title, title=title, link="http://x.test/1") for title in HEARD))
+    return FetchedFeed(items=tuple(FeedEntryItem(key=title, title=title, link="http://x.test/1") for title in HEARD))
 
 
 async def shop(_record: SourceRecord, _request: SearchRequest) -> SearchPage:

@@ -19,7 +19,7 @@ from storage.engine.options import StorageOptions
 from storage.jobs import jobs, reports, workers
 from storage.jobs.jobs import NewJob
 from storage.jobs.reports import JobView
-from storage.jobs.workers import Worker
+from storage.jobs.workers import WorkerRow
 from storage.migrations import MIGRATIONS
 from tests.bounds import WAIT_S
 from tests.chaos.worker import KIND
@@ -92,7 +92,7 @@ class Ledger:
         rows = self.run(lambda connection: connection.execute(text(_STATES)).all())
         return {row.state: row.number for row in rows}
 
-    def workers(self) -> list[Worker]:
+    def workers(self) -> list[WorkerRow]:
         """Everyone who is registered."""
         return self.run(workers.all_workers)
 

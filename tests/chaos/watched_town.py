@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 import trio
 from attrs import define, field
 
-from cormorant.playground.catalogue import Release
+from cormorant.playground.catalogue import PlayedRelease
 from cormorant.playground.files import nzb_of, torrent_of
 from cormorant.playground.forms import Handler
 from cormorant.playground.qbittorrent import QbittorrentStandIn
@@ -21,7 +21,7 @@ from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import PlayedAlbum, PlayedArtist, SpotifyStandIn
 from cormorant.playground.webhook import WebhookStandIn
-from cormorant.rules.watch.soulseek import File, Response
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 from tests.clients.mounted import mounted
 
 _Reply = tuple[int, Mapping[str, str], bytes]
@@ -130,17 +130,17 @@ class Town:
         return Counter(headers["idempotency-key"] for headers in getattr(self, name).asked)
 
 
-def _peer(artist: str, album: PlayedAlbum) -> Response:
+def _peer(artist: str, album: PlayedAlbum) -> PeerResponse:
     folder = f"@@somebody\\Music\\{artist}\\{album.name} [FLAC]"
     files = tuple(
-        File(filename=f"{folder}\\{number:02} {track}.flac", size_bytes=30_000_000, length_s=200)
+        PeerFile(filename=f"{folder}\\{number:02} {track}.flac", size_bytes=30_000_000, length_s=200)
         for number, track in enumerate(album.tracks, 1)
     )
-    return Response(username="somebody", files=files, has_free_slot=True, speed_bytes_s=1_000_000)
+    return PeerResponse(username="somebody", files=files, has_free_slot=True, speed_bytes_s=1_000_000)
 
 
-def _release(title: str) -> Release:
-    return Release(
+def _release(title: str) -> PlayedRelease:
+    return PlayedRelease(
         number=1,
         title=title,
         shelf="music",

@@ -16,14 +16,14 @@ from click.testing import CliRunner
 from actors.environment import SystemClock
 from cormorant.cli import main
 from cormorant.playground import Playground
-from cormorant.playground.catalogue import Catalogue
+from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.testing import START
 from tests.cli.program import Ended, environment
 
 KEY = "the-key-of-the-app"
 FAST = '[limits.private]\nspacing = "0s"\npace = "0s"\n[limits.default]\nspacing = "0s"\npace = "0s"\n'
-CATALOGUE = Catalogue(START)
+CATALOGUE = PlayedCatalogue(START)
 
 
 def indexer(name: str, **habits: Any) -> Indexer:

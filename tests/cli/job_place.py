@@ -22,7 +22,7 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import ignore
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs import jobs, workers
-from storage.jobs.jobs import ClaimedJob, Ending, NewJob
+from storage.jobs.jobs import ClaimedJob, JobEnd, NewJob
 from storage.migrations import MIGRATIONS
 from storage.migrations.runner import Migration
 from tests.cli.program import Ended, cormorant, environment
@@ -115,7 +115,7 @@ def settle(connection: Connection, job: ClaimedJob, to: JobState, *, error: str 
     """Let the process be done with it."""
     errors = error and remember_error(None, ValueError(error), job_id=job.id, attempt=1, at=now())
     uses_attempt = to is JobState.RETRYABLE
-    ending = Ending(
+    ending = JobEnd(
         id=job.id, token=job.token, to=to, uses_attempt=uses_attempt, run_at=now() + 5 * MINUTE, last_errors=errors
     )
     assert jobs.settle(connection, owner=OWNER, endings=[ending], now=now())

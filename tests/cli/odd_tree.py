@@ -17,7 +17,7 @@ from cormorant.log import LogWriter
 from cormorant.rules.events import MessageLost
 from cormorant.rules.settings.settings import LogSettings
 from supervisors import ChildSpec, Supervisor, service
-from supervisors.tree import Parts, tree
+from supervisors.tree import TreeParts, tree
 
 
 def announce(text: str) -> None:
@@ -59,7 +59,7 @@ async def hesitate(*, task_status: trio.TaskStatus[None]) -> None:
     await trio.sleep_forever()
 
 
-def chatter(parts: Parts) -> ChildSpec:
+def chatter(parts: TreeParts) -> ChildSpec:
     """Say more than a pipe holds."""
 
     async def chat(*, task_status: trio.TaskStatus[None]) -> None:
@@ -100,7 +100,7 @@ def say_and_announce(text: str, **more: Any) -> None:
     announce("spoke")
 
 
-HABITS: dict[str, Callable[[Parts], list[ChildSpec]]] = {
+HABITS: dict[str, Callable[[TreeParts], list[ChildSpec]]] = {
     "none": lambda _: [],
     "overrun": lambda _: [ChildSpec("stubborn", Stubborn(), grace_s=0.05)],
     "dawdle": lambda _: [dawdler()],
@@ -113,7 +113,7 @@ HABITS: dict[str, Callable[[Parts], list[ChildSpec]]] = {
 }
 
 
-def odd_tree(parts: Parts) -> Supervisor:
+def odd_tree(parts: TreeParts) -> Supervisor:
     """The usual tree as a child of a root that has the odd ones, too."""
     return Supervisor(
         [ChildSpec("usual", tree(parts), grace_s=parts.stop_total_s), *HABITS[sys.argv[1]](parts)],

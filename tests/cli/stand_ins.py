@@ -17,11 +17,11 @@ from typing_extensions import override
 
 from actors.environment import SystemClock
 from cormorant.playground.arr import APPS, Arr
-from cormorant.playground.catalogue import Catalogue
-from cormorant.playground.http import Asked, Reply, Site, talk
+from cormorant.playground.catalogue import PlayedCatalogue
+from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite, talk
 from cormorant.playground.indexer import Habits, Indexer
-from cormorant.playground.mounting import Mounted
-from cormorant.playground.prowlarr import Entry, Prowlarr
+from cormorant.playground.mounting import MountedStandIn
+from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.spotify import SpotifyStandIn, busy_artist
 from tests.bounds import WAIT_S
@@ -29,22 +29,22 @@ from tests.bounds import WAIT_S
 KEY = "the-key-of-the-app"
 ARTIST = busy_artist("2VAvhf61GgLYmC6C8anyX1", "Boards of Canada", 3)
 
-Hosts = Mapping[tuple[str, int], Site]
+Hosts = Mapping[tuple[str, int], StandInSite]
 """Stand-ins by host name and port."""
 
 
 def hosts(spotify_id: str) -> Hosts:
     """The programs that the README names."""
     clock = SystemClock()
-    catalogue = Catalogue(clock.now())
+    catalogue = PlayedCatalogue(clock.now())
     indexers = [Indexer(name=name, habits=Habits(), catalogue=catalogue, clock=clock) for name in ("attic", "cellar")]
     now_s = trio.current_time
     spotify = SpotifyStandIn(artists={ARTIST.id: ARTIST}, now_s=now_s, client_id=spotify_id, secret=KEY)
     return {
-        ("prowlarr", 9696): Prowlarr(key=KEY, entries=[Entry(indexer=each) for each in indexers]),
+        ("prowlarr", 9696): Prowlarr(key=KEY, entries=[ProwlarrEntry(indexer=each) for each in indexers]),
         ("sonarr", 8989): Arr(app=APPS["sonarr"], key=KEY),
-        ("qbittorrent", 8080): Mounted("qbittorrent", QbittorrentStandIn(now=now_s, password=KEY)),
-        ("spotify", 8000): Mounted("spotify", spotify),
+        ("qbittorrent", 8080): MountedStandIn("qbittorrent", QbittorrentStandIn(now=now_s, password=KEY)),
+        ("spotify", 8000): MountedStandIn("spotify", spotify),
         ("podcast.example", 8000): Podcast(),
     }
 
@@ -55,11 +55,11 @@ class Podcast:
 
     name: str = "podcast"
 
-    async def answer(self, asked: Asked) -> Reply:
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
         await trio.lowlevel.checkpoint()
         item = f"<item><title>One</title><guid>1</guid><link>{asked.base}/1.mp3</link></item>"
         feed = f"<rss version='2.0'><channel><title>Podcast</title>{item}</channel></rss>"
-        return Reply(kind="application/rss+xml", body=feed.encode())
+        return StandInResponse(kind="application/rss+xml", body=feed.encode())
 
 
 @frozen
@@ -134,12 +134,12 @@ def running(standing: Hosts, *, gate_port: int) -> Iterator[dict[str, str]]:
 
 
 @frozen
-class _EveryPath(Mapping[str, Site]):
+class _EveryPath(Mapping[str, StandInSite]):
     """One site for every path. `talk` takes the first part of a path for the name of a site, and cuts it off."""
 
-    site: Site
+    site: StandInSite
 
-    def __getitem__(self, first: str) -> Site:
+    def __getitem__(self, first: str) -> StandInSite:
         return _WholePath(self.site, first)
 
     def __iter__(self) -> Iterator[str]:
@@ -153,14 +153,14 @@ class _EveryPath(Mapping[str, Site]):
 class _WholePath:
     """The site, asked with the part of the path that was cut off."""
 
-    site: Site
+    site: StandInSite
     first: str
 
     @property
     def name(self) -> str:
         return self.site.name
 
-    async def answer(self, asked: Asked) -> Reply:
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
         path = f"/{self.first}{asked.path}".rstrip("/") or "/"
         base: Any = asked.base.removesuffix(f"/{self.first}")
         return await self.site.answer(evolve(asked, path=path, base=base))

@@ -13,7 +13,7 @@ from cormorant.settings import load_settings
 from storage import access
 from storage.access import digest_of
 from storage.search import source_states, sources
-from storage.search.source_states import Wish
+from storage.search.source_states import ReservationRequest
 from tests.cli.source_place import SourcePlace
 
 pytestmark = pytest.mark.slow("opens databases")
@@ -41,7 +41,7 @@ def test_the_same_for_programs_with_what_was_spent(source_place: SourcePlace) ->
         limits = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=9)
         attic = sources.find(connection, "attic")  # type: ignore[arg-type]  # it is a connection
         for lane in (Lane.QUERY, Lane.QUERY, Lane.GRAB):
-            wish = Wish(lane=lane, lease_s=60.0, consumer="sonarr")
+            wish = ReservationRequest(lane=lane, lease_s=60.0, consumer="sonarr")
             source_states.reserve(connection, attic.id, wish, configured=limits, now=now)  # type: ignore[arg-type]  # as above
 
     source_place.write(spend)

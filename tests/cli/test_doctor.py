@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cormorant.cli.console.preflight import mode_problems
-from cormorant.cli.doctor_checks import Status, clock_check, disk_check
+from cormorant.cli.doctor_checks import DoctorStatus, clock_check, disk_check
 from cormorant.settings import load_settings
 from tests.cli.program import cormorant
 
@@ -19,21 +19,33 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 @pytest.mark.parametrize(
     ("free_bytes", "status"),
-    [(10**9, Status.OK), (10**9 - 1, Status.WARN), (10**8, Status.WARN), (10**8 - 1, Status.FAIL), (0, Status.FAIL)],
+    [
+        (10**9, DoctorStatus.OK),
+        (10**9 - 1, DoctorStatus.WARN),
+        (10**8, DoctorStatus.WARN),
+        (10**8 - 1, DoctorStatus.FAIL),
+        (0, DoctorStatus.FAIL),
+    ],
 )
-def test_little_room_is_a_warning_and_no_room_a_failure(free_bytes: int, status: Status) -> None:
+def test_little_room_is_a_warning_and_no_room_a_failure(free_bytes: int, status: DoctorStatus) -> None:
     check = disk_check(free_bytes)
 
     assert check.status is status
-    assert bool(check.remedy) is (status is not Status.OK)
+    assert bool(check.remedy) is (status is not DoctorStatus.OK)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(
     ("apart_s", "status"),
-    [(0, Status.OK), (2, Status.OK), (2.1, Status.WARN), (60, Status.WARN), (60.1, Status.FAIL)],
+    [
+        (0, DoctorStatus.OK),
+        (2, DoctorStatus.OK),
+        (2.1, DoctorStatus.WARN),
+        (60, DoctorStatus.WARN),
+        (60.1, DoctorStatus.FAIL),
+    ],
 )
-def test_clocks_apart_are_a_warning_and_then_a_failure(apart_s: float, status: Status, sign: int) -> None:
+def test_clocks_apart_are_a_warning_and_then_a_failure(apart_s: float, status: DoctorStatus, sign: int) -> None:
     check = clock_check(NOW + sign * timedelta(seconds=apart_s), NOW, NOW)
 
     assert check.status is status
@@ -42,7 +54,7 @@ def test_clocks_apart_are_a_warning_and_then_a_failure(apart_s: float, status: S
 def test_a_slow_answer_is_no_skew() -> None:
     asked_at, answered_at = NOW, NOW + timedelta(seconds=30)
 
-    assert clock_check(NOW + timedelta(seconds=29), asked_at, answered_at).status is Status.OK
+    assert clock_check(NOW + timedelta(seconds=29), asked_at, answered_at).status is DoctorStatus.OK
 
 
 @pytest.mark.slow("starts the program, which loads everything")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.cli.console.command_line import Refused
+from cormorant.cli.console.command_line import UsageRefused
 from cormorant.cli.console.signals import StopSignals
 from cormorant.cli.serve import serve
 from tests.cli.program import ROOT, Program
@@ -64,7 +64,7 @@ def test_a_playground_whose_port_is_taken_does_not_start_and_says_why(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         monkeypatch.setenv("CORMORANT_PLAYGROUND__LISTEN", listen)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(UsageRefused) as refused:
             serve(str(folder / "config.toml"), StopSignals())
 
     assert refused.value.exit_code == 2

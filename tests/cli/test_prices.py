@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.watch.prices import Match, PointType, PricePoint
+from cormorant.rules.watch.prices import MatchStrength, PointType, PricePoint
 from storage.watch import price_watches, prices
 from tests.cli.source_place import Indexer, SourcePlace
 from tests.storage.job_store import NOW
@@ -34,7 +34,7 @@ def collect(connection: Connection) -> None:
         currency="USD",
         type=PointType.SOLD,
         day=date(2026, 1, 2),
-        match=Match.EXACT,
+        match=MatchStrength.EXACT,
         key="ext_1",
         seen_at=NOW,
     )

@@ -14,10 +14,10 @@ import trio
 from sqlalchemy import Connection
 
 from cormorant.playground import open_playground
-from cormorant.playground.mounting import Mounted
+from cormorant.playground.mounting import MountedStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.jobs.states import JobState
-from cormorant.rules.watch.soulseek import File, Response
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 from storage.jobs import reports
 from tests.cli.job_place import enqueue
 from tests.cli.source_place import KEY, WRONG_KEY, SourcePlace, feed, item
@@ -83,7 +83,7 @@ def slskd_on_loopback(stand_in: SlskdStandIn) -> Iterator[str]:
     opened: SimpleQueue[tuple[str, trio.lowlevel.TrioToken, trio.Event]] = SimpleQueue()
 
     async def serve() -> None:
-        async with open_playground(Mounted("slskd", stand_in)) as playground:
+        async with open_playground(MountedStandIn("slskd", stand_in)) as playground:
             over = trio.Event()
             opened.put((playground.url_of("slskd"), trio.lowlevel.current_trio_token(), over))
             await over.wait()
@@ -99,9 +99,12 @@ def slskd_on_loopback(stand_in: SlskdStandIn) -> Iterator[str]:
 
 
 def test_peers_are_searched_through_slskd(source_place: SourcePlace) -> None:
-    songs = tuple(File(filename=f"@@x\\Music\\A1\\New\\0{number} Song.flac", size_bytes=10**6) for number in (1, 2))
+    songs = tuple(PeerFile(filename=f"@@x\\Music\\A1\\New\\0{number} Song.flac", size_bytes=10**6) for number in (1, 2))
     stand_in = SlskdStandIn(
-        now_s=trio.current_time, peers=[Response(username="peer", files=songs)], answers_every_s=0.0, silence_max_s=0.1
+        now_s=trio.current_time,
+        peers=[PeerResponse(username="peer", files=songs)],
+        answers_every_s=0.0,
+        silence_max_s=0.1,
     )
     with slskd_on_loopback(stand_in) as url:
         written = f'[sources.slskd]\nkind = "slskd"\nurl = "{url}"\nkey = "{stand_in.key}"\n'

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cormorant.cli.search_words import Line, SearchWords, merged, search_json
+from cormorant.cli.search_words import SearchText, SourceLine, merged, search_json
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Explanation, Gate, GateName
+from cormorant.rules.search.reasons import Explanation, GateName, Reason
 from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.secrets import Secret
@@ -28,13 +28,13 @@ def found(source: str, *results: Result) -> Outcome:
     return Outcome(job_id=1, source=source, status=OutcomeStatus.FOUND, results=results, took_s=0.25)
 
 
-def words(*gates: Gate, opens_at: datetime | None = None) -> SearchWords:
+def words(*gates: Reason, opens_at: datetime | None = None) -> SearchText:
     explanation = Explanation(gates=gates, opens_at=opens_at, lines=())
-    return SearchWords(explain=lambda _: explanation, started={"asked": NOON}, zone=UTC, secrets=(Secret("hunter22"),))
+    return SearchText(explain=lambda _: explanation, started={"asked": NOON}, zone=UTC, secrets=(Secret("hunter22"),))
 
 
-SPACING = Gate(name=GateName.SPACING, opens_at=NOON + timedelta(seconds=7.2), why="too soon")
-PAUSED = Gate(name=GateName.PAUSED, opens_at=None, why="it was paused by hand; resume it")
+SPACING = Reason(name=GateName.SPACING, opens_at=NOON + timedelta(seconds=7.2), why="too soon")
+PAUSED = Reason(name=GateName.PAUSED, opens_at=None, why="it was paused by hand; resume it")
 
 
 def test_the_same_torrent_of_two_sites_is_one_find_with_the_better_seeded_result() -> None:
@@ -59,17 +59,17 @@ def test_the_best_seeded_come_first_then_the_newest_and_unknown_seeders_last() -
 @pytest.mark.parametrize(
     ("said", "line"),
     [
-        (words(), Line("next", "", "cyan")),
-        (words(SPACING, opens_at=SPACING.opens_at), Line("waits", "7 s, until 12:00:08: too soon", "yellow")),
-        (words(SPACING, PAUSED), Line("waits", "it was paused by hand; resume it", "yellow")),
+        (words(), SourceLine("next", "", "cyan")),
+        (words(SPACING, opens_at=SPACING.opens_at), SourceLine("waits", "7 s, until 12:00:08: too soon", "yellow")),
+        (words(SPACING, PAUSED), SourceLine("waits", "it was paused by hand; resume it", "yellow")),
     ],
 )
-def test_a_site_that_was_not_asked_yet_says_what_it_waits_for(said: SearchWords, line: Line) -> None:
+def test_a_site_that_was_not_asked_yet_says_what_it_waits_for(said: SearchText, line: SourceLine) -> None:
     assert said.line("attic", None, now=NOON) == line
 
 
 def test_a_site_that_is_being_asked_says_since_when() -> None:
-    assert words().line("asked", None, now=NOON + timedelta(seconds=3)) == Line("asked", "for 3 s", "cyan")
+    assert words().line("asked", None, now=NOON + timedelta(seconds=3)) == SourceLine("asked", "for 3 s", "cyan")
 
 
 def test_a_search_that_was_cut_short_says_so() -> None:
@@ -90,14 +90,14 @@ def test_a_site_that_opens_too_late_says_when_and_why() -> None:
 
     line = words(SPACING, opens_at=SPACING.opens_at).line("attic", outcome, now=NOON)
 
-    assert line == Line("not asked", "it opens in 2 h and --max-wait is 30s: too soon", "yellow")
+    assert line == SourceLine("not asked", "it opens in 2 h and --max-wait is 30s: too soon", "yellow")
 
 
 def test_no_error_shows_a_key() -> None:
     error = SourceUnavailable("no answer from\n/api?x=hunter22")
     outcome = Outcome(job_id=1, source="attic", status=OutcomeStatus.FAILED, error=error)
 
-    assert words().line("attic", outcome, now=NOON) == Line("failed", "no answer from /api?x=***", "red")
+    assert words().line("attic", outcome, now=NOON) == SourceLine("failed", "no answer from /api?x=***", "red")
 
 
 def test_sizes_and_ages_are_rounded_and_what_is_not_known_is_a_dash() -> None:

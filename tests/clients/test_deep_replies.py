@@ -22,7 +22,7 @@ from cormorant.clients.targets.qbittorrent import Qbittorrent
 from cormorant.clients.targets.sabnzbd import Sabnzbd
 from cormorant.clients.targets.slskd import SlskdTarget
 from cormorant.clients.torznab import TorznabClient
-from cormorant.rules.app_indexers import Endpoint
+from cormorant.rules.app_indexers import GateEndpoint
 from cormorant.rules.json_documents import DEPTH_MAX, NestedTooDeep, check_nesting, parse_json
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.search.source_errors import SourceError
@@ -58,7 +58,7 @@ def api(url: str, transport: Transport) -> JsonApi:
 
 
 def connected(url: str, transport: Transport) -> Awaitable[object]:
-    endpoint = Endpoint(source="a", implementation="Torznab", url=url, name="a")
+    endpoint = GateEndpoint(source="a", implementation="Torznab", url=url, name="a")
     return ArrClient(APPS["sonarr"], api(url, transport)).add("a", endpoint, KEY)
 
 

@@ -22,7 +22,7 @@ from cormorant.clients.links import fetch_link
 from cormorant.playground.feed_site import FeedStandIn, PlayedFeed
 from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.watch.feed_items import ITEMS_MAX, items_of
-from cormorant.rules.watch.feeds import FeedPage
+from cormorant.rules.watch.feeds import FetchedFeed
 from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import QUADRATIC_FROM, growth
 from tests.clients.mounted import mounted
@@ -44,7 +44,7 @@ async def server_of(routes: Any) -> AsyncIterator[tuple[RawServer, FeedClient]]:
         yield server, FeedClient(transport, offload=in_line, clock=SimulatedClock())
 
 
-async def outcome_of(client: FeedClient, url: str) -> FeedPage | SourceError:
+async def outcome_of(client: FeedClient, url: str) -> FetchedFeed | SourceError:
     """An error as it is, and not in the group that the nursery of the server would make of it."""
     try:
         return await client.fetch(url)
@@ -52,20 +52,20 @@ async def outcome_of(client: FeedClient, url: str) -> FeedPage | SourceError:
         return error
 
 
-def given(outcome: FeedPage | SourceError) -> FeedPage:
+def given(outcome: FetchedFeed | SourceError) -> FetchedFeed:
     if isinstance(outcome, SourceError):
         raise outcome
     return outcome
 
 
-async def fetched(body: bytes | str, *, path: str = "/feed", **headers: str) -> FeedPage:
+async def fetched(body: bytes | str, *, path: str = "/feed", **headers: str) -> FetchedFeed:
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     async with server_of({"*": page(body, headers=fields)}) as (server, client):
         outcome = await outcome_of(client, server.url + path)
     return given(outcome)
 
 
-async def grown(path: str, *, now_s: float) -> FeedPage:
+async def grown(path: str, *, now_s: float) -> FetchedFeed:
     feeds = FeedStandIn(now=lambda: now_s)
     async with mounted(feeds.handle) as server:
         client = FeedClient(server.transport, offload=in_line, clock=SimulatedClock())
@@ -99,7 +99,7 @@ async def test_what_has_not_changed_is_neither_sent_nor_read() -> None:
         by_etag = await client.fetch(url, etag=first.etag, last_modified=first.last_modified)
         by_date = await client.fetch(url, last_modified=first.last_modified)
 
-    assert (by_etag, by_date) == (FeedPage(is_unchanged=True), FeedPage(is_unchanged=True))
+    assert (by_etag, by_date) == (FetchedFeed(is_unchanged=True), FetchedFeed(is_unchanged=True))
     assert len(read) == 1
 
 
@@ -148,7 +148,7 @@ async def test_marks_go_along_with_a_redirect_and_passwords_do_not() -> None:
         client = FeedClient(transport, offload=in_line, clock=SimulatedClock())
         found = await client.fetch(first.url.replace("http://", "http://me:hunter2@"), etag='"x"')
 
-    assert found == FeedPage(is_unchanged=True)
+    assert found == FetchedFeed(is_unchanged=True)
     assert second.asked[0].headers["if-none-match"] == '"x"'
     assert "authorization" in first.asked[0].headers
     assert "authorization" not in second.asked[0].headers

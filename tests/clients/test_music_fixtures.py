@@ -15,9 +15,9 @@ from cormorant.clients.spotify_replies import read_albums, read_artist, read_ite
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Standing
+from cormorant.rules.watch.handing import ParcelState
 from cormorant.rules.watch.releases import distinct_releases, is_by
-from cormorant.rules.watch.soulseek import Wish, rank_albums
+from cormorant.rules.watch.soulseek import PeerQuery, rank_albums
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
 
@@ -110,7 +110,7 @@ async def test_errors_are_understood(name: str, kind: type[SourceError], wait_s:
 def test_answers_of_peers_are_read_and_ranked() -> None:
     responses = read_responses(read(SLSKD / "GeoffreyCoulaud__slskd-lidarr-bridge" / "search_responses_payload.json"))
 
-    ranking = rank_albums(responses, Wish(artist="Artist", title="Album", tracks_total=2))
+    ranking = rank_albums(responses, PeerQuery(artist="Artist", title="Album", tracks_total=2))
 
     assert [len(response.files) for response in responses] == [2, 3]
     assert [(one.username, one.format, one.size_bytes) for one in ranking.candidates] == [
@@ -122,7 +122,11 @@ def test_answers_of_peers_are_read_and_ranked() -> None:
 def test_transfers_are_read_with_their_states() -> None:
     transfers = read_transfers(read(SLSKD / "GeoffreyCoulaud__slskd-lidarr-bridge" / "transfers_payload.json"))
 
-    assert [one.standing for one in newest(transfers).values()] == [Standing.DONE, Standing.RUNNING, Standing.FAILED]
+    assert [one.standing for one in newest(transfers).values()] == [
+        ParcelState.DONE,
+        ParcelState.RUNNING,
+        ParcelState.FAILED,
+    ]
     assert transfers[2].why == "Connection timed out"
 
 

@@ -18,7 +18,7 @@ from cormorant.clients.slskd import SlskdClient, SlskdOptions
 from cormorant.playground.slskd import Answered, SlskdStandIn
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.soulseek import File, Response, Wish, rank_albums
+from cormorant.rules.watch.soulseek import PeerFile, PeerQuery, PeerResponse, rank_albums
 from cormorant.testing import in_line
 from tests.clients.mounted import Mounted
 from tests.clients.raw_server import page, raw_server
@@ -28,20 +28,20 @@ KEY = "playground-key-of-slskd"
 FOLDER = "@@x\\Music\\Artist\\Album"
 
 
-def audio(number: int, *, folder: str = FOLDER) -> File:
-    return File(filename=f"{folder}\\{number:02} - Song.flac", size_bytes=100, bit_rate=900, length_s=200)
+def audio(number: int, *, folder: str = FOLDER) -> PeerFile:
+    return PeerFile(filename=f"{folder}\\{number:02} - Song.flac", size_bytes=100, bit_rate=900, length_s=200)
 
 
 PEERS = [
-    Response(username="open", files=(audio(1), audio(2)), has_free_slot=True, speed_bytes_s=9),
-    Response(username="locked", locked_files=(audio(1), audio(2)), has_free_slot=True, speed_bytes_s=99),
-    Response(username="half/open peer", files=(audio(1),), locked_files=(audio(2),), queue_length=4),
-    Response(username="other", files=(File(filename="y\\else.mp3", size_bytes=1),)),
+    PeerResponse(username="open", files=(audio(1), audio(2)), has_free_slot=True, speed_bytes_s=9),
+    PeerResponse(username="locked", locked_files=(audio(1), audio(2)), has_free_slot=True, speed_bytes_s=99),
+    PeerResponse(username="half/open peer", files=(audio(1),), locked_files=(audio(2),), queue_length=4),
+    PeerResponse(username="other", files=(PeerFile(filename="y\\else.mp3", size_bytes=1),)),
 ]
 
 
-def crowd(count: int) -> list[Response]:
-    return [Response(username=f"peer {number}", files=(audio(number),)) for number in range(count)]
+def crowd(count: int) -> list[PeerResponse]:
+    return [PeerResponse(username=f"peer {number}", files=(audio(number),)) for number in range(count)]
 
 
 @asynccontextmanager
@@ -99,7 +99,7 @@ async def test_what_is_found_can_be_ranked_and_no_locked_file_is_among_it(clock:
     async with playing() as (client, _, _):
         found = await client.search("album")
 
-    ranking = rank_albums(found.responses, Wish(artist="Artist", title="Album", tracks_total=2))
+    ranking = rank_albums(found.responses, PeerQuery(artist="Artist", title="Album", tracks_total=2))
     assert [candidate.username for candidate in ranking.candidates] == ["open"]
     assert [(one.username, one.because) for one in ranking.rejected] == [("half/open peer", "1 flac track, wanted 2")]
 

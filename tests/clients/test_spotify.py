@@ -34,7 +34,7 @@ from cormorant.rules.search.source_errors import (
     SourceUnavailable,
 )
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.releases import Artist
+from cormorant.rules.watch.releases import CatalogueArtist
 from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import WAIT_S
 from tests.clients.mounted import Mounted, mounted
@@ -100,7 +100,7 @@ async def test_artists_and_tracks_are_found() -> None:
         nobody = await client.find_artist("R")
         tracks = await client.tracks_of("a1")
 
-    assert artist == by_name == Artist(id="one", name="Röyksopp")
+    assert artist == by_name == CatalogueArtist(id="one", name="Röyksopp")
     assert nobody is None
     assert [(track.number, track.title, track.length_s) for track in tracks] == [
         (1, "Everything", 201.0),

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.clients.spotify_token import Token, TokenKeeper
+from cormorant.clients.spotify_token import Token, TokenCache
 from cormorant.rules.search.source_errors import SourceLimited
 from cormorant.rules.secrets import Secret
 
@@ -26,7 +26,7 @@ class Giver:
 
 async def test_a_token_is_renewed_a_minute_before_it_ends(autojump_clock: MockClock) -> None:
     giver = Giver(3600, 3600)
-    keeper = TokenKeeper()
+    keeper = TokenCache()
 
     first = await keeper.token(giver)
     await trio.sleep(3538.5)
@@ -39,7 +39,7 @@ async def test_a_token_is_renewed_a_minute_before_it_ends(autojump_clock: MockCl
 
 async def test_a_short_token_is_used_for_most_of_its_life(autojump_clock: MockClock) -> None:
     giver = Giver(50, 50)
-    keeper = TokenKeeper()
+    keeper = TokenCache()
 
     await keeper.token(giver)
     await trio.sleep(43.5)
@@ -52,7 +52,7 @@ async def test_a_short_token_is_used_for_most_of_its_life(autojump_clock: MockCl
 
 async def test_whoever_asks_is_cancelled_and_the_next_asks(autojump_clock: MockClock) -> None:
     giver = Giver(3600)
-    keeper = TokenKeeper()
+    keeper = TokenCache()
     got: list[Token] = []
 
     async def wait() -> None:
@@ -70,7 +70,7 @@ async def test_whoever_asks_is_cancelled_and_the_next_asks(autojump_clock: MockC
 
 async def test_a_token_that_was_refused_is_forgotten_and_a_newer_one_is_not(autojump_clock: MockClock) -> None:
     giver = Giver(3600, 3600)
-    keeper = TokenKeeper()
+    keeper = TokenCache()
 
     old = await keeper.token(giver)
     keeper.forget(old)
@@ -91,7 +91,7 @@ async def test_a_failure_is_shared_by_those_who_waited_and_tried_anew_by_those_w
         await trio.sleep(1)
         raise SourceLimited("slowly", retry_after_s=86_400)
 
-    keeper = TokenKeeper()
+    keeper = TokenCache()
     waits: list[float | None] = []
 
     async def ask() -> None:

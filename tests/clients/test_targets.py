@@ -19,7 +19,7 @@ from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.webhook import WebhookStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.handing import ParcelKind, ParcelState
 from cormorant.rules.watch.target_errors import TargetRefused
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
@@ -60,5 +60,5 @@ async def test_before_it_was_given_it_is_absent_or_nobody_knows(tmp_path: Path, 
     async with target_called(name, tmp_path) as target:
         receipt = await target.look(parcel(next(iter(target.takes))), None)
 
-    assert receipt.standing is (Standing.ABSENT if target.can_be_asked else Standing.UNKNOWN)
+    assert receipt.standing is (ParcelState.ABSENT if target.can_be_asked else ParcelState.UNKNOWN)
     assert not receipt.is_final

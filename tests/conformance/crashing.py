@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.search.slots import Slots
-from actors.search.source_requests import SourceDesk
+from actors.search.slots import SlotWaiters
+from actors.search.source_requests import SourceRequests
 from supervisors import Service
 
 BOMB: Any = object()
@@ -30,13 +30,13 @@ def crash_dispatcher(service: Service) -> None:
     _child(service, "search", "dispatcher")._address.tell_nowait(BOMB)  # noqa: SLF001 - as above
 
 
-def slots_of(service: Service) -> Slots:
+def slots_of(service: Service) -> SlotWaiters:
     """The slots that all sources share."""
     made = _child(service, "search", "dispatcher")._make
-    slots: Slots = made.__self__.slots
+    slots: SlotWaiters = made.__self__.slots
     return slots
 
 
-def desk_of(service: Service, source: str) -> SourceDesk:
+def desk_of(service: Service, source: str) -> SourceRequests:
     """The desk of a source."""
     return service.sources.desks.by_name[source]

@@ -20,7 +20,7 @@ from cormorant.rules.search.reservations import Reserved
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.testing import ScriptedSource
 from storage.search import source_states
-from storage.search.source_states import Wish
+from storage.search.source_states import ReservationRequest
 from tests.conformance.crashing import desk_of
 from tests.conformance.searching import all_of, search_place, settle
 
@@ -41,7 +41,7 @@ async def test_a_shared_request_that_another_process_forestalls_goes_back_with_a
             record = desk_of(service, "a").record
             words: dict[str, Any] = {"configured": record.limits}
             foreign, _ = await service.transaction(
-                source_states.reserve, record.id, Wish(lease_s=600.0), now=place.clock.now(), **words
+                source_states.reserve, record.id, ReservationRequest(lease_s=600.0), now=place.clock.now(), **words
             )
             assert isinstance(foreign, Reserved)
             searches = [

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.search.slots import Slots
+from actors.search.slots import SlotWaiters
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority
@@ -87,7 +87,7 @@ async def test_the_slot_kept_for_people_goes_to_nobody_else_when_the_person_has_
 
 
 async def test_a_slot_granted_for_a_person_who_left_at_that_moment_is_given_back(clock: MockClock) -> None:
-    slots = Slots(SlotPool(slots=2))
+    slots = SlotWaiters(SlotPool(slots=2))
     assert slots.acquire_nowait("a", (BACKGROUND, 1), is_for_people=False)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(slots.acquire_for, "b", ((INTERACTIVE, 3), True), lambda: ((BACKGROUND, 2), False))

@@ -21,7 +21,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from cormorant.rules.watch.prices import COLLECT, Intake, collect_key
+from cormorant.rules.watch.prices import COLLECT, PriceWatch, collect_key
 from storage.watch import price_watches
 from tests.bounds import WAIT_S
 from tests.clients.raw_server import Asked, page, raw_server
@@ -47,12 +47,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def add_jobs(store: JobStore, number: int) -> None:
     with store.begin() as connection:
         for n in range(number):
-            wanted = Intake(name=f"coin{n}", title=f"Coin {n}", next_attempt_at=FAR_OFF, added_at=at(0))
+            wanted = PriceWatch(name=f"coin{n}", title=f"Coin {n}", next_attempt_at=FAR_OFF, added_at=at(0))
             intake = price_watches.add(connection, wanted)
             add_job(connection, intake, "shop")
 
 
-def add_job(connection: Connection, intake: Intake, source: str) -> None:
+def add_job(connection: Connection, intake: PriceWatch, source: str) -> None:
     payload = json.dumps({"intake": intake.id, "source": source})
     put(connection, COLLECT, payload=payload, dedupe_key=collect_key(intake.id, source), max_attempts=5)
 
@@ -60,7 +60,7 @@ def add_job(connection: Connection, intake: Intake, source: str) -> None:
 def add_contested(store: JobStore) -> None:
     """One thing that both processes value at the same time, each after what another source states."""
     with store.begin() as connection:
-        wanted = Intake(name="contested", title="Coin", below_cents=1_000, next_attempt_at=FAR_OFF, added_at=at(0))
+        wanted = PriceWatch(name="contested", title="Coin", below_cents=1_000, next_attempt_at=FAR_OFF, added_at=at(0))
         intake = price_watches.add(connection, wanted)
         for source in OTHERS:
             add_job(connection, intake, source)

@@ -15,7 +15,7 @@ from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.search.reservations import Reserved
 from cormorant.testing import TIMEOUT, ScriptedSource
 from storage.search import source_states, sources
-from storage.search.source_states import Wish
+from storage.search.source_states import ReservationRequest
 from supervisors import Service
 from tests.conformance.crashing import desk_of
 from tests.conformance.searching import SearchPlace, all_of, search_place
@@ -128,7 +128,7 @@ async def test_the_end_of_a_foreign_request_is_seen_although_searches_keep_comin
         async with place.service() as service, trio.open_nursery() as nursery:
             await trio.sleep(1)
             desk = desk_of(service, "a")
-            wish, free = Wish(lease_s=600.0), desk.record.limits
+            wish, free = ReservationRequest(lease_s=600.0), desk.record.limits
             got, _ = await service.transaction(
                 source_states.reserve, desk.record.id, wish, configured=free, now=place.clock.now()
             )

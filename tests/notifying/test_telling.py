@@ -13,7 +13,7 @@ import trio
 from sqlalchemy import Connection, text
 
 from actors.jobs.handler import JobContext
-from actors.notifier import RING, NoticeBoard, Notifier
+from actors.notifier import RING, NoticeBuffer, Notifier
 from cormorant.clients.apprise import tell
 from cormorant.rules.events import DiskLow, Stamped
 from cormorant.rules.notices import Message, NoticeKind
@@ -205,7 +205,7 @@ def test_what_happens_just_before_and_during_an_orderly_stop_is_told_after_the_n
 
 
 async def test_what_a_notifier_could_not_put_up_is_put_up_by_the_next_one() -> None:
-    board = NoticeBoard(on=frozenset(NoticeKind))
+    board = NoticeBuffer(on=frozenset(NoticeKind))
     board(Stamped(1, START, handed(1)))
     put_up: list[str] = []
 
@@ -259,7 +259,7 @@ def test_a_full_disk_is_told_once_a_day_whatever_restarts(phone: Phone, tmp_path
 
 
 def test_only_what_is_asked_for_is_put_on_the_board_and_the_board_is_bounded() -> None:
-    board = NoticeBoard(on=frozenset({NoticeKind.HANDED_OVER}))
+    board = NoticeBuffer(on=frozenset({NoticeKind.HANDED_OVER}))
 
     for number in range(RING + 5):
         board(Stamped(number, START, handed(number)))

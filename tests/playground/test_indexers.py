@@ -11,7 +11,7 @@ from actors.environment import SystemClock
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.torznab import TorznabClient
 from cormorant.playground import open_playground
-from cormorant.playground.catalogue import Catalogue
+from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.world import KEY, sites_of_the_town
 from cormorant.rules.errors import PlaygroundClosed
@@ -20,7 +20,7 @@ from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimit
 from cormorant.rules.secrets import Secret
 from cormorant.testing import START, in_line
 
-CATALOGUE = Catalogue(START)
+CATALOGUE = PlayedCatalogue(START)
 
 
 def indexer(**habits: Any) -> Indexer:
@@ -67,7 +67,7 @@ async def test_what_is_new_comes_newest_first_and_in_pages() -> None:
 
 
 def test_the_catalogue_is_the_same_every_time_and_plausible() -> None:
-    releases = Catalogue(START).out(START)
+    releases = PlayedCatalogue(START).out(START)
 
     assert releases == CATALOGUE.out(START)
     assert all(50e6 < release.size_bytes < 25e9 and release.published <= START for release in releases)

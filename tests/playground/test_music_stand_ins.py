@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cormorant.playground.slskd import SlskdStandIn
-from cormorant.rules.watch.soulseek import File, Response
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
 
 class Now:
@@ -26,8 +26,8 @@ def asked(slskd: SlskdStandIn, method: str, path: str, value: Any = None) -> tup
     return status, json.loads(answer) if answer else None
 
 
-def peer(name: str, path: str = "x\\song.flac") -> Response:
-    return Response(username=name, files=(File(filename=path, size_bytes=1),))
+def peer(name: str, path: str = "x\\song.flac") -> PeerResponse:
+    return PeerResponse(username=name, files=(PeerFile(filename=path, size_bytes=1),))
 
 
 def seen(slskd: SlskdStandIn, now: Now, seconds: float, search: str = "s") -> tuple[str, int, int]:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import trio
 from attrs import define
 
-from cormorant.playground.catalogue import Catalogue
-from cormorant.playground.http import Asked
-from cormorant.playground.mounting import ASKED_MAX, Mounted
+from cormorant.playground.catalogue import PlayedCatalogue
+from cormorant.playground.http import StandInRequest
+from cormorant.playground.mounting import ASKED_MAX, MountedStandIn
 from cormorant.playground.releases import SOON, TRACKS, WATCHED, GrowingArtists, news_since, peers_with
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import SpotifyStandIn
@@ -30,7 +30,7 @@ class Clock:
 
 
 def test_a_catalogue_grows_while_one_looks_and_keeps_what_was_made_before() -> None:
-    clock, news, catalogue = Clock(), news_since(NOON), Catalogue(NOON)
+    clock, news, catalogue = Clock(), news_since(NOON), PlayedCatalogue(NOON)
     artists = GrowingArtists(news, catalogue, clock)
     third = list(WATCHED)[2]
 
@@ -65,15 +65,15 @@ def test_after_a_restart_other_things_come_out() -> None:
 
 def test_links_of_a_stand_in_lead_back_to_where_it_is_mounted() -> None:
     clock = Clock()
-    artists = GrowingArtists(news_since(NOON), Catalogue(NOON), clock)
+    artists = GrowingArtists(news_since(NOON), PlayedCatalogue(NOON), clock)
     spotify = SpotifyStandIn(artists=artists, now_s=lambda: 0.0, page_size=1, tokens={"t": 1.0})
-    asked = Asked(
+    asked = StandInRequest(
         path=f"/v1/artists/{next(iter(WATCHED))}/albums",
         headers={"authorization": "Bearer t"},
         base="http://127.0.0.1:7980/spotify",
     )
 
-    reply = trio.run(Mounted("spotify", spotify).answer, asked)
+    reply = trio.run(MountedStandIn("spotify", spotify).answer, asked)
 
     assert json.loads(reply.body)["next"].startswith(f"http://127.0.0.1:7980/spotify{asked.path}?")
     assert reply.kind.startswith("application/json")
@@ -82,9 +82,9 @@ def test_links_of_a_stand_in_lead_back_to_where_it_is_mounted() -> None:
 def test_what_a_stand_in_cannot_read_is_a_bad_request_and_little_is_remembered() -> None:
     slskd = SlskdStandIn(now_s=lambda: 0.0, asked=["x"] * (ASKED_MAX + 5))
     headers = {"x-api-key": slskd.key, "content-type": "application/json"}
-    asked = Asked(method="POST", path="/api/v0/searches", headers=headers, body=b"[1]")
+    asked = StandInRequest(method="POST", path="/api/v0/searches", headers=headers, body=b"[1]")
 
-    reply = trio.run(Mounted("slskd", slskd).answer, asked)
+    reply = trio.run(MountedStandIn("slskd", slskd).answer, asked)
 
     assert reply.status == 400
     assert len(slskd.asked) == ASKED_MAX

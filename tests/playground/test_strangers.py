@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.environment import SystemClock
-from cormorant.playground.http import Asked
+from cormorant.playground.http import StandInRequest
 from cormorant.playground.server import open_playground
 from cormorant.playground.world import KEY, sites_of_the_town
 
@@ -88,7 +88,7 @@ INDEXERS = st.fixed_dictionaries(
     body=st.binary(max_size=20) | INDEXERS.map(lambda each: json.dumps(each).encode()),
 )
 def test_every_request_gets_an_answer(name: str, method: str, path: str, params: dict[str, str], body: bytes) -> None:
-    asked = Asked(
+    asked = StandInRequest(
         method=method,
         path=path,
         params=params | {"apikey": KEY},

@@ -16,14 +16,14 @@ import trio
 from attrs import define, evolve, field
 from trio.testing import MockClock
 
-from cormorant.cli.playing import Playing
+from cormorant.cli.playing import PlaygroundRun
 from cormorant.playground import open_playground
 from cormorant.playground.feeds import SOON
 from cormorant.playground.price_site import EVERY as MARKET_EVERY
 from cormorant.playground.price_site import SOON as MARKET_SOON
 from cormorant.playground.price_site import sales_since
 from cormorant.playground.world import sites_of_the_town, with_playground
-from cormorant.rules.events import NoticeTold
+from cormorant.rules.events import NoticeSent
 from cormorant.rules.settings.notify_settings import NotifySettings
 from cormorant.rules.settings.playground_settings import PlaygroundSettings
 from cormorant.rules.settings.settings import SearchSettings, Settings
@@ -86,7 +86,7 @@ def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives(socket_cl
                 listeners=[recorder],
             )
             told = trio.Event()
-            async with Playing(service, looks_after_s=[1.0]) as playing, service, trio.open_nursery() as nursery:
+            async with PlaygroundRun(service, looks_after_s=[1.0]) as playing, service, trio.open_nursery() as nursery:
                 nursery.start_soon(playing.serve_until, told)
                 found = await done(service, 3)
                 await until(lambda: len(recorder.of(SubscriptionChecked)) >= 2 * len(chosen.feeds) - 1)
@@ -164,7 +164,7 @@ def test_what_is_new_in_feeds_is_handed_over_and_a_price_that_falls_is_told() ->
 
 
 def titles_of(recorder: Recorder) -> list[str]:
-    return [event.title for event in recorder.of(NoticeTold)]
+    return [event.title for event in recorder.of(NoticeSent)]
 
 
 def events_of(recorder: Recorder, name: str) -> list[SubscriptionChecked]:

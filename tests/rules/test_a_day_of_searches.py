@@ -12,7 +12,7 @@ from attrs import define, field
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import AGEING_STEP_S, Priority, multiplier
 from cormorant.rules.search.reasons import earliest_opening, openings
-from cormorant.rules.search.reservations import Permit, Reserved, reserve, succeeded
+from cormorant.rules.search.reservations import RequestPermit, Reserved, reserve, succeeded
 from cormorant.rules.search.source_queue import SourceQueue
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.search.windows import Edges, edges_wanted
@@ -45,7 +45,7 @@ class Site:
     state: SourceState = field(factory=SourceState)
     queue: SourceQueue[Search] = field(factory=SourceQueue[Search])
     made: list[datetime] = field(factory=list)
-    running: tuple[datetime, Permit] | None = None
+    running: tuple[datetime, RequestPermit] | None = None
     now: datetime = MIDNIGHT
 
     @property

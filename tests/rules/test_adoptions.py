@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.adoptions import Known, Offered, Step, plan, source_name
+from cormorant.rules.adoptions import ImportStep, KnownSource, OfferedIndexer, plan, source_name
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.sources import RESERVED_NAMES
 
 
-def offered(title: str, number: int = 1, *, is_private: bool = True, is_enabled: bool = True) -> Offered:
+def offered(title: str, number: int = 1, *, is_private: bool = True, is_enabled: bool = True) -> OfferedIndexer:
     url = f"http://prowlarr:9696/{number}/api"
-    return Offered(title=title, url=url, kind="torznab", is_private=is_private, is_enabled=is_enabled)
+    return OfferedIndexer(title=title, url=url, kind="torznab", is_private=is_private, is_enabled=is_enabled)
 
 
 @pytest.mark.slow("many texts")
@@ -33,16 +33,16 @@ def test_a_name_that_is_the_same_in_the_environment_is_taken_too() -> None:
 @pytest.mark.parametrize(
     ("known", "limits", "step", "given_limits"),
     [
-        (Known(name="a"), None, Step.KEEP, None),
-        (Known(name="a", has_same_key=False), None, Step.UPDATE, None),
-        (Known(name="a"), "default", Step.UPDATE, "default"),
-        (Known(name="a", is_removed=True), None, Step.RETURN, "private"),
-        (Known(name="a", is_configured=True), "default", Step.SKIP, None),
-        (None, None, Step.ADD, "private"),
+        (KnownSource(name="a"), None, ImportStep.KEEP, None),
+        (KnownSource(name="a", has_same_key=False), None, ImportStep.UPDATE, None),
+        (KnownSource(name="a"), "default", ImportStep.UPDATE, "default"),
+        (KnownSource(name="a", is_removed=True), None, ImportStep.RETURN, "private"),
+        (KnownSource(name="a", is_configured=True), "default", ImportStep.SKIP, None),
+        (None, None, ImportStep.ADD, "private"),
     ],
 )
 def test_the_limits_of_what_is_known_change_only_when_told(
-    known: Known | None, limits: str | None, step: Step, given_limits: str | None
+    known: KnownSource | None, limits: str | None, step: ImportStep, given_limits: str | None
 ) -> None:
     there = {} if known is None else {"http://prowlarr:9696/1/api": known}
 

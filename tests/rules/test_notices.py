@@ -13,8 +13,8 @@ from cormorant.rules.events import DiskLow, StorageLost
 from cormorant.rules.notices import (
     KEYS_MAX,
     SHOWN,
-    Batch,
     Notice,
+    NoticeBatch,
     NoticeKind,
     message_of,
     notice_of,
@@ -61,7 +61,7 @@ def test_a_disk_that_is_nearly_full_is_told_and_most_events_are_not() -> None:
 
 
 def test_a_flood_is_told_as_a_few_and_a_number() -> None:
-    batch = Batch()
+    batch = NoticeBatch()
     for number in range(SHOWN + 12):
         batch = batch.with_notice(handed(number))
 
@@ -76,7 +76,7 @@ def test_several_kinds_are_told_under_their_headings() -> None:
     gave_up = notice_of(WantChanged(want=1, title="B", state="gave up", reason="nothing fits"))
     assert gave_up is not None
 
-    message = message_of(Batch().with_notice(gave_up).with_notice(handed(1)))
+    message = message_of(NoticeBatch().with_notice(gave_up).with_notice(handed(1)))
 
     assert message.title == "Cormorant: What happened meanwhile"
     assert [part.splitlines()[0] for part in message.body.split("\n\n")] == ["Handed over:", "Given up:"]
@@ -90,7 +90,7 @@ def test_several_kinds_are_told_under_their_headings() -> None:
 def test_a_batch_stays_small_and_counts_each_key_once(first: list[int], second: list[int]) -> None:
     batches = []
     for numbers in (first, second):
-        batch = Batch()
+        batch = NoticeBatch()
         for number in numbers:
             batch = batch.with_notice(Notice(kind=NoticeKind.HANDED_OVER, key=str(number), line=f"line {number}"))
         batches.append(batch)
@@ -105,7 +105,9 @@ def test_a_batch_stays_small_and_counts_each_key_once(first: list[int], second: 
 
 
 def test_a_kind_that_this_code_does_not_know_is_left_out() -> None:
-    kept = written_batch(Batch().with_notice(handed(1))) | {"moon": {"lines": {"a": "b"}, "keys": ["a"], "beyond": 0}}
+    kept = written_batch(NoticeBatch().with_notice(handed(1))) | {
+        "moon": {"lines": {"a": "b"}, "keys": ["a"], "beyond": 0}
+    }
 
     assert set(read_batch(kept).kinds) == {NoticeKind.HANDED_OVER}
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.upcoming import Planned, Turns, plan_of
+from cormorant.rules.upcoming import HostPacing, ScheduledWatch, plan_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOURLY = Schedule(every_s=3_600)
 
 
-def planned(name: str, *, minutes: float = 0.0, turns: Turns | None = None) -> Planned:
-    return Planned(
+def planned(name: str, *, minutes: float = 0.0, turns: HostPacing | None = None) -> ScheduledWatch:
+    return ScheduledWatch(
         kind="subscription", name=name, first=NOON + timedelta(minutes=minutes), schedule=HOURLY, turns=turns
     )
 
@@ -22,7 +22,7 @@ def seconds(*found: datetime) -> list[float]:
 
 
 def test_feeds_of_one_host_are_apart_and_others_do_not_wait_for_them() -> None:
-    host, other = Turns(name="x.org", apart_s=1.0), Turns(name="y.org", apart_s=1.0)
+    host, other = HostPacing(name="x.org", apart_s=1.0), HostPacing(name="y.org", apart_s=1.0)
     found = [planned("a", turns=host), planned("b", turns=host), planned("c", turns=host), planned("d", turns=other)]
 
     runs = plan_of(found, until=NOON + timedelta(minutes=1), most=10).runs
@@ -36,7 +36,7 @@ def test_feeds_of_one_host_are_apart_and_others_do_not_wait_for_them() -> None:
 
 
 def test_a_tick_takes_so_many_and_the_others_wait_for_the_next() -> None:
-    ticks = Turns(name="watchlist", room=2, apart_s=60.0)
+    ticks = HostPacing(name="watchlist", room=2, apart_s=60.0)
 
     runs = plan_of([planned(name, turns=ticks) for name in "abcde"], until=NOON + timedelta(minutes=10), most=10).runs
 
@@ -52,7 +52,7 @@ def test_no_more_is_told_than_was_asked_for_and_that_there_is_more() -> None:
 
 
 def test_whoever_has_to_wait_past_the_end_is_not_told() -> None:
-    host = Turns(name="x.org", apart_s=90.0)
+    host = HostPacing(name="x.org", apart_s=90.0)
 
     runs = plan_of([planned("a", turns=host), planned("b", turns=host)], until=NOON + timedelta(minutes=1), most=9).runs
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cormorant.rules.networks import address_group, forwarded_client
-from cormorant.rules.visitors import BLOCKED_S, REMEMBERED_MAX, Buckets, WrongKeys
+from cormorant.rules.visitors import BLOCKED_S, REMEMBERED_MAX, TokenBuckets, WrongKeys
 from cormorant.rules.web_requests import path_problem
 
 
 @given(gaps=st.lists(st.floats(0, 2), max_size=60), per_s=st.floats(0.5, 20))
 def test_no_bucket_gives_more_than_its_burst_and_its_rate(gaps: list[float], per_s: float) -> None:
-    buckets, now, taken = Buckets(per_s=per_s, burst=5.0), 0.0, 0
+    buckets, now, taken = TokenBuckets(per_s=per_s, burst=5.0), 0.0, 0
     for gap in gaps:
         now += gap
         taken += buckets.take("a", now=now) == 0.0
@@ -23,14 +23,14 @@ def test_no_bucket_gives_more_than_its_burst_and_its_rate(gaps: list[float], per
 
 
 def test_whoever_waits_as_long_as_told_gets_a_token() -> None:
-    buckets = Buckets(per_s=2.0, burst=1.0)
+    buckets = TokenBuckets(per_s=2.0, burst=1.0)
     buckets.take("a", now=0.0)
 
     assert buckets.take("a", now=0.1 + buckets.take("a", now=0.1) + 1e-9) == 0.0
 
 
 def test_only_so_many_visitors_are_remembered() -> None:
-    buckets = Buckets(per_s=1.0, burst=1.0)
+    buckets = TokenBuckets(per_s=1.0, burst=1.0)
     for number in range(REMEMBERED_MAX + 10):
         buckets.take(str(number), now=0.0)
 

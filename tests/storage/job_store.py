@@ -17,7 +17,7 @@ from cormorant.rules.jobs.states import JobState
 from storage.engine.dialect import dialect_for
 from storage.engine.options import StorageOptions
 from storage.jobs import jobs, reports, workers
-from storage.jobs.jobs import ClaimedJob, Ending, NewJob, Settled
+from storage.jobs.jobs import ClaimedJob, JobEnd, NewJob, Settled
 from storage.jobs.reports import JobView
 from storage.migrations import MIGRATIONS
 
@@ -126,7 +126,7 @@ def settle(
     connection: Connection, job: ClaimedJob, to: JobState, *, owner: str = "me", now: datetime = NOW, **words: Any
 ) -> list[Settled]:
     """Let go of one job."""
-    return jobs.settle(connection, owner=owner, endings=[Ending(id=job.id, token=job.token, to=to, **words)], now=now)
+    return jobs.settle(connection, owner=owner, endings=[JobEnd(id=job.id, token=job.token, to=to, **words)], now=now)
 
 
 def put_in_state(connection: Connection, state: JobState, **words: Any) -> int:

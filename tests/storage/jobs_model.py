@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from cormorant.rules.jobs.states import FINISHED, LIVE, WAITING, Effort, JobState, Verb, state_after
+from cormorant.rules.jobs.states import FINISHED, LIVE, WAITING, AttemptCount, JobState, Verb, state_after
 
 COUNTING = frozenset({Verb.RETRY, Verb.RECLAIM})
 
@@ -82,7 +82,7 @@ class JobsModel:
         return job if is_held else None
 
     def let_go(self, job: ModelJob, verb: Verb, *, run_at: int, now: int) -> None:
-        effort = Effort(attempts=job.attempts, attempts_max=job.max_attempts)
+        effort = AttemptCount(attempts=job.attempts, attempts_max=job.max_attempts)
         would_end = state_after(verb, job.state, effort=effort) in FINISHED and verb is not Verb.CANCEL
         again = would_end and job.rerun is not None
         job.state = state_after(verb, job.state, effort=effort, runs_again=again)
@@ -106,7 +106,7 @@ class JobsModel:
         return reclaimed
 
     def cancel(self, job: ModelJob, *, now: int) -> None:
-        job.state = state_after(Verb.CANCEL, job.state, effort=Effort(attempts=0, attempts_max=1))
+        job.state = state_after(Verb.CANCEL, job.state, effort=AttemptCount(attempts=0, attempts_max=1))
         job.finished_at, job.owner, job.rerun = now, None, None
 
     def revive(self, job: ModelJob, *, now: int) -> None:

@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.request_ends import EndKind, RequestEnd
-from cormorant.rules.search.reservations import Closed, Permit, Reserved
+from cormorant.rules.search.reservations import RequestPermit, Reserved, SourceClosedNow
 from cormorant.rules.secrets import Secret
 from storage.search import source_states, sources
-from storage.search.source_states import Known, Wish
+from storage.search.source_states import KnownState, ReservationRequest
 from storage.search.sources import SourceRecord
 from tests.storage.job_store import NOW
 
@@ -48,13 +48,13 @@ def ask(
     limits: SourceLimits = FREE,
     lane: Lane = Lane.QUERY,
     priority: Priority = Priority.BACKGROUND,
-) -> Reserved | Closed:
+) -> Reserved | SourceClosedNow:
     """Try to reserve."""
-    wish = Wish(lane=lane, priority=priority, lease_s=LEASE_S, consumer="test")
+    wish = ReservationRequest(lane=lane, priority=priority, lease_s=LEASE_S, consumer="test")
     return source_states.reserve(connection, source_id, wish, configured=limits, now=now)[0]
 
 
-def spend(connection: Connection, source_id: int, *, now: datetime = NOW, limits: SourceLimits = FREE) -> Permit:
+def spend(connection: Connection, source_id: int, *, now: datetime = NOW, limits: SourceLimits = FREE) -> RequestPermit:
     """Reserve, which must be possible."""
     got = ask(connection, source_id, now=now, limits=limits)
     assert isinstance(got, Reserved), got
@@ -64,19 +64,19 @@ def spend(connection: Connection, source_id: int, *, now: datetime = NOW, limits
 def end(
     connection: Connection,
     source_id: int,
-    permit: Permit,
+    permit: RequestPermit,
     kind: EndKind = EndKind.ANSWERED,
     *,
     now: datetime = NOW,
     limits: SourceLimits = FREE,
     **words: Any,
-) -> Known:
+) -> KnownState:
     """Record an end."""
     return source_states.finish(
         connection, source_id, permit, RequestEnd(kind=kind, **words), configured=limits, now=now
     )
 
 
-def look(connection: Connection, source_id: int, *, limits: SourceLimits = FREE) -> Known:
+def look(connection: Connection, source_id: int, *, limits: SourceLimits = FREE) -> KnownState:
     """The source as it is."""
     return source_states.look(connection, source_id, configured=limits)

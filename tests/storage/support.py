@@ -18,7 +18,7 @@ from cormorant.rules.errors import CommitUnknown, StatementTooSlow
 from cormorant.rules.events import Event, SchemaMigrated
 from cormorant.rules.ports import Emit, ignore
 from storage.database import Database, Mode, StorageOptions
-from storage.engine.columns import JsonText, Moment, PlainText
+from storage.engine.columns import JsonText, Micros, PlainText
 from storage.migrations import MIGRATIONS
 from storage.migrations.runner import Migration
 from tests.bounds import WAIT_S
@@ -31,7 +31,7 @@ NOTES = Table(
     MetaData(),
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("words", PlainText),
-    Column("at", Moment),
+    Column("at", Micros),
     Column("payload", JsonText),
 )
 

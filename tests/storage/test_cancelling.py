@@ -18,9 +18,9 @@ from typing_extensions import override
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.events import StorageLost
 from storage.database import Database
-from storage.engine.calls import Call, Line
+from storage.engine.calls import Call, CallQueue
 from storage.engine.sqlite import Sqlite
-from storage.engine.sqlite_driver import GuardedDriver
+from storage.engine.sqlite_driver import GuardedSqliteConnection
 from tests.storage.support import Blocker, Ears, add_note, adding, gateway, note_numbers, serving
 
 
@@ -93,7 +93,7 @@ async def test_a_cancelled_gateway_finishes_what_is_taken_and_refuses_the_rest(d
     assert active_thread_count() == 0
 
 
-class HeldUp(GuardedDriver):
+class HeldUp(GuardedSqliteConnection):
     """A connection that begins its next write transaction only when the test says so."""
 
     blocker: ClassVar[Blocker | None] = None
@@ -152,7 +152,7 @@ async def test_a_function_that_cancels_its_own_caller_is_still_answered(database
 
 async def test_calls_that_two_workers_give_back_stand_in_their_old_order() -> None:
 
-    line = Line()
+    line = CallQueue()
     calls = [Call(adding(number), reads_only=False) for number in range(4)]
     for call in calls:
         line.put(call)

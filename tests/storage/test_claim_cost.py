@@ -12,7 +12,7 @@ from sqlalchemy import Connection, event, text
 from cormorant.rules.jobs.states import JobState
 from storage.engine.columns import to_micros
 from storage.jobs import jobs
-from storage.jobs.jobs import Ending
+from storage.jobs.jobs import JobEnd
 from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, put, take
 
 DUE = 100
@@ -56,7 +56,7 @@ def claim_some(connection: Connection) -> object:
 def do_an_errand(connection: Connection) -> object:
     """What the clerk does: let go, claim, and see when to look again."""
     done = take(connection, limit=BATCH)
-    endings = [Ending(id=job.id, token=job.token, to=JobState.PENDING, run_at=at(-1)) for job in done]
+    endings = [JobEnd(id=job.id, token=job.token, to=JobState.PENDING, run_at=at(-1)) for job in done]
     assert len(jobs.settle(connection, owner="me", endings=endings, now=NOW)) == BATCH
     return jobs.next_due(connection, priorities=PRIORITIES, now=NOW)
 

@@ -9,19 +9,19 @@ from sqlalchemy import Connection
 
 from cormorant.rules.jobs.states import JobState
 from storage.jobs import jobs, workers
-from storage.jobs.batch import Errand, clear_up, leave
-from storage.jobs.jobs import ClaimedJob, Ending, Settled
+from storage.jobs.batch import Batch, clear_up, leave
+from storage.jobs.jobs import ClaimedJob, JobEnd, Settled
 from tests.storage.job_store import NOW, at, hire, put, settle, show, take, take_one
 
 
-def errand(*done: ClaimedJob, owner: str = "me", now: datetime = NOW) -> Errand:
+def errand(*done: ClaimedJob, owner: str = "me", now: datetime = NOW) -> Batch:
     """What lets go of jobs that are done."""
     claims = [(job.id, job.token) for job in done]
-    return Errand(owner=owner, done=claims, endings=[], kinds=[], priorities=[], room=0, now=now)
+    return Batch(owner=owner, done=claims, endings=[], kinds=[], priorities=[], room=0, now=now)
 
 
-def done(job: ClaimedJob, to: JobState = JobState.SUCCEEDED, *, uses_attempt: bool = False) -> Ending:
-    return Ending(id=job.id, token=job.token, to=to, attempts=job.attempts, uses_attempt=uses_attempt)
+def done(job: ClaimedJob, to: JobState = JobState.SUCCEEDED, *, uses_attempt: bool = False) -> JobEnd:
+    return JobEnd(id=job.id, token=job.token, to=to, attempts=job.attempts, uses_attempt=uses_attempt)
 
 
 def test_what_an_earlier_commit_wrote_is_told_from_what_it_did_not(connection: Connection) -> None:

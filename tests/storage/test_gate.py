@@ -13,9 +13,9 @@ from cormorant.rules.search.requests import Result
 from cormorant.rules.settings.service import ClientSettings
 from storage import access, gate
 from storage.access import ClientExists, ClientRecord, UnknownClient
-from storage.gate import ITEMS_MAX, Turn
+from storage.gate import ITEMS_MAX, PollTurn
 from storage.search import source_states, sources
-from storage.search.source_states import Wish
+from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
 from tests.storage.job_store import NOW
 
@@ -31,7 +31,7 @@ def find(number: int, *, published: datetime | None = None, category: str = "503
 
 
 def keep(connection: Connection, *results: Result, now: datetime = NOW, source_id: int = 1) -> None:
-    gate.keep(connection, source_id, results, asked=TV, turn=Turn(), now=now)
+    gate.keep(connection, source_id, results, asked=TV, turn=PollTurn(), now=now)
 
 
 def titles(
@@ -80,7 +80,7 @@ def test_only_so_many_are_kept_and_not_for_ever(connection: Connection) -> None:
     assert gate.page(connection, [1], [], offset=0, limit=1).total == ITEMS_MAX - 200
 
 
-def take(connection: Connection, *, at: datetime = NOW, waiting: frozenset[int] = TV) -> Turn:
+def take(connection: Connection, *, at: datetime = NOW, waiting: frozenset[int] = TV) -> PollTurn:
     return gate.take(connection, 1, waiting=waiting, now=at, ttl_s=300.0, lease_s=60.0)
 
 
@@ -92,7 +92,7 @@ def test_one_at_a_time_has_the_turn_and_it_ends_by_itself(connection: Connection
     later = take(connection, at=NOW + MINUTE)
 
     assert first.categories == late.categories == TV
-    assert second == later == Turn()
+    assert second == later == PollTurn()
 
 
 def test_a_turn_from_a_clock_that_was_wrong_holds_up_nobody(connection: Connection) -> None:
@@ -134,7 +134,7 @@ def test_what_apps_have_spent_is_counted_by_source_and_lane(connection: Connecti
     red = sources.add(connection, SourceRecord(name="red", identity="r", kind="torznab", url="http://r"), now=NOW)
     limits = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=100)
     for number, (who, lane) in enumerate([("a", Lane.QUERY), ("a", Lane.QUERY), ("b", Lane.QUERY), ("a", Lane.GRAB)]):
-        wish = Wish(lane=lane, lease_s=60.0, consumer=who)
+        wish = ReservationRequest(lane=lane, lease_s=60.0, consumer=who)
         source_states.reserve(connection, red.id, wish, configured=limits, now=NOW + number * MINUTE)
 
     spent = access.spent(connection, since=NOW)

@@ -10,7 +10,7 @@ from cormorant.rules.search.limits import Lane, SourceLimits
 from storage import gate_links
 from storage.gate_links import GateLink
 from storage.search import source_states, spending
-from storage.search.source_states import Wish
+from storage.search.source_states import ReservationRequest
 from tests.storage.job_store import NOW
 
 DAY = timedelta(days=1)
@@ -53,7 +53,7 @@ def test_what_cannot_be_kept_is_left_out(connection: Connection) -> None:
 def test_the_requests_of_one_app_are_counted_back_from_its_latest(connection: Connection) -> None:
     limits = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=100)
     for number, (who, lane) in enumerate([("a", Lane.QUERY), ("b", Lane.QUERY), ("a", Lane.QUERY), ("a", Lane.GRAB)]):
-        wish = Wish(lane=lane, lease_s=60.0, consumer=who)
+        wish = ReservationRequest(lane=lane, lease_s=60.0, consumer=who)
         source_states.reserve(connection, 7, wish, configured=limits, now=NOW + number * DAY)
 
     found = spending.nth_latest(connection, 7, Lane.QUERY, "a", [1, 2, 3])

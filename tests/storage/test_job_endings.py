@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.jobs.states import JobState
 from storage.jobs import jobs, reports
-from storage.jobs.jobs import Ending, Settled
+from storage.jobs.jobs import JobEnd, Settled
 from tests.storage.job_store import (
     NOW,
     STATES,
@@ -174,10 +174,10 @@ def test_of_many_endings_each_has_its_own_fate(connection: Connection) -> None:
         connection,
         owner="me",
         endings=[
-            Ending(id=lost.id, token=lost.token, to=JobState.SUCCEEDED),
-            Ending(id=put_off.id, token=put_off.token, to=JobState.PENDING, run_at=at(9)),
-            Ending(id=tried.id, token=tried.token, to=JobState.RETRYABLE, uses_attempt=True, last_errors="[1]"),
-            Ending(id=done.id, token=done.token, to=JobState.SUCCEEDED),
+            JobEnd(id=lost.id, token=lost.token, to=JobState.SUCCEEDED),
+            JobEnd(id=put_off.id, token=put_off.token, to=JobState.PENDING, run_at=at(9)),
+            JobEnd(id=tried.id, token=tried.token, to=JobState.RETRYABLE, uses_attempt=True, last_errors="[1]"),
+            JobEnd(id=done.id, token=done.token, to=JobState.SUCCEEDED),
         ],
         now=NOW,
     )

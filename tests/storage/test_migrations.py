@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Text, inspect
 
 from cormorant.rules.errors import DatabaseNeedsNewerCode, MigrationFailed, StorageMisconfigured
 from cormorant.rules.events import Event, SchemaMigrated, StorageLost
-from cormorant.rules.watch.feeds import CheckStatus, Item
+from cormorant.rules.watch.feeds import CheckStatus, FeedEntryItem
 from storage.database import SCHEMA_VERSION, Database, Mode
 from storage.engine.columns import EPOCH
 from storage.migrations import MIGRATIONS, v0012_feed_memory
@@ -135,9 +135,11 @@ def remember_a_check(connection: Connection) -> None:
     )
 
 
-def what_is_known_of_seven(connection: Connection) -> tuple[list[CheckStatus], list[Item]]:
+def what_is_known_of_seven(connection: Connection) -> tuple[list[CheckStatus], list[FeedEntryItem]]:
     told = [check.status for check in subscription_checks.checks(connection, 7)]
-    return told, feed_items.take_in(connection, 7, [Item(key="k", title="t"), Item(key="new", title="n")], now=EPOCH)
+    return told, feed_items.take_in(
+        connection, 7, [FeedEntryItem(key="k", title="t"), FeedEntryItem(key="new", title="n")], now=EPOCH
+    )
 
 
 @pytest.mark.slow("makes our own tables twice")

@@ -10,21 +10,21 @@ from sqlalchemy.exc import IntegrityError
 from cormorant.rules.search import reservations
 from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
 from cormorant.rules.search.request_ends import EndKind, RequestEnd
-from cormorant.rules.search.reservations import Closed, Reserved
-from storage.engine.statements import Plain
+from cormorant.rules.search.reservations import Reserved, SourceClosedNow
+from storage.engine.statements import FastStatement
 from storage.search import source_states
-from storage.search.source_states import Known, Wish
+from storage.search.source_states import KnownState, ReservationRequest
 from tests.storage.job_store import NOW, at
 
 OPEN = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=10)
 HOURLY = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=10, per_hour=2)
-WISH = Wish(lease_s=60)
+WISH = ReservationRequest(lease_s=60)
 ANSWERED = RequestEnd(kind=EndKind.ANSWERED)
 
 
 def reserve(
-    connection: Connection, hint: Known | None, limits: SourceLimits = OPEN, *, wish: Wish = WISH
-) -> tuple[Reserved, Known]:
+    connection: Connection, hint: KnownState | None, limits: SourceLimits = OPEN, *, wish: ReservationRequest = WISH
+) -> tuple[Reserved, KnownState]:
     answer, known = source_states.reserve(connection, 1, wish, configured=limits, now=NOW, hint=hint)
     assert isinstance(answer, Reserved)
     return answer, known
@@ -42,7 +42,7 @@ def test_a_state_that_was_written_from_a_hint_is_what_is_read(connection: Connec
 @pytest.mark.parametrize("lane", list(Lane))
 def test_both_lanes_are_written(connection: Connection, lane: Lane) -> None:
     _, known = reserve(connection, None)
-    reserved, known = reserve(connection, known, wish=Wish(lease_s=60, lane=lane))
+    reserved, known = reserve(connection, known, wish=ReservationRequest(lease_s=60, lane=lane))
     known = source_states.finish(connection, 1, reserved.permit, ANSWERED, configured=OPEN, now=at(1), hint=known)
 
     assert source_states.look(connection, 1, configured=OPEN) == known
@@ -64,7 +64,7 @@ def test_an_old_hint_opens_no_window(connection: Connection) -> None:
 
     answer, known = source_states.reserve(connection, 1, WISH, configured=HOURLY, now=at(1), hint=hint)
 
-    assert isinstance(answer, Closed)
+    assert isinstance(answer, SourceClosedNow)
     assert known.state.query.last_seq == 2
 
 
@@ -81,7 +81,7 @@ def test_a_pause_by_hand_holds_against_a_hint_from_before(connection: Connection
 
     answer, known = source_states.reserve(connection, 1, WISH, configured=OPEN, now=NOW, hint=hint)
 
-    assert isinstance(answer, Closed)
+    assert isinstance(answer, SourceClosedNow)
     assert known.state.is_paused
 
 
@@ -106,12 +106,12 @@ def test_limits_that_were_learned_or_changed_need_a_new_look(connection: Connect
         for each in (hint, known)
     ]
 
-    assert all(isinstance(answer, Closed) for answer in answers)
+    assert all(isinstance(answer, SourceClosedNow) for answer in answers)
 
 
 def test_a_failed_plain_statement_raises_what_sqlalchemy_would(connection: Connection) -> None:
     connection.execute(text("CREATE TABLE unique_numbers (number BIGINT PRIMARY KEY)"))
-    insert = Plain("INSERT INTO unique_numbers (number) VALUES (:number)")
+    insert = FastStatement("INSERT INTO unique_numbers (number) VALUES (:number)")
     assert insert.change(connection, (1,)) == 1
 
     with pytest.raises(IntegrityError), connection.begin_nested():

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from cormorant.rules.jobs.states import JobState
 from storage import pauses
 from storage.jobs import jobs, reports, workers
-from storage.jobs.batch import Errand, leave, run_errand
+from storage.jobs.batch import Batch, leave, run_errand
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, new_job, put, put_in_state, show, take
 
@@ -94,8 +94,8 @@ def test_a_job_that_is_revived_while_it_is_pruned_is_kept(postgres_jobs: JobStor
         assert show(connection, job_id).state is JobState.PENDING
 
 
-def errand(*, room: int) -> Errand:
-    return Errand(owner="me", endings=[], kinds=["work"], priorities=PRIORITIES, room=room, now=NOW)
+def errand(*, room: int) -> Batch:
+    return Batch(owner="me", endings=[], kinds=["work"], priorities=PRIORITIES, room=room, now=NOW)
 
 
 def test_a_claim_that_is_still_under_way_when_its_owner_leaves_is_given_back(postgres_jobs: JobStore) -> None:

@@ -13,8 +13,8 @@ from cormorant.rules.ports import ignore
 from cormorant.rules.search.requests import Caps
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.torznab_queries import read_query
-from cormorant.services.gate.gate import Client, Gate
-from cormorant.services.gate.torznab_documents import FeedPage
+from cormorant.services.gate.gate import AppShare, GateService
+from cormorant.services.gate.torznab_documents import TorznabPage
 from cormorant.testing import ScriptedSource, Simulation, memory_gateway, named_sources, scripted, settings
 from storage.database import Database
 from storage.search.sources import SourceRecord
@@ -27,7 +27,7 @@ AskCaps = Callable[[SourceRecord], Awaitable[Caps]]
 @asynccontextmanager
 async def gate_alone(
     simulation: Simulation, sources: dict[str, ScriptedSource], *, caps: AskCaps | None = None, **limits: Any
-) -> AsyncIterator[tuple[Gate, Database]]:
+) -> AsyncIterator[tuple[GateService, Database]]:
     """A gate before these sources, which all have the same limits."""
     chosen = named_sources(*sources, **{"spacing_s": 0.0, "pace_s": 0.0} | limits)
     with memory_gateway() as gateway:
@@ -49,12 +49,12 @@ async def gate_alone(
             gateway.stop()
 
 
-def app(name: str = "sonarr", **chosen: Any) -> Client:
+def app(name: str = "sonarr", **chosen: Any) -> AppShare:
     """An app of a gate."""
-    return Client(name=name, settings=ClientSettings(**chosen))
+    return AppShare(name=name, settings=ClientSettings(**chosen))
 
 
-async def ask(gate: Gate, client: Client, where: str, words: str = "", cat: str = "") -> FeedPage:
+async def ask(gate: GateService, client: AppShare, where: str, words: str = "", cat: str = "") -> TorznabPage:
     """Ask as an app does; without words for what is new."""
     query = read_query([("t", "search"), ("cat", cat), ("q", words)])
     assert query.request is not None

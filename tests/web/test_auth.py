@@ -19,8 +19,8 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.services.keys import Keys
 from cormorant.testing import START, ScriptedSource, memory_gateway
-from cormorant.web.auth import Sessions
-from cormorant.web.sign_outs import LOOK_S, Permit, SignOuts
+from cormorant.web.auth import BrowserSessions
+from cormorant.web.sign_outs import LOOK_S, ListenPermit, SignOuts
 from storage import sign_outs
 from storage.database import Database
 from tests.web.web_place import KEY, SONARR, WebPlace, web_place
@@ -38,8 +38,8 @@ class Clock:
         return 0.0
 
 
-def sessions(clock: Clock, key: str = KEY) -> Sessions:
-    return Sessions(keys=Keys(web=Secret(key)), life_s=60.0, path="/", clock=clock)  # type: ignore[arg-type]  # set by hand
+def sessions(clock: Clock, key: str = KEY) -> BrowserSessions:
+    return BrowserSessions(keys=Keys(web=Secret(key)), life_s=60.0, path="/", clock=clock)  # type: ignore[arg-type]  # set by hand
 
 
 def test_a_cookie_is_known_again_until_its_time_is_over() -> None:
@@ -234,14 +234,14 @@ async def test_those_who_come_together_while_the_database_is_away_do_not_wait_fo
 async def test_who_listens_hears_no_more_when_signed_out_in_another_process(autojump_clock: MockClock) -> None:
     async with two_processes() as (_, ours, theirs):
         session = ours.sessions.begin()
-        permit = Permit(theirs, session.cookie)
+        permit = ListenPermit(theirs, session.cookie)
         await ours.end(session)
 
         with trio.fail_after(2 * LOOK_S):
             await permit.unless_over(trio.sleep_forever)
 
         assert permit.is_over
-        assert not Permit(theirs, "").is_over  # a program with the key
+        assert not ListenPermit(theirs, "").is_over  # a program with the key
 
 
 @pytest.mark.slow("real sockets")

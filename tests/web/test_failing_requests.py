@@ -19,7 +19,7 @@ from cormorant.rules.json_documents import DEPTH_MAX
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.scripted_watches import ScriptedTarget
-from cormorant.web.listener import Doors
+from cormorant.web.listener import ConnectionListener
 from cormorant.web.listening import bound
 from cormorant.web.problems import PROBLEM_TYPE
 from tests.bounds import WAIT_S
@@ -136,7 +136,7 @@ class BrokenConfig(Config):
 async def test_connections_that_crash_alike_are_reported_once_a_minute(mock_clock: MockClock) -> None:
     heard: list[Event] = []
     web = WebSettings(listen="127.0.0.1:0")
-    doors = Doors(app=_never, config=BrokenConfig(), web=web, emit=heard.append)
+    doors = ConnectionListener(app=_never, config=BrokenConfig(), web=web, emit=heard.append)
     listening, told = bound(web.address), trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(doors.serve, listening, told, answers_s=1.0))

@@ -13,7 +13,7 @@ from cormorant.rules.jobs.events import About, JobCompleted, JobFailed, JobRetri
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.testing import BROKEN, START, ScriptedSource
-from cormorant.web.metrics import METRICS, Metrics, Value
+from cormorant.web.metrics import METRICS, Metrics, MetricValue
 from tests.web.web_place import KEY, web_place
 
 ABOUT = About(job_id=1, kind="sync", correlation_id=None)
@@ -52,7 +52,7 @@ def test_jobs_are_counted_by_kind_and_by_how_they_ended() -> None:
 
 def test_two_services_in_one_process_count_apart_and_what_is_gone_is_not_shown() -> None:
     one, other = Metrics(), Metrics()
-    one.look([Value(metric="cormorant_source_waiting", value=3, labels=("red",))])
+    one.look([MetricValue(metric="cormorant_source_waiting", value=3, labels=("red",))])
 
     assert "cormorant_source_waiting red" not in read(other.text().decode())
     one.look([])

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.watch.feeds import FeedPage, Subscription
+from cormorant.rules.watch.feeds import FetchedFeed, Subscription
 from tests.web.web_place import web_place
 
 OWN = [
@@ -88,6 +88,6 @@ async def test_subscriptions_are_among_what_runs_page_by_page_and_are_reschedule
     assert (statistics["total_checks"], statistics["success_rate"]) == (0, 0)
 
 
-async def empty_feed(_subscription: Subscription) -> FeedPage:
+async def empty_feed(_subscription: Subscription) -> FetchedFeed:
     await trio.lowlevel.checkpoint()
-    return FeedPage()
+    return FetchedFeed()

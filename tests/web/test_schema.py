@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from cormorant.rules.events import WebConnectionCrashed, WebRequestCrashed
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
-from cormorant.rules.watch.feeds import FeedPage, Subscription
+from cormorant.rules.watch.feeds import FetchedFeed, Subscription
 from cormorant.testing import ScriptedSource
 from tests.bounds import WAIT_S
 from tests.web.web_place import KEY, WebPlace, web_place
@@ -50,9 +50,9 @@ NAMES_WHAT_MUST_EXIST = {
 }
 
 
-async def _empty_feed(_subscription: Subscription) -> FeedPage:
+async def _empty_feed(_subscription: Subscription) -> FetchedFeed:
     await trio.lowlevel.checkpoint()
-    return FeedPage()
+    return FetchedFeed()
 
 
 class Background:

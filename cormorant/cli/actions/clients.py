@@ -10,7 +10,7 @@ import click
 from attrs import frozen
 
 from cormorant.cli.actions.job_json import as_text
-from cormorant.cli.console.command_line import EXIT_OK, Interrupted, NotDone, Refused, shown_path
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.output import table
 from cormorant.cli.console.preflight import load_or_refuse
@@ -20,16 +20,16 @@ from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.services.keys import new_key
 from storage import access
-from storage.access import ClientExists, ClientLook, ClientRecord, UnknownClient, digest_of
+from storage.access import ClientAppView, ClientExists, ClientRecord, UnknownClient, digest_of
 from storage.database import Database
 
-__all__ = ["ClientDesk", "at_client_desk"]
+__all__ = ["ClientActions", "at_client_desk"]
 
 _HEAD = ("NAME", "PRIORITY", "SHARE", "HOLD", "QUERIES", "GRABS", "FROM", "SPENT AT")
 
 
 @frozen(kw_only=True)
-class ClientDesk:
+class ClientActions:
     """Where the commands meet the database."""
 
     settings: Settings
@@ -45,7 +45,7 @@ class ClientDesk:
     async def add(self, name: str, wanted: ClientSettings) -> int:
         """Let an app in."""
         if name in self.settings.clients:
-            raise NotDone(f"{self._file} has a client {name} already; change it there, or choose another name")
+            raise CommandFailed(f"{self._file} has a client {name} already; change it there, or choose another name")
         key = new_key()
         record = ClientRecord(name=name, settings=wanted, key_digest=digest_of(key), added_at=_now())
         await self.database.run(access.add, record)
@@ -56,15 +56,15 @@ class ClientDesk:
         """Let an app in no more."""
         if name in self.settings.clients:
             what = f"{name} is a client of {self._file}; it cannot be removed by command"
-            raise NotDone(f"{what}: take [clients.{name}] out of that file")
+            raise CommandFailed(f"{what}: take [clients.{name}] out of that file")
         await self.database.run(access.remove, name)
         told = f"{name} is removed; its key and its links open nothing any more. What it spent stays spent"
         return self._tell({"removed": name}, [told])
 
-    async def _looks(self) -> list[ClientLook]:
+    async def _looks(self) -> list[ClientAppView]:
         return await self.database.read(access.look_at_all, self.settings.clients, now=_now())
 
-    def _listed(self, looks: Sequence[ClientLook]) -> Iterator[str]:
+    def _listed(self, looks: Sequence[ClientAppView]) -> Iterator[str]:
         if not looks:
             yield f"no clients yet; add one: cormorant clients add NAME, or [clients.NAME] in {self._file}"
             return
@@ -105,27 +105,27 @@ class ClientDesk:
 
 
 def at_client_desk(
-    config: str, errand: Callable[[ClientDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[ClientActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
 
     async def run(database: Database) -> int:
-        return await errand(ClientDesk(settings=settings, config=config, database=database, as_json=as_json))
+        return await errand(ClientActions(settings=settings, config=config, database=database, as_json=as_json))
 
     try:
         return visit(settings, run, may_make=may_make)
     except (ClientExists, UnknownClient) as error:
-        raise NotDone(str(error)) from None
+        raise CommandFailed(str(error)) from None
     except CommitUnknown as unknown:
-        raise NotDone(f"{unknown}; `cormorant clients list` shows it") from None
+        raise CommandFailed(f"{unknown}; `cormorant clients list` shows it") from None
     except CormorantError as error:
-        raise Refused(str(error)) from None
+        raise UsageRefused(str(error)) from None
     except KeyboardInterrupt:
-        raise Interrupted("interrupted") from None
+        raise CommandInterrupted("interrupted") from None
 
 
-def _client_json(look: ClientLook) -> dict[str, Any]:
+def _client_json(look: ClientAppView) -> dict[str, Any]:
     chosen = look.settings
     return {
         "name": look.name,

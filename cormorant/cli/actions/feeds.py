@@ -13,9 +13,9 @@ import click
 from attrs import frozen
 
 from cormorant.cli.actions.job_json import as_text
-from cormorant.cli.actions.subscription_words import SubscriptionWords, timing
+from cormorant.cli.actions.subscription_words import FeedText, timing
 from cormorant.cli.actions.watches import assembly_of
-from cormorant.cli.console.command_line import EXIT_OK, Interrupted, NotDone, Refused, shown_path
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.clients.opml import BYTES_MAX, NotOpml, Outline, read_opml, write_opml
@@ -24,12 +24,12 @@ from cormorant.rules.jobs.states import PAUSED_FLAG
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.times_of_day import zone_of
-from cormorant.rules.upcoming import Plan, plan_of
+from cormorant.rules.upcoming import SchedulePreview, plan_of
 from cormorant.rules.watch.feed_orders import NAME_LENGTH_MAX, schedule_from
 from cormorant.rules.web_addresses import feed_address_problem
-from cormorant.services.schedule import DayPlan
+from cormorant.services.schedule import ScheduleService
 from cormorant.services.watch.feed_views import SubscriptionShownOut, check_out, subscription_out
-from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
 from storage import flags
@@ -37,7 +37,7 @@ from storage.database import Database
 from storage.jobs import workers
 from storage.watch.feeds import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
 
-__all__ = ["SubscriptionDesk", "at_subscription_desk"]
+__all__ = ["FeedActions", "at_subscription_desk"]
 
 PAGE = 500
 NEXT_HOURS = 24.0 * 365
@@ -46,12 +46,12 @@ _NOT_DONE = (UnknownSubscription, SubscriptionExists, SubscriptionConfigured)
 
 
 @frozen(kw_only=True)
-class SubscriptionDesk:
+class FeedActions:
     """Where the commands meet the database."""
 
     settings: Settings
     database: Database
-    subscriptions: Subscriptions
+    subscriptions: Feeds
     watches: Watches
     prices: Prices
     as_json: bool
@@ -104,7 +104,7 @@ class SubscriptionDesk:
         """Let a running service check one."""
         found = await self.subscriptions.find_any(wanted)
         if found.is_paused:
-            raise NotDone(f"{found.name} is paused; resume it: cormorant subscriptions resume {found.name}")
+            raise CommandFailed(f"{found.name} is paused; resume it: cormorant subscriptions resume {found.name}")
         await self.subscriptions.reschedule(found.id)
         is_served, hints = await self._is_served(), await self._service_hint()
         told = f"{found.name} is due" + ("" if hints else "; the running service checks it at once")
@@ -120,7 +120,7 @@ class SubscriptionDesk:
 
     async def schedule(self, *, hours: float, limit: int) -> int:
         """What runs when, of everything."""
-        ahead = DayPlan(
+        ahead = ScheduleService(
             settings=self.settings, subscriptions=self.subscriptions, watches=self.watches, prices=self.prices
         )
         plan = await ahead.look(hours=hours, most=limit, now=self._now())
@@ -135,7 +135,7 @@ class SubscriptionDesk:
         try:
             listed = read_opml(file.read(BYTES_MAX + 1), taken=taken)
         except NotOpml as problem:
-            raise Refused(f"FILE: {problem}") from None
+            raise UsageRefused(f"FILE: {problem}") from None
         fresh = [each for each in listed.feeds if each.url not in addresses]
         wrong = [each.name for each in fresh if feed_address_problem(each.url)]
         right = [each for each in fresh if each.name not in wrong]
@@ -170,7 +170,7 @@ class SubscriptionDesk:
         ]
         return self._tell({"written": len(feeds), "file": str(file)}, told)
 
-    async def _tell_plan(self, plan: Plan, *, empty: str) -> int:
+    async def _tell_plan(self, plan: SchedulePreview, *, empty: str) -> int:
         is_paused = await self.database.read(flags.is_set, PAUSED_FLAG)
         facts = {
             "runs": [{"at": run.at, "kind": run.kind, "name": run.name} for run in plan.runs],
@@ -203,8 +203,8 @@ class SubscriptionDesk:
     def _now(self) -> datetime:
         return datetime.now(UTC)
 
-    def _words(self) -> SubscriptionWords:
-        return SubscriptionWords(now=self._now(), zone=zone_of(self.settings.time_zone))
+    def _words(self) -> FeedText:
+        return FeedText(now=self._now(), zone=zone_of(self.settings.time_zone))
 
     def _tell(self, facts: dict[str, Any], lines: Iterable[str]) -> int:
         click.echo(as_text(facts) if self.as_json else "\n".join(lines))
@@ -236,15 +236,15 @@ def _write_new(file: Path, body: bytes) -> None:
     try:
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise Refused(f"FILE: {shown_path(str(file))} is there already; name another") from None
+        raise UsageRefused(f"FILE: {shown_path(str(file))} is there already; name another") from None
     except OSError as error:
-        raise Refused(f"FILE: {shown_path(str(file))} cannot be written: {error.strerror}") from None
+        raise UsageRefused(f"FILE: {shown_path(str(file))} cannot be written: {error.strerror}") from None
     with os.fdopen(number, "wb") as stream:
         stream.write(body)
 
 
 def at_subscription_desk(
-    config: str, errand: Callable[[SubscriptionDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[FeedActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
@@ -253,7 +253,7 @@ def at_subscription_desk(
         assembly = assembly_of(settings, database)
         _, watches, subscriptions = assembly.by_hand()
         return await errand(
-            SubscriptionDesk(
+            FeedActions(
                 settings=settings,
                 database=database,
                 subscriptions=subscriptions,
@@ -266,10 +266,10 @@ def at_subscription_desk(
     try:
         return visit(settings, run, may_make=may_make)
     except _NOT_DONE as error:
-        raise NotDone(str(error)) from None
+        raise CommandFailed(str(error)) from None
     except CommitUnknown as unknown:
-        raise NotDone(f"{unknown}; look whether it happened before you repeat it") from None
+        raise CommandFailed(f"{unknown}; look whether it happened before you repeat it") from None
     except CormorantError as error:
-        raise Refused(str(error)) from None
+        raise UsageRefused(str(error)) from None
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; nothing was changed") from None
+        raise CommandInterrupted("interrupted; nothing was changed") from None

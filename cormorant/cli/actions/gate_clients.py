@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from cormorant.cli.console.command_line import NotDone
+from cormorant.cli.console.command_line import CommandFailed
 from cormorant.cli.console.database_session import visit
 from cormorant.rules.errors import KeyUnusable
 from cormorant.rules.ports import ignore
@@ -32,14 +32,14 @@ def client_key(settings: Settings, name: str, *, may_make: bool = True) -> Secre
         return Secret("")
     problem = name_problem(name)
     if problem:
-        raise NotDone(problem)
+        raise CommandFailed(problem)
     file = Path(settings.data) / "keys" / f"client-{name}.key"
     if client is None and not _is_let_in(settings, name):
         file.unlink(missing_ok=True)  # the key of one that was removed must not come back
     try:
         key = kept_key(file, of=f"the client {name}", emit=ignore, file_mode=settings.data_file_mode)
     except KeyUnusable as error:
-        raise NotDone(str(error)) from None
+        raise CommandFailed(str(error)) from None
     if client is None:
         _let_in(settings, name, key)
     return key
@@ -64,7 +64,7 @@ def _let_in(settings: Settings, name: str, key: Secret) -> None:
     try:
         visit(settings, put)
     except ClientExists:
-        raise NotDone(
+        raise CommandFailed(
             f"a client {name} was added by command, and only its app has its key; choose another name with --client, "
             f"or remove it first: cormorant clients remove {name}"
         ) from None

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from actors.environment import in_thread
 from cormorant.cli.actions.job_json import as_text
-from cormorant.cli.console.command_line import EXIT_OK, Interrupted, NotDone, Refused
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.output import table
 from cormorant.cli.console.preflight import load_or_refuse, look_at_database
@@ -21,7 +21,7 @@ from cormorant.clients import prowlarr
 from cormorant.clients.http.json_api import JsonApi
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.jackett import jackett_indexers
-from cormorant.rules.adoptions import Adoption, Known, Offered, Step, plan
+from cormorant.rules.adoptions import ImportAction, ImportStep, KnownSource, OfferedIndexer, plan
 from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.secrets import Secret, hide_secrets
@@ -34,13 +34,13 @@ from storage.search import source_states, sources
 from storage.search.sources import SourceRecord
 from supervisors.search_assembly import configured_sources
 
-__all__ = ["Wanted", "adopt_now"]
+__all__ = ["ImportOptions", "adopt_now"]
 
-_DOES = {Step.ADD, Step.RETURN, Step.UPDATE}
+_DOES = {ImportStep.ADD, ImportStep.RETURN, ImportStep.UPDATE}
 
 
 @frozen(kw_only=True)
-class Wanted:
+class ImportOptions:
     """What was asked for on the command line."""
 
     app: str
@@ -53,14 +53,14 @@ class Wanted:
 
 
 @frozen(kw_only=True)
-class _Plan:
+class ImportPlan:
     """What is to be done, and the sources of that program that it has no more."""
 
-    adoptions: list[Adoption]
+    adoptions: list[ImportAction]
     gone: list[str]
 
 
-def adopt_now(config: str, wanted: Wanted) -> int:
+def adopt_now(config: str, wanted: ImportOptions) -> int:
     """Adopt, tell, and return the exit code."""
     settings = load_or_refuse(config)
     _limits_of(wanted.limits or "default", settings)
@@ -71,18 +71,18 @@ def adopt_now(config: str, wanted: Wanted) -> int:
         else:
             made = visit(settings, lambda database: _at_database(database, offered, settings, wanted), may_make=True)
     except SourceError as error:
-        raise NotDone(f"{wanted.app}: {hide_secrets(str(error), [wanted.key])}") from None
+        raise CommandFailed(f"{wanted.app}: {hide_secrets(str(error), [wanted.key])}") from None
     except CommitUnknown as unknown:
-        raise NotDone(f"{unknown}; run it again: nothing is added twice") from None
+        raise CommandFailed(f"{unknown}; run it again: nothing is added twice") from None
     except CormorantError as error:
-        raise Refused(str(error)) from None
+        raise UsageRefused(str(error)) from None
     except KeyboardInterrupt:
-        raise Interrupted("interrupted") from None
+        raise CommandInterrupted("interrupted") from None
     click.echo(as_text(_json(made, wanted)) if wanted.as_json else "\n".join(_lines(made, wanted)))
     return EXIT_OK
 
 
-async def _ask(wanted: Wanted) -> list[Offered]:
+async def _ask(wanted: ImportOptions) -> list[OfferedIndexer]:
     async with Transport(written=[wanted.url]) as transport:
         if wanted.app == prowlarr.APP:
             api = JsonApi(app=wanted.app, url=wanted.url, key=wanted.key, transport=transport, offload=in_thread)
@@ -90,7 +90,7 @@ async def _ask(wanted: Wanted) -> list[Offered]:
         return await jackett_indexers(wanted.url, wanted.key, transport, offload=in_thread)
 
 
-def _chosen(offered: list[Offered], wanted: Wanted) -> list[Offered]:
+def _chosen(offered: list[OfferedIndexer], wanted: ImportOptions) -> list[OfferedIndexer]:
     titles = {each.title.lower(): each for each in offered}
     for name in wanted.only:
         if name.lower() not in titles:
@@ -98,13 +98,15 @@ def _chosen(offered: list[Offered], wanted: Wanted) -> list[Offered]:
                 suggestion(name, [each.title for each in offered])
                 or f"; it has {', '.join(sorted(each.title for each in offered))}"
             )
-            raise Refused(f"--only: {wanted.app} has no indexer called {name!r}{hint}")
+            raise UsageRefused(f"--only: {wanted.app} has no indexer called {name!r}{hint}")
     if not wanted.only:
         return offered
     return [titles[name] for name in dict.fromkeys(each.lower() for each in wanted.only)]
 
 
-async def _at_database(database: Database, offered: list[Offered], settings: Settings, wanted: Wanted) -> _Plan:
+async def _at_database(
+    database: Database, offered: list[OfferedIndexer], settings: Settings, wanted: ImportOptions
+) -> ImportPlan:
     if wanted.dry_run:
         records = await database.read(_rows, offered)
         return _planned(offered, records, settings, wanted)
@@ -115,17 +117,17 @@ Rows = Mapping[str, tuple[SourceRecord, bool]]
 """Sources by identity, and whether they were removed."""
 
 
-def _rows(connection: Connection, offered: Iterable[Offered]) -> Rows:
+def _rows(connection: Connection, offered: Iterable[OfferedIndexer]) -> Rows:
     identities = [normalised(each.url) for each in offered]
     found = {identity: sources.by_identity(connection, identity) for identity in identities}
     in_use = {each.identity: (each, False) for each in sources.all_sources(connection)}
     return {identity: row for identity, row in found.items() if row is not None} | in_use
 
 
-def _planned(offered: list[Offered], rows: Rows, settings: Settings, wanted: Wanted) -> _Plan:
+def _planned(offered: list[OfferedIndexer], rows: Rows, settings: Settings, wanted: ImportOptions) -> ImportPlan:
     configured = {each.identity: each for each in configured_sources(settings)}
     known = {
-        identity: Known(
+        identity: KnownSource(
             name=record.name,
             is_removed=is_removed,
             has_same_key=record.key == wanted.key,
@@ -133,7 +135,7 @@ def _planned(offered: list[Offered], rows: Rows, settings: Settings, wanted: Wan
         )
         for identity, (record, is_removed) in rows.items()
     }
-    known |= {identity: Known(name=each.name, is_configured=True) for identity, each in configured.items()}
+    known |= {identity: KnownSource(name=each.name, is_configured=True) for identity, each in configured.items()}
     in_use = {record.name for record, is_removed in rows.values() if not is_removed}
     adoptions = plan(offered, known, taken=in_use | set(settings.sources), limits=wanted.limits)
     identities = {normalised(each.url) for each in offered}
@@ -143,12 +145,12 @@ def _planned(offered: list[Offered], rows: Rows, settings: Settings, wanted: Wan
         for identity, (record, is_removed) in rows.items()
         if identity.startswith(theirs) and identity not in identities and not is_removed and not wanted.only
     ]
-    return _Plan(adoptions=adoptions, gone=sorted(set(gone) - set(settings.sources)))
+    return ImportPlan(adoptions=adoptions, gone=sorted(set(gone) - set(settings.sources)))
 
 
 def _carry_out(
-    connection: Connection, offered: list[Offered], settings: Settings, wanted: Wanted, *, now: datetime
-) -> _Plan:
+    connection: Connection, offered: list[OfferedIndexer], settings: Settings, wanted: ImportOptions, *, now: datetime
+) -> ImportPlan:
     rows = _rows(connection, offered)
     made = _planned(offered, rows, settings, wanted)
     for adoption in made.adoptions:
@@ -160,10 +162,10 @@ def _carry_out(
 
 def _put(
     connection: Connection,
-    adoption: Adoption,
+    adoption: ImportAction,
     former: SourceRecord | None,
     settings: Settings,
-    wanted: Wanted,
+    wanted: ImportOptions,
     *,
     now: datetime,
 ) -> None:
@@ -181,7 +183,7 @@ def _put(
     )
     if former is not None:
         record = evolve(record, proxy=former.proxy)
-    put = sources.change if adoption.step is Step.UPDATE else sources.add
+    put = sources.change if adoption.step is ImportStep.UPDATE else sources.add
     stored = put(connection, record, now=now)
     if former is not None and former.key != wanted.key:
         # What it waits for are new credentials, and here they are.
@@ -194,14 +196,14 @@ def _limits_of(name: str, settings: Settings) -> Any:
     try:
         return limits_of(SourceSettings(limits=name), settings.limits)
     except ValueError as error:
-        raise Refused(f"--limits: {error}") from None
+        raise UsageRefused(f"--limits: {error}") from None
 
 
-def _json(made: _Plan, wanted: Wanted) -> dict[str, Any]:
+def _json(made: ImportPlan, wanted: ImportOptions) -> dict[str, Any]:
     rows = [
         {
             "title": each.offered.title,
-            "source": each.name if each.step is not Step.SKIP or each.name != each.offered.title else None,
+            "source": each.name if each.step is not ImportStep.SKIP or each.name != each.offered.title else None,
             "kind": each.offered.kind,
             "private": each.offered.is_private,
             "limits": each.limits,
@@ -213,7 +215,7 @@ def _json(made: _Plan, wanted: Wanted) -> dict[str, Any]:
     return {"app": wanted.app, "dry_run": wanted.dry_run, "indexers": rows, "gone": made.gone}
 
 
-def _lines(made: _Plan, wanted: Wanted) -> Iterator[str]:
+def _lines(made: ImportPlan, wanted: ImportOptions) -> Iterator[str]:
     if not made.adoptions:
         yield f"{wanted.app} has no indexers yet; add them there, and run this again"
         return
@@ -221,7 +223,7 @@ def _lines(made: _Plan, wanted: Wanted) -> Iterator[str]:
         (
             each.offered.title,
             each.step.value,
-            "" if each.step is Step.SKIP else each.name,
+            "" if each.step is ImportStep.SKIP else each.name,
             each.offered.kind,
             each.limits or "",
             each.why,
@@ -236,9 +238,9 @@ def _lines(made: _Plan, wanted: Wanted) -> Iterator[str]:
         yield f"{wanted.app} has no more: {names}; if you do not need them: cormorant sources remove {made.gone[0]}"
 
 
-def _told(made: _Plan, wanted: Wanted) -> str:
-    count = {step: sum(each.step is step for each in made.adoptions) for step in Step}
-    new, changed = count[Step.ADD] + count[Step.RETURN], count[Step.UPDATE]
+def _told(made: ImportPlan, wanted: ImportOptions) -> str:
+    count = {step: sum(each.step is step for each in made.adoptions) for step in ImportStep}
+    new, changed = count[ImportStep.ADD] + count[ImportStep.RETURN], count[ImportStep.UPDATE]
     if wanted.dry_run:
         return f"nothing was done; without --dry-run {new} would be added and {changed} brought up to date"
     if not new and not changed:

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from cormorant.rules.jobs.states import FINISHED, JobState
-from cormorant.services.job_changes import Done
-from storage.jobs.job_looks import Page, Scene, Stats, Stuck
+from cormorant.services.job_changes import JobChange
+from storage.jobs.job_looks import JobPage, JobStats, JobSurroundings, StuckJobs
 from storage.jobs.reports import JobView
 
 __all__ = ["as_text", "changes_json", "job_json", "page_json", "stats_json", "stuck_json"]
@@ -32,18 +32,18 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not told to programs")
 
 
-def job_json(job: JobView, scene: Scene) -> dict[str, Any]:
+def job_json(job: JobView, scene: JobSurroundings) -> dict[str, Any]:
     """A job with what it waits for."""
     return attrs.asdict(job, recurse=False) | {"waits_for": [gate.value for gate in scene.gates(job)]}
 
 
-def _brief(job: JobView, scene: Scene) -> dict[str, Any]:
+def _brief(job: JobView, scene: JobSurroundings) -> dict[str, Any]:
     facts = job_json(job, scene)
     error = job.last_errors[-1]["error"] if job.last_errors else None
     return {name: value for name, value in facts.items() if name not in _ONLY_SHOWN} | {"error": error}
 
 
-def page_json(page: Page) -> dict[str, Any]:
+def page_json(page: JobPage) -> dict[str, Any]:
     """A list of jobs; `before` fetches the next page. Payloads and all errors are in `show`."""
     return {
         "jobs": [_brief(job, page.scene) for job in page.jobs],
@@ -51,7 +51,7 @@ def page_json(page: Page) -> dict[str, Any]:
     }
 
 
-def stats_json(stats: Stats) -> dict[str, Any]:
+def stats_json(stats: JobStats) -> dict[str, Any]:
     """All numbers."""
     scene = stats.scene
     kinds = {count.kind: dict.fromkeys([*(state.value for state in JobState), "held"], 0) for count in stats.counts}
@@ -75,12 +75,12 @@ def stats_json(stats: Stats) -> dict[str, Any]:
     }
 
 
-def stuck_json(stuck: Stuck) -> dict[str, Any]:
+def stuck_json(stuck: StuckJobs) -> dict[str, Any]:
     """Running jobs whose owner is silent."""
     return {"jobs": [_brief(job, stuck.scene) for job in stuck.jobs]}
 
 
-def changes_json(done: Sequence[Done]) -> dict[str, Any]:
+def changes_json(done: Sequence[JobChange]) -> dict[str, Any]:
     """What became of each id."""
     return {
         "done": [each.id for each in done if each.is_done],

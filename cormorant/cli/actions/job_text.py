@@ -12,13 +12,13 @@ from attrs import frozen
 from cormorant.cli.console.output import painter, pairs, printable, table
 from cormorant.rules.ages import clock_time, from_now, rough
 from cormorant.rules.jobs.states import FINISHED, JobState
-from cormorant.rules.jobs.wait_reasons import Gate
+from cormorant.rules.jobs.wait_reasons import WaitReason
 from cormorant.rules.units import format_duration
-from storage.jobs.job_looks import Page, Scene, Stats, Stuck
+from storage.jobs.job_looks import JobPage, JobStats, JobSurroundings, StuckJobs
 from storage.jobs.reports import JobView
-from storage.jobs.workers import Worker
+from storage.jobs.workers import WorkerRow
 
-__all__ = ["JobWords"]
+__all__ = ["JobText"]
 
 _COLOURS = {
     JobState.RUNNING.value: "cyan",
@@ -30,14 +30,14 @@ _ENDED = {JobState.SUCCEEDED: "done", JobState.FAILED: "gave up", JobState.CANCE
 
 
 @frozen(kw_only=True)
-class JobWords:
+class JobText:
     """Words for one scene, in one zone. `priorities` are the names of the settings."""
 
-    scene: Scene
+    scene: JobSurroundings
     zone: tzinfo
     priorities: dict[str, int]
 
-    def page(self, page: Page) -> Iterator[str]:
+    def page(self, page: JobPage) -> Iterator[str]:
         """The list of jobs."""
         if not page.jobs:
             yield f"no such jobs{f'; did you mean kind {page.kind_meant}?' if page.kind_meant else ''}"
@@ -77,16 +77,16 @@ class JobWords:
             return f"{told}, took {_precise((job.finished_at - job.claimed_at).total_seconds())}"
         return f"{told}: {_last_error(job)}" if job.last_errors else told
 
-    def _gate(self, gate: Gate, job: JobView) -> str:
+    def _gate(self, gate: WaitReason, job: JobView) -> str:
         when = f"{self._at(job.run_at)} ({self._ago(job.run_at)})"
         return {
-            Gate.KIND_PAUSED: self._held(job.kind),
-            Gate.ALL_PAUSED: "held: everything is paused",
-            Gate.NOT_DUE: f"due {when}",
-            Gate.RETRY: f"retry {when}",
-            Gate.NOBODY: "no process is running",
-            Gate.KIND_UNKNOWN: "no process has a handler for it",
-            Gate.TURN: f"due for {self._age(job.run_at)}, waits for its turn",
+            WaitReason.KIND_PAUSED: self._held(job.kind),
+            WaitReason.ALL_PAUSED: "held: everything is paused",
+            WaitReason.NOT_DUE: f"due {when}",
+            WaitReason.RETRY: f"retry {when}",
+            WaitReason.NOBODY: "no process is running",
+            WaitReason.KIND_UNKNOWN: "no process has a handler for it",
+            WaitReason.TURN: f"due for {self._age(job.run_at)}, waits for its turn",
         }[gate]
 
     def _held(self, kind: str) -> str:
@@ -134,7 +134,7 @@ class JobWords:
         names = [name for name, value in self.priorities.items() if value == number]
         return f"{names[0]} ({number})" if names else f"{number}, which has no name in the settings"
 
-    def stats(self, stats: Stats) -> Iterator[str]:
+    def stats(self, stats: JobStats) -> Iterator[str]:
         """All numbers; what needs somebody first."""
         alarms = list(self._alarms(stats))
         yield from [*alarms, ""] if alarms else []
@@ -142,7 +142,7 @@ class JobWords:
         yield ""
         yield from self._processes(stats)
 
-    def _alarms(self, stats: Stats) -> Iterator[str]:
+    def _alarms(self, stats: JobStats) -> Iterator[str]:
         waiting = {count.kind for count in stats.counts if count.state in {JobState.PENDING, JobState.RETRYABLE}}
         around, pauses = self.scene.surroundings(), self.scene.pauses
         if pauses.everything_since:
@@ -161,7 +161,7 @@ class JobWords:
         if dead := sum(count.count for count in stats.counts if count.state is JobState.FAILED):
             yield f"! {_many(dead, 'dead letter')}: cormorant jobs list --state failed"
 
-    def _counts(self, stats: Stats) -> Iterator[str]:
+    def _counts(self, stats: JobStats) -> Iterator[str]:
         kinds = list(dict.fromkeys(count.kind for count in stats.counts))
         states = [state.value for state in JobState]
         numbers = {(kind, column): 0 for kind in kinds for column in [*states, "held"]}
@@ -179,10 +179,10 @@ class JobWords:
         head = ("KIND", *(column.upper() for column in columns), "OLDEST DUE")
         yield from table(head, rows, right=head[1:-1])
 
-    def _oldest(self, stats: Stats, kind: str) -> str:
+    def _oldest(self, stats: JobStats, kind: str) -> str:
         return self._ago(stats.oldest_due[kind]) if kind in stats.oldest_due else "-"
 
-    def _processes(self, stats: Stats) -> Iterator[str]:
+    def _processes(self, stats: JobStats) -> Iterator[str]:
         if not self.scene.workers:
             yield "no process is running"
             return
@@ -198,13 +198,13 @@ class JobWords:
         ]
         yield from table(("PROCESS", "LAST BEAT", "RUNS", "VERSION", "KINDS"), rows, right=("RUNS",))
 
-    def _life(self, worker: Worker) -> str:
+    def _life(self, worker: WorkerRow) -> str:
         beat = self._ago(worker.beat_at)
         if worker.dead_at:
             return f"{beat}, declared dead"
         return beat if self.scene.lives(worker) else f"{beat}, silent"
 
-    def stuck(self, stuck: Stuck, *, silent_s: float) -> Iterator[str]:
+    def stuck(self, stuck: StuckJobs, *, silent_s: float) -> Iterator[str]:
         """Running jobs whose owner is silent, and what becomes of them."""
         if not stuck.jobs:
             yield f"no running job has an owner that was silent for {format_duration(silent_s)}"

@@ -13,8 +13,8 @@ import click
 from attrs import frozen
 
 from cormorant.cli.actions.job_json import as_text, changes_json, job_json, page_json, stats_json, stuck_json
-from cormorant.cli.actions.job_text import JobWords
-from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, NotDone, Refused
+from cormorant.cli.actions.job_text import JobText
+from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, CommandFailed, UsageRefused
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.output import printable
 from cormorant.cli.console.preflight import load_or_refuse
@@ -24,19 +24,19 @@ from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
 from cormorant.services import job_changes
-from cormorant.services.job_changes import Done, Tell
+from cormorant.services.job_changes import JobChange, Tell
 from storage.database import Database
 from storage.engine.columns import check_text
 from storage.jobs import job_looks, reports
-from storage.jobs.job_looks import Scene
+from storage.jobs.job_looks import JobSurroundings
 
-__all__ = ["Desk", "at_desk"]
+__all__ = ["JobActions", "at_desk"]
 
 T = TypeVar("T")
 
 
 @frozen(kw_only=True)
-class Desk:
+class JobActions:
     """Where the commands meet the database."""
 
     settings: Settings
@@ -52,7 +52,7 @@ class Desk:
         """One job."""
         scene, job = await self._look(job_looks.look_at_one, job_id)
         if job is None:
-            raise NotDone(str(UnknownJob(job_id)))
+            raise CommandFailed(str(UnknownJob(job_id)))
         return self._tell(job_json(job, scene), self._words(scene).one(job))
 
     async def stats(self) -> int:
@@ -128,22 +128,24 @@ class Desk:
         beat = format_duration(self.settings.jobs.heartbeat_s)
         return f", at the latest from the next heartbeat of each process on (every {beat})"
 
-    def _words(self, scene: Scene) -> JobWords:
+    def _words(self, scene: JobSurroundings) -> JobText:
         zone = ZoneInfo(self.settings.time_zone)
-        return JobWords(scene=scene, zone=zone, priorities=self.settings.queue.priorities)
+        return JobText(scene=scene, zone=zone, priorities=self.settings.queue.priorities)
 
     def _tell(self, facts: dict[str, Any], lines: Iterable[str]) -> int:
         click.echo(as_text(facts) if self.as_json else "\n".join(lines))
         return EXIT_OK
 
 
-def at_desk(config: str, errand: Callable[[Desk], Awaitable[int]], *, as_json: bool) -> int:
+def at_desk(config: str, errand: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
     try:
-        return visit(settings, lambda database: errand(Desk(settings=settings, database=database, as_json=as_json)))
+        return visit(
+            settings, lambda database: errand(JobActions(settings=settings, database=database, as_json=as_json))
+        )
     except CommitUnknown as unknown:
-        raise NotDone(f"{unknown}; `cormorant jobs stats` shows it") from None
+        raise CommandFailed(f"{unknown}; `cormorant jobs stats` shows it") from None
 
 
 def _check_kind(kind: str) -> None:
@@ -152,10 +154,10 @@ def _check_kind(kind: str) -> None:
     except TextRefused:
         is_fit = False
     if not is_fit:
-        raise Refused(f"'{printable(kind)}' cannot be the name of a kind")
+        raise UsageRefused(f"'{printable(kind)}' cannot be the name of a kind")
 
 
-def _changed(done: Sequence[Done]) -> Iterator[str]:
+def _changed(done: Sequence[JobChange]) -> Iterator[str]:
     """A line for each id; of those that went well only the number when there are many."""
     well = [each for each in done if each.is_done]
     width = max(len(str(each.id)) for each in done)
@@ -178,7 +180,7 @@ def _progress(total: int, label: str) -> Iterator[Tell]:
         try:
             yield bar.update
         except KeyboardInterrupt:
-            raise NotDone("interrupted; what is done stays done, the same command does the rest") from None
+            raise CommandFailed("interrupted; what is done stays done, the same command does the rest") from None
 
 
 WATCHED_FROM = 2_000

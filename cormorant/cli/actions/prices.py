@@ -12,7 +12,7 @@ from attrs import frozen
 
 from cormorant.cli.actions.job_json import as_text
 from cormorant.cli.actions.watches import assembly_of
-from cormorant.cli.console.command_line import EXIT_OK, Interrupted, NotDone, Refused
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.output import pairs, printable, table
 from cormorant.cli.console.preflight import load_or_refuse
@@ -21,21 +21,29 @@ from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.units import format_duration
 from cormorant.rules.watch.money import as_money
-from cormorant.rules.watch.price_import import BYTES_MAX, NotATable, Table, WrongLines, points_in, read_table, things_in
-from cormorant.rules.watch.prices import TAKEN_OUT, Match, PointType, Valuation
+from cormorant.rules.watch.price_import import (
+    BYTES_MAX,
+    CsvTable,
+    NotATable,
+    WrongLines,
+    points_in,
+    read_table,
+    things_in,
+)
+from cormorant.rules.watch.prices import TAKEN_OUT, MatchStrength, PointType, Valuation
 from cormorant.services.watch.price_views import price_out, price_shown_out, value_out
 from cormorant.services.watch.prices import Prices
 from storage.database import Database
-from storage.watch.price_watches import IntakeConfigured, IntakeExists, IntakeTakenOut, UnknownIntake
+from storage.watch.price_watches import IntakeTakenOut, PriceWatchConfigured, PriceWatchExists, UnknownPriceWatch
 from storage.watch.prices import PriceView
 
-__all__ = ["PriceDesk", "at_price_desk"]
+__all__ = ["PriceActions", "at_price_desk"]
 
-_NOT_DONE = (UnknownIntake, IntakeExists, IntakeConfigured, IntakeTakenOut)
+_NOT_DONE = (UnknownPriceWatch, PriceWatchExists, PriceWatchConfigured, IntakeTakenOut)
 
 
 @frozen(kw_only=True)
-class PriceDesk:
+class PriceActions:
     """Where the commands meet the database."""
 
     prices: Prices
@@ -104,24 +112,24 @@ class PriceDesk:
             table = read_table(file.read(BYTES_MAX + 1))
             return await (self._import_points(table) if table.has_prices else self._import_things(table))
         except NotATable as problem:
-            raise Refused(f"FILE: {problem}; nothing was imported") from None
+            raise UsageRefused(f"FILE: {problem}; nothing was imported") from None
         except WrongLines as wrong:
-            raise Refused(
+            raise UsageRefused(
                 f"FILE: {_of(wrong.count, 'line')} cannot be used, nothing was imported", wrong.problems
             ) from None
 
-    async def _import_things(self, table: Table) -> int:
+    async def _import_things(self, table: CsvTable) -> int:
         added, known = await self.prices.watch_all(things_in(table, self.prices.wanted))
         told = [f"{_of(len(added), 'thing')} added, {len(known)} known already and left as they are"]
         if added:
             told += ["a running service asks their sources, two seconds apart"]
         return self._tell({"added": [each.name for each in added], "known": known}, told)
 
-    async def _import_points(self, table: Table) -> int:
+    async def _import_points(self, table: CsvTable) -> int:
         views = await self.prices.all()
         things, unseen = {each.intake.name: each.intake for each in views}, self._unseen(views)
         if unseen and any(row.cells["name"] in unseen for row in table.rows):
-            raise Refused(f"FILE: {', '.join(unseen)} is watched after the next start; run `cormorant run` first")
+            raise UsageRefused(f"FILE: {', '.join(unseen)} is watched after the next start; run `cormorant run` first")
         points = points_in(table, things, now=self.prices.clock.now())
         done = await self.prices.write_down(points)
         written, given = sum(each.written for each in done), len(table.rows)
@@ -198,7 +206,7 @@ def _about(view: PriceView) -> str:
     if value is not None:
         apart = f"; {_of(value.others, 'sold price')} in other currencies left out" if value.others else ""
         return f", of {value.points} sold, match {value.match.name.lower()}{apart}"
-    sold = [each for each in view.points if each.type is PointType.SOLD and each.match is not Match.NONE]
+    sold = [each for each in view.points if each.type is PointType.SOLD and each.match is not MatchStrength.NONE]
     others = sorted({each.currency for each in sold if each.currency != own})
     if others:
         return f": {own} counts, and what was sold is in {', '.join(others)}"
@@ -210,21 +218,21 @@ def _of(number: int, what: str) -> str:
 
 
 def at_price_desk(
-    config: str, errand: Callable[[PriceDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[PriceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
 
     async def run(database: Database) -> int:
-        return await errand(PriceDesk(prices=assembly_of(settings, database).prices_by_hand(), as_json=as_json))
+        return await errand(PriceActions(prices=assembly_of(settings, database).prices_by_hand(), as_json=as_json))
 
     try:
         return visit(settings, run, may_make=may_make)
     except _NOT_DONE as error:
-        raise NotDone(str(error)) from None
+        raise CommandFailed(str(error)) from None
     except CommitUnknown as unknown:
-        raise NotDone(f"{unknown}; look whether it happened before you repeat it") from None
+        raise CommandFailed(f"{unknown}; look whether it happened before you repeat it") from None
     except CormorantError as error:
-        raise Refused(str(error)) from None
+        raise UsageRefused(str(error)) from None
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; nothing was changed") from None
+        raise CommandInterrupted("interrupted; nothing was changed") from None

@@ -12,17 +12,17 @@ from cormorant.cli.actions.source_text import host_of, state_of
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation
-from storage.search.source_views import SourceLook
+from storage.search.source_views import SourceView
 
 __all__ = ["explanation_json", "source_json", "sources_json"]
 
 
-def sources_json(looks: Sequence[SourceLook]) -> dict[str, Any]:
+def sources_json(looks: Sequence[SourceView]) -> dict[str, Any]:
     """All sources."""
     return {"sources": [source_json(look) for look in looks]}
 
 
-def source_json(look: SourceLook) -> dict[str, Any]:
+def source_json(look: SourceView) -> dict[str, Any]:
     """A source with its state and what was spent."""
     explanation = look.explain(Priority.INTERACTIVE)
     state = look.known.state
@@ -48,7 +48,7 @@ def source_json(look: SourceLook) -> dict[str, Any]:
     }
 
 
-def explanation_json(look: SourceLook, priority: Priority, lane: Lane) -> dict[str, Any]:
+def explanation_json(look: SourceView, priority: Priority, lane: Lane) -> dict[str, Any]:
     """Why a request submitted now would wait."""
     explanation = look.explain(priority, lane)
     return {
@@ -68,7 +68,7 @@ def _gates(explanation: Explanation) -> list[dict[str, Any]]:
     return [{"gate": gate.name.value, "opens_at": gate.opens_at, "why": gate.why} for gate in explanation.gates]
 
 
-def _spent(look: SourceLook) -> list[dict[str, Any]]:
+def _spent(look: SourceView) -> list[dict[str, Any]]:
     return [
         {
             "lane": each.lane.value,
@@ -81,7 +81,7 @@ def _spent(look: SourceLook) -> list[dict[str, Any]]:
     ]
 
 
-def _limits(look: SourceLook) -> dict[str, Any]:
+def _limits(look: SourceView) -> dict[str, Any]:
     return {
         "configured": _plain(look.record.limits),
         "learned": {name: value for name, value in _plain(look.known.learned).items() if value is not None},

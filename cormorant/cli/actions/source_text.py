@@ -12,12 +12,12 @@ from cormorant.cli.console.output import painter, printable, table
 from cormorant.rules.ages import clock_time, from_now
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority, multiplier
-from cormorant.rules.search.reasons import Explanation, Gate, GateName, whole_second
+from cormorant.rules.search.reasons import Explanation, GateName, Reason, whole_second
 from cormorant.rules.search.requests import KINDS, Caps, Category
 from cormorant.rules.search.windows import WindowName
-from storage.search.source_views import SourceLook, Spent
+from storage.search.source_views import SourceView, WindowSpend
 
-__all__ = ["SourceWords", "caps_lines", "host_of", "sentence_of", "state_of"]
+__all__ = ["SourceText", "caps_lines", "host_of", "sentence_of", "state_of"]
 
 _WHO = {
     Priority.INTERACTIVE: "of a person",
@@ -66,18 +66,18 @@ def sentence_of(state: str) -> str:
     return f"it {state}" if state.startswith("waits ") else f"it is {state}"
 
 
-def _opening(pair: tuple[Gate, str]) -> float:
+def _opening(pair: tuple[Reason, str]) -> float:
     return pair[0].opens_at.timestamp() if pair[0].opens_at else 0.0
 
 
 @frozen(kw_only=True)
-class SourceWords:
+class SourceText:
     """Words in one zone. `config` is the settings file as it was named."""
 
     zone: tzinfo
     config: str
 
-    def listed(self, looks: Sequence[SourceLook]) -> Iterator[str]:
+    def listed(self, looks: Sequence[SourceView]) -> Iterator[str]:
         """The list of sources."""
         if not looks:
             yield f"no sources yet; add one: cormorant sources add NAME URL, or [sources.NAME] in {self.config}"
@@ -97,7 +97,7 @@ class SourceWords:
         head = ("NAME", "KIND", "HOST", "THIS HOUR", "TODAY", "GRABS", "STATE")
         yield from table(head, rows, right=head[3:6], paint=_PAINT)
 
-    def explained(self, look: SourceLook, priority: Priority, lane: Lane) -> Iterator[str]:
+    def explained(self, look: SourceView, priority: Priority, lane: Lane) -> Iterator[str]:
         """The gates in order, and when the next request can go."""
         record = look.record
         explanation = look.explain(priority, lane, zone=self.zone)
@@ -117,7 +117,7 @@ class SourceWords:
             return "can go now"
         return f"can go {from_now(opens_at, now)}, at {clock_time(whole_second(opens_at), now, self.zone)}"
 
-    def _gates(self, look: SourceLook, explanation: Explanation, priority: Priority, lane: Lane) -> Iterator[list[str]]:
+    def _gates(self, look: SourceView, explanation: Explanation, priority: Priority, lane: Lane) -> Iterator[list[str]]:
         closed = {gate.name: gate for gate in explanation.gates}
         for name in GateName:
             if name is (GateName.RESET if look.limits.reset is None else GateName.DAY):
@@ -129,7 +129,7 @@ class SourceWords:
                 at = clock_time(whole_second(gate.opens_at), look.now, self.zone) if gate.opens_at else "unknown"
                 yield [name.value, at, gate.why]
 
-    def _open(self, look: SourceLook, name: GateName, priority: Priority, lane: Lane) -> str:
+    def _open(self, look: SourceView, name: GateName, priority: Priority, lane: Lane) -> str:
         limits, state = look.limits, look.known.state
         if name in _QUOTAS:
             return self._quota(look, _QUOTAS[name], lane)
@@ -141,7 +141,7 @@ class SourceWords:
         }
         return told.get(name, "")
 
-    def _quota(self, look: SourceLook, window: WindowName, lane: Lane) -> str:
+    def _quota(self, look: SourceView, window: WindowName, lane: Lane) -> str:
         spent = _spent(look, lane, window)
         if spent is None:
             return "no limit"
@@ -167,16 +167,16 @@ def _examples(categories: Sequence[Category]) -> str:
     return f": {shown}{', …' if len(categories) > _CATEGORIES_SHOWN else ''}" if shown else ""
 
 
-def _spent(look: SourceLook, lane: Lane, window: WindowName) -> Spent | None:
+def _spent(look: SourceView, lane: Lane, window: WindowName) -> WindowSpend | None:
     return next((each for each in look.spent if each.lane is lane and each.window.name is window), None)
 
 
-def _share(look: SourceLook, lane: Lane, window: WindowName) -> str:
+def _share(look: SourceView, lane: Lane, window: WindowName) -> str:
     spent = _spent(look, lane, window)
     return "" if spent is None else f"{spent.count}/{spent.window.whole}"
 
 
-def _learned(look: SourceLook, name: str) -> str:
+def _learned(look: SourceView, name: str) -> str:
     """Whether a limit is the site's own word."""
     ours, holds = getattr(look.record.limits, name), getattr(look.limits, name)
     if ours == holds:

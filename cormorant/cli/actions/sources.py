@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 from actors.environment import SystemClock, in_thread
 from cormorant.cli.actions.job_json import as_text
 from cormorant.cli.actions.source_json import explanation_json, source_json, sources_json
-from cormorant.cli.actions.source_text import SourceWords, caps_lines, host_of, sentence_of, state_of
-from cormorant.cli.console.command_line import EXIT_OK, Interrupted, NotDone, Refused, shown_path
+from cormorant.cli.actions.source_text import SourceText, caps_lines, host_of, sentence_of, state_of
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.ages import clock_time
@@ -31,21 +31,21 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED, SourceSettings, limits_of
 from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.web_addresses import normalised
-from cormorant.services.source_clients import Asker
+from cormorant.services.source_clients import SourceClients
 from cormorant.services.sources import SourceClosed, try_out
 from storage.database import Database
 from storage.search import source_looks, source_states, sources
-from storage.search.source_views import SourceLook
+from storage.search.source_views import SourceView
 from storage.search.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
 from supervisors.search_assembly import configured_sources
 
-__all__ = ["SourceDesk", "at_source_desk"]
+__all__ = ["SourceActions", "at_source_desk"]
 
 Rule = Callable[[SourceState], SourceState]
 
 
 @frozen(kw_only=True)
-class SourceDesk:
+class SourceActions:
     """Where the commands meet the database."""
 
     settings: Settings
@@ -89,7 +89,7 @@ class SourceDesk:
         look = await self._look(name)
         if look.is_configured:
             what = f"{name} is a source of {self._file}; it cannot be removed by command"
-            raise NotDone(f"{what}: take [sources.{name}] out of that file, or write enabled = false there")
+            raise CommandFailed(f"{what}: take [sources.{name}] out of that file, or write enabled = false there")
         await self.database.run(sources.remove, name, now=_now())
         told = f"{name} is removed; what was spent there is remembered, should it come back"
         return self._tell({"removed": name}, [told])
@@ -122,15 +122,17 @@ class SourceDesk:
         record = await self.database.run(source_looks.take_in, name, self._configured(), now=_now())
         if record.kind not in SEARCHED:
             tries = "watchlist add ARTIST" if record.kind == "spotify" else f"search WORDS --source {name}"
-            raise NotDone(f"{name} is of kind {record.kind} and not asked what it can do; cormorant {tries} tries it")
+            raise CommandFailed(
+                f"{name} is of kind {record.kind} and not asked what it can do; cormorant {tries} tries it"
+            )
         try:
-            caps = await try_out(self.database, record, Asker(offload=in_thread, clock=SystemClock()))
+            caps = await try_out(self.database, record, SourceClients(offload=in_thread, clock=SystemClock()))
         except SourceClosed:
             look = await self._look(name)
             lines = look.explain(Priority.INTERACTIVE, zone=self._zone).lines
-            raise NotDone(f"{name} may not be asked now and was not: {'; '.join(lines)}") from None
+            raise CommandFailed(f"{name} may not be asked now and was not: {'; '.join(lines)}") from None
         except SourceError as error:
-            raise NotDone(self._trouble(record, error)) from None
+            raise CommandFailed(self._trouble(record, error)) from None
         note = "  a wrong key shows at the first search: many sites do not look at it here" if record.key else ""
         return self._tell({"source": name, "caps": dump_caps(caps)}, filter(None, [*caps_lines(name, caps), note]))
 
@@ -144,10 +146,10 @@ class SourceDesk:
             remedy = f"cormorant sources remove {record.name}, then add it with the right key"
         return f"{record.name}: {said.partition(';')[0]}; it is stopped until that is put right: {remedy}"
 
-    async def _look(self, name: str) -> SourceLook:
+    async def _look(self, name: str) -> SourceView:
         return await self.database.read(source_looks.look_at_one, name, self._configured(), now=_now())
 
-    async def _change(self, name: str, rule: Rule) -> SourceLook:
+    async def _change(self, name: str, rule: Rule) -> SourceView:
         await self.database.run(_change, name, rule, self._configured(), now=_now())
         return await self._look(name)
 
@@ -156,19 +158,19 @@ class SourceDesk:
 
     def _check_new(self, name: str, wanted: SourceSettings) -> None:
         if name in self.settings.sources:
-            raise NotDone(f"{self._file} has a source {name} already; change it there, or choose another name")
+            raise CommandFailed(f"{self._file} has a source {name} already; change it there, or choose another name")
         for other, source in self.settings.sources.items():
             if source.url and normalised(source.url) == normalised(wanted.url):
-                raise NotDone(f"{self._file} has this address already as {other}; one account has one source")
+                raise CommandFailed(f"{self._file} has this address already as {other}; one account has one source")
 
     def _limits_of(self, wanted: SourceSettings) -> Any:
         try:
             return limits_of(wanted, self.settings.limits)
         except ValueError as error:
-            raise Refused(f"--limits: {error}") from None
+            raise UsageRefused(f"--limits: {error}") from None
 
-    def _words(self) -> SourceWords:
-        return SourceWords(zone=self._zone, config=self._file)
+    def _words(self) -> SourceText:
+        return SourceText(zone=self._zone, config=self._file)
 
     @property
     def _zone(self) -> Any:
@@ -178,7 +180,7 @@ class SourceDesk:
     def _file(self) -> str:
         return shown_path(self.config)
 
-    def _tell_state(self, look: SourceLook, told: str, facts: dict[str, Any]) -> int:
+    def _tell_state(self, look: SourceView, told: str, facts: dict[str, Any]) -> int:
         state = state_of(look.explain(Priority.INTERACTIVE, zone=self._zone))
         return self._tell({"source": look.record.name, "state": state, **facts}, [f"{told}; {sentence_of(state)}"])
 
@@ -188,24 +190,24 @@ class SourceDesk:
 
 
 def at_source_desk(
-    config: str, errand: Callable[[SourceDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[SourceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
 
     async def run(database: Database) -> int:
-        return await errand(SourceDesk(settings=settings, config=config, database=database, as_json=as_json))
+        return await errand(SourceActions(settings=settings, config=config, database=database, as_json=as_json))
 
     try:
         return visit(settings, run, may_make=may_make)
     except (SourceExists, UnknownSource) as error:
-        raise NotDone(str(error)) from None
+        raise CommandFailed(str(error)) from None
     except CommitUnknown as unknown:
-        raise NotDone(f"{unknown}; `cormorant sources list` shows it") from None
+        raise CommandFailed(f"{unknown}; `cormorant sources list` shows it") from None
     except CormorantError as error:
-        raise Refused(str(error)) from None
+        raise UsageRefused(str(error)) from None
     except KeyboardInterrupt:
-        raise Interrupted("interrupted") from None
+        raise CommandInterrupted("interrupted") from None
 
 
 def _now() -> datetime:

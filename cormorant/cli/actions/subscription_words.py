@@ -10,16 +10,16 @@ from attrs import frozen
 from cormorant.cli.console.output import painter, pairs, printable, table
 from cormorant.rules.ages import clock_time, from_now
 from cormorant.rules.units import format_duration
-from cormorant.rules.upcoming import Plan
+from cormorant.rules.upcoming import SchedulePreview
 from cormorant.services.watch.feed_views import CheckOut, SubscriptionOut, SubscriptionShownOut
 
-__all__ = ["SubscriptionWords", "timing"]
+__all__ = ["FeedText", "timing"]
 
 _PAINT = painter({"paused": "yellow", "failed": "red", "success": "green"})
 
 
 @frozen(kw_only=True)
-class SubscriptionWords:
+class FeedText:
     """Words for one look."""
 
     now: datetime
@@ -46,7 +46,7 @@ class SubscriptionWords:
         yield ""
         yield from self._checks(shown.checks)
 
-    def plan(self, plan: Plan, *, empty: str) -> Iterator[str]:
+    def plan(self, plan: SchedulePreview, *, empty: str) -> Iterator[str]:
         """What runs when."""
         if not plan.runs:
             yield empty

@@ -15,7 +15,7 @@ from cormorant.rules.watch.handovers import HandoverState
 from cormorant.rules.watch.wants import WantState
 from cormorant.services.watch.views import ArtistOut, CandidateOut, DownloadOut, SavedOut, WantOut, WantShownOut
 
-__all__ = ["WatchWords"]
+__all__ = ["WatchText"]
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND = 1_000.0
@@ -32,7 +32,7 @@ _PAINT = painter(_COLOURS)
 
 
 @frozen(kw_only=True)
-class WatchWords:
+class WatchText:
     """Words for one look."""
 
     now: datetime

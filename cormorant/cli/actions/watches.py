@@ -13,8 +13,15 @@ from attrs import frozen
 
 from actors.environment import SystemClock, SystemRandom, in_thread
 from cormorant.cli.actions.job_json import as_text
-from cormorant.cli.actions.watch_text import WatchWords
-from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, Interrupted, NotDone, Refused, shown_path
+from cormorant.cli.actions.watch_text import WatchText
+from cormorant.cli.console.command_line import (
+    EXIT_FAILED,
+    EXIT_OK,
+    CommandFailed,
+    CommandInterrupted,
+    UsageRefused,
+    shown_path,
+)
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CommitUnknown, CormorantError
@@ -28,14 +35,14 @@ from cormorant.rules.times_of_day import zone_of
 from cormorant.rules.units import format_duration
 from cormorant.rules.watch.artist_links import artist_id_in
 from cormorant.rules.watch.artists import Artist, Start
-from cormorant.rules.watch.releases import Artist as FoundArtist
+from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.target_errors import TargetError, UnknownTarget
 from cormorant.rules.watch.wants import Want, WantError, WantState
 from cormorant.rules.watch.watches import FirstCheck
 from cormorant.services.event_bus import EventBus
-from cormorant.services.source_clients import Asker, price_recipes
-from cormorant.services.watch.views import Words, artist_out, saved_out
-from cormorant.services.watch.watch_orders import Order
+from cormorant.services.source_clients import SourceClients, price_recipes
+from cormorant.services.watch.views import WantViews, artist_out, saved_out
+from cormorant.services.watch.watch_orders import WatchOptions
 from cormorant.services.watch.watches import Watches
 from storage.database import Database
 from storage.search import sources
@@ -46,7 +53,7 @@ from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, Unkn
 from supervisors.assembly import Assembly
 from supervisors.search_assembly import SearchAssembly, configured_sources
 
-__all__ = ["WatchDesk", "assembly_of", "at_watch_desk"]
+__all__ = ["WatchActions", "assembly_of", "at_watch_desk"]
 
 WATCHED_FROM = 10
 """A file of so many artists takes a while: a bar shows how far it is."""
@@ -68,7 +75,7 @@ StartOn = tuple[Start, date | None]
 
 
 @frozen(kw_only=True)
-class WatchDesk:
+class WatchActions:
     """Where the commands meet the database."""
 
     settings: Settings
@@ -92,7 +99,7 @@ class WatchDesk:
         hand_to: tuple[str, ...],
     ) -> int:
         """Watch an artist."""
-        order = Order(every_s=every_s, search=search, choose=choose, hand_to=hand_to)
+        order = WatchOptions(every_s=every_s, search=search, choose=choose, hand_to=hand_to)
         await self.watches.check_order(order)
         if artist_id:
             found = FoundArtist(id=artist_id, name=name or artist)
@@ -116,7 +123,7 @@ class WatchDesk:
         hand_to: tuple[str, ...],
     ) -> int:
         """Watch all artists of a file, after all were looked up."""
-        order = Order(every_s=every_s, search=search, choose=choose, hand_to=hand_to)
+        order = WatchOptions(every_s=every_s, search=search, choose=choose, hand_to=hand_to)
         await self.watches.check_order(order)
         artists = await self.watches.artists()
         there = {each.artist_id for each in artists} | {each.name.casefold() for each in artists}
@@ -138,7 +145,7 @@ class WatchDesk:
         return found  # noqa: RET504 - mypy cannot know that a supervisor keeps no error to itself
 
     async def _look_all_up(self, wanted: Sequence[str]) -> tuple[list[FoundArtist], list[str]]:
-        """Those that were found, and those that were not. Raises `NotDone` when it breaks off."""
+        """Those that were found, and those that were not. Raises `CommandFailed` when it breaks off."""
         found: list[FoundArtist] = []
         unknown: list[str] = []
         if not wanted:
@@ -154,14 +161,14 @@ class WatchDesk:
                         unknown.append(each)
                     except (SourceError, SearchError) as error:
                         done = f"after {len(found) + len(unknown)} of {len(wanted)}"
-                        raise NotDone(self._hidden(f"nobody was added: {error} ({done})")) from None
+                        raise CommandFailed(self._hidden(f"nobody was added: {error} ({done})")) from None
         return found, unknown
 
     def _check_catalogue(self) -> None:
         name = self.settings.watchlist.source
         if not any(each.name == name and each.kind == "spotify" for each in self.records):
             remedy = f'write [sources.{name}] with kind = "spotify", id and key in {shown_path(self.config)}'
-            raise Refused(f"no source knows artists: {remedy}, or give --id and --name")
+            raise UsageRefused(f"no source knows artists: {remedy}, or give --id and --name")
 
     async def list_artists(self) -> int:
         """Everybody on the watchlist."""
@@ -298,12 +305,12 @@ class WatchDesk:
         return self._tell({"target": name, "said": said}, [f"{name} answers: {said}"])
 
     @property
-    def _shown(self) -> Words:
-        return Words.of(self.records)
+    def _shown(self) -> WantViews:
+        return WantViews.of(self.records)
 
-    def _words(self) -> WatchWords:
+    def _words(self) -> WatchText:
         zone = zone_of(self.settings.time_zone)
-        return WatchWords(now=datetime.now(UTC), zone=zone, is_live=self.settings.mode == "live")
+        return WatchText(now=datetime.now(UTC), zone=zone, is_live=self.settings.mode == "live")
 
     def _hidden(self, text: str) -> str:
         return self._shown.hidden(" ".join(text.split()))
@@ -327,7 +334,7 @@ class WatchDesk:
 
 
 def at_watch_desk(
-    config: str, errand: Callable[[WatchDesk], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, errand: Callable[[WatchActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
@@ -338,7 +345,7 @@ def at_watch_desk(
         others = await database.read(sources.usable_sources, ours)
         names = {each.name for each in ours}
         records = [*ours, *(each for each in others if each.name not in names)]
-        desk = WatchDesk(
+        desk = WatchActions(
             settings=settings, config=config, watches=watches, search=search, records=records, as_json=as_json
         )
         return await errand(desk)
@@ -349,20 +356,20 @@ def at_watch_desk(
     try:
         return visit(settings, run, may_make=may_make)
     except _NOT_DONE as error:
-        raise NotDone(told(error)) from None
+        raise CommandFailed(told(error)) from None
     except CommitUnknown as unknown:
-        raise NotDone(f"{unknown}; look whether it happened before you repeat it") from None
+        raise CommandFailed(f"{unknown}; look whether it happened before you repeat it") from None
     except CormorantError as error:
-        raise Refused(told(error)) from None
+        raise UsageRefused(told(error)) from None
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; nothing was changed") from None
+        raise CommandInterrupted("interrupted; nothing was changed") from None
 
 
 def assembly_of(settings: Settings, database: Database) -> Assembly:
     """What commands beside a service work with; nothing of it is started."""
     clock = SystemClock()
     bus = EventBus(clock, ())
-    asker = Asker(offload=in_thread, clock=clock, recipes=price_recipes(settings))
+    asker = SourceClients(offload=in_thread, clock=clock, recipes=price_recipes(settings))
     return Assembly(
         settings=settings,
         handlers={},

@@ -18,10 +18,10 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_OK",
     "EXIT_REFUSED",
+    "CommandFailed",
+    "CommandInterrupted",
     "HintingGroup",
-    "Interrupted",
-    "NotDone",
-    "Refused",
+    "UsageRefused",
     "causes",
     "config_option",
     "json_option",
@@ -39,7 +39,7 @@ _CAUSES_MAX = 20
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Refused(click.ClickException):
+class UsageRefused(click.ClickException):
     """What was asked for cannot be done as things are. Shown without a traceback: it is no crash of ours."""
 
     exit_code = EXIT_REFUSED
@@ -57,13 +57,13 @@ class Refused(click.ClickException):
             click.echo(told, file=file)
 
 
-class NotDone(Refused):
+class CommandFailed(UsageRefused):
     """What was asked for was tried and could not be done."""
 
     exit_code = EXIT_FAILED
 
 
-class Interrupted(Refused):
+class CommandInterrupted(UsageRefused):
     """Somebody had enough of waiting. The exit code is the one that shells give to Ctrl-C."""
 
     exit_code = 130

@@ -10,9 +10,9 @@ import trio
 from attrs import evolve
 
 from actors.environment import SystemClock, SystemRandom
-from cormorant.cli.console.command_line import Refused
+from cormorant.cli.console.command_line import UsageRefused
 from cormorant.cli.console.preflight import (
-    Problem,
+    StartProblem,
     database_problem,
     look_at_database,
     make_data_folder,
@@ -34,7 +34,7 @@ HOLD_S = 5.0
 
 
 def visit(settings: Settings, errand: Callable[[Database], Awaitable[T]], *, may_make: bool = False) -> T:
-    """Run an errand at the database and return what it returns; `Refused` if the database cannot be used as it is.
+    """Run an errand at the database and return what it returns; `UsageRefused` if the database cannot be used as it is.
 
     `may_make` is for what people do before the first start: a database that is not there yet, or empty, is made.
 
@@ -47,26 +47,28 @@ def visit(settings: Settings, errand: Callable[[Database], Awaitable[T]], *, may
         make_data_folder(settings)
     problem = None if is_made_here else database_problem(settings, state) or schema_problem(settings, state)
     if problem:
-        raise Refused(f"{problem.found}; {problem.remedy}")
+        raise UsageRefused(f"{problem.found}; {problem.remedy}")
     try:
         # Ctrl-C is for whoever waits for the errand; in the middle of the gateway's work it would break things.
         return trio.run(_run, settings, errand, restrict_keyboard_interrupt_to_checkpoints=True)
     except StorageUnavailable as error:
-        raise Refused(f"the database {shown_database(settings)} did not do it, nothing was changed: {error}") from None
+        raise UsageRefused(
+            f"the database {shown_database(settings)} did not do it, nothing was changed: {error}"
+        ) from None
 
 
-def schema_problem(settings: Settings, state: SchemaState | None) -> Problem | None:
+def schema_problem(settings: Settings, state: SchemaState | None) -> StartProblem | None:
     """Why a database that can be reached has not what the commands need."""
     name = shown_database(settings)
     if state is None:
         remedy = "`cormorant run` makes it at its first start; if it is elsewhere, --config names the settings file"
-        return Problem(f"there is no database {name} yet", remedy)
+        return StartProblem(f"there is no database {name} yet", remedy)
     if state.pending:
         if not state.schema_version:
-            return Problem(f"the database {name} is empty", "start `cormorant run` once: it makes the tables")
+            return StartProblem(f"the database {name} is empty", "start `cormorant run` once: it makes the tables")
         has = f"has schema version {state.schema_version}, this Cormorant needs {state.code_version}"
         remedy = "start `cormorant run` once: it brings the database up to date, a SQLite file after a backup"
-        return Problem(f"the database {name} {has}", remedy)
+        return StartProblem(f"the database {name} {has}", remedy)
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cormorant.cli.console.command_line import Refused
+from cormorant.cli.console.command_line import UsageRefused
 from cormorant.rules.secrets import Secret
 
 __all__ = ["key_of", "key_options"]
@@ -37,7 +37,7 @@ def key_of(app: str, variable: str | None, file: Any) -> Secret:
         raise click.UsageError("give --key-env or --key-file, not both")
     if variable is not None:
         if not os.environ.get(variable):
-            raise Refused(f"--key-env: the environment variable {variable} is not set; set it to the key of {app}")
+            raise UsageRefused(f"--key-env: the environment variable {variable} is not set; set it to the key of {app}")
         text = os.environ[variable]
     elif file is not None:
         text = file.read(KEY_LENGTH_MAX + 2)
@@ -47,11 +47,11 @@ def key_of(app: str, variable: str | None, file: Any) -> Secret:
         text = sys.stdin.readline(KEY_LENGTH_MAX + 2)
     text = text.strip()
     if not text:
-        raise Refused(
+        raise UsageRefused(
             f"the key of {app} is empty; give it with --key-env, with --key-file, or when you are asked for it"
         )
     if len(text) > KEY_LENGTH_MAX or not text.isprintable() or " " in text:
-        raise Refused(
+        raise UsageRefused(
             f"the key of {app}: it is no single word of at most 1000 letters; was something else pasted with it?"
         )
     return Secret(text)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from cormorant.cli.console.command_line import Refused, shown_path
+from cormorant.cli.console.command_line import UsageRefused, shown_path
 from cormorant.cli.console.output import printable
 from cormorant.rules.addresses import shown_address, sqlite_file
 from cormorant.rules.errors import CannotListen, SettingsError, StorageMisconfigured
@@ -27,7 +27,7 @@ from storage.database import SchemaState, inspect
 from storage.engine.data_files import WrongMode
 
 __all__ = [
-    "Problem",
+    "StartProblem",
     "database_problem",
     "folder_problem",
     "load_or_refuse",
@@ -51,7 +51,7 @@ _ELSEWHERE = "give the right to it, or set {key} to another path"
 
 
 @frozen
-class Problem:
+class StartProblem:
     """Why it cannot start, with the key it depends on, and what to do."""
 
     found: str
@@ -65,7 +65,7 @@ def load_or_refuse(config: str) -> Settings:
     except SettingsError as error:
         count = len(error.problems)
         mistakes = "is a mistake" if count == 1 else f"are {count} mistakes"
-        raise Refused(f"there {mistakes} in the settings; nothing was started", error.problems) from None
+        raise UsageRefused(f"there {mistakes} in the settings; nothing was started", error.problems) from None
 
 
 def settled(settings: Settings) -> Settings:
@@ -78,20 +78,20 @@ def settled(settings: Settings) -> Settings:
 
 
 def refuse_what_cannot_work(settings: Settings) -> None:
-    """Raise `Refused` when the data folder or the database cannot be used. Changes nothing."""
+    """Raise `UsageRefused` when the data folder or the database cannot be used. Changes nothing."""
     problem = folder_problem(settings.data) or database_problem(settings, look_at_database(settings))
     if problem:
-        raise Refused(f"{problem.found}; {problem.remedy}")
+        raise UsageRefused(f"{problem.found}; {problem.remedy}")
 
 
 def refuse_busy_ports(settings: Settings) -> None:
-    """Raise `Refused` when `run` cannot listen where it should. Changes nothing."""
+    """Raise `UsageRefused` when `run` cannot listen where it should. Changes nothing."""
     problem = port_problem(settings)
     if problem:
-        raise Refused(f"{problem.found}; {problem.remedy}")
+        raise UsageRefused(f"{problem.found}; {problem.remedy}")
 
 
-def port_problem(settings: Settings) -> Problem | None:
+def port_problem(settings: Settings) -> StartProblem | None:
     """Why `run` cannot listen at `web.listen` or, with a playground, at `playground.listen`."""
     wanted = [("web.listen", settings.web.address)] if settings.web.enabled else []
     if settings.playground.enabled:
@@ -107,14 +107,16 @@ def running_at(settings: Settings) -> str | None:
     return f"http://{web.address.shown}{web.url_base}" if is_there else None
 
 
-def _port_problem(key: str, address: ListenAddress, url_base: str) -> Problem | None:
+def _port_problem(key: str, address: ListenAddress, url_base: str) -> StartProblem | None:
     try:
         bound(address).close()
     except CannotListen as error:
         if is_cormorant(address, url_base):
-            return Problem(f"{key}: Cormorant is running already at {address.shown}", f"stop it, or set another {key}")
+            return StartProblem(
+                f"{key}: Cormorant is running already at {address.shown}", f"stop it, or set another {key}"
+            )
         remedy = f"end what uses it, or set another {key}" if error.is_in_use else f"set another {key}"
-        return Problem(f"{key}: cannot listen on {address.shown}: {error.why}", remedy)
+        return StartProblem(f"{key}: cannot listen on {address.shown}: {error.why}", remedy)
     return None
 
 
@@ -123,26 +125,26 @@ def make_data_folder(settings: Settings) -> None:
     try:
         prepare_data(settings)
     except StorageMisconfigured as error:
-        raise Refused(printable(str(error))) from None
+        raise UsageRefused(printable(str(error))) from None
 
 
-def mode_problems(settings: Settings, config: str) -> list[Problem]:
+def mode_problems(settings: Settings, config: str) -> list[StartProblem]:
     """Modes that endanger keys or shut out a target, and that a start does not correct."""
     left = [each for each in data_folder(settings).wrong_modes() if not each.is_corrected]
     return [*map(_mode_problem, left), *_settings_file_problem(settings, Path(config))]
 
 
-def _mode_problem(wrong: WrongMode) -> Problem:
+def _mode_problem(wrong: WrongMode) -> StartProblem:
     where, path = shown_path(str(wrong.path)), shlex.quote(str(wrong.path))
     what = "other users can open" if wrong.is_too_open else "programs that need it cannot open"
     found = f"{what} {where} (mode {wrong.mode:04o})"
     if wrong.is_owned:
-        return Problem(found, f"chmod {wrong.wanted:o} {path}")
+        return StartProblem(found, f"chmod {wrong.wanted:o} {path}")
     # Without the right owner another mode could shut this process out.
-    return Problem(found, f'as root: chown {_user()} {path}; for several users set data_mode = "0660"')
+    return StartProblem(found, f'as root: chown {_user()} {path}; for several users set data_mode = "0660"')
 
 
-def _settings_file_problem(settings: Settings, config: Path) -> Iterator[Problem]:
+def _settings_file_problem(settings: Settings, config: Path) -> Iterator[StartProblem]:
     """A settings file that has keys and that other users can read. The group of a file of another owner is ours."""
     try:
         found, text = config.stat(), config.read_text(encoding="utf-8")
@@ -153,7 +155,7 @@ def _settings_file_problem(settings: Settings, config: Path) -> Iterator[Problem
     if is_open and any(each.reveal() in text for each in _written_secrets(settings)):
         where, path = shown_path(str(config)), shlex.quote(str(config))
         remedy = f"chmod {mode & ~_NOT_OWNER:o} {path}" if is_owned else f"as root: chmod o-rwx {path}"
-        yield Problem(f"other users can read the keys in {where} (mode {mode:04o})", remedy)
+        yield StartProblem(f"other users can read the keys in {where} (mode {mode:04o})", remedy)
 
 
 def _written_secrets(settings: Settings) -> Iterator[Secret]:
@@ -164,11 +166,13 @@ def _written_secrets(settings: Settings) -> Iterator[Secret]:
     yield from (each for each in (*secrets_in(settings), *in_addresses) if len(each.reveal()) >= _SECRET_MIN)
 
 
-def folder_problem(data: str) -> Problem | None:
+def folder_problem(data: str) -> StartProblem | None:
     """Why the data folder cannot be used or made. Writes nothing to find out."""
     existing = nearest_existing(data)
     if not existing.is_dir():
-        return Problem(f"data: {printable(str(existing))} is not a folder", "move it away, or set data to another path")
+        return StartProblem(
+            f"data: {printable(str(existing))} is not a folder", "move it away, or set data to another path"
+        )
     return _right_problem("data", existing)
 
 
@@ -188,27 +192,27 @@ def look_at_database(settings: Settings) -> SchemaState | None:
     return inspect(settings.database_url.reveal())
 
 
-def database_problem(settings: Settings, state: SchemaState | None) -> Problem | None:
+def database_problem(settings: Settings, state: SchemaState | None) -> StartProblem | None:
     """Why this database cannot be used."""
     if state and (state.problem or not state.is_reachable):
         why = " ".join(hide_secrets(state.problem or "it does not answer", secrets_in(settings)).split())
         doubt = "look at storage.url, and whether the database is running"
         remedy = "do that, or name another database in storage.url" if state.is_reachable else doubt
-        return Problem(f"storage.url: the database {shown_database(settings)} cannot be used: {why}", remedy)
+        return StartProblem(f"storage.url: the database {shown_database(settings)} cannot be used: {why}", remedy)
     file = _sqlite_file(settings)
     if file is None or (state is None and file.parent == Path(settings.data)):
         return None  # the data folder is looked at by itself
     if not file.parent.is_dir():
-        return Problem(
+        return StartProblem(
             f"storage.url: there is no folder {printable(str(file.parent))}", "make it, or name another file"
         )
     return _right_problem("storage.url", file.parent) or (_right_problem("storage.url", file) if state else None)
 
 
-def _right_problem(key: str, path: Path) -> Problem | None:
+def _right_problem(key: str, path: Path) -> StartProblem | None:
     if os.access(path, os.W_OK | os.X_OK if path.is_dir() else os.W_OK):
         return None
-    return Problem(f"{key}: {_user()} may not write {printable(str(path))}", _ELSEWHERE.format(key=key))
+    return StartProblem(f"{key}: {_user()} may not write {printable(str(path))}", _ELSEWHERE.format(key=key))
 
 
 def _user() -> str:

@@ -14,7 +14,7 @@ from cormorant.rules.redaction import told
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 
-__all__ = ["JsonApi", "Refusal"]
+__all__ = ["JsonApi", "JsonApiRefused"]
 
 _LIMITS: Final = FetchLimits(timeout_s=30.0, body_max_bytes=20_000_000)
 _PATIENT: Final = FetchLimits(timeout_s=120.0)
@@ -27,7 +27,7 @@ _BAD_REQUEST: Final = 400
 _SERVER: Final = 500
 
 
-class Refusal(SourceRefused):
+class JsonApiRefused(SourceRefused):
     """The app looked at what it was given and said why it does not take it."""
 
     def __init__(self, message: str, *, parts: tuple[str, ...] = ()) -> None:
@@ -54,7 +54,7 @@ class JsonApi:
         return await self._understood(answer)
 
     async def change(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask for a change. Raises a `SourceError`; a `Refusal` if it does not like the body."""
+        """Ask for a change. Raises a `SourceError`; a `JsonApiRefused` if it does not like the body."""
         content = b"" if body is None else json.dumps(body).encode()
         answer = await self.transport.ask(
             method,
@@ -104,4 +104,4 @@ class JsonApi:
         if isinstance(said, dict):
             words = str(said.get("message") or said.get("error") or "")
         shown = told(words, [self.key], length_max=300) or f"HTTP {answer.status}"
-        raise Refusal(shown, parts=tuple(str(each.get("propertyName", "")) for each in failures))
+        raise JsonApiRefused(shown, parts=tuple(str(each.get("propertyName", "")) for each in failures))

@@ -125,14 +125,14 @@ class Transport:
 
         `open_headers` do: they hold no secret.
         """
-        trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
+        trip = _Exchange(self, _url(url), headers or {}, spellings(secrets), limits)
         trip.open = own_headers(httpx2.URL(), open_headers or {})
         trip.url = trip.url.copy_merge_params(list(params)) if params else trip.url
         return await trip.run()
 
     async def fetch_into(self, url: str, sink: Sink, *, limits: FetchLimits) -> Answer:
         """As `get`, but the body of a good answer goes to `sink` piece by piece, and the answer has none."""
-        trip = _Trip(self, _url(url), {}, (), limits)
+        trip = _Exchange(self, _url(url), {}, (), limits)
         trip.sink = sink
         return await trip.run()
 
@@ -147,7 +147,7 @@ class Transport:
         limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen, so that sharing it is harmless
     ) -> Answer:
         """Send to one address, by any method. No redirect is followed. Raises a `SourceError`, or gives any answer."""
-        trip = _Trip(self, _url(url), headers or {}, spellings(secrets), limits)
+        trip = _Exchange(self, _url(url), headers or {}, spellings(secrets), limits)
         trip.method, trip.content, trip.follows = method, body, False
         return await trip.run()
 
@@ -191,7 +191,7 @@ class Transport:
         )
 
 
-class _Trip:
+class _Exchange:
     """One request with its redirects."""
 
     def __init__(

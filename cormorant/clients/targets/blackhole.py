@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 from attrs import frozen
 
 from cormorant.clients.targets.file_names import clean_name
-from cormorant.clients.targets.folders import Folder, Placed, trouble_with
+from cormorant.clients.targets.folders import Folder, PlacedFile, trouble_with
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Offload
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 
 T = TypeVar("T")
 
@@ -40,12 +40,12 @@ class Blackhole:
         self._folder = Folder(folder)
         self._offload = offload
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Write it under its title. What was given before is not given again, also when it was taken since."""
         await refuse_false(parcel, self.takes, name="this folder", offload=self._offload)
         return await self._in_thread(self._place, parcel)
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - the note holds all
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - the note holds all
         """Whether it lies there, was taken, or never came."""
         return await self._in_thread(self._look, parcel)
 
@@ -60,7 +60,7 @@ class Blackhole:
         except OSError as error:
             raise trouble_with(self._folder.root, error) from error
 
-    def _place(self, parcel: Parcel) -> Receipt:
+    def _place(self, parcel: Parcel) -> ParcelStatus:
         if self._folder.find(parcel.key) is not None:
             return self._look(parcel)
         content = parcel.body if parcel.body is not None else (parcel.link or "").encode()
@@ -71,18 +71,22 @@ class Blackhole:
             path = self._folder.place(part, [clean_name(parcel.title)], _ENDINGS[parcel.kind])
         finally:
             part.drop()
-        return Receipt(target_id=path.name, standing=Standing.PRESENT)
+        return ParcelStatus(target_id=path.name, standing=ParcelState.PRESENT)
 
-    def _look(self, parcel: Parcel) -> Receipt:
+    def _look(self, parcel: Parcel) -> ParcelStatus:
         placed = self._folder.find(parcel.key)
-        return Receipt(standing=Standing.ABSENT) if placed is None else _receipt(placed)
+        return ParcelStatus(standing=ParcelState.ABSENT) if placed is None else _receipt(placed)
 
 
-def _receipt(placed: Placed) -> Receipt:
+def _receipt(placed: PlacedFile) -> ParcelStatus:
     name = placed.path.name
     if placed.is_there:
-        return Receipt(target_id=name, standing=Standing.PRESENT, reason="it has not been taken from the folder yet")
+        return ParcelStatus(
+            target_id=name, standing=ParcelState.PRESENT, reason="it has not been taken from the folder yet"
+        )
     for ending in _REJECTED:
         if placed.path.with_name(f"{name}{ending}").exists():
-            return Receipt(target_id=name, standing=Standing.FAILED, reason=f"the client renamed it to {ending}")
-    return Receipt(target_id=name, standing=Standing.DONE, reason="it was taken from the folder")
+            return ParcelStatus(
+                target_id=name, standing=ParcelState.FAILED, reason=f"the client renamed it to {ending}"
+            )
+    return ParcelStatus(target_id=name, standing=ParcelState.DONE, reason="it was taken from the folder")

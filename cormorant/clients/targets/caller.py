@@ -38,41 +38,41 @@ _SENDING: Final = ".send_request_headers.started"
 
 
 @frozen(kw_only=True)
-class Content:
+class RequestBody:
     """The body of a request and its type."""
 
     type: str
     body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
 
 
-NOTHING: Final = Content(type="", body=b"")
+NOTHING: Final = RequestBody(type="", body=b"")
 
 
-def form(fields: Mapping[str, str]) -> Content:
+def form(fields: Mapping[str, str]) -> RequestBody:
     """Fields as a form of a page is sent."""
-    return Content(type="application/x-www-form-urlencoded", body=urlencode(fields).encode("ascii"))
+    return RequestBody(type="application/x-www-form-urlencoded", body=urlencode(fields).encode("ascii"))
 
 
-def multipart(fields: Mapping[str, str], files: Mapping[str, tuple[str, bytes, str]] | None = None) -> Content:
+def multipart(fields: Mapping[str, str], files: Mapping[str, tuple[str, bytes, str]] | None = None) -> RequestBody:
     """Fields, and files given as name, body and type."""
     given = [(name, (None, text.encode("utf-8", "replace"))) for name, text in fields.items()]
     sent = httpx2.Request("POST", "http://x/", files=[*given, *(files or {}).items()])
-    return Content(type=sent.headers["Content-Type"], body=sent.read())
+    return RequestBody(type=sent.headers["Content-Type"], body=sent.read())
 
 
 @frozen(kw_only=True)
-class Call:
+class TargetRequest:
     """One request. `gives`: it hands something over, so that to lose its answer is to be in doubt."""
 
     path: str
     method: str = "POST"
     params: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(factory=dict, repr=False)
-    content: Content = NOTHING
+    content: RequestBody = NOTHING
     gives: bool = False
 
 
-class Caller:
+class TargetCaller:
     """Calls one target at the address the operator wrote. Follows no redirects: what we give is for this address alone."""
 
     def __init__(self, name: str, url: str, transport: Transport, *, clock: Clock, timeout_s: float = 30.0) -> None:
@@ -101,7 +101,7 @@ class Caller:
         """Never show path and query of the address either: that of a webhook is often all that protects it."""
         self.keep_secret(Secret(part) for part in (self._base.path.strip("/"), self._base.query.decode("ascii")))
 
-    async def call(self, call: Call) -> Answer:
+    async def call(self, call: TargetRequest) -> Answer:
         """Send it and read the answer, whatever its status. Raises `TargetUnavailable`, or `TargetInDoubt` if it gives."""
         asked_at = trio.current_time()
         trip = _Sending(call)
@@ -162,7 +162,7 @@ class Caller:
             status=answer.status, headers=httpx2.Headers(answer.headers), body=body, url=str(bare), took_s=took_s
         )
 
-    def _headers(self, call: Call) -> dict[str, str]:
+    def _headers(self, call: TargetRequest) -> dict[str, str]:
         common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
         typed = {"Content-Type": call.content.type} if call.content.type else {}
         return common | typed | own_headers(self._base, call.headers)
@@ -190,7 +190,7 @@ class Caller:
 class _Sending:
     """Whether the first byte of a request may have left."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: TargetRequest) -> None:
         self.call = call
         self.was_begun = False
 

@@ -13,14 +13,14 @@ from typing import Final
 import trio
 from attrs import field, frozen
 
-from cormorant.clients.subprocesses import Ended, RunLimits, run_program
+from cormorant.clients.subprocesses import ProgramResult, RunLimits, run_program
 from cormorant.clients.targets.commands import command_problem, filled_arguments, kinds_for
 from cormorant.clients.targets.folders import trouble_with
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Offload
 from cormorant.rules.redaction import spellings, told
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
@@ -73,7 +73,7 @@ class Command:
         values = options.environment.values()
         self._secrets = spellings(value for value in values if isinstance(value, Secret))
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Run it. Exit code 0: taken; 75: not now; any other: refused. Killed or too slow: nobody knows."""
         await refuse_false(parcel, self.takes, name="the command", offload=self._offload)
         if not any("{file}" in argument for argument in self._options.arguments):
@@ -81,9 +81,9 @@ class Command:
         async with _ScratchFile(parcel, self._options.scratch, self._offload) as path:
             return self._receipt(await self._run(filled_arguments(self._options.arguments, parcel, file=path)))
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - nobody can be asked
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - nobody can be asked
         """It cannot be asked."""
-        return Receipt(standing=Standing.UNKNOWN, reason="a command cannot be asked what became of it")
+        return ParcelStatus(standing=ParcelState.UNKNOWN, reason="a command cannot be asked what became of it")
 
     async def test(self) -> str:
         """Whether there is such a program. It is not run."""
@@ -93,7 +93,7 @@ class Command:
             raise self._missing(program)
         return f"{found} can be run"
 
-    async def _run(self, arguments: list[str]) -> Ended:
+    async def _run(self, arguments: list[str]) -> ProgramResult:
         options = self._options
         limits = RunLimits(timeout_s=options.timeout_s, grace_s=options.grace_s)
         try:
@@ -101,7 +101,7 @@ class Command:
         except OSError as error:
             raise self._no_start(error) from error
 
-    def _receipt(self, ended: Ended) -> Receipt:
+    def _receipt(self, ended: ProgramResult) -> ParcelStatus:
         words = self._last_words(ended)
         said = f", and said: {words}" if words else ""
         if ended.code is None:
@@ -112,9 +112,9 @@ class Command:
             raise TargetUnavailable(f"the command cannot take it now (exit code {LATER}){said}")
         if ended.code:
             raise TargetRefused(f"the command refused it (exit code {ended.code}){said}")
-        return Receipt(standing=Standing.DONE, reason=words or None)
+        return ParcelStatus(standing=ParcelState.DONE, reason=words or None)
 
-    def _last_words(self, ended: Ended) -> str:
+    def _last_words(self, ended: ProgramResult) -> str:
         """The end of its output: there the reason stands."""
         line = told(ended.words, self._secrets, length_max=len(ended.words))
         return line if len(line) <= _SHOWN_MAX else f"…{line[-_SHOWN_MAX:]}"

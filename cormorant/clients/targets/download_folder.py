@@ -18,7 +18,7 @@ from cormorant.clients.targets.media import START_BYTES, media_ending, media_pro
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.source_errors import SourceError, SourceRefused
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 from cormorant.rules.watch.target_errors import TargetError, TargetMisconfigured, TargetRefused, TargetUnavailable
 
 T = TypeVar("T")
@@ -66,11 +66,11 @@ class DownloadFolder:
         self._offload = offload
         self._clock = clock
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Fetch it. When this returns it is done; when it raises, or is cancelled, nothing is left of it."""
         await refuse_false(parcel, self.takes, name="a download folder", offload=self._offload)
         found = await self.look(parcel, None)
-        if found.standing is not Standing.ABSENT:
+        if found.standing is not ParcelState.ABSENT:
             return found
         part = await self._in_thread(self._folder.begin, parcel.key)
         try:
@@ -80,19 +80,19 @@ class DownloadFolder:
             with trio.move_on_after(_CLEAN_UP_S, shield=True):
                 await self._in_thread(part.drop)
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - the note holds all
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - the note holds all
         """Whether it was fetched. A file that was moved away since was."""
         placed = await self._in_thread(self._folder.find, parcel.key)
         if placed is None:
-            return Receipt(standing=Standing.ABSENT)
-        return Receipt(target_id=str(placed.path.relative_to(self._folder.root)), standing=Standing.DONE)
+            return ParcelStatus(standing=ParcelState.ABSENT)
+        return ParcelStatus(target_id=str(placed.path.relative_to(self._folder.root)), standing=ParcelState.DONE)
 
     async def test(self) -> str:
         """Write a file and remove it."""
         await self._in_thread(self._folder.check)
         return f"{self._folder.root} can be written to"
 
-    async def _fetch(self, parcel: Parcel, part: PartFile) -> Receipt:
+    async def _fetch(self, parcel: Parcel, part: PartFile) -> ParcelStatus:
         link = parcel.link or ""
         limits = FetchLimits(
             timeout_s=self._options.timeout_s,
@@ -109,7 +109,7 @@ class DownloadFolder:
         parts = {"title": parcel.title, "key": parcel.key, **parcel.folder_parts}
         names = fill_template(self._options.template, parts)
         path = await self._in_thread(self._folder.place, part, names, sink.ending)
-        return Receipt(target_id=str(path.relative_to(self._folder.root)), standing=Standing.DONE)
+        return ParcelStatus(target_id=str(path.relative_to(self._folder.root)), standing=ParcelState.DONE)
 
     def _refuse_status(self, answer: Answer) -> None:
         if answer.status in _GOOD:

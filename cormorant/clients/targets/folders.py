@@ -41,7 +41,7 @@ _UNFIT: Final = {errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EFBIG}
 
 
 @frozen
-class Placed:
+class PlacedFile:
     """Where a file of ours was put, and whether it is still there."""
 
     path: Path
@@ -131,7 +131,7 @@ class Folder:
             raise TargetInDoubt(f"{path.name} was written, but the disk failed: {error.strerror}") from error
         return path
 
-    def find(self, key: str) -> Placed | None:
+    def find(self, key: str) -> PlacedFile | None:
         """Where the parcel with this key was placed; None when it was not."""
         try:
             note = parse_json(self._note_path(key).read_bytes())
@@ -143,7 +143,7 @@ class Folder:
         if noted.is_absolute() or ".." in noted.parts or _is_half_done(part):
             return None
         path = self.root / noted
-        return Placed(path, path.exists())
+        return PlacedFile(path, path.exists())
 
     @property
     def _side(self) -> Path:

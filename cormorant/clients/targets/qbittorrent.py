@@ -14,13 +14,13 @@ import trio
 from attrs import frozen
 
 from cormorant.clients.http.transport import Answer, Transport
-from cormorant.clients.targets.caller import Call, Caller, Content, as_json, form, multipart
+from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json, form, multipart
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.clients.targets.qbittorrent_states import receipt_of_state
 from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 from cormorant.rules.watch.magnets import infohash_of_magnet, infohash_v2_of_magnet
 from cormorant.rules.watch.target_errors import TargetMisconfigured, TargetRefused
 
@@ -67,19 +67,19 @@ class Qbittorrent:
     ) -> None:
         self._options = options or QbittorrentOptions()
         self._offload = offload
-        self._caller = Caller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([self._options.password, self._options.key])
         self._cookie = ""
         self._was_refused = False
         self._login_lock = trio.Lock()
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Add it. A torrent that is already there counts as given."""
         torrent = await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
         ids = _ids(parcel, torrent)
         if not ids:
             raise TargetRefused("the magnet link names no infohash, by which alone it could be found again")
-        answer = await self._call(Call(path="/api/v2/torrents/add", content=self._added(parcel), gives=True))
+        answer = await self._call(TargetRequest(path="/api/v2/torrents/add", content=self._added(parcel), gives=True))
         if answer.status == _NOT_A_TORRENT:
             raise TargetRefused(f"{_NAME} takes it for no torrent ({self._caller.words(answer)})")
         if answer.status == _CONFLICT:
@@ -87,14 +87,14 @@ class Qbittorrent:
         self._caller.refuse_status(answer, gives=True)
         return await self._understood(answer, ids)
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """Where the torrent stands, by its infohash."""
         torrent = await self._offload(_torrent_in, parcel)
         ids = _ids(parcel, torrent)
         if receipt is not None and receipt.target_id:
             ids = list(dict.fromkeys([*ids, receipt.target_id]))
         if not ids:
-            return Receipt(standing=Standing.UNKNOWN, reason="nothing is known by which it could be found")
+            return ParcelStatus(standing=ParcelState.UNKNOWN, reason="nothing is known by which it could be found")
         return await self._look_for(ids)
 
     async def test(self) -> str:
@@ -107,11 +107,11 @@ class Qbittorrent:
         return f"{_NAME} {self._caller.words(version)}, Web API {self._caller.words(web_api)}"
 
     async def _ask(self, path: str, *params: tuple[str, str]) -> Answer:
-        answer = await self._call(Call(method="GET", path=path, params=params))
+        answer = await self._call(TargetRequest(method="GET", path=path, params=params))
         self._caller.refuse_status(answer)
         return answer
 
-    async def _look_for(self, ids: list[str]) -> Receipt:
+    async def _look_for(self, ids: list[str]) -> ParcelStatus:
         answer = await self._ask("/api/v2/torrents/info", ("hashes", "|".join(ids)))
         listed = as_json(answer)
         if not isinstance(listed, list):
@@ -120,9 +120,9 @@ class Qbittorrent:
             if isinstance(torrent, dict) and _is_one_of(torrent, ids):
                 torrent_id = str(torrent.get("hash") or ids[0])
                 return receipt_of_state(str(torrent.get("state", "")), torrent_id=torrent_id)
-        return Receipt(target_id=ids[0], standing=Standing.ABSENT)
+        return ParcelStatus(target_id=ids[0], standing=ParcelState.ABSENT)
 
-    async def _understood(self, answer: Answer, ids: list[str]) -> Receipt:
+    async def _understood(self, answer: Answer, ids: list[str]) -> ParcelStatus:
         said = as_json(answer)
         if isinstance(said, dict) and "success_count" in said:
             return await self._counted(said, ids)
@@ -131,29 +131,31 @@ class Qbittorrent:
             return await self._already_there(ids)
         if text != b"Ok.":
             raise self._caller.strange(answer, gives=True)
-        return Receipt(target_id=ids[0], standing=Standing.PRESENT)
+        return ParcelStatus(target_id=ids[0], standing=ParcelState.PRESENT)
 
-    async def _counted(self, said: Mapping[str, Any], ids: list[str]) -> Receipt:
+    async def _counted(self, said: Mapping[str, Any], ids: list[str]) -> ParcelStatus:
         if said.get("success_count"):
             added = said.get("added_torrent_ids")
             torrent_id = str(added[0]) if isinstance(added, list) and added else ids[0]
-            return Receipt(target_id=torrent_id, standing=Standing.PRESENT)
+            return ParcelStatus(target_id=torrent_id, standing=ParcelState.PRESENT)
         if said.get("pending_count"):
-            return Receipt(target_id=ids[0], standing=Standing.PRESENT, reason="qBittorrent has yet to look into it")
+            return ParcelStatus(
+                target_id=ids[0], standing=ParcelState.PRESENT, reason="qBittorrent has yet to look into it"
+            )
         return await self._already_there(ids)
 
-    async def _already_there(self, ids: list[str]) -> Receipt:
+    async def _already_there(self, ids: list[str]) -> ParcelStatus:
         """Nothing was added. It says so of a torrent that it has and of one that it cannot read alike."""
         receipt = await self._look_for(ids)
-        if receipt.standing is Standing.ABSENT:
+        if receipt.standing is ParcelState.ABSENT:
             # One that was given just before shows up late.
             await trio.sleep(self._options.settle_s)
             receipt = await self._look_for(ids)
-        if receipt.standing is Standing.ABSENT:
+        if receipt.standing is ParcelState.ABSENT:
             raise TargetRefused(f"{_NAME} did not add it and does not have it either; its log has the reason")
         return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
 
-    def _added(self, parcel: Parcel) -> Content:
+    def _added(self, parcel: Parcel) -> RequestBody:
         options = self._options
         fields = {"category": options.category, "tags": ",".join(options.tags)}
         if options.save_path:
@@ -167,7 +169,7 @@ class Qbittorrent:
             chosen, {"torrents": (f"{parcel.key}.torrent", parcel.body or b"", "application/x-bittorrent")}
         )
 
-    async def _call(self, call: Call) -> Answer:
+    async def _call(self, call: TargetRequest) -> Answer:
         """Call with our key or session. A lost session is found by a 403, which takes nothing: log in once, repeat."""
         if self._options.key:
             bearer = {"Authorization": f"Bearer {self._options.key.reveal()}"}
@@ -202,7 +204,7 @@ class Qbittorrent:
             if self._was_refused:
                 raise TargetMisconfigured(_refused("has refused our user or password before and was not asked again"))
             fields = {"username": self._options.user, "password": self._options.password.reveal()}
-            answer = await self._caller.call(Call(path="/api/v2/auth/login", content=form(fields)))
+            answer = await self._caller.call(TargetRequest(path="/api/v2/auth/login", content=form(fields)))
             self._cookie = self._session(answer)
             self._caller.keep_secret([Secret(self._cookie.partition("=")[2])])
             return self._cookie

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cormorant.rules.watch.handing import Receipt, Standing
+from cormorant.rules.watch.handing import ParcelState, ParcelStatus
 
 # Before Web API 2.11 "stopped" was "paused".
 _DONE = {"uploading", "stalledUP", "queuedUP", "forcedUP", "checkingUP", "pausedUP", "stoppedUP"}
@@ -25,7 +25,7 @@ _FAILED = {
 }
 
 
-def receipt_of_state(state: str, *, torrent_id: str) -> Receipt:
+def receipt_of_state(state: str, *, torrent_id: str) -> ParcelStatus:
     """What is told of a torrent in this state.
 
     >>> [receipt_of_state(state, torrent_id="x").standing.value for state in ("stalledUP", "stoppedDL", "error", "new")]
@@ -34,14 +34,14 @@ def receipt_of_state(state: str, *, torrent_id: str) -> Receipt:
     True
     """
     if state in _DONE:
-        return Receipt(target_id=torrent_id, standing=Standing.DONE)
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.DONE)
     if state in _FAILED:
-        return Receipt(target_id=torrent_id, standing=Standing.FAILED, reason=_FAILED[state])
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.FAILED, reason=_FAILED[state])
     if state in _STOPPED:
-        return Receipt(target_id=torrent_id, standing=Standing.PRESENT, reason="it is stopped in qBittorrent")
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.PRESENT, reason="it is stopped in qBittorrent")
     if state == "stalledDL":
         why = "it is stalled: no peer sends anything"
-        return Receipt(target_id=torrent_id, standing=Standing.RUNNING, reason=why, is_stalled=True)
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.RUNNING, reason=why, is_stalled=True)
     if state in _RUNNING:
-        return Receipt(target_id=torrent_id, standing=Standing.RUNNING)
-    return Receipt(target_id=torrent_id, standing=Standing.UNKNOWN, reason=f"its state is {state[:40]!r}")
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.RUNNING)
+    return ParcelStatus(target_id=torrent_id, standing=ParcelState.UNKNOWN, reason=f"its state is {state[:40]!r}")

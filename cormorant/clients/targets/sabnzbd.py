@@ -9,12 +9,12 @@ import attrs
 from attrs import frozen
 
 from cormorant.clients.http.transport import Answer, Transport
-from cormorant.clients.targets.caller import Call, Caller, Content, as_json, form, multipart
+from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json, form, multipart
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.clients.targets.sabnzbd_states import is_named, job_name, receipt_of_history, receipt_of_queue
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 from cormorant.rules.watch.target_errors import TargetMisconfigured, TargetRefused
 
 _NAME: Final = "SABnzbd"
@@ -53,26 +53,26 @@ class Sabnzbd:
         self._key = key
         self._offload = offload
         self._options = options or SabnzbdOptions()
-        self._caller = Caller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([key])
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Add the file, or have SABnzbd fetch the link, which may still fail: `look` tells."""
         await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
         mode = "addurl" if parcel.body is None else "addfile"
         answer = await self._caller.call(
-            Call(path=_PATH, params=_params(mode), content=self._added(parcel), gives=True)
+            TargetRequest(path=_PATH, params=_params(mode), content=self._added(parcel), gives=True)
         )
         said = self._understood(answer, gives=True)
         ids = said.get("nzo_ids")
         if said.get("status") is True and isinstance(ids, list) and ids:
-            return Receipt(target_id=str(ids[0]), standing=Standing.PRESENT)
+            return ParcelStatus(target_id=str(ids[0]), standing=ParcelState.PRESENT)
         if said.get("status") is True:
             # Old versions took some files without naming the job.
-            return Receipt(standing=Standing.PRESENT)
+            return ParcelStatus(standing=ParcelState.PRESENT)
         return await self._refused(parcel, said)
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """Where the job stands: in the queue, in the history, or in its archive."""
         job_id = receipt.target_id if receipt is not None else None
         searches = [{"search": parcel.key}] + ([{"nzo_ids": job_id}] if job_id else [])
@@ -81,7 +81,7 @@ class Sabnzbd:
                 for slot in await self._listed(mode, search | more):
                     if _is_ours(slot, parcel.key, job_id):
                         return self._receipt(mode, slot)
-        return Receipt(target_id=job_id, standing=Standing.ABSENT)
+        return ParcelStatus(target_id=job_id, standing=ParcelState.ABSENT)
 
     async def test(self) -> str:
         """Which version answers, once it has accepted our key."""
@@ -89,7 +89,7 @@ class Sabnzbd:
         version = self._understood(await self._ask("version", {})).get("version")
         return f"{_NAME} {self._caller.told(str(version))}"
 
-    def _added(self, parcel: Parcel) -> Content:
+    def _added(self, parcel: Parcel) -> RequestBody:
         fields = {"apikey": self._key.reveal(), "nzbname": job_name(parcel), "priority": str(self._options.priority)}
         if self._options.category:
             fields["cat"] = self._options.category
@@ -97,20 +97,20 @@ class Sabnzbd:
             return form(fields | {"name": parcel.link or ""})
         return multipart(fields, {"name": (f"{parcel.key}.nzb", parcel.body, "application/x-nzb")})
 
-    async def _refused(self, parcel: Parcel, said: Mapping[str, Any]) -> Receipt:
+    async def _refused(self, parcel: Parcel, said: Mapping[str, Any]) -> ParcelStatus:
         """It took nothing: because of its settings, or because it has it already, or cannot read it."""
         reason = self._caller.told(str(said.get("error") or ""))
         if _KEY_WORDS in reason.lower():
             raise TargetMisconfigured(f"{_NAME} does not accept our key ({reason}); check the key")
         receipt = await self.look(parcel, None)
-        if receipt.standing is Standing.ABSENT:
+        if receipt.standing is ParcelState.ABSENT:
             raise TargetRefused(f"{_NAME} took nothing: {reason or 'it has had this NZB before, or cannot read it'}")
         return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
 
     async def _ask(self, mode: str, fields: Mapping[str, str]) -> Answer:
         # The key goes into the body: addresses end up in the logs of what stands before it.
         content = form({"apikey": self._key.reveal(), **fields})
-        return await self._caller.call(Call(path=_PATH, params=_params(mode), content=content))
+        return await self._caller.call(TargetRequest(path=_PATH, params=_params(mode), content=content))
 
     async def _listed(self, mode: str, fields: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
         answer = await self._ask(mode, {"start": "0", "limit": _LISTED_MAX, **fields})
@@ -133,7 +133,7 @@ class Sabnzbd:
             raise self._caller.strange(answer, gives=gives)
         return said
 
-    def _receipt(self, mode: str, slot: Mapping[str, Any]) -> Receipt:
+    def _receipt(self, mode: str, slot: Mapping[str, Any]) -> ParcelStatus:
         job_id, status = str(slot.get("nzo_id") or ""), str(slot.get("status") or "")
         if mode == "queue":
             return receipt_of_queue(status, job_id=job_id)

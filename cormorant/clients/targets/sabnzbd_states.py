@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cormorant.clients.targets.file_names import clean_name
-from cormorant.rules.watch.handing import Parcel, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelState, ParcelStatus
 
 _TITLE_BYTES_MAX = 150
 _WAITING = {"Idle", "Queued", "Propagating"}
@@ -31,27 +31,27 @@ def is_named(name: str, key: str) -> bool:
     return f"({key})" in name
 
 
-def receipt_of_queue(status: str, *, job_id: str) -> Receipt:
+def receipt_of_queue(status: str, *, job_id: str) -> ParcelStatus:
     """What is told of a job in the queue.
 
     >>> receipt_of_queue("Downloading", job_id="x").standing.value, receipt_of_queue("Paused", job_id="x").standing.value
     ('running', 'present')
     """
     if status == "Paused":
-        return Receipt(target_id=job_id, standing=Standing.PRESENT, reason="it is paused in SABnzbd")
-    standing = Standing.PRESENT if status in _WAITING else Standing.RUNNING
-    return Receipt(target_id=job_id, standing=standing)
+        return ParcelStatus(target_id=job_id, standing=ParcelState.PRESENT, reason="it is paused in SABnzbd")
+    standing = ParcelState.PRESENT if status in _WAITING else ParcelState.RUNNING
+    return ParcelStatus(target_id=job_id, standing=standing)
 
 
-def receipt_of_history(status: str, *, job_id: str, failure: str) -> Receipt:
+def receipt_of_history(status: str, *, job_id: str, failure: str) -> ParcelStatus:
     """What is told of a job in the history. `failure` is SABnzbd's own reason, fit to be shown.
 
     >>> receipt_of_history("Extracting", job_id="x", failure="").standing.value
     'running'
     """
     if status == "Completed":
-        return Receipt(target_id=job_id, standing=Standing.DONE)
+        return ParcelStatus(target_id=job_id, standing=ParcelState.DONE)
     if status == "Failed":
         why = failure or "SABnzbd gives no reason"
-        return Receipt(target_id=job_id, standing=Standing.FAILED, reason=why)
-    return Receipt(target_id=job_id, standing=Standing.RUNNING)
+        return ParcelStatus(target_id=job_id, standing=ParcelState.FAILED, reason=why)
+    return ParcelStatus(target_id=job_id, standing=ParcelState.RUNNING)

@@ -18,11 +18,11 @@ from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.rules_slskd_replies import BUSY_S
 from cormorant.clients.slskd_replies import objects_of, read_transfers, text_of
 from cormorant.clients.slskd_states import Transfer, newest, receipt_of_transfers
-from cormorant.clients.targets.caller import Call, Caller, Content, as_json
+from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 from cormorant.rules.watch.target_errors import TargetRefused, TargetUnavailable
 
 FILES_MAX: Final = 1_000
@@ -80,11 +80,11 @@ class SlskdTarget:
         self._options = options or SlskdTargetOptions()
         self._offload = offload
         self._key = key
-        self._caller = Caller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([key])
         self._has_batches: bool | None = None
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Have the files fetched. What it already has or fetches counts as given."""
         await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
         _refuse_empty(parcel)
@@ -94,12 +94,12 @@ class SlskdTarget:
                 return await self._batched(answer, parcel)
         return await self._give_singly(parcel)
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """Where its files stand: by their names among all of the peer, else by the batch."""
         _ = receipt
         names = dict.fromkeys(name for name, _ in parcel.files)
         if not parcel.username or not names:
-            return Receipt(standing=Standing.UNKNOWN, reason="nothing is known by which it could be found")
+            return ParcelStatus(standing=ParcelState.UNKNOWN, reason="nothing is known by which it could be found")
         transfers = await self._transfers(f"{_DOWNLOADS}/{segment(parcel.username)}")
         if not any(transfer.filename in names for transfer in transfers) and self._has_batches is not False:
             transfers = await self._transfers(f"{_BATCHES}/{batch_id_of(parcel.key)}")
@@ -110,7 +110,7 @@ class SlskdTarget:
         names = {name for name, _ in parcel.files}
         path = f"{_DOWNLOADS}/{segment(parcel.username)}"
         ours = newest(transfer for transfer in await self._transfers(path) if transfer.filename in names)
-        live = [one for one in ours.values() if one.standing in {Standing.PRESENT, Standing.RUNNING}]
+        live = [one for one in ours.values() if one.standing in {ParcelState.PRESENT, ParcelState.RUNNING}]
         for transfer in live:
             answer = await self._call("DELETE", f"{path}/{segment(transfer.id)}", params=(("remove", "false"),))
             if answer.status != _NOT_FOUND:
@@ -143,7 +143,7 @@ class SlskdTarget:
             self._has_batches = True
         return self._has_batches is False
 
-    async def _batched(self, answer: Answer, parcel: Parcel) -> Receipt:
+    async def _batched(self, answer: Answer, parcel: Parcel) -> ParcelStatus:
         if answer.status == _EXISTS:
             return await self._already_there(parcel)
         self._refuse(answer, parcel)
@@ -157,11 +157,11 @@ class SlskdTarget:
         reason = f"{len(real)} of {len(_files(parcel))} files were not taken: {_some(real)}" if real else None
         if failures and not real:
             reason = "it was already there"
-        return Receipt(target_id=batch_id_of(parcel.key), standing=Standing.PRESENT, reason=reason)
+        return ParcelStatus(target_id=batch_id_of(parcel.key), standing=ParcelState.PRESENT, reason=reason)
 
-    async def _give_singly(self, parcel: Parcel) -> Receipt:
+    async def _give_singly(self, parcel: Parcel) -> ParcelStatus:
         before = await self.look(parcel, None)
-        if before.standing not in {Standing.ABSENT, Standing.FAILED}:
+        if before.standing not in {ParcelState.ABSENT, ParcelState.FAILED}:
             return attrs.evolve(before, reason=before.reason or "it was already there")
         path = f"{_DOWNLOADS}/{segment(parcel.username)}"
         answer = await self._call("POST", path, _files(parcel), gives=True)
@@ -170,20 +170,20 @@ class SlskdTarget:
         if isinstance(said, dict) and said.get("failed") and not said.get("enqueued"):
             # It does not say what failed. A file that it already fetches fails, too.
             return await self._already_there(parcel, or_refused="slskd took none of the files; its log has the reason")
-        return Receipt(target_id=batch_id_of(parcel.key), standing=Standing.PRESENT)
+        return ParcelStatus(target_id=batch_id_of(parcel.key), standing=ParcelState.PRESENT)
 
-    async def _already_there(self, parcel: Parcel, *, or_refused: str = "") -> Receipt:
+    async def _already_there(self, parcel: Parcel, *, or_refused: str = "") -> ParcelStatus:
         receipt = await self.look(parcel, None)
-        if receipt.standing is Standing.ABSENT:
+        if receipt.standing is ParcelState.ABSENT:
             # What was given just before shows up late.
             await trio.sleep(self._options.settle_s)
             receipt = await self.look(parcel, None)
-        if receipt.standing is not Standing.ABSENT:
+        if receipt.standing is not ParcelState.ABSENT:
             return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
         if or_refused:
             raise TargetRefused(or_refused)
         why = "slskd has had this batch, and lists none of its files any more"
-        return Receipt(target_id=batch_id_of(parcel.key), standing=Standing.PRESENT, reason=why)
+        return ParcelStatus(target_id=batch_id_of(parcel.key), standing=ParcelState.PRESENT, reason=why)
 
     def _refuse(self, answer: Answer, parcel: Parcel) -> None:
         if answer.status in {_NOT_FOUND, _ERROR} and self._is_about_peer(answer):
@@ -221,9 +221,9 @@ class SlskdTarget:
         params: tuple[tuple[str, str], ...] = (),
     ) -> Answer:
         # Also without a body: slskd answers 415 to what does not say that it is JSON.
-        content = Content(type="application/json", body=b"" if value is None else json.dumps(value).encode())
+        content = RequestBody(type="application/json", body=b"" if value is None else json.dumps(value).encode())
         headers = {"X-API-Key": self._key.reveal()}
-        call = Call(method=method, path=path, headers=headers, content=content, params=params, gives=gives)
+        call = TargetRequest(method=method, path=path, headers=headers, content=content, params=params, gives=gives)
         return await self._caller.call(call)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelStatus
 
 
 class Target(Protocol):
@@ -23,11 +23,11 @@ class Target(Protocol):
         """Whether `look` can tell if a parcel arrived. If not, giving again may give twice."""
         ...
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Hand it over. Raises `TargetRefused`, `TargetUnavailable` (surely not arrived) or `TargetInDoubt`."""
         ...
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """What became of it, recognised by its key, its infohash or by `receipt`. Changes nothing."""
         ...
 

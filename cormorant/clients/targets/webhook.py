@@ -8,12 +8,12 @@ from typing import Final
 from attrs import field, frozen
 
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.targets.caller import Call, Caller, Content
+from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.clients.targets.webhooks import signature_of, webhook_body
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 
 SIGNATURE: Final = "X-Cormorant-Signature"
 _NAME: Final = "the webhook"
@@ -47,20 +47,20 @@ class Webhook:
         self._options = options or WebhookOptions()
         self._offload = offload
         self._clock = clock
-        self._caller = Caller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([*self._options.headers.values(), self._options.signing_secret])
         self._caller.keep_path_secret()
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Tell it. Any good answer counts, and so does 409: it has been told before."""
         await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
         body = await self._offload(webhook_body, parcel)
         await self._send(body, {"Idempotency-Key": parcel.key}, gives=True)
-        return Receipt(standing=Standing.DONE)
+        return ParcelStatus(standing=ParcelState.DONE)
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:  # noqa: ARG002 - nobody can be asked
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - nobody can be asked
         """It cannot be asked."""
-        return Receipt(standing=Standing.UNKNOWN, reason="a webhook cannot be asked what became of it")
+        return ParcelStatus(standing=ParcelState.UNKNOWN, reason="a webhook cannot be asked what became of it")
 
     async def test(self) -> str:
         """Send a parcel of the kind "test", which the receiver should ignore."""
@@ -73,8 +73,8 @@ class Webhook:
         if self._options.signing_secret:
             at_s = int(self._clock.now().timestamp())
             signed = {SIGNATURE: signature_of(body, at_s=at_s, secret=self._options.signing_secret)}
-        content = Content(type="application/json", body=body)
-        call = Call(path="", headers={**own, **headers, **signed}, content=content, gives=gives)
+        content = RequestBody(type="application/json", body=body)
+        call = TargetRequest(path="", headers={**own, **headers, **signed}, content=content, gives=gives)
         answer = await self._caller.call(call)
         if answer.status != _CONFLICT:
             self._caller.refuse_status(answer, gives=gives)

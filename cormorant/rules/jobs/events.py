@@ -165,7 +165,7 @@ class JobsPruned(Event):
 
 
 @frozen(kw_only=True)
-class PassingWorkDropped(Event):
+class EphemeralWorkDropped(Event):
     """The service stops, and so much work that need not survive a restart had not begun."""
 
     name: ClassVar[str] = "jobs.passing_dropped"
@@ -217,7 +217,7 @@ class WorkerLeaseLost(Event):
 
 
 @frozen(kw_only=True)
-class WorkerBuried(Event):
+class WorkerDeclaredDead(Event):
     """Another process was silent for too long and is declared dead; its jobs are taken over."""
 
     name: ClassVar[str] = "worker.buried"

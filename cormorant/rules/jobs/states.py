@@ -67,7 +67,7 @@ def allowed_from(verb: Verb) -> frozenset[JobState]:
 
 
 @frozen(kw_only=True)
-class Effort:
+class AttemptCount:
     """How much of a job's patience is used: attempts that failed, or were lost with their worker."""
 
     attempts: int
@@ -75,7 +75,7 @@ class Effort:
 
 
 def state_after(
-    verb: Verb, state: JobState, *, effort: Effort, started: bool = True, runs_again: bool = False
+    verb: Verb, state: JobState, *, effort: AttemptCount, started: bool = True, runs_again: bool = False
 ) -> JobState:
     """Where a change leads, or `IllegalChange`.
 
@@ -83,9 +83,9 @@ def state_after(
     poison. With the last attempt it ends as failed. A job that `runs_again` was enqueued once more while it ran, and
     starts afresh instead of finishing.
 
-    >>> state_after(Verb.RETRY, JobState.RUNNING, effort=Effort(attempts=9, attempts_max=10))
+    >>> state_after(Verb.RETRY, JobState.RUNNING, effort=AttemptCount(attempts=9, attempts_max=10))
     <JobState.FAILED: 'failed'>
-    >>> state_after(Verb.COMPLETE, JobState.RUNNING, effort=Effort(attempts=0, attempts_max=10), runs_again=True)
+    >>> state_after(Verb.COMPLETE, JobState.RUNNING, effort=AttemptCount(attempts=0, attempts_max=10), runs_again=True)
     <JobState.PENDING: 'pending'>
     """
     if state not in allowed_from(verb):

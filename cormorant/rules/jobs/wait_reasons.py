@@ -10,10 +10,10 @@ from attrs import frozen
 
 from cormorant.rules.jobs.states import WAITING, JobState
 
-__all__ = ["Gate", "Surroundings", "gates_before"]
+__all__ = ["QueueFacts", "WaitReason", "gates_before"]
 
 
-class Gate(StrEnum):
+class WaitReason(StrEnum):
     """One reason why a job does not run now."""
 
     KIND_PAUSED = "kind_paused"
@@ -31,7 +31,7 @@ class Gate(StrEnum):
 
 
 @frozen(kw_only=True)
-class Surroundings:
+class QueueFacts:
     """What jobs wait for besides their own time. `kinds_served` is None when no process lives."""
 
     is_all_paused: bool
@@ -39,12 +39,12 @@ class Surroundings:
 
 
 def gates_before(
-    kind: str, state: JobState, *, is_held: bool, run_at: datetime, around: Surroundings, now: datetime
-) -> tuple[Gate, ...]:
+    kind: str, state: JobState, *, is_held: bool, run_at: datetime, around: QueueFacts, now: datetime
+) -> tuple[WaitReason, ...]:
     """What a job waits for, what a person must change first. Empty for one that does not wait.
 
     >>> from datetime import UTC, timedelta
-    >>> now, served = datetime(2026, 1, 1, tzinfo=UTC), Surroundings(is_all_paused=False, kinds_served={"tidy"})
+    >>> now, served = datetime(2026, 1, 1, tzinfo=UTC), QueueFacts(is_all_paused=False, kinds_served={"tidy"})
     >>> later = now + timedelta(minutes=5)
     >>> [*map(str, gates_before("tidy", JobState.RETRYABLE, is_held=True, run_at=later, around=served, now=now))]
     ['kind_paused', 'retry']
@@ -53,13 +53,13 @@ def gates_before(
     """
     if state not in WAITING:
         return ()
-    later = Gate.RETRY if state is JobState.RETRYABLE else Gate.NOT_DUE
+    later = WaitReason.RETRY if state is JobState.RETRYABLE else WaitReason.NOT_DUE
     served = around.kinds_served
     closed = {
-        Gate.KIND_PAUSED: is_held,
-        Gate.ALL_PAUSED: around.is_all_paused,
-        Gate.NOBODY: served is None,
-        Gate.KIND_UNKNOWN: served is not None and kind not in served,
+        WaitReason.KIND_PAUSED: is_held,
+        WaitReason.ALL_PAUSED: around.is_all_paused,
+        WaitReason.NOBODY: served is None,
+        WaitReason.KIND_UNKNOWN: served is not None and kind not in served,
         later: run_at > now,
     }
-    return tuple(gate for gate, is_closed in closed.items() if is_closed) or (Gate.TURN,)
+    return tuple(gate for gate, is_closed in closed.items() if is_closed) or (WaitReason.TURN,)

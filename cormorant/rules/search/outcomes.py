@@ -12,7 +12,6 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Result
 
 __all__ = [
-    "Found",
     "NestedSearch",
     "Outcome",
     "OutcomeStatus",
@@ -20,6 +19,7 @@ __all__ = [
     "SearchError",
     "SearchFailed",
     "SearchQueueFull",
+    "SearchResult",
     "found_in",
 ]
 
@@ -104,7 +104,7 @@ class Outcome:
 
 
 @frozen(kw_only=True)
-class Found:
+class SearchResult:
     """What came of a whole search: the results of those that answered, and why the others did not."""
 
     job_id: int
@@ -114,7 +114,7 @@ class Found:
     outcomes: tuple[Outcome, ...] = field(repr=False)
 
 
-def found_in(job_id: int, outcomes: Sequence[Outcome]) -> Found:
+def found_in(job_id: int, outcomes: Sequence[Outcome]) -> SearchResult:
     """The whole from its parts, or `SearchFailed` when there were sources and none has answered.
 
     A feed that is fetched for somebody else is no failure.
@@ -128,7 +128,7 @@ def found_in(job_id: int, outcomes: Sequence[Outcome]) -> Found:
     missing = {outcome.source: _why(outcome) for outcome in others}
     if others and not answers and any(each.status is not OutcomeStatus.DEDUPLICATED for each in others):
         raise SearchFailed(missing)
-    return Found(
+    return SearchResult(
         job_id=job_id,
         results=tuple(result for outcome in answers for result in outcome.results),
         coverage=tuple(outcome.source for outcome in answers),

@@ -21,8 +21,8 @@ from cormorant.rules.search.windows import Edges, Window, WindowName, edge_opens
 
 __all__ = [
     "Explanation",
-    "Gate",
     "GateName",
+    "Reason",
     "earliest_opening",
     "explain",
     "look_again_at",
@@ -68,7 +68,7 @@ _WORDS = {
 
 
 @frozen(kw_only=True)
-class Gate:
+class Reason:
     """One thing in the way."""
 
     name: GateName
@@ -80,7 +80,7 @@ class Gate:
 
 
 @define(kw_only=True)
-class _Look:
+class _ReasonContext:
     """One look at a source, for one request."""
 
     state: SourceState
@@ -107,7 +107,7 @@ def openings(  # noqa: PLR0913 - one look takes all that a gate may depend on, b
     edges: Edges,
     pace_s: float | None = None,
     waited_s: float = 0.0,
-) -> tuple[Gate, ...]:
+) -> tuple[Reason, ...]:
     """The gates that are in the way now, in order. Empty: the request may go.
 
     `edges` holds what `edges_wanted` names. A request that has `waited_s` keeps the pace of its aged class, but never
@@ -119,7 +119,7 @@ def openings(  # noqa: PLR0913 - one look takes all that a gate may depend on, b
     >>> [f"{gate.name} {gate.opens_at:%H:%M:%S}" for gate in gates]
     ['spacing 12:00:02', 'pace 12:00:30']
     """
-    look = _Look(
+    look = _ReasonContext(
         state=state,
         limits=limits,
         lane=lane,
@@ -140,14 +140,14 @@ def openings(  # noqa: PLR0913 - one look takes all that a gate may depend on, b
     return tuple(gates)
 
 
-def next_opening(gates: Sequence[Gate], *, now: datetime) -> datetime | None:
+def next_opening(gates: Sequence[Reason], *, now: datetime) -> datetime | None:
     """When the last of the gates opens; None: nobody knows. With no gate in the way, now."""
     times = [gate.opens_at for gate in gates]
     known = [time for time in times if time is not None]
     return max([now, *known]) if len(known) == len(times) else None
 
 
-def look_again_at(gates: Sequence[Gate], *, now: datetime) -> datetime | None:
+def look_again_at(gates: Sequence[Reason], *, now: datetime) -> datetime | None:
     """When it is worth looking again at the latest, though something may end before; None: only once a person acted."""
     times = [gate.opens_at or gate.look_again_at for gate in gates]
     known = [time for time in times if time is not None]
@@ -199,7 +199,7 @@ def earliest_opening(  # noqa: PLR0913 - as openings
 class Explanation:
     """Why a request submitted now waits, in words for people, and when it can go."""
 
-    gates: tuple[Gate, ...]
+    gates: tuple[Reason, ...]
     opens_at: datetime | None
     """None: nobody knows. Ageing is counted in, so it may come before the last gate's own opening."""
     lines: tuple[str, ...] = field(repr=False)
@@ -240,13 +240,13 @@ def set_aside(explanation: Explanation, why: str) -> Explanation:
     >>> set_aside(nothing, "ValueError: odd").lines
     ('waits for a restart of the service: what asks it crashed too often (ValueError: odd)',)
     """
-    gate = Gate(name=GateName.STOPPED, opens_at=None, why=f"what asks it crashed too often ({why})")
+    gate = Reason(name=GateName.STOPPED, opens_at=None, why=f"what asks it crashed too often ({why})")
     others = explanation.lines if explanation.gates else ()
     lines = (f"waits for a restart of the service: {gate.why}", *others)
     return Explanation(gates=(gate, *explanation.gates), opens_at=None, lines=lines)
 
 
-def _line(gate: Gate, now: datetime, zone: tzinfo) -> str:
+def _line(gate: Reason, now: datetime, zone: tzinfo) -> str:
     until = "" if gate.opens_at is None else f" until {clock_time(whole_second(gate.opens_at), now, zone)}"
     return f"waits for {_WORDS.get(gate.name, gate.name.value)}{until}: {gate.why}"
 
@@ -257,46 +257,46 @@ def whole_second(moment: datetime) -> datetime:
     return whole if whole == moment else whole + timedelta(seconds=1)
 
 
-def _by_hand(look: _Look) -> Iterator[Gate]:
+def _by_hand(look: _ReasonContext) -> Iterator[Reason]:
     state = look.state
     if not state.is_enabled:
-        yield Gate(name=GateName.ENABLED, opens_at=None, why="the source is disabled")
+        yield Reason(name=GateName.ENABLED, opens_at=None, why="the source is disabled")
     if state.stopped_because is not None:
-        yield Gate(
+        yield Reason(
             name=GateName.STOPPED,
             opens_at=None,
             why=f"it refused our credentials ({state.stopped_because.partition(';')[0]}); correct them and reset it",
         )
     if state.paused_until is None:
         if state.is_paused:
-            yield Gate(name=GateName.PAUSED, opens_at=None, why="it was paused by hand; resume it")
+            yield Reason(name=GateName.PAUSED, opens_at=None, why="it was paused by hand; resume it")
     elif look.at < state.paused_until:
-        yield Gate(name=GateName.PAUSED, opens_at=state.paused_until, why="it was paused for a while")
+        yield Reason(name=GateName.PAUSED, opens_at=state.paused_until, why="it was paused for a while")
 
 
-def _health(look: _Look) -> Iterator[Gate]:
+def _health(look: _ReasonContext) -> Iterator[Reason]:
     breaker, cooldown = look.state.breaker, look.state.cooldown
     if breaker.state is BreakerState.OPEN and breaker.open_until is not None and look.at < breaker.open_until:
         why = f"{look.state.failure_streak} requests in a row failed"
-        yield Gate(name=GateName.BREAKER, opens_at=breaker.open_until, why=why)
+        yield Reason(name=GateName.BREAKER, opens_at=breaker.open_until, why=why)
     if breaker.state is BreakerState.HALF_OPEN:
         out = breaker.probes_out(look.at)
         if len(out) >= PROBES_MAX:
             first = min(probe.expires_at for probe in out)
             why = f"it failed before, and {len(out)} probes have not reported yet"
-            yield Gate(name=GateName.BREAKER, opens_at=None, why=why, look_again_at=first)
+            yield Reason(name=GateName.BREAKER, opens_at=None, why=why, look_again_at=first)
     if cooldown.until is not None and look.at < cooldown.until:
-        yield Gate(name=GateName.COOLDOWN, opens_at=cooldown.until, why="the site told us to slow down")
+        yield Reason(name=GateName.COOLDOWN, opens_at=cooldown.until, why="the site told us to slow down")
 
 
-def _intervals(look: _Look) -> Iterator[Gate]:
+def _intervals(look: _ReasonContext) -> Iterator[Reason]:
     leases = leases_of(look.state, look.at)
     if len(leases) >= look.limits.in_flight_max:
         # As many must end as are over the limit, which may have been lowered meanwhile.
         ends = sorted(lease.expires_at for lease in leases)
         why = f"{len(leases)} of {look.limits.in_flight_max} allowed at once"
         last = ends[len(ends) - look.limits.in_flight_max]
-        yield Gate(name=GateName.IN_FLIGHT, opens_at=None, why=why, look_again_at=last)
+        yield Reason(name=GateName.IN_FLIGHT, opens_at=None, why=why, look_again_at=last)
     is_single = look.limits.in_flight_max == 1
     if is_single and leases:
         return  # intervals count from an end that nobody knows yet
@@ -310,12 +310,12 @@ def _intervals(look: _Look) -> Iterator[Gate]:
     if last_of_all is not None and look.at < (opens_at := last_of_all + timedelta(seconds=spacing_s)):
         ago = rough((look.at - last_of_all).total_seconds())
         why = f"the last request {verb} {ago} ago and the site allows one every {spacing_s:g} s"
-        yield Gate(name=GateName.SPACING, opens_at=opens_at, why=why)
+        yield Reason(name=GateName.SPACING, opens_at=opens_at, why=why)
     last_own = last_query if look.lane is Lane.QUERY else last_grab
     if pace_s > spacing_s and last_own is not None and look.at < (opens_at := last_own + timedelta(seconds=pace_s)):
         ago = rough((look.at - last_own).total_seconds())
         why = f"the last {look.lane} {verb} {ago} ago and {look.aged.name.lower()} work keeps {pace_s:g} s apart"
-        yield Gate(name=GateName.PACE, opens_at=opens_at, why=why)
+        yield Reason(name=GateName.PACE, opens_at=opens_at, why=why)
 
 
 def _last_that_counts(lane: LaneState, limits: SourceLimits) -> datetime | None:
@@ -336,14 +336,14 @@ def _latest(*times: datetime | None) -> datetime | None:
     return latest
 
 
-def _quotas(look: _Look) -> Iterator[Gate]:
+def _quotas(look: _ReasonContext) -> Iterator[Reason]:
     for window in windows_of(look.limits, look.lane, look.priority):
         opens_at = edge_opens_at(window, look.edges, last_seq=look.own.last_seq)
         if window.name is WindowName.MINUTE:
             opens_at = _latest(opens_at, _bucket_opens_at(look.own, window.limit))
         if opens_at is not None and look.at < opens_at:
             name = GateName.RESET if window.reset is not None else GateName(window.name.value)
-            yield Gate(name=name, opens_at=opens_at, why=_spent(window, look.lane))
+            yield Reason(name=name, opens_at=opens_at, why=_spent(window, look.lane))
 
 
 def _bucket_opens_at(lane: LaneState, per_minute: int) -> datetime | None:

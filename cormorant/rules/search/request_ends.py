@@ -12,7 +12,7 @@ from cormorant.rules.search.limits import LearnedLimits
 from cormorant.rules.search.requests import StatedLimits
 from cormorant.rules.search.reservations import (
     FailureKind,
-    Permit,
+    RequestPermit,
     credentials_refused,
     failed,
     limited,
@@ -103,7 +103,7 @@ def end_of(
     return RequestEnd(kind=EndKind.OURS)
 
 
-def after(state: SourceState, permit: Permit, end: RequestEnd, *, now: datetime) -> SourceState:
+def after(state: SourceState, permit: RequestPermit, end: RequestEnd, *, now: datetime) -> SourceState:
     """The source once a request has ended like this."""
     match end.kind:
         case EndKind.ANSWERED:

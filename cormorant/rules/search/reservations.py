@@ -14,16 +14,16 @@ from cormorant.rules.search.breaker import Breaker, BreakerState, admitted, brok
 from cormorant.rules.search.cooldowns import Cooldown, cooled
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Gate, look_again_at, next_opening, openings
-from cormorant.rules.search.source_state import LaneState, Lease, SourceState, newest_time
+from cormorant.rules.search.reasons import Reason, look_again_at, next_opening, openings
+from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState, newest_time
 from cormorant.rules.search.windows import Edges, tokens_at
 
 __all__ = [
     "PROBE_GRACE_S",
-    "Closed",
     "FailureKind",
-    "Permit",
+    "RequestPermit",
     "Reserved",
+    "SourceClosedNow",
     "credentials_refused",
     "disable",
     "enable",
@@ -43,7 +43,7 @@ PROBE_GRACE_S = 30.0
 
 
 @frozen(kw_only=True)
-class Permit:
+class RequestPermit:
     """The right to send one request, named again when it has ended."""
 
     lane: Lane
@@ -68,16 +68,16 @@ class Reserved:
     generation: int
 
     @property
-    def permit(self) -> Permit:
+    def permit(self) -> RequestPermit:
         """What its end will name."""
-        return Permit(lane=self.lane, seq=self.seq, generation=self.generation)
+        return RequestPermit(lane=self.lane, seq=self.seq, generation=self.generation)
 
 
 @frozen(kw_only=True)
-class Closed:
+class SourceClosedNow:
     """The request may not go now, and nothing was changed."""
 
-    gates: tuple[Gate, ...]
+    gates: tuple[Reason, ...]
     opens_at: datetime | None
     look_again_at: datetime | None
 
@@ -93,7 +93,7 @@ def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
     lease_s: float,
     pace_s: float | None = None,
     waited_s: float = 0.0,
-) -> Reserved | Closed:
+) -> Reserved | SourceClosedNow:
     """Spend one request, or say what is in the way.
 
     `lease_s` is how long the request may take at most; a process that dies with it keeps the source busy no longer.
@@ -110,21 +110,23 @@ def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
         state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s, waited_s=waited_s
     )
     if gates:
-        return Closed(gates=gates, opens_at=next_opening(gates, now=now), look_again_at=look_again_at(gates, now=now))
+        return SourceClosedNow(
+            gates=gates, opens_at=next_opening(gates, now=now), look_again_at=look_again_at(gates, now=now)
+        )
     at = newest_time(state, now)
     expires_at = at + timedelta(seconds=lease_s)
     own = state.lane(lane)
     seq = own.last_seq + 1
-    spent = _spent(own, limits, at=at, lease=Lease(seq=seq, expires_at=expires_at))
+    spent = _spent(own, limits, at=at, lease=RequestLease(seq=seq, expires_at=expires_at))
     breaker = state.breaker
     if breaker.state is not BreakerState.CLOSED:
-        key = Permit(lane=lane, seq=seq, generation=0).key
+        key = RequestPermit(lane=lane, seq=seq, generation=0).key
         breaker = admitted(breaker, key=key, at=at, expires_at=expires_at)
     after = state.with_lane(lane, spent, breaker=breaker)
     return Reserved(state=after, lane=lane, seq=seq, at=at, expires_at=expires_at, generation=breaker.generation)
 
 
-def _spent(own: LaneState, limits: SourceLimits, *, at: datetime, lease: Lease) -> LaneState:
+def _spent(own: LaneState, limits: SourceLimits, *, at: datetime, lease: RequestLease) -> LaneState:
     tokens: float | None = None
     if limits.per_minute is not None:
         left = tokens_at(own.tokens, since=own.tokens_at, per_minute=limits.per_minute, at=at)
@@ -155,7 +157,7 @@ class FailureKind(StrEnum):
     """We crashed or gave up: nothing is known about the source."""
 
 
-def succeeded(state: SourceState, permit: Permit, *, now: datetime) -> SourceState:
+def succeeded(state: SourceState, permit: RequestPermit, *, now: datetime) -> SourceState:
     """The source after it has answered: no streak, no cooldown, the breaker closed."""
     ended, counts = _ended(state, permit, now)
     if not counts:
@@ -164,7 +166,7 @@ def succeeded(state: SourceState, permit: Permit, *, now: datetime) -> SourceSta
 
 
 def failed(
-    state: SourceState, kind: FailureKind, permit: Permit, *, now: datetime, retry_after_s: float | None = None
+    state: SourceState, kind: FailureKind, permit: RequestPermit, *, now: datetime, retry_after_s: float | None = None
 ) -> SourceState:
     """The source after a request that brought nothing. Without `retry_after_s` no cooldown follows, only the breaker counts."""
     ended, counts = _ended(state, permit, now)
@@ -180,7 +182,9 @@ def failed(
     return _counted(ended, at)
 
 
-def limited(state: SourceState, permit: Permit, *, now: datetime, retry_after_s: float | None = None) -> SourceState:
+def limited(
+    state: SourceState, permit: RequestPermit, *, now: datetime, retry_after_s: float | None = None
+) -> SourceState:
     """The source after it told us to slow down: a cooldown, and a failure for the breaker."""
     ended, counts = _ended(state, permit, now)
     at = newest_time(state, now)
@@ -191,7 +195,7 @@ def limited(state: SourceState, permit: Permit, *, now: datetime, retry_after_s:
     return _counted(cooling, at) if counts else cooling
 
 
-def credentials_refused(state: SourceState, permit: Permit, *, now: datetime, because: str) -> SourceState:
+def credentials_refused(state: SourceState, permit: RequestPermit, *, now: datetime, because: str) -> SourceState:
     """The source after it refused our credentials: stopped until a person has corrected them.
 
     Hammering with a dead key is how accounts are lost.
@@ -204,7 +208,7 @@ def credentials_refused(state: SourceState, permit: Permit, *, now: datetime, be
     return ended if is_closed else evolve(ended, stopped_because=because)
 
 
-def _ended(state: SourceState, permit: Permit, now: datetime) -> tuple[SourceState, bool]:
+def _ended(state: SourceState, permit: RequestPermit, now: datetime) -> tuple[SourceState, bool]:
     """The lease given back, and whether the answer counts: those of an older generation change nothing else."""
     own = state.lane(permit.lane)
     freed = LaneState(

@@ -11,11 +11,11 @@ from cormorant.rules.search.breaker import Breaker
 from cormorant.rules.search.cooldowns import Cooldown
 from cormorant.rules.search.limits import Lane
 
-__all__ = ["LaneState", "Lease", "SourceState", "leases_of", "newest_time"]
+__all__ = ["LaneState", "RequestLease", "SourceState", "leases_of", "newest_time"]
 
 
 @frozen(kw_only=True)
-class Lease:
+class RequestLease:
     """A request in flight, and when it is given up if its end is never recorded."""
 
     seq: int
@@ -32,7 +32,7 @@ class LaneState:
     tokens: float | None = None
     """Left in the minute bucket at `tokens_at`; None: never used, so full."""
     tokens_at: datetime | None = None
-    in_flight: tuple[Lease, ...] = ()
+    in_flight: tuple[RequestLease, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -118,7 +118,7 @@ def newest_time(state: SourceState, now: datetime) -> datetime:
     return newest
 
 
-def leases_of(state: SourceState, at: datetime) -> tuple[Lease, ...]:
+def leases_of(state: SourceState, at: datetime) -> tuple[RequestLease, ...]:
     """The requests in flight in both lanes."""
     if not state.query.in_flight and not state.grab.in_flight:
         return ()

@@ -15,7 +15,7 @@ from cormorant.rules.settings.fields import Setting
 
 __all__ = [
     "NAME",
-    "Known",
+    "KnownSetting",
     "key_of",
     "known_settings",
     "nearest",
@@ -34,7 +34,7 @@ _INJECTED = re.compile(rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(
 
 
 @frozen
-class Known:
+class KnownSetting:
     """One setting: its key in the file, what it is, and its default."""
 
     key: str
@@ -56,14 +56,14 @@ def variable_of(key: str) -> str:
     return PREFIX + key.replace(".", "__").replace("-", "_").upper()
 
 
-def known_settings(defaults: object, above: str = "") -> Iterator[Known]:
+def known_settings(defaults: object, above: str = "") -> Iterator[KnownSetting]:
     """Every setting of an attrs object that holds the defaults, tables after plain settings of the same level."""
     tables: list[tuple[str, object]] = []
     for field in attrs.fields(type(defaults)):  # type: ignore[arg-type]  # known to be attrs by construction
         value = getattr(defaults, field.name)
         if Setting.KEY in field.metadata:
             setting = field.metadata[Setting.KEY]
-            yield Known(above + setting.key(field.name), setting, value)
+            yield KnownSetting(above + setting.key(field.name), setting, value)
         elif Setting.ITEM in field.metadata:
             tables.append((f"{above}{field.name}.{NAME}.", field.metadata[Setting.ITEM]()))
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from cormorant.rules.settings.keys import NAME, Known, nearest, strange_variables, suggestion, variable_of
+from cormorant.rules.settings.keys import NAME, KnownSetting, nearest, strange_variables, suggestion, variable_of
 
 __all__ = ["Variable", "referenced", "strange_in", "values_in", "with_names"]
 
@@ -20,7 +20,7 @@ class Variable:
     value: object
 
 
-def with_names(known: Iterable[Known], written: Mapping[str, Any]) -> list[Known]:
+def with_names(known: Iterable[KnownSetting], written: Mapping[str, Any]) -> list[KnownSetting]:
     """The same settings, and those of tables by name once for each name in the file."""
     found = []
     for each in known:
@@ -40,7 +40,7 @@ def _names_in(written: Mapping[str, Any], above: str) -> list[str]:
     return [name for name in table if "." not in name] if isinstance(table, dict) else []
 
 
-def values_in(environ: Mapping[str, str], known: Iterable[Known]) -> dict[str, Variable]:
+def values_in(environ: Mapping[str, str], known: Iterable[KnownSetting]) -> dict[str, Variable]:
     """The variables that set something, by key. Our own name wins over an older one."""
     given = {}
     for each in known:
@@ -55,7 +55,11 @@ def values_in(environ: Mapping[str, str], known: Iterable[Known]) -> dict[str, V
 
 
 def strange_in(
-    environ: Mapping[str, str], known: Sequence[Known], *, written: Mapping[str, Any] | None, allowed: Iterable[str]
+    environ: Mapping[str, str],
+    known: Sequence[KnownSetting],
+    *,
+    written: Mapping[str, Any] | None,
+    allowed: Iterable[str],
 ) -> Iterator[str]:
     """What is wrong with each variable that begins like ours and sets nothing. `written` is None: no file could be read."""
     names = [each.variable for each in with_names(known, written or {}) if each.variable]
@@ -70,7 +74,7 @@ def strange_in(
             yield f"{strange}: the file has no table [{table}]; write it there, the environment only refines it{meant}"
 
 
-def _table_meant(variable: str, known: Iterable[Known]) -> str | None:
+def _table_meant(variable: str, known: Iterable[KnownSetting]) -> str | None:
     """The table by name in which a variable would set something, were there such a table."""
     for each in known:
         above, is_named, below = each.key.partition(f".{NAME}.")

@@ -16,8 +16,8 @@ __all__ = [
     "OVERLAP",
     "Artist",
     "Charge",
-    "Charged",
-    "News",
+    "NewReleases",
+    "RetryCharge",
     "Start",
     "charged",
     "clamped_s",
@@ -127,36 +127,36 @@ def clamped_s(timeout_s: float, *, left_s: float) -> float:
 
 
 @frozen(kw_only=True)
-class Charged:
+class RetryCharge:
     """What failures have cost an artist: how many count now, and until when it is left alone."""
 
     failures: int
     block_until: datetime | None = None
 
 
-Charge = Callable[[Artist], Charged]
+Charge = Callable[[Artist], RetryCharge]
 """What failures cost an artist as it is now: others may have charged it meanwhile."""
 
 
-def charged(artist: Artist, *, failed: int, budget: int, cooldown_s: float, now: datetime) -> Charged:
+def charged(artist: Artist, *, failed: int, budget: int, cooldown_s: float, now: datetime) -> RetryCharge:
     """Count `failed` more attempts. At the budget the artist is left alone for a while and begins anew after it.
 
     >>> from datetime import UTC
     >>> now = datetime(2026, 1, 1, tzinfo=UTC)
     >>> artist = Artist(source="s", artist_id="a", name="A", next_attempt_at=now, added_at=now, failures=4)
     >>> charged(artist, failed=1, budget=6, cooldown_s=900, now=now)
-    Charged(failures=5, block_until=None)
+    RetryCharge(failures=5, block_until=None)
     >>> charged(artist, failed=2, budget=6, cooldown_s=900, now=now).block_until.isoformat()
     '2026-01-01T00:15:00+00:00'
     """
     total = artist.failures + failed
     if total < budget or not failed:
-        return Charged(failures=total)
-    return Charged(failures=0, block_until=now + timedelta(seconds=cooldown_s))
+        return RetryCharge(failures=total)
+    return RetryCharge(failures=0, block_until=now + timedelta(seconds=cooldown_s))
 
 
 @frozen(kw_only=True)
-class News:
+class NewReleases:
     """What a look at an artist has brought."""
 
     wanted: tuple[Release, ...] = ()
@@ -178,7 +178,7 @@ def looked_at_before(artist: Artist, *, now: datetime) -> Artist:
     return evolve(artist, watermark=min(artist.added_at, now))
 
 
-def news_of(artist: Artist, releases: Iterable[Release]) -> News:
+def news_of(artist: Artist, releases: Iterable[Release]) -> NewReleases:
     """What is new among all releases of an artist.
 
     Whoever is watched from now on has a back catalogue, part of it with nothing but a year for a date. At the first look
@@ -194,7 +194,7 @@ def news_of(artist: Artist, releases: Iterable[Release]) -> News:
                 known.append(release)
         elif _is_wanted(artist, out):
             wanted.append(release)
-    return News(wanted=tuple(wanted), known=tuple(known))
+    return NewReleases(wanted=tuple(wanted), known=tuple(known))
 
 
 def _may_be_older(out: ReleaseDate | None, start_on: date | None) -> bool:

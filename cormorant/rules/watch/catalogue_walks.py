@@ -11,9 +11,9 @@ from attrs import frozen
 from cormorant.rules.search.source_errors import SourceRefused
 from cormorant.rules.watch.artists import Artist as Watched
 from cormorant.rules.watch.release_dates import read_release_date
-from cormorant.rules.watch.releases import Album, AlbumPage, Artist
+from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist
 
-__all__ = ["KEPT", "Walk", "can_go_on", "dump_walk", "lengthened", "load_walk"]
+__all__ = ["KEPT", "CatalogueProgress", "can_go_on", "dump_walk", "lengthened", "load_walk"]
 
 KEPT: Final = timedelta(days=7)
 """Longer than any limit of a source lasts. What was read before that is read anew."""
@@ -22,7 +22,7 @@ ALBUMS_MAX: Final = 20_000
 
 
 @frozen(kw_only=True)
-class Walk:
+class CatalogueProgress:
     """The part of a list that was read, page by page."""
 
     began_at: datetime
@@ -35,7 +35,7 @@ class Walk:
     is_done: bool = False
 
 
-def lengthened(walk: Walk, page: AlbumPage, *, name: str) -> Walk:
+def lengthened(walk: CatalogueProgress, page: AlbumPage, *, name: str) -> CatalogueProgress:
     """The walk with one more page. Raises `SourceRefused` for a list that does not end."""
     albums = walk.albums + tuple(page.albums)
     asked = walk.asked if walk.following is None else (*walk.asked, walk.following)
@@ -43,16 +43,18 @@ def lengthened(walk: Walk, page: AlbumPage, *, name: str) -> Walk:
         raise SourceRefused(
             f"the list of what {name} has released does not end: {len(albums)} releases on {len(asked) + 1} pages"
         )
-    return Walk(began_at=walk.began_at, albums=albums, following=page.next, asked=asked, is_done=page.next is None)
+    return CatalogueProgress(
+        began_at=walk.began_at, albums=albums, following=page.next, asked=asked, is_done=page.next is None
+    )
 
 
-def can_go_on(walk: Walk, artist: Watched, *, now: datetime) -> bool:
+def can_go_on(walk: CatalogueProgress, artist: Watched, *, now: datetime) -> bool:
     """Whether the pages that were kept still count: not too old, and no look has succeeded since they were read."""
     is_recent = now - KEPT <= walk.began_at <= now
     return is_recent and (artist.watermark is None or artist.watermark < walk.began_at or artist.watermark > now)
 
 
-def dump_walk(walk: Walk) -> str:
+def dump_walk(walk: CatalogueProgress) -> str:
     """The walk as text; its beginning is kept beside it."""
     albums = [
         [
@@ -69,14 +71,14 @@ def dump_walk(walk: Walk) -> str:
     return json.dumps({"albums": albums, "next": walk.following, "asked": walk.asked, "done": walk.is_done})
 
 
-def load_walk(text: str, *, began_at: datetime) -> Walk:
+def load_walk(text: str, *, began_at: datetime) -> CatalogueProgress:
     """The walk that was kept as text."""
     kept: dict[str, Any] = json.loads(text)
     albums = tuple(
         Album(
             id=album_id,
             title=title,
-            artists=tuple(Artist(id=artist_id, name=name) for artist_id, name in artists),
+            artists=tuple(CatalogueArtist(id=artist_id, name=name) for artist_id, name in artists),
             kind=kind,
             group=group,
             released=read_release_date(released),
@@ -84,7 +86,7 @@ def load_walk(text: str, *, began_at: datetime) -> Walk:
         )
         for album_id, title, artists, kind, group, released, total in kept["albums"]
     )
-    return Walk(
+    return CatalogueProgress(
         began_at=began_at,
         albums=albums,
         following=kept["next"],

@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 from cormorant.rules.redaction import hide_keys, hide_link, keys_in, spellings, told
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.feeds import Item
+from cormorant.rules.watch.feeds import FeedEntryItem
 
 ITEMS_MAX: Final = 1_000
 """So many of a document are taken, from its top, where the new ones are."""
@@ -39,7 +39,7 @@ _OPAQUE: Final = re.compile(r"(?<=/)(?=[^/?#\s]*\d)[0-9A-Za-z_-]{20,}(?=[/?#.]|$
 
 
 @frozen(kw_only=True)
-class Enclosure:
+class FeedEnclosure:
     """What hangs on an entry."""
 
     url: str = field(repr=False)
@@ -48,7 +48,7 @@ class Enclosure:
 
 
 @frozen(kw_only=True)
-class Entry:
+class FeedEntry:
     """An entry as it is written in the document. Links are whole."""
 
     guid: str = field(default="", repr=False)
@@ -57,14 +57,14 @@ class Entry:
     summary: str = ""
     date: str = ""
     published: datetime | None = None
-    enclosures: tuple[Enclosure, ...] = ()
+    enclosures: tuple[FeedEnclosure, ...] = ()
 
 
-def items_of(entries: Sequence[Entry], *, addresses: Iterable[str], now: datetime) -> tuple[Item, ...]:
+def items_of(entries: Sequence[FeedEntry], *, addresses: Iterable[str], now: datetime) -> tuple[FeedEntryItem, ...]:
     """The items of a document in its order. `addresses` are the feed's own: what is secret in them is so in the items.
 
     >>> now = datetime(2026, 11, 16, tzinfo=UTC)
-    >>> found = items_of([Entry(guid="1", title="One"), Entry(title="Two")], addresses=["https://x.org/feed"], now=now)
+    >>> found = items_of([FeedEntry(guid="1", title="One"), FeedEntry(title="Two")], addresses=["https://x.org/feed"], now=now)
     >>> [item.key for item in found]
     ['1', 'sha256:accdb5504f491f176056666232dc82ff']
     """
@@ -72,7 +72,7 @@ def items_of(entries: Sequence[Entry], *, addresses: Iterable[str], now: datetim
     told_apart = [entry for entry in entries if entry.guid or entry.link or entry.title or entry.summary]
     keys = [_first_key(entry, secrets) for entry in told_apart]
     times = Counter(keys)
-    found: dict[str, Item] = {}
+    found: dict[str, FeedEntryItem] = {}
     for entry, key in zip(told_apart, keys, strict=True):
         whole = _shortened(key if times[key] == 1 else f"{key}#{_hash(_safe(entry.link, secrets), entry.title)}")
         if whole not in found:  # what agrees in all of these is the same entry, written twice
@@ -80,7 +80,7 @@ def items_of(entries: Sequence[Entry], *, addresses: Iterable[str], now: datetim
     return tuple(found.values())
 
 
-def _first_key(entry: Entry, secrets: Sequence[Secret]) -> str:
+def _first_key(entry: FeedEntry, secrets: Sequence[Secret]) -> str:
     if entry.guid.strip():
         return _safe(entry.guid, secrets)
     if entry.link.strip():
@@ -115,9 +115,9 @@ def _hash(*parts: str) -> str:
     return sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def _item(entry: Entry, key: str, secrets: Sequence[Secret], *, now: datetime) -> Item:
+def _item(entry: FeedEntry, key: str, secrets: Sequence[Secret], *, now: datetime) -> FeedEntryItem:
     chosen = _chosen(entry.enclosures)
-    return Item(
+    return FeedEntryItem(
         key=key,
         title=_title(entry, secrets) or key[:TITLE_MAX],
         link=_usable(entry.link),
@@ -128,12 +128,12 @@ def _item(entry: Entry, key: str, secrets: Sequence[Secret], *, now: datetime) -
     )
 
 
-def _title(entry: Entry, secrets: Sequence[Secret]) -> str:
+def _title(entry: FeedEntry, secrets: Sequence[Secret]) -> str:
     title = told(entry.title, secrets, length_max=TITLE_MAX)
     return title or told(entry.summary, secrets, length_max=_SUMMARY_MAX) or hide_link(_without(entry.link, secrets))
 
 
-def _chosen(enclosures: Sequence[Enclosure]) -> Enclosure | None:
+def _chosen(enclosures: Sequence[FeedEnclosure]) -> FeedEnclosure | None:
     """What can be handed over if there is such a thing, otherwise the first."""
     usable = [each for each in enclosures if _usable(each.url)]
     packed = [each for each in usable if any(word in each.type.lower() for word in _PACKED)]

@@ -19,12 +19,12 @@ from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState
 
 __all__ = [
     "IMPORTED_TOGETHER",
-    "Check",
     "CheckStatus",
-    "Due",
-    "FeedPage",
-    "Item",
-    "Next",
+    "DueFeed",
+    "FeedCheck",
+    "FeedEntryItem",
+    "FetchedFeed",
+    "NextCheck",
     "Subscription",
     "after_check",
     "cadence_of",
@@ -48,7 +48,7 @@ class CheckStatus(StrEnum):
 
 # Without slots, because many are made at a time: a frozen object with slots takes twice as long.
 @frozen(kw_only=True, slots=False)
-class Due:
+class DueFeed:
     """A feed in hand: all that a check of it needs."""
 
     id: int = 0
@@ -77,7 +77,7 @@ class Due:
 
 
 @frozen(kw_only=True, slots=False)
-class Subscription(Due):
+class Subscription(DueFeed):
     """A feed that is looked at again and again."""
 
     folder: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Subscription(Due):
 
 
 @frozen(kw_only=True)
-class Item:
+class FeedEntryItem:
     """One entry of a feed. `key` is the same for the same entry, also where the feed gives none."""
 
     key: str
@@ -105,7 +105,7 @@ class Item:
 
 
 @frozen(kw_only=True)
-class Check:
+class FeedCheck:
     """What a check brought."""
 
     subscription_id: int
@@ -118,7 +118,7 @@ class Check:
 
 
 @frozen(kw_only=True)
-class Next:
+class NextCheck:
     """What follows from a check: when the next is, how often from now on, and whether it is paused."""
 
     next_check_at: datetime
@@ -128,13 +128,13 @@ class Next:
 
 
 def after_check(
-    subscription: Due,
+    subscription: DueFeed,
     *,
     error: str | None,
     recent_new: Sequence[int] = (),
     now: datetime,
     wait_s: float = 0.0,
-) -> Next:
+) -> NextCheck:
     """What follows. `recent_new` are the numbers of new items of the last checks, this one included.
 
     Who was told to come back later does, whatever the schedule says.
@@ -153,17 +153,17 @@ def after_check(
     if base_s is None and failures:  # cron has no interval to double; it waits at least as long as one would
         at = max(at, due, now + timedelta(seconds=after_failure_s(base_s=60.0, failures=failures)))
     at = max(at, now + timedelta(seconds=wait_s)) if wait_s else at
-    return Next(next_check_at=at, effective_s=effective_s, failures=failures, paused_because=why)
+    return NextCheck(next_check_at=at, effective_s=effective_s, failures=failures, paused_because=why)
 
 
-def cadence_of(subscription: Due, following: Next) -> str:
+def cadence_of(subscription: DueFeed, following: NextCheck) -> str:
     """Why the next check is when it is, in words.
 
     >>> at = datetime(2026, 1, 1)
     >>> feed = Subscription(name="a", url="", schedule=Schedule(every_s=3600), next_check_at=at, added_at=at)
-    >>> cadence_of(feed, Next(next_check_at=at, effective_s=None, failures=0))
+    >>> cadence_of(feed, NextCheck(next_check_at=at, effective_s=None, failures=0))
     'every 1h'
-    >>> cadence_of(feed, Next(next_check_at=at, effective_s=7200.0, failures=3))
+    >>> cadence_of(feed, NextCheck(next_check_at=at, effective_s=7200.0, failures=3))
     'every 2h instead of 1h after 3 failures'
     """
     said = subscription.schedule
@@ -197,7 +197,7 @@ def is_same_feed(one: str, other: str) -> bool:
     return (host_of(one), urlsplit(one).path) == (host_of(other), urlsplit(other).path)
 
 
-def is_wanted(item: Item, subscription: Due) -> bool:
+def is_wanted(item: FeedEntryItem, subscription: DueFeed) -> bool:
     """Whether the filters let an item through."""
     if subscription.accept and not any(matches(pattern, item.title) for pattern in subscription.accept):
         return False
@@ -205,10 +205,10 @@ def is_wanted(item: Item, subscription: Due) -> bool:
 
 
 @frozen(kw_only=True)
-class FeedPage:
+class FetchedFeed:
     """What a feed had when it was asked. `is_unchanged`: nothing since the last time; `moved_to`: where it is for good."""
 
-    items: tuple[Item, ...] = ()
+    items: tuple[FeedEntryItem, ...] = ()
     etag: str | None = None
     last_modified: str | None = None
     moved_to: str | None = None
@@ -220,7 +220,7 @@ class FeedPage:
     """So long it wants to be left alone."""
 
 
-def want_of(subscription: Due, item: Item, now: datetime) -> Want:
+def want_of(subscription: DueFeed, item: FeedEntryItem, now: datetime) -> Want:
     """What an item of a feed is wanted as."""
     return Want(
         key=short_key(f"feed:{subscription.id}:{item.key}", KEY_LENGTH_MAX),
@@ -235,7 +235,7 @@ def want_of(subscription: Due, item: Item, now: datetime) -> Want:
     )
 
 
-def result_of(item: Item) -> Result:
+def result_of(item: FeedEntryItem) -> Result:
     """An item as a find: a torrent or an NZB by its type, otherwise something on the web."""
     link = item.enclosure or item.link
     kind = item.enclosure_type.lower()

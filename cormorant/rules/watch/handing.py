@@ -57,7 +57,7 @@ class Parcel:
     """Their names and sizes, exactly as the peer states them."""
 
 
-class Standing(Enum):
+class ParcelState(Enum):
     """What a target says of a parcel."""
 
     ABSENT = "absent"
@@ -72,11 +72,11 @@ class Standing(Enum):
 
 
 @frozen(kw_only=True)
-class Receipt:
+class ParcelStatus:
     """What a target said of a parcel, and under which name it keeps it. Kept, and shown to it at the next look."""
 
     target_id: str | None = None
-    standing: Standing
+    standing: ParcelState
     reason: str | None = None
     is_stalled: bool = False
     """It runs and gets nothing. If that lasts, another candidate is better."""
@@ -85,10 +85,10 @@ class Receipt:
     def is_final(self) -> bool:
         """Whether nothing more will come.
 
-        >>> Receipt(standing=Standing.DONE).is_final, Receipt(standing=Standing.PRESENT).is_final
+        >>> ParcelStatus(standing=ParcelState.DONE).is_final, ParcelStatus(standing=ParcelState.PRESENT).is_final
         (True, False)
         """
-        return self.standing in {Standing.DONE, Standing.FAILED}
+        return self.standing in {ParcelState.DONE, ParcelState.FAILED}
 
 
 @frozen(kw_only=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from cormorant.rules.search.requests import Result, SearchRequest
-from cormorant.rules.watch.soulseek import Candidate, Response, Wish, rank_albums, rank_track
+from cormorant.rules.watch.soulseek import PeerOffer, PeerQuery, PeerResponse, rank_albums, rank_track
 
 __all__ = ["files_of", "offered"]
 
@@ -14,13 +14,13 @@ OFFERS_MAX = 50
 """So many are taken, the best first; hundreds of peers have the same."""
 
 
-def offered(responses: Sequence[Response], request: SearchRequest) -> tuple[Result, ...]:
+def offered(responses: Sequence[PeerResponse], request: SearchRequest) -> tuple[Result, ...]:
     """What peers offer for a search, best first: whole albums, and single files when there are none."""
     params = request.params
     title = params.get("album") or params.get("title") or request.query
     said = params.get("tracks", "")
     tracks = int(said) if said.isdecimal() else 0
-    wish = Wish(title=title, artist=params.get("artist", ""), tracks_total=tracks or None)
+    wish = PeerQuery(title=title, artist=params.get("artist", ""), tracks_total=tracks or None)
     ranked = () if "title" in params else rank_albums(responses, wish).candidates
     if not ranked and "album" not in params:
         ranked = rank_track(responses, wish, title).candidates
@@ -34,7 +34,7 @@ def files_of(result: Result) -> tuple[str, tuple[tuple[str, int], ...]]:
     return result.attributes.get("username", ("",))[0], tuple((str(name), int(size)) for name, size in files)
 
 
-def _result(candidate: Candidate, *, rank: int) -> Result:
+def _result(candidate: PeerOffer, *, rank: int) -> Result:
     name = candidate.folder.rpartition("\\")[2] or candidate.folder
     number = len(candidate.files)
     return Result(
@@ -53,5 +53,5 @@ def _result(candidate: Candidate, *, rank: int) -> Result:
     )
 
 
-def _written(candidate: Candidate) -> Iterable[str]:
+def _written(candidate: PeerOffer) -> Iterable[str]:
     return (json.dumps([file.filename, file.size_bytes]) for file in candidate.files)

@@ -15,15 +15,15 @@ from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.keys import nearest, suggestion
 from cormorant.rules.units import as_written, parse_duration
 from cormorant.rules.watch.money import BadPrice, currency_problem, read_price
-from cormorant.rules.watch.prices import Intake, Match, PointType, PricePoint, dedupe_key, match_of
+from cormorant.rules.watch.prices import MatchStrength, PointType, PricePoint, PriceWatch, dedupe_key, match_of
 
 __all__ = [
     "BYTES_MAX",
     "IMPORTED",
     "LINES_MAX",
+    "CsvRow",
+    "CsvTable",
     "NotATable",
-    "Row",
-    "Table",
     "WrongLines",
     "points_in",
     "read_table",
@@ -59,7 +59,7 @@ class WrongLines(CormorantError):
 
 
 @frozen
-class Row:
+class CsvRow:
     """A line that says something, the number it has in the file, and why it cannot be read, if so."""
 
     line: int
@@ -68,22 +68,22 @@ class Row:
 
 
 @frozen(kw_only=True)
-class Table:
+class CsvTable:
     """What was read. `has_prices`: of prices, not of things to watch."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[CsvRow, ...]
     has_prices: bool
 
 
-class Watching(Protocol):
+class CsvWatch(Protocol):
     """Makes a thing to watch of what a line says, or raises `CormorantError`."""
 
-    def __call__(self, *, name: str, title: str, **words: Any) -> Intake:
+    def __call__(self, *, name: str, title: str, **words: Any) -> PriceWatch:
         """The thing, which is not watched yet."""
         ...
 
 
-def read_table(body: bytes) -> Table:
+def read_table(body: bytes) -> CsvTable:
     r"""The rows of a file. Raises `NotATable`.
 
     >>> table = read_table(b"name;price\nmorgan;12,50\n\n")
@@ -105,7 +105,7 @@ def read_table(body: bytes) -> Table:
     try:
         head = [cell.strip().lower() for cell in next(lines, [])]
         has_prices = _checked_head(head)
-        return Table(rows=tuple(_rows(lines, head)), has_prices=has_prices)
+        return CsvTable(rows=tuple(_rows(lines, head)), has_prices=has_prices)
     except csv.Error as error:
         raise NotATable(f"line {lines.line_num}: {error}; look for a quotation mark that is not closed") from None
 
@@ -128,7 +128,7 @@ def _checked_head(head: Sequence[str]) -> bool:
     return has_prices
 
 
-def _rows(lines: Any, head: Sequence[str]) -> Iterator[Row]:
+def _rows(lines: Any, head: Sequence[str]) -> Iterator[CsvRow]:
     number = 0
     for cells in lines:
         if not any(cell.strip() for cell in cells):
@@ -144,10 +144,10 @@ def _rows(lines: Any, head: Sequence[str]) -> Iterator[Row]:
         # What a line leaves out at its end is empty.
         whole = [*cells, *[""] * (len(head) - len(cells))]
         said = {name: " ".join(cell.split()) for name, cell in zip(head, whole, strict=False)}
-        yield Row(lines.line_num, said, problem)
+        yield CsvRow(lines.line_num, said, problem)
 
 
-def _each(table: Table, read: Callable[[Row], T]) -> list[T]:
+def _each(table: CsvTable, read: Callable[[CsvRow], T]) -> list[T]:
     """All lines, or every problem of them."""
     found: list[T] = []
     problems: list[str] = []
@@ -163,11 +163,11 @@ def _each(table: Table, read: Callable[[Row], T]) -> list[T]:
     return found
 
 
-def things_in(table: Table, make: Watching) -> list[Intake]:
+def things_in(table: CsvTable, make: CsvWatch) -> list[PriceWatch]:
     """The things to watch. Raises `WrongLines`."""
     seen: dict[str, int] = {}
 
-    def read(row: Row) -> Intake:
+    def read(row: CsvRow) -> PriceWatch:
         said = row.cells
         name = said["name"]
         problem = name_problem(name)
@@ -191,11 +191,11 @@ def things_in(table: Table, make: Watching) -> list[Intake]:
     return _each(table, read)
 
 
-def points_in(table: Table, things: Mapping[str, Intake], *, now: datetime) -> dict[str, list[PricePoint]]:
+def points_in(table: CsvTable, things: Mapping[str, PriceWatch], *, now: datetime) -> dict[str, list[PricePoint]]:
     """The prices of each thing. Raises `WrongLines`."""
     strange: set[str] = set()
 
-    def read(row: Row) -> tuple[str, PricePoint]:
+    def read(row: CsvRow) -> tuple[str, PricePoint]:
         name = row.cells["name"]
         if name not in things:
             strange.add(name)
@@ -211,7 +211,7 @@ def points_in(table: Table, things: Mapping[str, Intake], *, now: datetime) -> d
     return found
 
 
-def _point(intake: Intake, said: Mapping[str, str], *, now: datetime) -> PricePoint:
+def _point(intake: PriceWatch, said: Mapping[str, str], *, now: datetime) -> PricePoint:
     price = _part("price", read_price, said["price"])
     currency = said.get("currency", "").upper()
     if currency and (problem := currency_problem(currency)):
@@ -233,7 +233,7 @@ def _point(intake: Intake, said: Mapping[str, str], *, now: datetime) -> PricePo
         day=day or now.date(),
         external_id=external_id,
         # Without a title there is nothing but the word of whoever wrote it down, and that is about this thing.
-        match=match_of(intake, title) if title else Match.EXACT,
+        match=match_of(intake, title) if title else MatchStrength.EXACT,
         key=dedupe_key(
             external_id=external_id, url=url, title=title or intake.title, cents=price.cents, day=day, type=kind
         ),

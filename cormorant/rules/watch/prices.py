@@ -20,11 +20,11 @@ __all__ = [
     "COLLECT",
     "STAGGER_S",
     "TAKEN_OUT",
-    "Intake",
-    "Match",
+    "AlertSide",
+    "MatchStrength",
     "PointType",
     "PricePoint",
-    "Side",
+    "PriceWatch",
     "Valuation",
     "collect_key",
     "dedupe_key",
@@ -60,7 +60,7 @@ class PointType(StrEnum):
     BID = "bid"
 
 
-class Match(IntEnum):
+class MatchStrength(IntEnum):
     """How surely a point is about the thing: a stronger one replaces a weaker of the same key."""
 
     NONE = 0
@@ -72,7 +72,7 @@ class Match(IntEnum):
     """The title, and all that is said besides: year, mintmark, denomination, series."""
 
 
-class Side(StrEnum):
+class AlertSide(StrEnum):
     """Where a value is, seen from the limits of its alerts."""
 
     WITHIN = ""
@@ -81,7 +81,7 @@ class Side(StrEnum):
 
 
 @frozen(kw_only=True)
-class Intake:
+class PriceWatch:
     """A thing whose price is watched."""
 
     id: int = 0
@@ -135,7 +135,7 @@ class PricePoint:
     type: PointType
     day: date
     external_id: str | None = None
-    match: Match
+    match: MatchStrength
     key: str
     seen_at: datetime
 
@@ -147,11 +147,11 @@ class Valuation:
     cents: int
     currency: str
     points: int
-    match: Match
+    match: MatchStrength
     others: int = field(default=0)
     """Sold prices of that match in other currencies, which are not counted."""
     valued_at: datetime
-    side: Side = Side.WITHIN
+    side: AlertSide = AlertSide.WITHIN
 
 
 def dedupe_key(
@@ -184,30 +184,30 @@ def dedupe_key(
     return f"hash_{_hash(chr(10).join(lines))[:_HASH_LENGTH]}"
 
 
-def request_for(intake: Intake) -> SearchRequest:
+def request_for(intake: PriceWatch) -> SearchRequest:
     """What a source is asked. Sources answer it alike for the same year, mintmark, denomination, series and title."""
     parts = ("year", "mintmark", "denomination", "series")
     return SearchRequest(query=intake.title, params={part: getattr(intake, part) for part in parts})
 
 
-def match_of(intake: Intake, title: str) -> Match:
+def match_of(intake: PriceWatch, title: str) -> MatchStrength:
     """How surely a title is about the intake: which of its words are in it.
 
     >>> now = datetime(2026, 1, 1)
-    >>> coin = Intake(name="m", title="Morgan Dollar", year="1881", mintmark="S", next_attempt_at=now, added_at=now)
+    >>> coin = PriceWatch(name="m", title="Morgan Dollar", year="1881", mintmark="S", next_attempt_at=now, added_at=now)
     >>> [match_of(coin, title).name for title in ("1881-S Morgan Dollar", "morgan dollar 1881", "Morgan Dollar", "Peace Dollar")]
     ['EXACT', 'YEAR', 'TITLE', 'NONE']
     """
     words = _words(title)
     if not words >= _words(intake.title):
-        return Match.NONE
+        return MatchStrength.NONE
     said = (intake.year, intake.mintmark, intake.denomination, intake.series)
     if all(words >= _words(each) for each in said):
-        return Match.EXACT
-    return Match.YEAR if intake.year and words >= _words(intake.year) else Match.TITLE
+        return MatchStrength.EXACT
+    return MatchStrength.YEAR if intake.year and words >= _words(intake.year) else MatchStrength.TITLE
 
 
-def point_of(intake: Intake, source: str, result: Result, *, now: datetime) -> PricePoint | None:
+def point_of(intake: PriceWatch, source: str, result: Result, *, now: datetime) -> PricePoint | None:
     """A find as a point of an intake; None when it states no price.
 
     Where it names no day it is today's, where it names no currency that of the intake, and where it names no type an ask.
@@ -241,12 +241,14 @@ def problems_of(results: Iterable[Result]) -> list[str]:
     return [why for result in results for why in result.attributes.get(PROBLEM, ())[:1]]
 
 
-def value_of(points: Iterable[tuple[int, str, Match]], intake: Intake, *, now: datetime) -> Valuation | None:
+def value_of(
+    points: Iterable[tuple[int, str, MatchStrength]], intake: PriceWatch, *, now: datetime
+) -> Valuation | None:
     """The median of sold prices of the strongest match that there are any of; None without any.
 
     Of each point: cents, currency, match. Currencies are never mixed: only that of the intake counts.
     """
-    known = [point for point in points if point[2] is not Match.NONE]
+    known = [point for point in points if point[2] is not MatchStrength.NONE]
     own = [point for point in known if point[1] == intake.currency]
     if not own:
         return None
@@ -264,18 +266,18 @@ def value_of(points: Iterable[tuple[int, str, Match]], intake: Intake, *, now: d
     )
 
 
-def side_of(intake: Intake, cents: int) -> Side:
+def side_of(intake: PriceWatch, cents: int) -> AlertSide:
     """Where a value is. At the limit itself it is within."""
     if intake.below_cents is not None and cents < intake.below_cents:
-        return Side.BELOW
+        return AlertSide.BELOW
     if intake.above_cents is not None and cents > intake.above_cents:
-        return Side.ABOVE
-    return Side.WITHIN
+        return AlertSide.ABOVE
+    return AlertSide.WITHIN
 
 
-def has_crossed(before: Side, after: Side) -> bool:
+def has_crossed(before: AlertSide, after: AlertSide) -> bool:
     """Whether an alert is due: it went out, and was not out on that side before."""
-    return after is not Side.WITHIN and after is not before
+    return after is not AlertSide.WITHIN and after is not before
 
 
 def collect_key(intake_id: int, source: str) -> str:

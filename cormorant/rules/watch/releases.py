@@ -19,7 +19,7 @@ OWN_GROUPS: Final[tuple[Group, ...]] = ("album", "single", "compilation")
 
 
 @frozen(kw_only=True)
-class Artist:
+class CatalogueArtist:
     """Who made it."""
 
     id: str
@@ -32,7 +32,7 @@ class Album:
 
     id: str
     title: str
-    artists: tuple[Artist, ...]
+    artists: tuple[CatalogueArtist, ...]
     kind: Kind
     group: Group | None = None
     released: ReleaseDate | None = None
@@ -53,7 +53,7 @@ class Track:
 
     id: str
     title: str
-    artists: tuple[Artist, ...] = ()
+    artists: tuple[CatalogueArtist, ...] = ()
     disc: int = 1
     number: int = 0
     length_s: float | None = None

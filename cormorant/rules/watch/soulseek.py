@@ -37,7 +37,7 @@ _MEGABYTE: Final = 1_000_000
 
 
 @frozen(kw_only=True)
-class File:
+class PeerFile:
     """A file as a peer names it: the whole path, with backslashes. Name and size are sent back exactly as they came."""
 
     filename: str
@@ -61,19 +61,19 @@ class File:
 
 
 @frozen(kw_only=True)
-class Response:
+class PeerResponse:
     """What one peer offers to a search."""
 
     username: str
-    files: tuple[File, ...] = ()
-    locked_files: tuple[File, ...] = ()
+    files: tuple[PeerFile, ...] = ()
+    locked_files: tuple[PeerFile, ...] = ()
     has_free_slot: bool = False
     speed_bytes_s: int = 0
     queue_length: int = 0
 
 
 @frozen(kw_only=True)
-class Wish:
+class PeerQuery:
     """What is looked for. Without `tracks_total` any number of tracks is right; without `artist` any artist."""
 
     title: str
@@ -84,12 +84,12 @@ class Wish:
 
 
 @frozen(kw_only=True)
-class Candidate:
+class PeerOffer:
     """Files of one peer that can be fetched together, and why they stand where they stand."""
 
     username: str
     folder: str
-    files: tuple[File, ...] = field(repr=lambda files: f"<{len(files)} files>")
+    files: tuple[PeerFile, ...] = field(repr=lambda files: f"<{len(files)} files>")
     format: str
     has_free_slot: bool
     speed_bytes_s: int
@@ -108,7 +108,7 @@ class Candidate:
 
 
 @frozen(kw_only=True)
-class Rejected:
+class RejectedOffer:
     """Files that are not fetched, and why."""
 
     username: str
@@ -120,16 +120,16 @@ class Rejected:
 class Ranking:
     """The candidates, best first, and the first few that were rejected."""
 
-    candidates: tuple[Candidate, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
+    candidates: tuple[PeerOffer, ...] = ()
+    rejected: tuple[RejectedOffer, ...] = ()
 
 
-def search_texts(wish: Wish) -> tuple[str, ...]:
+def search_texts(wish: PeerQuery) -> tuple[str, ...]:
     """What to search for, one after the other until something is found: as it is written, then without accents.
 
     Signs are left out: a minus before a word would exclude it.
 
-    >>> search_texts(Wish(artist="Björk", title="Post (Remastered) - Live!"))
+    >>> search_texts(PeerQuery(artist="Björk", title="Post (Remastered) - Live!"))
     ('björk post live', 'bjork post live')
     """
     wanted = f"{wish.artist} {without_marks(wish.title)}"
@@ -142,24 +142,24 @@ def _short(text: str) -> str:
     return text if len(text) <= SEARCH_LENGTH_MAX else text[: SEARCH_LENGTH_MAX + 1].rpartition(" ")[0]
 
 
-def rank_albums(responses: Iterable[Response], wish: Wish) -> Ranking:
+def rank_albums(responses: Iterable[PeerResponse], wish: PeerQuery) -> Ranking:
     """Whole albums: one peer, one folder (or the discs in it), one format, and the right number of tracks."""
-    words = [("title", _Words.of(wish.title)), ("artist", _Words.of(wish.artist))]
-    offers: list[Candidate] = []
-    rejected: list[Rejected] = []
+    words = [("title", _PathWords.of(wish.title)), ("artist", _PathWords.of(wish.artist))]
+    offers: list[PeerOffer] = []
+    rejected: list[RejectedOffer] = []
     for offer in chain.from_iterable(map(_offers, responses)):
         because = _why_not(offer, wish, words)
         if because:
-            rejected.append(Rejected(username=offer.username, folder=offer.folder, because=because))
+            rejected.append(RejectedOffer(username=offer.username, folder=offer.folder, because=because))
         else:
             offers.append(offer)
     rejected.sort(key=lambda one: (one.username, one.folder, one.because))
     return Ranking(candidates=_best(offers, wish), rejected=tuple(rejected[:REJECTED_MAX]))
 
 
-def rank_track(responses: Sequence[Response], wish: Wish, track: str) -> Ranking:
+def rank_track(responses: Sequence[PeerResponse], wish: PeerQuery, track: str) -> Ranking:
     """Single files whose name has the words of `track`: the way out where no peer has the whole album."""
-    name, artist = _Words.of(_GUESTS.sub("", track)), _Words.of(wish.artist)
+    name, artist = _PathWords.of(_GUESTS.sub("", track)), _PathWords.of(wish.artist)
     # Looked at once for all files in them: an answer has ten thousand files.
     folders = {file.folder for response in responses for file in response.files}
     theirs = {folder for folder in folders if artist.are_in(folder)}
@@ -174,7 +174,7 @@ def rank_track(responses: Sequence[Response], wish: Wish, track: str) -> Ranking
 
 
 @frozen
-class _Words:
+class _PathWords:
     """What a path must have: all the words, or all of them without spaces ("A.M." is a folder called "AM").
 
     A title of nothing but signs has no words, and is anywhere: what peers call it nobody knows.
@@ -193,17 +193,17 @@ class _Words:
         return self.each.issubset(have) or self.joined in "".join(have)
 
 
-def _offers(response: Response) -> Iterator[Candidate]:
+def _offers(response: PeerResponse) -> Iterator[PeerOffer]:
     """The files of a peer by folder and kind of file. A folder with FLAC and MP3 is two offers."""
-    groups: dict[tuple[str, str], list[File]] = {}
+    groups: dict[tuple[str, str], list[PeerFile]] = {}
     for file in _fetchable(response):
         groups.setdefault((_album_folder(file), file.extension), []).append(file)
     for (folder, _), files in groups.items():
         yield _offer(response, folder, files)
 
 
-def _offer(response: Response, folder: str, files: list[File]) -> Candidate:
-    return Candidate(
+def _offer(response: PeerResponse, folder: str, files: list[PeerFile]) -> PeerOffer:
+    return PeerOffer(
         username=response.username,
         folder=folder,
         files=tuple(sorted(files, key=lambda file: file.filename)),
@@ -214,11 +214,11 @@ def _offer(response: Response, folder: str, files: list[File]) -> Candidate:
     )
 
 
-def _fetchable(response: Response) -> Iterator[File]:
+def _fetchable(response: PeerResponse) -> Iterator[PeerFile]:
     """The audio that a peer lets us have, each file once. What is locked anywhere in the response is locked."""
     locked = {file.filename for file in response.locked_files}
     locked.update(file.filename for file in response.files if file.is_locked)
-    known: dict[str, File] = {}
+    known: dict[str, PeerFile] = {}
     for file in response.files:
         is_fit = file.size_bytes > 0 and file.extension in _AUDIO and not _UNFIT.search(file.filename)
         if is_fit and file.filename not in locked:
@@ -226,20 +226,20 @@ def _fetchable(response: Response) -> Iterator[File]:
     yield from known.values()
 
 
-def _album_folder(file: File) -> str:
+def _album_folder(file: PeerFile) -> str:
     """The folder of the album: that of the file, or the one above "CD 1"."""
     above, _, last = file.folder.rpartition("\\")
     return above if above and _DISC.fullmatch(last) else file.folder
 
 
-def _format(files: Sequence[File]) -> str:
+def _format(files: Sequence[PeerFile]) -> str:
     extension = files[0].extension
     if extension == "mp3" and all((file.bit_rate or 0) >= _BEST_MP3_KBPS for file in files):
         return "mp3-320"
     return extension
 
 
-def _why_not(offer: Candidate, wish: Wish, words: Iterable[tuple[str, _Words]]) -> str:
+def _why_not(offer: PeerOffer, wish: PeerQuery, words: Iterable[tuple[str, _PathWords]]) -> str:
     count = len(offer.files)
     if wish.tracks_total is not None and count != wish.tracks_total:
         return f"{count} {offer.format} {'track' if count == 1 else 'tracks'}, wanted {wish.tracks_total}"
@@ -251,16 +251,16 @@ def _why_not(offer: Candidate, wish: Wish, words: Iterable[tuple[str, _Words]]) 
     return ""
 
 
-def _name(file: File) -> str:
+def _name(file: PeerFile) -> str:
     return file.filename.rpartition("\\")[2].rpartition(".")[0]
 
 
-def _best(offers: Iterable[Candidate], wish: Wish) -> tuple[Candidate, ...]:
+def _best(offers: Iterable[PeerOffer], wish: PeerQuery) -> tuple[PeerOffer, ...]:
     ranked = sorted(offers, key=lambda offer: rank(offer, wish))
     return tuple(_explained(offer, wish) for offer in ranked[:CANDIDATES_MAX])
 
 
-def rank(candidate: Candidate, wish: Wish) -> tuple[object, ...]:
+def rank(candidate: PeerOffer, wish: PeerQuery) -> tuple[object, ...]:
     """What candidates are compared by; less is better. Only what fetches the same files compares equal."""
     return (
         not candidate.has_free_slot,
@@ -275,11 +275,11 @@ def rank(candidate: Candidate, wish: Wish) -> tuple[object, ...]:
     )
 
 
-def _preference(kind: str, wish: Wish) -> int:
+def _preference(kind: str, wish: PeerQuery) -> int:
     return wish.formats.index(kind) if kind in wish.formats else len(wish.formats)
 
 
-def _explained(offer: Candidate, wish: Wish) -> Candidate:
+def _explained(offer: PeerOffer, wish: PeerQuery) -> PeerOffer:
     count, preference = len(offer.files), _preference(offer.format, wish)
     wanted = "" if wish.tracks_total is None else f" of {wish.tracks_total}"
     reasons = (

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 from cormorant.rules.events import Event
-from cormorant.rules.watch.feeds import Check, CheckStatus, Due, FeedPage, Next, cadence_of
+from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FetchedFeed, NextCheck, cadence_of
 
 
 @frozen(kw_only=True)
@@ -81,7 +81,9 @@ class SubscriptionsMaintained(Event):
     items_pruned: int
 
 
-def events_of(subscription: Due, page: FeedPage, check: Check, imported: int, following: Next) -> Iterator[Event]:
+def events_of(
+    subscription: DueFeed, page: FetchedFeed, check: FeedCheck, imported: int, following: NextCheck
+) -> Iterator[Event]:
     """What the end of a check is told as."""
     facts: dict[str, Any] = {
         "subscription": subscription.name,

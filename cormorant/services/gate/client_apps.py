@@ -13,13 +13,13 @@ from attrs import define, field
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.settings.service import ClientSettings
-from cormorant.services.gate.shares import Client
+from cormorant.services.gate.shares import AppShare
 from cormorant.services.keys import Keys
 from storage import access
 from storage.access import ClientRecord, digest_of
 from storage.database import Database
 
-__all__ = ["Clients"]
+__all__ = ["ClientApps"]
 
 LOOK_S: Final = 2.0
 """After so long one that was removed is let in no more."""
@@ -30,7 +30,7 @@ _PATIENCE_S: Final = 2.0
 
 
 @define(eq=False)
-class Clients:
+class ClientApps:
     """The apps by name. Where both have a name, the settings file wins."""
 
     configured: Mapping[str, ClientSettings]
@@ -42,7 +42,7 @@ class Clients:
     """Whether the last look saw the apps of the database."""
     _turn: trio.Lock = field(init=False, factory=trio.Lock)
 
-    async def by_key(self, key: str) -> Client | None:
+    async def by_key(self, key: str) -> AppShare | None:
         """The app whose key this is."""
         await self._look(LOOK_S)
         found = self._by_key(key)
@@ -53,24 +53,24 @@ class Clients:
             self._check_known()
         return found
 
-    async def by_name(self, name: str) -> Client | None:
+    async def by_name(self, name: str) -> AppShare | None:
         """An app, if it may come in."""
         await self._look(LOOK_S)
         if name in self.configured:
-            return Client(name=name, settings=self.configured[name])
+            return AppShare(name=name, settings=self.configured[name])
         added = self._added.get(name)
         if added is None:
             self._check_known()
-        return None if added is None else Client(name=name, settings=added.settings)
+        return None if added is None else AppShare(name=name, settings=added.settings)
 
-    def _by_key(self, key: str) -> Client | None:
+    def _by_key(self, key: str) -> AppShare | None:
         name = self.keys.client(key)
         if name is not None:
-            return Client(name=name, settings=self.configured[name])
+            return AppShare(name=name, settings=self.configured[name])
         digest = digest_of(key)
         # Every one is compared, so that the time tells nothing.
         found = [each for each in self._added.values() if hmac.compare_digest(each.key_digest, digest)]
-        return Client(name=found[0].name, settings=found[0].settings) if found else None
+        return AppShare(name=found[0].name, settings=found[0].settings) if found else None
 
     async def _look(self, age_s: float) -> None:
         async with self._turn:

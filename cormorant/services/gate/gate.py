@@ -26,20 +26,20 @@ from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.torznab_queries import GateQuery
-from cormorant.services.gate.client_apps import Clients
-from cormorant.services.gate.items import Find, GateItems, client_of_token
-from cormorant.services.gate.latest import News, Wanted
-from cormorant.services.gate.latest_poller import FeedAsker, Feeds
-from cormorant.services.gate.shares import Claim, Client, Shares
-from cormorant.services.gate.source_caps import Abilities
-from cormorant.services.gate.torznab_documents import FeedPage, feed_document
+from cormorant.services.gate.client_apps import ClientApps
+from cormorant.services.gate.items import GateItems, GateResult, client_of_token
+from cormorant.services.gate.latest import LatestQuery, LatestReleases
+from cormorant.services.gate.latest_poller import LatestFetcher, LatestPoller
+from cormorant.services.gate.shares import AppShare, ShareClaim, Shares
+from cormorant.services.gate.source_caps import SourceCaps
+from cormorant.services.gate.torznab_documents import TorznabPage, feed_document
 from cormorant.services.keys import Keys
 from cormorant.services.searches import Searches
 from cormorant.services.source_clients import AskCaps, Fetch
 from storage.database import Database
 from storage.search.sources import SourceRecord, UnknownSource
 
-__all__ = ["COMBINED", "Client", "Gate", "NothingAnswered", "SiteLink"]
+__all__ = ["COMBINED", "AppShare", "GateService", "NothingAnswered", "SiteLink"]
 
 COMBINED: Final = "combined"
 
@@ -67,7 +67,7 @@ class NothingAnswered(Exception):
 class SiteLink:
     """The link of a site behind a download link of the gate, and the app that got the download link."""
 
-    client: Client
+    client: AppShare
     record: SourceRecord
     address: str = field(repr=False)
 
@@ -78,7 +78,7 @@ class SiteLink:
 
 
 @define(eq=False, kw_only=True)
-class Gate:
+class GateService:
     """Searches for apps."""
 
     searches: Searches
@@ -91,21 +91,21 @@ class Gate:
     ask_caps: AskCaps | None
     """None where sources are asked in a way of the program's own."""
     clock: Clock
-    clients: Clients = field(init=False)
+    clients: ClientApps = field(init=False)
     items: GateItems = field(init=False)
-    feeds: Feeds = field(init=False)
-    news: News = field(init=False)
-    abilities: Abilities = field(init=False)
+    feeds: LatestPoller = field(init=False)
+    news: LatestReleases = field(init=False)
+    abilities: SourceCaps = field(init=False)
     shares: Shares = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         searches, database, clock = self.searches, self.database, self.clock
-        self.clients = Clients(self.configured, database, self.keys)
+        self.clients = ClientApps(self.configured, database, self.keys)
         self.items = GateItems(database=database, keys=self.keys, clock=clock)
-        self.feeds = Feeds(searches=searches, database=database, clock=clock, ttl_s=self.rss_ttl_s)
-        self.abilities = Abilities(searches=searches, database=database, ask_caps=self.ask_caps, clock=clock)
+        self.feeds = LatestPoller(searches=searches, database=database, clock=clock, ttl_s=self.rss_ttl_s)
+        self.abilities = SourceCaps(searches=searches, database=database, ask_caps=self.ask_caps, clock=clock)
         self.shares = Shares(searches=searches, database=database, clock=clock)
-        self.news = News(database=database, feeds=self.feeds, items=self.items, abilities=self.abilities)
+        self.news = LatestReleases(database=database, feeds=self.feeds, items=self.items, abilities=self.abilities)
 
     async def names(self, wanted: str) -> list[str]:
         """The sources that a path names, or `UnknownSource`."""
@@ -119,7 +119,7 @@ class Gate:
             await trio.sleep(_LOOK_S)
         return [self._record(wanted).name]
 
-    async def caps(self, client: Client, where: str) -> Caps:
+    async def caps(self, client: AppShare, where: str) -> Caps:
         """What a source can do, or all of them together."""
         names = await self.names(where)
         return await self.abilities.of([self._record(name) for name in names], consumer=client.name)
@@ -132,7 +132,7 @@ class Gate:
         return desk.record
 
     async def document(
-        self, client: Client, query: GateQuery, request: SearchRequest, *, where: str, base: str
+        self, client: AppShare, query: GateQuery, request: SearchRequest, *, where: str, base: str
     ) -> bytes:
         """The page that `find` finds, as it is sent."""
         if not request.is_rss:
@@ -140,8 +140,8 @@ class Gate:
         return await self.news.document(await self._wanted(client, query, request, where=where, base=base))
 
     async def find(
-        self, client: Client, query: GateQuery, request: SearchRequest, *, where: str, base: str
-    ) -> FeedPage:
+        self, client: AppShare, query: GateQuery, request: SearchRequest, *, where: str, base: str
+    ) -> TorznabPage:
         """A page of what was found, or `NothingAnswered`. Of several sources those that answered are enough."""
         if request.is_rss:
             return await self.news.page(await self._wanted(client, query, request, where=where, base=base))
@@ -149,23 +149,25 @@ class Gate:
         is_one = len(names) == 1
         outcomes = await self._search(client, request if is_one else attrs.evolve(request, offset=0), names)
         answers = self._answers(outcomes, client.settings.rank)
-        finds = [Find(record=self._record(each.source), result=result) for each in answers for result in each.results]
+        finds = [
+            GateResult(record=self._record(each.source), result=result) for each in answers for result in each.results
+        ]
         items = await self.items.of(client.name, finds, base=base)
         link = f"{base}/"
         if is_one:
             total = query.offset + len(items)
-            return FeedPage(title=names[0], link=link, items=items, offset=query.offset, total=total)
+            return TorznabPage(title=names[0], link=link, items=items, offset=query.offset, total=total)
         items.sort(key=lambda item: item.published, reverse=True)
         shown = items[query.offset : query.offset + query.limit]
-        return FeedPage(title=_TITLE, link=link, items=shown, offset=query.offset, total=len(items))
+        return TorznabPage(title=_TITLE, link=link, items=shown, offset=query.offset, total=len(items))
 
     async def _wanted(
-        self, client: Client, query: GateQuery, request: SearchRequest, *, where: str, base: str
-    ) -> Wanted:
+        self, client: AppShare, query: GateQuery, request: SearchRequest, *, where: str, base: str
+    ) -> LatestQuery:
         """What an app wants to know of what is new, once that is kept."""
         names = await self.names(where)
         answers = self._answers(await self._feeds(client, request, names), Priority.RSS)
-        return Wanted(
+        return LatestQuery(
             client=client.name,
             base=base,
             where=where,
@@ -186,14 +188,14 @@ class Gate:
             raise self._nothing(outcomes, priority, Lane.QUERY)
         return answers
 
-    async def _search(self, client: Client, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
+    async def _search(self, client: AppShare, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
         chosen = client.settings
         until = trio.current_time() + chosen.hold_s
         claims = await self.shares.claim_all(client, request, names, until=until)
         try:
             search = await self.searches.search(
                 request,
-                sources=[name for name, claim in claims.items() if isinstance(claim, Claim)],
+                sources=[name for name, claim in claims.items() if isinstance(claim, ShareClaim)],
                 priority=chosen.rank,
                 max_wait_s=max(0.0, until - trio.current_time()),
                 timeout_s=_time_to_ask(chosen),
@@ -204,16 +206,16 @@ class Gate:
                 return [*refused, *[outcome async for outcome in search]]
         finally:
             for claim in claims.values():
-                if isinstance(claim, Claim):
+                if isinstance(claim, ShareClaim):
                     claim.release()
 
-    async def _feeds(self, client: Client, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
+    async def _feeds(self, client: AppShare, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
         known = {
             name: self.feeds.has(self._record(name), request.categories, goes_on=bool(request.offset)) for name in names
         }
         outcomes = [outcome for outcome in known.values() if outcome is not None]
         claim = partial(self.shares.claim, client, lane=Lane.QUERY, priority=Priority.RSS)
-        asker = FeedAsker(name=client.name, hold_s=client.settings.hold_s, claim=claim)
+        asker = LatestFetcher(name=client.name, hold_s=client.settings.hold_s, claim=claim)
 
         async def look(name: str) -> None:
             try:
@@ -274,7 +276,7 @@ class Gate:
             return Download(kind="magnet", magnet=link.address)
         return await self._grab(link.client, source, link.address)
 
-    async def _grab(self, client: Client, name: str, link: str) -> Download:
+    async def _grab(self, client: AppShare, name: str, link: str) -> Download:
         fetched: list[Download] = []
 
         async def execute(record: SourceRecord, _: SearchRequest) -> SearchPage:

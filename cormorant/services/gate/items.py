@@ -14,19 +14,19 @@ from attrs import define, field, frozen
 
 from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import HIDDEN
-from cormorant.rules.screens import Screen, screen_of
+from cormorant.rules.screens import SecretFilter, screen_of
 from cormorant.rules.search.requests import Protocol, Result
 from cormorant.rules.secrets import hide_passwords
-from cormorant.rules.visitors import Remembered
-from cormorant.services.gate.links import Links
-from cormorant.services.gate.torznab_documents import PASSED_ON, FeedItem, Shown
+from cormorant.rules.visitors import LruCache
+from cormorant.services.gate.links import DownloadLinks
+from cormorant.services.gate.torznab_documents import PASSED_ON, GateInfo, TorznabItem
 from cormorant.services.keys import Keys
 from storage import gate_links
 from storage.database import Database
 from storage.gate_links import GateLink
 from storage.search.sources import SourceRecord
 
-__all__ = ["Find", "GateItems", "client_of_token", "placeholder"]
+__all__ = ["GateItems", "GateResult", "client_of_token", "placeholder"]
 
 _LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
 _PLACEHOLDER: Final = "placeholder"
@@ -38,7 +38,7 @@ _PLACEHOLDER_AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @frozen(kw_only=True)
-class Find:
+class GateResult:
     """A find of a source. `at` is when it counts as published if the site did not say."""
 
     record: SourceRecord
@@ -47,12 +47,12 @@ class Find:
 
 
 @define(eq=False)
-class _Made:
+class _MadeLink:
     """A find, and what was made of it for all apps. `shown_at` is when it counted as first seen then."""
 
-    find: Find
+    find: GateResult
     link: GateLink
-    shown: Shown | None = None
+    shown: GateInfo | None = None
     shown_at: datetime | None = None
 
 
@@ -63,13 +63,13 @@ class GateItems:
     database: Database
     keys: Keys
     clock: Clock
-    links: Links = field(init=False)
-    _made: Remembered[_Made] = field(init=False, factory=lambda: Remembered(_MADE_MAX))
+    links: DownloadLinks = field(init=False)
+    _made: LruCache[_MadeLink] = field(init=False, factory=lambda: LruCache(_MADE_MAX))
 
     def __attrs_post_init__(self) -> None:
-        self.links = Links(database=self.database, clock=self.clock)
+        self.links = DownloadLinks(database=self.database, clock=self.clock)
 
-    async def of(self, client: str, found: Sequence[Find], *, base: str) -> list[FeedItem]:
+    async def of(self, client: str, found: Sequence[GateResult], *, base: str) -> list[TorznabItem]:
         """The finds that can be fetched, as this app is shown them."""
         made = [self._made_of(each) for each in found if each.result.link]
         seen = await self.links.first_seen([each.link for each in made])
@@ -86,23 +86,27 @@ class GateItems:
         ours = self._token(client_of_token(token), record, _ref_of_token(token))
         return hmac.compare_digest(ours.encode(errors="replace"), token.encode(errors="replace"))
 
-    def _made_of(self, find: Find) -> _Made:
+    def _made_of(self, find: GateResult) -> _MadeLink:
         """What was made of a find before, if it is still the same; apps ask for the same finds one after the other."""
         # Found by a search it counts as published at another time than among what is new.
         name = f"{find.record.id} {find.at is None} {find.result.link}"
         made = self._made.get(name)
         if made is None or made.find != find:
             ref = self._ref(find.record, find.result.link)
-            made = _Made(find, GateLink(ref=ref, source_id=find.record.id, link=find.result.link))
+            made = _MadeLink(find, GateLink(ref=ref, source_id=find.record.id, link=find.result.link))
         self._made.put(name, made)
         return made
 
-    def _item(self, made: _Made, screen: Screen, *, client: str, base: str, seen: Mapping[str, datetime]) -> FeedItem:
+    def _item(
+        self, made: _MadeLink, screen: SecretFilter, *, client: str, base: str, seen: Mapping[str, datetime]
+    ) -> TorznabItem:
         record, ref = made.find.record, made.link.ref
         at = made.find.at or seen.get(ref, _LONG_AGO)
         if made.shown is None or made.shown_at != at:
             made.shown, made.shown_at = _shown(made.find, screen, first_seen=at), at
-        return FeedItem(shown=made.shown, link=f"{base}/gate/{record.name}/download/{self._token(client, record, ref)}")
+        return TorznabItem(
+            shown=made.shown, link=f"{base}/gate/{record.name}/download/{self._token(client, record, ref)}"
+        )
 
     def _ref(self, record: SourceRecord, link: str) -> str:
         return _text(self.keys.sign("ref", str(record.id), link))
@@ -111,11 +115,11 @@ class GateItems:
         return f"{client}.{ref}.{_text(self.keys.sign('token', client, str(record.id), ref))}"
 
 
-def _shown(find: Find, screen: Screen, *, first_seen: datetime) -> Shown:
+def _shown(find: GateResult, screen: SecretFilter, *, first_seen: datetime) -> GateInfo:
     result, record = find.result, find.record
     details = result.details if result.details.startswith(("http://", "https://")) else ""
     digest = hashlib.sha256(f"{record.identity}\0{result.guid}".encode(errors="replace")).hexdigest()[:40]
-    return Shown(
+    return GateInfo(
         result=_clean(result, screen),
         # Not the site's own: it may hold a key where nobody looks for one.
         guid=f"cormorant-{record.name}-{digest}",
@@ -127,7 +131,7 @@ def _shown(find: Find, screen: Screen, *, first_seen: datetime) -> Shown:
     )
 
 
-def _clean(result: Result, screen: Screen) -> Result:
+def _clean(result: Result, screen: SecretFilter) -> Result:
     """A find without secrets in what is passed on of it."""
     passed_on = {name: values for name, values in result.attributes.items() if name in PASSED_ON}
     # Looked for once in all of it, with something in between that no secret has: of most finds that is all there is to do.
@@ -146,7 +150,7 @@ def _clean(result: Result, screen: Screen) -> Result:
 
 def placeholder(
     where: str, records: Sequence[SourceRecord], categories: Sequence[int], *, title: str, base: str
-) -> FeedItem:
+) -> TorznabItem:
     """An item that says there is none: Sonarr, Radarr and Lidarr cannot be given an address whose feed is empty.
 
     It has no seeders, and its link leads nowhere. In `combined` its indexer has the number 0.
@@ -164,14 +168,14 @@ def placeholder(
         peers=0 if protocol == "torrent" else None,
     )
     link = f"{base}/gate/{where}/download/{_PLACEHOLDER}"
-    shown = Shown(
+    shown = GateInfo(
         result=result,
         guid=f"cormorant-{where}-{_PLACEHOLDER}",
         indexer_id=next((record.id for record in records if record.name == where), 0),
         indexer=title,
         published=_PLACEHOLDER_AT,
     )
-    return FeedItem(shown=shown, link=link)
+    return TorznabItem(shown=shown, link=link)
 
 
 def client_of_token(token: str) -> str:

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from cormorant.rules.latest_polls import Times
 from storage.search.sources import SourceRecord
 
-__all__ = ["KeptPages", "Version"]
+__all__ = ["PageCache", "Version"]
 
 LIFE_S: Final = 60.0
 """Finds that are forgotten because they are too old are shown so much longer."""
@@ -25,19 +25,19 @@ Version = Sequence[tuple[SourceRecord, Times]]
 
 
 @frozen
-class _Kept:
+class _CachedPage:
     document: bytes
     version: Version
     written_at: float
 
 
 @define(eq=False)
-class KeptPages:
+class PageCache:
     """Pages as they were sent; when there are too many the one that was not asked for for longest is forgotten."""
 
     bytes_max: int = BYTES_MAX
     size_bytes: int = field(init=False, default=0)
-    _kept: OrderedDict[Hashable, _Kept] = field(init=False, factory=OrderedDict)
+    _kept: OrderedDict[Hashable, _CachedPage] = field(init=False, factory=OrderedDict)
 
     def get(self, asked: Hashable, version: Version) -> bytes | None:
         """A page that is still as it would be written now."""
@@ -50,7 +50,7 @@ class KeptPages:
     def put(self, asked: Hashable, version: Version, document: bytes) -> None:
         """Keep a page in the place of the one before."""
         self._forget(asked)
-        self._kept[asked] = _Kept(document, version, trio.current_time())
+        self._kept[asked] = _CachedPage(document, version, trio.current_time())
         self.size_bytes += len(document)
         while self.size_bytes > self.bytes_max or len(self._kept) > PAGES_MAX:
             self._forget(next(iter(self._kept)))

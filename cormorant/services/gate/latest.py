@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
-from cormorant.services.gate.items import Find, GateItems, placeholder
-from cormorant.services.gate.kept_pages import KeptPages
-from cormorant.services.gate.latest_poller import Feeds
-from cormorant.services.gate.source_caps import Abilities
-from cormorant.services.gate.torznab_documents import FeedItem, FeedPage, feed_document
+from cormorant.services.gate.items import GateItems, GateResult, placeholder
+from cormorant.services.gate.kept_pages import PageCache
+from cormorant.services.gate.latest_poller import LatestPoller
+from cormorant.services.gate.source_caps import SourceCaps
+from cormorant.services.gate.torznab_documents import TorznabItem, TorznabPage, feed_document
 from storage import gate as feeds
 from storage.database import Database
 from storage.search.sources import SourceRecord
 
-__all__ = ["News", "Wanted"]
+__all__ = ["LatestQuery", "LatestReleases"]
 
 
 @frozen(kw_only=True)
-class Wanted:
+class LatestQuery:
     """A page that an app wants. `is_whole` says that all sources have answered."""
 
     client: str
@@ -32,16 +32,16 @@ class Wanted:
 
 
 @define(eq=False, kw_only=True)
-class News:
+class LatestReleases:
     """Shows what is new from what is kept of it: also of sources that do not answer now, so that pages stay in step."""
 
     database: Database
-    feeds: Feeds
+    feeds: LatestPoller
     items: GateItems
-    abilities: Abilities
-    pages: KeptPages = field(init=False, factory=KeptPages)
+    abilities: SourceCaps
+    pages: PageCache = field(init=False, factory=PageCache)
 
-    async def document(self, wanted: Wanted) -> bytes:
+    async def document(self, wanted: LatestQuery) -> bytes:
         """A page as it is sent."""
         # Links of ours name the app and the address by which it came, so that each has pages of its own.
         asked = (wanted.client, wanted.base, wanted.where, wanted.categories, wanted.offset, wanted.limit)
@@ -54,26 +54,26 @@ class News:
                 self.pages.put(asked, version, document)
         return document
 
-    async def page(self, wanted: Wanted) -> FeedPage:
+    async def page(self, wanted: LatestQuery) -> TorznabPage:
         """The same as data."""
         page, _ = await self._page(wanted)
         return page
 
-    async def _page(self, wanted: Wanted) -> tuple[FeedPage, bool]:
+    async def _page(self, wanted: LatestQuery) -> tuple[TorznabPage, bool]:
         """The page, and whether anything is kept; if not, it says what depends on more than the last poll."""
         records = {record.id: record for record in wanted.records}
         kept = await self.database.read(
             feeds.page, list(records), wanted.categories, offset=wanted.offset, limit=wanted.limit
         )
-        finds = [Find(record=records[row.source_id], result=row.result, at=row.sort_at) for row in kept.rows]
+        finds = [GateResult(record=records[row.source_id], result=row.result, at=row.sort_at) for row in kept.rows]
         items = await self.items.of(wanted.client, finds, base=wanted.base)
         if not kept.kept and not wanted.offset and wanted.is_whole:
             items = await self._stand_in(wanted)
         total = max(kept.total, len(items))
-        page = FeedPage(title=wanted.title, link=f"{wanted.base}/", items=items, offset=wanted.offset, total=total)
+        page = TorznabPage(title=wanted.title, link=f"{wanted.base}/", items=items, offset=wanted.offset, total=total)
         return page, bool(kept.rows)
 
-    async def _stand_in(self, wanted: Wanted) -> list[FeedItem]:
+    async def _stand_in(self, wanted: LatestQuery) -> list[TorznabItem]:
         records = wanted.records
         may_come = [record for record in records if await self.abilities.may_have(record, wanted.categories)]
         if records and not may_come:

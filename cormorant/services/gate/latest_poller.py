@@ -12,20 +12,20 @@ from typing import Final, Protocol
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.latest_polls import ALL, FeedState, Times, asked_for, is_fresh
+from cormorant.rules.latest_polls import ALL, LatestState, Times, asked_for, is_fresh
 from cormorant.rules.ports import Clock
 from cormorant.rules.search import priorities
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import PAGE_SIZE_MAX, SearchRequest
-from cormorant.services.gate.shares import Claim
+from cormorant.services.gate.shares import ShareClaim
 from cormorant.services.searches import Searches
 from storage import gate
 from storage.database import Database
-from storage.gate import Turn
+from storage.gate import PollTurn
 from storage.search.sources import SourceRecord
 
-__all__ = ["FeedAsker", "Feeds"]
+__all__ = ["LatestFetcher", "LatestPoller"]
 
 GATHER_S: Final = 0.05
 """So long the first waits for others that come at the same moment, with categories of their own."""
@@ -40,7 +40,7 @@ _RELEASE_S: Final = 1.0
 
 
 @define(eq=False)
-class _Flight:
+class _Poll:
     """A request under way, or about to be made."""
 
     waiting: set[int]
@@ -54,13 +54,13 @@ class _Flight:
 class ClaimFor(Protocol):
     """Claims a request at a source for an app, waiting for it until a time."""
 
-    def __call__(self, name: str, /, *, until: float) -> Awaitable[Claim | Outcome]:
+    def __call__(self, name: str, /, *, until: float) -> Awaitable[ShareClaim | Outcome]:
         """Claim it."""
         ...
 
 
 @frozen(kw_only=True)
-class FeedAsker:
+class LatestFetcher:
     """An app that wants to know what is new."""
 
     name: str
@@ -70,15 +70,15 @@ class FeedAsker:
 
 
 @define(eq=False, kw_only=True)
-class Feeds:
+class LatestPoller:
     """Keeps what is new in the database, by asking for it when an app wants it and it has become old."""
 
     searches: Searches
     database: Database
     clock: Clock
     ttl_s: float
-    _flights: dict[int, _Flight] = field(init=False, factory=dict)
-    _seen: dict[int, tuple[float, FeedState]] = field(init=False, factory=dict)
+    _flights: dict[int, _Poll] = field(init=False, factory=dict)
+    _seen: dict[int, tuple[float, LatestState]] = field(init=False, factory=dict)
     """What was last seen of the polls of each source, and when."""
 
     def has(self, source: SourceRecord, categories: Sequence[int], *, goes_on: bool = False) -> Outcome | None:
@@ -92,21 +92,21 @@ class Feeds:
         """What changes with every poll of a source. What is read after it is at least as new."""
         return (self._seen_lately(source.id) or await self._look(source.id)).fetched
 
-    def _seen_lately(self, number: int) -> FeedState | None:
+    def _seen_lately(self, number: int) -> LatestState | None:
         seen_at, state = self._seen.get(number, (-math.inf, None))
         return state if trio.current_time() - seen_at < LOOK_S else None
 
-    async def _look(self, number: int) -> FeedState:
+    async def _look(self, number: int) -> LatestState:
         state = await self.database.read(gate.look, number)
         self._seen[number] = (trio.current_time(), state)
         return state
 
-    def _is_fresh(self, state: FeedState, wanted: frozenset[int], *, goes_on: bool) -> bool:
+    def _is_fresh(self, state: LatestState, wanted: frozenset[int], *, goes_on: bool) -> bool:
         ttl_s = self.ttl_s + (PAGING_S if goes_on else 0.0)
         return is_fresh(state, wanted, now=self.clock.now(), ttl_s=ttl_s)
 
     async def bring(
-        self, asker: FeedAsker, source: SourceRecord, categories: Sequence[int], *, goes_on: bool = False
+        self, asker: LatestFetcher, source: SourceRecord, categories: Sequence[int], *, goes_on: bool = False
     ) -> Outcome:
         """See to it that what is new at a source in these categories is kept. Without an answer: why it is not.
 
@@ -132,7 +132,7 @@ class Feeds:
             if trio.current_time() >= until and not flight.ended.is_set():
                 return _too_late(asker, source)
 
-    async def _join(self, flight: _Flight, wanted: frozenset[int], until: float) -> Outcome | None:
+    async def _join(self, flight: _Poll, wanted: frozenset[int], until: float) -> Outcome | None:
         """What came of somebody else's request; None: it is not for us, or the other one could wait less than we can."""
         if flight.asked is None:
             flight.waiting |= wanted
@@ -145,9 +145,9 @@ class Feeds:
         return None if is_closed and trio.current_time() < until else outcome
 
     async def _fetch(
-        self, asker: FeedAsker, source: SourceRecord, wanted: frozenset[int], claim: Claim, until: float
+        self, asker: LatestFetcher, source: SourceRecord, wanted: frozenset[int], claim: ShareClaim, until: float
     ) -> Outcome:
-        flight = self._flights[source.id] = _Flight(set(wanted))
+        flight = self._flights[source.id] = _Poll(set(wanted))
         try:
             await trio.sleep(GATHER_S)
             flight.outcome = await self._ask_in_turn(asker, source, flight, until)
@@ -158,7 +158,7 @@ class Feeds:
             del self._flights[source.id]
             flight.ended.set()
 
-    async def _ask_in_turn(self, asker: FeedAsker, source: SourceRecord, flight: _Flight, until: float) -> Outcome:
+    async def _ask_in_turn(self, asker: LatestFetcher, source: SourceRecord, flight: _Poll, until: float) -> Outcome:
         while True:
             left_s = max(0.0, until - trio.current_time())
             waiting = frozenset(flight.waiting)
@@ -173,13 +173,13 @@ class Feeds:
                 return _too_late(asker, source)
             await trio.sleep(min(AGAIN_S, left_s))
 
-    async def _take(self, source: SourceRecord, waiting: frozenset[int], *, lease_s: float) -> Turn:
+    async def _take(self, source: SourceRecord, waiting: frozenset[int], *, lease_s: float) -> PollTurn:
         now = self.clock.now()
         return await self.database.run(
             gate.take, source.id, waiting=waiting, now=now, ttl_s=self.ttl_s, lease_s=lease_s
         )
 
-    async def _ask(self, asker: FeedAsker, source: SourceRecord, turn: Turn, until: float) -> Outcome:
+    async def _ask(self, asker: LatestFetcher, source: SourceRecord, turn: PollTurn, until: float) -> Outcome:
         is_kept = False
         asked = turn.categories or frozenset()
         try:
@@ -196,7 +196,7 @@ class Feeds:
                 with trio.move_on_after(_RELEASE_S, shield=True):
                     await self.database.run(gate.release, source.id, until=turn.until)
 
-    async def _search(self, asker: FeedAsker, source: SourceRecord, asked: frozenset[int], until: float) -> Outcome:
+    async def _search(self, asker: LatestFetcher, source: SourceRecord, asked: frozenset[int], until: float) -> Outcome:
         request = SearchRequest(categories=sorted(asked - {ALL}), limit=PAGE_SIZE_MAX)
         while True:
             left_s = max(0.0, until - trio.current_time())
@@ -214,6 +214,6 @@ def _found(source: SourceRecord) -> Outcome:
     return Outcome(job_id=0, source=source.name, status=OutcomeStatus.FOUND, coverage=(source.name,))
 
 
-def _too_late(asker: FeedAsker, source: SourceRecord) -> Outcome:
+def _too_late(asker: LatestFetcher, source: SourceRecord) -> Outcome:
     error = RateLimitWaitError(source.name, wait_s=AGAIN_S, max_wait_s=asker.hold_s, priority=Priority.RSS)
     return Outcome(job_id=0, source=source.name, status=OutcomeStatus.RATE_LIMITED, error=error)

@@ -9,12 +9,12 @@ from typing import Final
 from attrs import define, field
 
 from cormorant.rules.ports import Clock
-from cormorant.rules.visitors import Remembered
+from cormorant.rules.visitors import LruCache
 from storage import gate_links
 from storage.database import Database
 from storage.gate_links import GateLink
 
-__all__ = ["Links"]
+__all__ = ["DownloadLinks"]
 
 _AGAIN: Final = timedelta(hours=1)
 """Links are kept for 60 days after they were last given out: an hour more or less is no matter."""
@@ -22,12 +22,12 @@ _KEPT_MAX: Final = 20_000
 
 
 @define(eq=False, kw_only=True)
-class Links:
+class DownloadLinks:
     """Remembers links for later downloads."""
 
     database: Database
     clock: Clock
-    _known: Remembered[tuple[datetime, datetime]] = field(init=False, factory=lambda: Remembered(_KEPT_MAX))
+    _known: LruCache[tuple[datetime, datetime]] = field(init=False, factory=lambda: LruCache(_KEPT_MAX))
     """When each was first given out, and when that was last written down."""
 
     async def first_seen(self, links: Sequence[GateLink]) -> Mapping[str, datetime]:

@@ -23,13 +23,13 @@ from storage.database import Database
 from storage.search import answers, spending
 from storage.search.sources import SourceRecord
 
-__all__ = ["Claim", "Client", "Shares"]
+__all__ = ["AppShare", "ShareClaim", "Shares"]
 
 _SOON_S: Final = 1.0
 
 
 @frozen(kw_only=True)
-class Client:
+class AppShare:
     """An app that asks."""
 
     name: str
@@ -37,7 +37,7 @@ class Client:
 
 
 @define(eq=False)
-class _Claims:
+class _ShareClaims:
     """The requests of one app at one source that may yet be spent."""
 
     count: int = 0
@@ -46,10 +46,10 @@ class _Claims:
 
 
 @define(eq=False)
-class Claim:
+class ShareClaim:
     """The right to make one request, until it is given back."""
 
-    _among: _Claims | None = None
+    _among: _ShareClaims | None = None
     """None: nobody counts."""
 
     def release(self) -> None:
@@ -71,16 +71,16 @@ class Shares:
     searches: Searches
     database: Database
     clock: Clock
-    _claims: dict[tuple[str, str, Lane], _Claims] = field(init=False, factory=dict)
+    _claims: dict[tuple[str, str, Lane], _ShareClaims] = field(init=False, factory=dict)
 
     async def claim_all(
-        self, client: Client, request: SearchRequest, names: Sequence[str], *, until: float
-    ) -> Mapping[str, Claim | Outcome]:
+        self, client: AppShare, request: SearchRequest, names: Sequence[str], *, until: float
+    ) -> Mapping[str, ShareClaim | Outcome]:
         """Claim a search at each source: the claim, or why it may not be asked. What it answered lately needs no claim.
 
         Only for a single source it is waited until others of the app have ended: of several some will do.
         """
-        found: dict[str, Claim | Outcome] = {}
+        found: dict[str, ShareClaim | Outcome] = {}
         is_whole = False
         try:
             for name in names:
@@ -88,27 +88,27 @@ class Shares:
                 claim = await self.claim(client, name, lane=Lane.QUERY, priority=client.settings.rank, until=deadline)
                 found[name] = claim
                 if isinstance(claim, Outcome) and await self._is_kept(request, name):
-                    found[name] = Claim()
+                    found[name] = ShareClaim()
             is_whole = True
             return found
         finally:
             if not is_whole:  # the app has gone, or the database: nobody else would give them back
                 for each in found.values():
-                    if isinstance(each, Claim):
+                    if isinstance(each, ShareClaim):
                         each.release()
 
     async def claim(
-        self, client: Client, name: str, *, lane: Lane, priority: Priority, until: float
-    ) -> Claim | Outcome:
+        self, client: AppShare, name: str, *, lane: Lane, priority: Priority, until: float
+    ) -> ShareClaim | Outcome:
         """Claim a request, or why the app may not ask a source now. Waits while its own requests may use up the rest."""
         desk = self.searches.desks.by_name.get(name)
         if desk is None:
-            return Claim()
+            return ShareClaim()
         limits = desk.record.limits if desk.known is None else desk.known.limits
         windows = share_windows(limits, lane, client.settings.share)
         if not windows:
-            return Claim()
-        claims = self._claims.setdefault((client.name, name, lane), _Claims())
+            return ShareClaim()
+        claims = self._claims.setdefault((client.name, name, lane), _ShareClaims())
         while True:
             async with claims.turn:
                 now = self.clock.now()
@@ -120,7 +120,7 @@ class Shares:
                     later = await self._opens_at(desk.record, client, lane, left, now=now) if claims.count else None
                     if later is None:
                         claims.count += 1
-                        return Claim(claims)
+                        return ShareClaim(claims)
                 changed = claims.changed
             with trio.CancelScope(deadline=until) as scope:
                 await changed.wait()
@@ -128,7 +128,7 @@ class Shares:
                 return _refusal(client, name, priority, wait_s=_SOON_S)
 
     async def _opens_at(
-        self, record: SourceRecord, client: Client, lane: Lane, windows: Sequence[Window], *, now: datetime
+        self, record: SourceRecord, client: AppShare, lane: Lane, windows: Sequence[Window], *, now: datetime
     ) -> datetime | None:
         numbers = sorted({window.limit for window in windows})
         spent = await self.database.read(spending.nth_latest, record.id, lane, client.name, numbers)
@@ -140,6 +140,6 @@ class Shares:
         return bool(await self.database.read(answers.find, [desk.record.id], search_key(request), now=now))
 
 
-def _refusal(client: Client, name: str, priority: Priority, *, wait_s: float) -> Outcome:
+def _refusal(client: AppShare, name: str, priority: Priority, *, wait_s: float) -> Outcome:
     error = ShareUsedUp(name, wait_s=wait_s, max_wait_s=client.settings.hold_s, priority=priority)
     return Outcome(job_id=0, source=name, status=OutcomeStatus.RATE_LIMITED, error=error)

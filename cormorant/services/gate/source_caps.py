@@ -21,7 +21,7 @@ from storage.database import Database
 from storage.search import sources
 from storage.search.sources import SourceRecord
 
-__all__ = ["Abilities"]
+__all__ = ["SourceCaps"]
 
 _FRESH: Final = timedelta(days=7)
 """As long as Sonarr, Radarr and Lidarr keep them."""
@@ -32,7 +32,7 @@ _AGAIN_S: Final = 900.0
 
 
 @define(eq=False, kw_only=True)
-class Abilities:
+class SourceCaps:
     """The abilities of sources, for apps that ask for them."""
 
     searches: Searches

@@ -20,9 +20,9 @@ __all__ = [
     "FEED_TYPE",
     "PASSED_ON",
     "XML_TYPE",
-    "FeedItem",
-    "FeedPage",
-    "Shown",
+    "GateInfo",
+    "TorznabItem",
+    "TorznabPage",
     "caps_document",
     "error_document",
     "feed_document",
@@ -70,7 +70,7 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 
 @frozen(kw_only=True)
-class Shown:
+class GateInfo:
     """What all apps are shown of a find. Invariant: no text in it holds a key."""
 
     result: Result = field(repr=False)
@@ -88,10 +88,10 @@ class Shown:
 
 
 @frozen(kw_only=True)
-class FeedItem:
+class TorznabItem:
     """A find as an app is shown it."""
 
-    shown: Shown
+    shown: GateInfo
     link: str
 
     @property
@@ -106,13 +106,13 @@ class FeedItem:
 
 
 @frozen(kw_only=True)
-class FeedPage:
+class TorznabPage:
     """A page of finds."""
 
     title: str
     link: str
     """Our address as the app sees it."""
-    items: Sequence[FeedItem]
+    items: Sequence[TorznabItem]
     offset: int
     total: int
 
@@ -150,7 +150,7 @@ def _add_category(parent: etree._Element, tag: str, category: Category) -> None:
         _add_category(element, "subcat", child)
 
 
-def feed_document(page: FeedPage) -> bytes:
+def feed_document(page: TorznabPage) -> bytes:
     """What was found, as RSS."""
     # Written as text and not built as a tree: a hundred finds have thousands of elements, and the loop waits meanwhile.
     head = (
@@ -162,13 +162,13 @@ def feed_document(page: FeedPage) -> bytes:
     return "".join([head, *[_item(item) for item in page.items], "</channel></rss>"]).encode()
 
 
-def _item(item: FeedItem) -> str:
+def _item(item: TorznabItem) -> str:
     before, between, after = item.shown.around
     link = _value(item.link)
     return f"{before}{link}{between}{link}{after}"
 
 
-def _around(shown: Shown) -> tuple[str, str, str]:
+def _around(shown: GateInfo) -> tuple[str, str, str]:
     result = shown.result
     size, date = result.size_bytes or 0, _date(shown.published)
     comments = f"<comments>{_text(shown.details)}</comments>" if shown.details else ""

@@ -7,7 +7,7 @@ from datetime import datetime
 from attrs import field, frozen
 
 from cormorant.rules.redaction import hide_link, keys_in, told
-from cormorant.rules.watch.feeds import Check, Subscription
+from cormorant.rules.watch.feeds import FeedCheck, Subscription
 
 __all__ = [
     "CheckOut",
@@ -143,7 +143,7 @@ def subscription_out(subscription: Subscription) -> SubscriptionOut:
     )
 
 
-def check_out(subscription: Subscription, check: Check) -> CheckOut:
+def check_out(subscription: Subscription, check: FeedCheck) -> CheckOut:
     """A check as it is shown."""
     return CheckOut(
         started_at=check.started_at,

@@ -16,10 +16,10 @@ from cormorant.rules.ports import Clock
 from cormorant.rules.redaction import told
 from cormorant.rules.schedules import Schedule, next_due, overdue_delay_s, spread_over
 from cormorant.rules.search.requests import BadRequest
-from cormorant.rules.upcoming import Planned, Turns, plan_of
+from cormorant.rules.upcoming import HostPacing, ScheduledWatch, plan_of
 from cormorant.rules.watch.feed_orders import check_order
 from cormorant.rules.watch.feed_statistics import CheckStatistics
-from cormorant.rules.watch.feeds import Check, CheckStatus, Subscription, host_of
+from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, Subscription, host_of
 from storage.database import Database
 from storage.watch import feeds as subscriptions
 from storage.watch import subscription_checks
@@ -35,7 +35,7 @@ _OWN_PARTS = frozenset({"name", "url", "folder"})
 
 
 @define(eq=False, kw_only=True)
-class Subscriptions:
+class Feeds:
     """The subscriptions of a service."""
 
     database: Database
@@ -109,14 +109,14 @@ class Subscriptions:
         """The names and addresses of all; several may have one address."""
         return await self.database.read(subscriptions.names)
 
-    async def checks(self, number: int, *, limit: int = 20) -> list[Check]:
+    async def checks(self, number: int, *, limit: int = 20) -> list[FeedCheck]:
         """How the last checks went, newest first; one that runs here has only started."""
         kept = await self.database.read(subscription_checks.checks, number, limit=limit)
         since = self.started(number)
-        now = [] if since is None else [Check(subscription_id=number, started_at=since, status=CheckStatus.STARTED)]
+        now = [] if since is None else [FeedCheck(subscription_id=number, started_at=since, status=CheckStatus.STARTED)]
         return [*now, *kept][:limit]
 
-    async def last_checks(self, numbers: Sequence[int]) -> dict[int, Check]:
+    async def last_checks(self, numbers: Sequence[int]) -> dict[int, FeedCheck]:
         """How the last check of each of these went."""
         return await self.database.read(subscription_checks.last_checks, numbers)
 
@@ -140,7 +140,7 @@ class Subscriptions:
         self.ring()
         return anew
 
-    async def check(self, wanted: str | int) -> Check:
+    async def check(self, wanted: str | int) -> FeedCheck:
         """Check one now and wait for what comes of it; a check that runs is joined."""
         number = (await self.find(wanted)).id
         return await self.ticker.ask(partial(CheckNow, number=number), timeout_s=CHECK_S)
@@ -157,17 +157,17 @@ class Subscriptions:
         self.ring()
         return len(numbers)
 
-    async def planned(self, *, until: datetime, most: int) -> list[Planned]:
+    async def planned(self, *, until: datetime, most: int) -> list[ScheduledWatch]:
         """Those that are due by then, with the spread of what is overdue and the turns that their hosts take."""
         found = await self.database.read(subscriptions.due_until, until=until, limit=most)
         now = self.clock.now()
         return [
-            Planned(
+            ScheduledWatch(
                 kind="subscription",
                 name=each.name,
                 first=_first_run(each, now),
                 schedule=_effective(each),
-                turns=Turns(name=host_of(each.url), apart_s=self.delay_s),
+                turns=HostPacing(name=host_of(each.url), apart_s=self.delay_s),
             )
             for each in found
         ]

@@ -11,13 +11,13 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from actors.jobs.handler import JobContext
-from actors.watch.handover_tracker import Place, facts_of, parcel_of
+from actors.watch.handover_tracker import ConfiguredTarget, facts_of, parcel_of
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import RateLimitWaitError, SearchError
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
 from cormorant.rules.watch.events import HandoverEnded, HandoverInDoubt, HandoverSent, WantChanged
-from cormorant.rules.watch.handing import Parcel, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelState, ParcelStatus
 from cormorant.rules.watch.handovers import (
     ASKED_MAX,
     DOUBT_S,
@@ -40,7 +40,7 @@ from cormorant.rules.watch.target_errors import (
 )
 from cormorant.rules.watch.wants import Want, WantState
 from storage.watch import handovers, wants
-from storage.watch.choice import Chooser
+from storage.watch.choice import CandidateChoice
 from storage.watch.wants import Candidate
 
 KIND = "handover"
@@ -54,13 +54,13 @@ MISSED_S = 180.0
 
 
 @frozen(kw_only=True)
-class HandingOver:
+class HandoverJob:
     """The handler of the kind `handover`."""
 
-    places: Mapping[str, Place]
+    places: Mapping[str, ConfiguredTarget]
     pack: Callable[[Want, Candidate, str], Awaitable[Parcel]]
     """Fetches a candidate through the gates and checks that it is what it should be."""
-    chooser: Chooser
+    chooser: CandidateChoice
     clock: Clock
     emit: Emit
 
@@ -187,18 +187,18 @@ class HandingOver:
         await context.transaction(hold, handover, why, now=self.clock.now())
         self._tell_doubt(want, handover, NextStep.HOLD)
 
-    async def _ask(self, context: JobContext, want: Want, handover: Handover, place: Place) -> None:
+    async def _ask(self, context: JobContext, want: Want, handover: Handover, place: ConfiguredTarget) -> None:
         try:
             receipt = await place.target.look(parcel_of(handover), None)
         except TargetError as away:
             raise Snooze(max(DOUBT_S, away.retry_after_s or 0.0)) from away
-        if receipt.standing is Standing.UNKNOWN and receipt.target_id is None:
+        if receipt.standing is ParcelState.UNKNOWN and receipt.target_id is None:
             if place.in_doubt is InDoubt.HOLD:
                 await self._hold(context, want, handover, receipt.reason or "its target cannot say")
             else:
                 await self._send_again(context, want, handover)
             return
-        if receipt.standing is Standing.ABSENT:
+        if receipt.standing is ParcelState.ABSENT:
             change = partial(handovers.change, asked=handover.asked + 1, reason="its target does not know of it")
             doubted = await context.transaction(change, handover, HandoverState.IN_DOUBT, now=self.clock.now())
             raise Snooze(DOUBT_S if doubted.asked < ASKED_MAX else doubt_s(handover.sent))
@@ -252,12 +252,12 @@ class HandingOver:
         decided = await context.transaction(self.leave_target, handover, now=now)
         self._tell_failed(handover, why, decided)
 
-    async def _arrived(self, context: JobContext, want: Want, handover: Handover, receipt: Receipt) -> None:
-        if receipt.standing is Standing.FAILED:
+    async def _arrived(self, context: JobContext, want: Want, handover: Handover, receipt: ParcelStatus) -> None:
+        if receipt.standing is ParcelState.FAILED:
             await self._failed(context, handover, receipt.reason or "its target failed")
             return
         place, now = self.places[handover.target], self.clock.now()
-        is_done = receipt.standing is Standing.DONE or not place.target.can_be_asked
+        is_done = receipt.standing is ParcelState.DONE or not place.target.can_be_asked
         next_at = None if is_done else now + timedelta(seconds=place.follow_s)
         changed = await context.transaction(_set_arrived, handover, receipt, next_at=next_at, now=now)
         self.emit(HandoverSent(want=want.id, title=handover.title, target=handover.target, times=max(1, handover.sent)))
@@ -366,7 +366,7 @@ def _sending_again(connection: Connection, handover: Handover, *, now: datetime)
 
 
 def _set_arrived(
-    connection: Connection, handover: Handover, receipt: Receipt, *, next_at: datetime | None, now: datetime
+    connection: Connection, handover: Handover, receipt: ParcelStatus, *, next_at: datetime | None, now: datetime
 ) -> Want:
     is_done = next_at is None  # who is done is not asked again
     to = HandoverState.DONE if is_done else HandoverState.HANDED_OVER

@@ -28,7 +28,7 @@ _KINDS: Final = {"torrent": ParcelKind.TORRENT, "nzb": ParcelKind.NZB, "magnet":
 
 
 @frozen(kw_only=True)
-class Packer:
+class ParcelFetcher:
     """Packs candidates."""
 
     searches: Searches

@@ -14,7 +14,7 @@ from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited
 from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
-from cormorant.rules.watch.prices import Intake, point_of, problems_of, request_for
+from cormorant.rules.watch.prices import PriceWatch, point_of, problems_of, request_for
 from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, wait_of
 from cormorant.services.searches import Searches
 from storage.search.sources import UnknownSource
@@ -27,7 +27,7 @@ REASONS_MAX = 5
 
 
 @frozen(kw_only=True)
-class Collector:
+class PriceCollector:
     """The handler of the kind `collect`."""
 
     searches: Searches
@@ -56,7 +56,7 @@ class Collector:
             self._tell_left_out(intake, source, problems_of(outcome.results))
             self._tell(done, source, len(points))
 
-    async def _ask(self, intake: Intake, source: str) -> Outcome:
+    async def _ask(self, intake: PriceWatch, source: str) -> Outcome:
         await self.searches.desks.have_come.wait()
         desk = self.searches.desks.by_name.get(source)
         if desk is not None and desk.record.kind != SOURCE_KIND:
@@ -75,7 +75,7 @@ class Collector:
             [outcome] = [outcome async for outcome in search]
         return outcome
 
-    def _tell_left_out(self, intake: Intake, source: str, problems: list[str]) -> None:
+    def _tell_left_out(self, intake: PriceWatch, source: str, problems: list[str]) -> None:
         if problems:
             why = "; ".join(list(dict.fromkeys(problems))[:REASONS_MAX])
             self.emit(PriceLeftOut(price=intake.name, source=source, items=len(problems), why=why))

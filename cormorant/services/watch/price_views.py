@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 from attrs import field, frozen
 
-from cormorant.rules.watch.prices import Intake, PricePoint, Valuation
+from cormorant.rules.watch.prices import PricePoint, PriceWatch, Valuation
 from storage.watch.prices import Alert, PriceView
 
 __all__ = [
@@ -112,7 +112,7 @@ class PriceShownOut:
     alerts: list[AlertOut]
 
 
-def price_out(intake: Intake, valuation: Valuation | None) -> PriceOut:
+def price_out(intake: PriceWatch, valuation: Valuation | None) -> PriceOut:
     """A price as it is shown."""
     return PriceOut(
         name=intake.name,

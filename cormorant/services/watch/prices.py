@@ -15,14 +15,14 @@ from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.price_settings import cents_of
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
-from cormorant.rules.watch.prices import COLLECT, STAGGER_S, TAKEN_OUT, Intake, PricePoint, Valuation, collect_key
+from cormorant.rules.watch.prices import COLLECT, STAGGER_S, TAKEN_OUT, PricePoint, PriceWatch, Valuation, collect_key
 from cormorant.services.jobs import Jobs
 from cormorant.services.watch.price_collector import SOURCE_KIND
 from storage.database import Database
 from storage.jobs import jobs
 from storage.search.sources import UnknownSource
 from storage.watch import price_watches, prices
-from storage.watch.price_watches import IntakeConfigured, IntakeTakenOut
+from storage.watch.price_watches import IntakeTakenOut, PriceWatchConfigured
 from storage.watch.prices import Collected, PriceView
 
 EVERY_S_MIN, EVERY_S_MAX = 60.0, 365 * 86_400.0
@@ -63,7 +63,7 @@ class Prices:
         currency: str = "EUR",
         below_cents: int | None = None,
         above_cents: int | None = None,
-    ) -> Intake:
+    ) -> PriceWatch:
         """Watch a price from now on. Raises `BadRequest`, `NoPriceSource` or `IntakeExists`."""
         wanted = self.wanted(
             name=name,
@@ -84,7 +84,7 @@ class Prices:
         self.jobs.bell.ring()
         return intake
 
-    async def watch_all(self, wanted: Sequence[Intake]) -> tuple[list[Intake], list[str]]:
+    async def watch_all(self, wanted: Sequence[PriceWatch]) -> tuple[list[PriceWatch], list[str]]:
         """Watch all of them, or none if that raises. Returns those that are new, and the names that were there already."""
         added, known = await self.database.run(self._add_new, wanted, now=self.clock.now())
         self.jobs.bell.ring()
@@ -94,11 +94,11 @@ class Prices:
         """Keep prices that a person knows, by the names of the things. All of them, or none if that raises."""
         return await self.database.run(_write_down, points, now=self.clock.now())
 
-    def wanted(self, *, name: str, title: str, sources: Sequence[str] = (), **words: Any) -> Intake:
+    def wanted(self, *, name: str, title: str, sources: Sequence[str] = (), **words: Any) -> PriceWatch:
         """A thing to watch, checked, that is not watched yet. Raises `BadRequest` or `NoPriceSource`."""
         self._check_sources(sources)
         now = self.clock.now()
-        wanted = Intake(
+        wanted = PriceWatch(
             name=name,
             title=" ".join(title.split()),
             sources=tuple(dict.fromkeys(sources)),
@@ -117,14 +117,14 @@ class Prices:
     async def unwatch(self, name: str) -> None:
         """Watch a price no more, and forget what was collected. One of the settings file is first taken out there."""
         if name in self.settings.prices:
-            raise IntakeConfigured(name)
+            raise PriceWatchConfigured(name)
         await self.database.run(price_watches.remove, name)
 
-    async def pause(self, name: str) -> Intake:
+    async def pause(self, name: str) -> PriceWatch:
         """Ask nobody about a price until it is resumed, also after a restart. Raises `UnknownIntake` or `IntakeTakenOut`."""
         return await self.database.run(price_watches.set_paused, name, is_paused=True)
 
-    async def resume(self, name: str) -> Intake:
+    async def resume(self, name: str) -> PriceWatch:
         """Go on with a price: at its time, and soon if that has passed."""
         return await self.database.run(price_watches.set_paused, name, is_paused=False)
 
@@ -146,14 +146,14 @@ class Prices:
         self.jobs.bell.ring()
         return asked
 
-    def sources_of(self, intake: Intake) -> tuple[str, ...]:
+    def sources_of(self, intake: PriceWatch) -> tuple[str, ...]:
         """Those that are asked about it: the ones it names, else all that state prices."""
         said = self.settings.sources
         own = tuple(sorted(name for name, each in said.items() if each.kind == SOURCE_KIND and each.enabled))
         return intake.sources or own
 
     def enqueue(
-        self, connection: Connection, intake: Intake, *, place: int, now: datetime, by_hand: bool = False
+        self, connection: Connection, intake: PriceWatch, *, place: int, now: datetime, by_hand: bool = False
     ) -> int:
         """A statement: a job for each source, 2 s apart; one that waits or runs already is joined."""
         names = self.sources_of(intake)
@@ -167,11 +167,11 @@ class Prices:
             jobs.enqueue(connection, job, now=now)
         return len(names)
 
-    def configured(self) -> list[Intake]:
+    def configured(self) -> list[PriceWatch]:
         """Those of the settings file."""
         now = self.clock.now()
         return [
-            Intake(
+            PriceWatch(
                 name=name,
                 title=said.title,
                 year=said.year,
@@ -195,7 +195,7 @@ class Prices:
         if strange is not None or not known:
             raise NoPriceSource(strange or "", known)
 
-    def _add(self, connection: Connection, wanted: Sequence[Intake], *, now: datetime) -> list[Intake]:
+    def _add(self, connection: Connection, wanted: Sequence[PriceWatch], *, now: datetime) -> list[PriceWatch]:
         added, place = [], 0
         for each in wanted:
             intake = price_watches.add(connection, each)
@@ -205,8 +205,8 @@ class Prices:
         return added
 
     def _add_new(
-        self, connection: Connection, wanted: Sequence[Intake], *, now: datetime
-    ) -> tuple[list[Intake], list[str]]:
+        self, connection: Connection, wanted: Sequence[PriceWatch], *, now: datetime
+    ) -> tuple[list[PriceWatch], list[str]]:
         there = {each.name for each in price_watches.all_intakes(connection)} | set(self.settings.prices)
         fresh = [each for each in wanted if each.name not in there]
         return self._add(connection, fresh, now=now), [each.name for each in wanted if each.name in there]

@@ -10,14 +10,14 @@ from attrs import define, field
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
 from cormorant.clients.spotify_replies import Json, read_tracks
-from cormorant.clients.spotify_token import TokenKeeper
+from cormorant.clients.spotify_token import TokenCache
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SPOTIFY_URL
 from cormorant.rules.watch.artists import Artist as Watched
-from cormorant.rules.watch.releases import Album, AlbumPage, Artist, Track
+from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Track
 from cormorant.services.gated import through_gate
 from cormorant.services.searches import Searches
 from storage.search.sources import SourceRecord
@@ -35,7 +35,7 @@ class SpotifyCatalogue:
     searches: Searches
     offload: Offload
     clock: Clock
-    keepers: dict[str, TokenKeeper] = field(factory=dict)
+    keepers: dict[str, TokenCache] = field(factory=dict)
 
     async def albums_page(self, artist: Watched, *, after: str | None, timeout_s: float) -> AlbumPage:
         """Part of what the artist has released, in one request."""
@@ -56,10 +56,10 @@ class SpotifyCatalogue:
 
     async def find_artist(
         self, source: str, wanted: str, *, timeout_s: float, max_wait_s: float | None = None
-    ) -> Artist:
+    ) -> CatalogueArtist:
         """The artist of this id or name, or `SourceRefused`. Somebody waits for it."""
 
-        async def ask(client: SpotifyClient) -> Artist | None:
+        async def ask(client: SpotifyClient) -> CatalogueArtist | None:
             return await client.artist(wanted) if is_artist_id(wanted) else await client.find_artist(wanted)
 
         found = await self._ask(
@@ -128,7 +128,7 @@ class SpotifyCatalogue:
 
     def _client(self, record: SourceRecord, transport: Transport, timeout_s: float) -> SpotifyClient:
         client_id, _, secret = record.key.reveal().partition(":")
-        keeper = self.keepers.setdefault(record.identity, TokenKeeper())
+        keeper = self.keepers.setdefault(record.identity, TokenCache())
         is_spotify = record.url == SPOTIFY_URL
         options = (
             SpotifyOptions(timeout_s=timeout_s)

@@ -21,7 +21,7 @@ from cormorant.clients.targets.webhook import Webhook, WebhookOptions
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import TargetSettings
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelStatus
 
 __all__ = ["targets_of"]
 
@@ -49,7 +49,7 @@ class _Open:
 
 
 @define(eq=False)
-class _Reached:
+class _OpenedTarget:
     """A target behind a transport."""
 
     target: Target
@@ -69,12 +69,12 @@ class _Reached:
         """As the target."""
         return self.target.can_be_asked
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         """Hand it over."""
         async with self._open:
             return await self.target.give(parcel)
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """What became of it."""
         async with self._open:
             return await self.target.look(parcel, receipt)
@@ -131,7 +131,7 @@ class _Maker:
             timeout_s=said.timeout_s,
         )
         transport = Transport(written=[said.url])
-        return _Reached(
+        return _OpenedTarget(
             Qbittorrent(said.url, transport, offload=self.offload, clock=self.clock, options=options), transport
         )
 
@@ -141,20 +141,20 @@ class _Maker:
             options = SabnzbdOptions(category=said.category, timeout_s=said.timeout_s, priority=_PAUSED_PRIORITY)
         transport = Transport(written=[said.url])
         made = Sabnzbd(said.url, said.key, transport, offload=self.offload, clock=self.clock, options=options)
-        return _Reached(made, transport)
+        return _OpenedTarget(made, transport)
 
     def _slskd(self, said: TargetSettings) -> Target:
         source = self.settings.sources[said.source]
         transport = Transport(written=[source.url])
         options = SlskdTargetOptions(timeout_s=said.timeout_s)
         made = SlskdTarget(source.url, source.key, transport, offload=self.offload, clock=self.clock, options=options)
-        return _Reached(made, transport)
+        return _OpenedTarget(made, transport)
 
     def _webhook(self, said: TargetSettings) -> Target:
         options = WebhookOptions(signing_secret=said.key, timeout_s=said.timeout_s)
         transport = Transport(written=[said.url])
         made = Webhook(said.url, transport, offload=self.offload, clock=self.clock, options=options)
-        return _Reached(made, transport)
+        return _OpenedTarget(made, transport)
 
     def _download(self, said: TargetSettings) -> Target:
         """The fixed part of the folder is the root, and the rest, with parts in braces, the name under it."""
@@ -164,7 +164,7 @@ class _Maker:
         made = DownloadFolder(
             self._under_data(fixed), transport, offload=self.offload, clock=self.clock, options=options
         )
-        return _Reached(made, transport)
+        return _OpenedTarget(made, transport)
 
     def _under_data(self, folder: str) -> Path:
         return Path(self.settings.data) / folder

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from attrs import field, frozen
 
 from cormorant.rules.redaction import hide_keys
-from cormorant.rules.screens import Screen, screen_of
+from cormorant.rules.screens import SecretFilter, screen_of
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.handovers import Handover
@@ -30,8 +30,8 @@ __all__ = [
     "TestOut",
     "WantOut",
     "WantShownOut",
+    "WantViews",
     "WantsOut",
-    "Words",
     "artist_out",
     "saved_out",
 ]
@@ -267,16 +267,16 @@ def saved_out(saved: SavedSearch) -> SavedOut:
 
 
 @frozen
-class Words:
+class WantViews:
     """Shows what came from sources, without the secrets of any: titles and reasons are theirs."""
 
-    screen: Screen
+    screen: SecretFilter
 
     @classmethod
-    def of(cls, records: Iterable[SourceRecord]) -> Words:
+    def of(cls, records: Iterable[SourceRecord]) -> WantViews:
         """For the sources that are there."""
         texts = {text for record in records for text in screen_of(record.key, record.proxy).texts}
-        return cls(Screen(tuple(sorted(texts, key=len, reverse=True))))
+        return cls(SecretFilter(tuple(sorted(texts, key=len, reverse=True))))
 
     def hidden(self, text: str) -> str:
         """The text without secrets."""

@@ -28,9 +28,9 @@ from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_an
 from cormorant.services.searches import Searches
 from storage.jobs.jobs import NewJob
 from storage.search import ledger, sources
-from storage.search.ledger import Entry
+from storage.search.ledger import SourceAnswer
 from storage.watch import artists, wants
-from storage.watch.choice import Chooser, Judged, why_chosen, why_nothing_fits
+from storage.watch.choice import CandidateChoice, Judged, why_chosen, why_nothing_fits
 
 KIND = "want"
 SPARE_S = 60.0
@@ -45,10 +45,10 @@ def longest_run_s(options: WatchlistSettings) -> float:
 
 
 @frozen(kw_only=True)
-class _Gathered:
+class _Answers:
     """What is known after a run: who has answered what, and who has not."""
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, SourceAnswer]
     failed: tuple[Outcome, ...] = ()
     closed: tuple[Outcome, ...] = ()
 
@@ -58,7 +58,7 @@ class WantSearch:
     """The handler of the kind `want`."""
 
     searches: Searches
-    chooser: Chooser
+    chooser: CandidateChoice
     make_search: Callable[[Want], NewJob]
     """The job that searches for a want."""
     options: WatchlistSettings
@@ -93,7 +93,7 @@ class WantSearch:
         waited_s = (self.clock.now() - want.changed_at).total_seconds()
         return max(SNOOZE_S_MIN, min(opens_s, CHOOSE_AFTER_S - waited_s) if has_fit else opens_s)
 
-    async def _gather(self, context: JobContext, want: Want) -> _Gathered:
+    async def _gather(self, context: JobContext, want: Want) -> _Answers:
         await self.searches.desks.have_come.wait()  # right after a start not all are there
         assert context.job_id is not None
         entries = dict(await context.transaction(ledger.read, context.job_id))
@@ -107,7 +107,7 @@ class WantSearch:
         new = [entries[outcome.source] for outcome in outcomes if is_answer(outcome)]
         if new:
             await context.transaction(ledger.write, context.job_id, new)
-        return _Gathered(
+        return _Answers(
             entries=entries,
             failed=tuple(each for each in outcomes if _has_failed(each)),
             closed=tuple(each for each in outcomes if not is_answer(each) and not _has_failed(each)),
@@ -153,7 +153,7 @@ class WantSearch:
         async with search:
             return [outcome async for outcome in search]
 
-    def _judged(self, want: Want, gathered: _Gathered) -> list[Judged]:
+    def _judged(self, want: Want, gathered: _Answers) -> list[Judged]:
         found = [(name, result) for name, entry in sorted(gathered.entries.items()) for result in entry.results]
         return self.chooser.judge(want, found, now=self.clock.now())
 

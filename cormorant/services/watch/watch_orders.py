@@ -27,7 +27,7 @@ NAMES_MAX: Final = 100
 
 
 @frozen(kw_only=True)
-class Order:
+class WatchOptions:
     """What can be said of any watch."""
 
     every_s: float | None = None
@@ -37,13 +37,13 @@ class Order:
 
 
 @frozen(kw_only=True)
-class OrderDesk:
+class WatchValidator:
     """Checks orders against the settings and the sources that are there."""
 
     settings: Settings
     targets: Collection[str]
 
-    def check(self, connection: Connection, order: Order, *, every_s_max: float) -> None:
+    def check(self, connection: Connection, order: WatchOptions, *, every_s_max: float) -> None:
         """Raise `BadRequest` that names the part and the remedy."""
         every_s = order.every_s
         if every_s is not None and not EVERY_S_MIN <= every_s <= every_s_max:

@@ -8,19 +8,19 @@ from datetime import date, datetime
 from attrs import define, evolve
 from sqlalchemy import Connection
 
-from actors.watch.handover_tracker import Place
-from actors.watch.watchlist_ticker import Catalogue
+from actors.watch.handover_tracker import ConfiguredTarget
+from actors.watch.watchlist_ticker import ArtistCatalogue
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
 from cormorant.rules.watch.artist_links import LINE_LENGTH_MAX, artist_id_in
 from cormorant.rules.watch.artists import Artist, Start
 from cormorant.rules.watch.handing import TargetView
 from cormorant.rules.watch.handovers import Handover, HandoverState, told_gone
-from cormorant.rules.watch.releases import Artist as FoundArtist
+from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.target_errors import UnknownTarget
 from cormorant.rules.watch.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
-from cormorant.services.watch.watch_orders import ARTIST_EVERY_S_MAX, SEARCH_EVERY_S_MAX, Order, OrderDesk
+from cormorant.services.watch.watch_orders import ARTIST_EVERY_S_MAX, SEARCH_EVERY_S_MAX, WatchOptions, WatchValidator
 from storage.database import Database
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
@@ -46,9 +46,9 @@ class Watches:
     """As the mode says: nobody has asked for it now."""
     target_for: Callable[[Want, Result], str | None]
     """The first target of a want that takes such a find."""
-    places: Mapping[str, Place]
-    catalogue: Catalogue
-    orders: OrderDesk
+    places: Mapping[str, ConfiguredTarget]
+    catalogue: ArtistCatalogue
+    orders: WatchValidator
     ring: Callable[[], None]
     clock: Clock
 
@@ -78,7 +78,7 @@ class Watches:
         targets: Sequence[str] = (),
     ) -> Artist | None:
         """Watch an artist; None when it is watched already. What comes out from `start` on is wanted."""
-        order = Order(every_s=every_s, search=tuple(sources), choose=profile, hand_to=tuple(targets))
+        order = WatchOptions(every_s=every_s, search=tuple(sources), choose=profile, hand_to=tuple(targets))
         found = FoundArtist(id=artist_id, name=name)
         [artist] = await self.watch_artists([found], order, source=source, start=start, start_on=start_on)
         return artist
@@ -86,7 +86,7 @@ class Watches:
     async def watch_artists(
         self,
         found: Sequence[FoundArtist],
-        order: Order,
+        order: WatchOptions,
         *,
         source: str | None = None,
         start: Start = Start.NOW,
@@ -113,11 +113,11 @@ class Watches:
         ]
         return await self.database.run(self._watch, made, order)
 
-    async def check_order(self, order: Order) -> None:
+    async def check_order(self, order: WatchOptions) -> None:
         """Raise `BadRequest` unless an artist can be watched like this: before anybody is looked up."""
         await self.database.read(self.orders.check, order, every_s_max=ARTIST_EVERY_S_MAX)
 
-    def _watch(self, connection: Connection, made: Sequence[Artist], order: Order) -> list[Artist | None]:
+    def _watch(self, connection: Connection, made: Sequence[Artist], order: WatchOptions) -> list[Artist | None]:
         self.orders.check(connection, order, every_s_max=ARTIST_EVERY_S_MAX)
         return [watchlist.add(connection, artist) for artist in made]
 
@@ -164,7 +164,7 @@ class Watches:
         return await self.database.run(self._save, saved)
 
     def _save(self, connection: Connection, saved: SavedSearch) -> SavedSearch:
-        order = Order(every_s=saved.every_s, search=saved.sources, choose=saved.profile, hand_to=saved.targets)
+        order = WatchOptions(every_s=saved.every_s, search=saved.sources, choose=saved.profile, hand_to=saved.targets)
         self.orders.check_search(saved.name, saved.request)
         self.orders.check(connection, order, every_s_max=SEARCH_EVERY_S_MAX)
         return watches.add(connection, saved)

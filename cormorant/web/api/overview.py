@@ -8,7 +8,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.types import ASGIApp
 
-from cormorant.web.event_stream import EVENT_EXAMPLE, EventFeeds
+from cormorant.web.event_stream import EVENT_EXAMPLE, EventStreams
 from cormorant.web.overview import JobCounts, overview_of
 from cormorant.web.overview_models import EXAMPLE, OverviewOut
 from cormorant.web.parts import WebParts
@@ -43,7 +43,7 @@ async def overview(request: AnyRequest) -> OverviewOut:
 @get("/events", summary="What happens, as server-sent events", responses={200: _EVENTS})
 async def events(request: AnyRequest) -> ASGIApp:
     """Every event from now on, as docs/events.md lists them. Who reads too slowly gets `events.lost` with their number."""
-    feeds: EventFeeds = request.app.state["feeds"]
+    feeds: EventStreams = request.app.state["feeds"]
     if feeds.is_full:
         raise TooManyRequestsException("so many listen already that no more may", headers={"Retry-After": "5"})
     sign_outs: SignOuts = request.app.state["sign_outs"]

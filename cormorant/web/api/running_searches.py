@@ -12,13 +12,13 @@ import trio
 from attrs import define, field
 
 from actors.search.search import Search
-from actors.search.source_requests import SourceDesk
+from actors.search.source_requests import SourceRequests
 from cormorant.rules.errors import CormorantError
 from cormorant.web.models import OutcomeOut, SearchOut, outcome_out
-from cormorant.web.shutdown import Closing
-from cormorant.web.sign_outs import Permit
+from cormorant.web.shutdown import Shutdown
+from cormorant.web.sign_outs import ListenPermit
 
-__all__ = ["OutcomeStream", "SearchDesk", "UnknownSearch", "WatchedSearch"]
+__all__ = ["OutcomeStream", "RunningSearch", "RunningSearches", "UnknownSearch"]
 
 KEPT_MAX: Final = 200
 BEAT_S: Final = 15.0
@@ -33,7 +33,7 @@ class UnknownSearch(CormorantError):
 
 
 @define(eq=False)
-class WatchedSearch:
+class RunningSearch:
     """A search with its outcomes so far."""
 
     search: Search
@@ -61,38 +61,38 @@ class WatchedSearch:
 
 
 @define(eq=False, kw_only=True)
-class SearchDesk:
+class RunningSearches:
     """The searches of this server. Belongs to its incarnation, as do the tasks that follow them."""
 
     nursery: trio.Nursery
-    closing: Closing
-    desk_of: Callable[[str], SourceDesk | None]
-    _kept: OrderedDict[int, WatchedSearch] = field(init=False, factory=OrderedDict)
+    closing: Shutdown
+    desk_of: Callable[[str], SourceRequests | None]
+    _kept: OrderedDict[int, RunningSearch] = field(init=False, factory=OrderedDict)
 
-    def take(self, search: Search) -> WatchedSearch:
+    def take(self, search: Search) -> RunningSearch:
         """Follow a search, and keep what comes of it. The oldest that is done is forgotten for it."""
-        watched = self._kept[search.id] = WatchedSearch(search)
+        watched = self._kept[search.id] = RunningSearch(search)
         while len(self._kept) > KEPT_MAX:
             oldest = next((number for number, each in self._kept.items() if each.is_done), next(iter(self._kept)))
             self._kept.pop(oldest).search.cancel()
         self.nursery.start_soon(self._follow, watched)
         return watched
 
-    def find(self, number: int) -> WatchedSearch:
+    def find(self, number: int) -> RunningSearch:
         """A search, or `UnknownSearch`."""
         watched = self._kept.get(number)
         if watched is None:
             raise UnknownSearch(number)
         return watched
 
-    async def _follow(self, watched: WatchedSearch) -> None:
+    async def _follow(self, watched: RunningSearch) -> None:
         async for outcome in watched.search:
             watched.outcomes.append(outcome_out(outcome, self.desk_of(outcome.source)))
             watched.tell()
         watched.is_done = True
         watched.tell()
 
-    def stream(self, watched: WatchedSearch, permit: Permit) -> OutcomeStream:
+    def stream(self, watched: RunningSearch, permit: ListenPermit) -> OutcomeStream:
         """The outcomes as server-sent events: those that came, then those to come."""
         return OutcomeStream(watched, self.closing, permit)
 
@@ -101,9 +101,9 @@ class SearchDesk:
 class OutcomeStream:
     """Server-sent events: `outcome` for each source, then `done`. Ends with the server, too, and when they sign out."""
 
-    watched: WatchedSearch
-    closing: Closing
-    permit: Permit
+    watched: RunningSearch
+    closing: Shutdown
+    permit: ListenPermit
     _sent: int = field(init=False, default=0)
     _is_over: bool = field(init=False, default=False)
 

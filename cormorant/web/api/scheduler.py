@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from cormorant.rules.ports import Clock
 from cormorant.rules.supervision import ChildView
 from cormorant.rules.watch.feeds import Subscription
-from cormorant.web.counts import Counts
+from cormorant.web.counts import CountCache
 from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.jobs import reports
@@ -79,7 +79,7 @@ class DoneOut:
 
 
 @frozen(kw_only=True)
-class _Seen:
+class SchedulerRows:
     """What one look into the database finds. Without `took_s` the subscriptions were counted before."""
 
     is_paused: bool
@@ -96,10 +96,10 @@ class _Look:
     counted: tuple[int, int] | None
     clock: Clock
 
-    def __call__(self, connection: Connection) -> _Seen:
+    def __call__(self, connection: Connection) -> SchedulerRows:
         began = self.clock.stopwatch()
         total, running = self.counted or feeds.count(connection)
-        return _Seen(
+        return SchedulerRows(
             took_s=None if self.counted else self.clock.stopwatch() - began,
             total=total,
             running=running,
@@ -112,7 +112,7 @@ class _Look:
 async def status(request: AnyRequest) -> SchedulerOut:
     """Counts, and the next time. A subscription that is paused is pending: it has no next time."""
     parts = parts_of(request)
-    counts: Counts[tuple[int, int]] = request.app.state["subscription_counts"]
+    counts: CountCache[tuple[int, int]] = request.app.state["subscription_counts"]
     look = _Look(counted=counts.known, clock=parts.clock)
     seen = await parts.database.read(look)
     if seen.took_s is not None:

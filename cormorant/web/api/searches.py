@@ -9,7 +9,7 @@ from litestar.response import Stream
 
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import KINDS, BadRequest, SearchRequest
-from cormorant.web.api.running_searches import WAIT_S_MAX, SearchDesk, wait_s_of
+from cormorant.web.api.running_searches import WAIT_S_MAX, RunningSearches, wait_s_of
 from cormorant.web.bodies import refuse_unknown
 from cormorant.web.models import SearchBody, SearchOut
 from cormorant.web.problems import AnyRequest, parts_of
@@ -18,8 +18,8 @@ from cormorant.web.sign_outs import SignOuts
 __all__ = ["search_routes"]
 
 
-def _desk(request: AnyRequest) -> SearchDesk:
-    desk: SearchDesk = request.app.state["searches"]
+def _desk(request: AnyRequest) -> RunningSearches:
+    desk: RunningSearches = request.app.state["searches"]
     return desk
 
 

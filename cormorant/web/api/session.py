@@ -12,8 +12,8 @@ from litestar.openapi.spec import Example
 from litestar.params import JSONBody
 
 from cormorant.services.keys import Keys
-from cormorant.web.auth import Session, check_own_page
-from cormorant.web.porter import Porter, client_of
+from cormorant.web.auth import BrowserSession, check_own_page
+from cormorant.web.porter import KeyThrottle, client_of
 from cormorant.web.problems import AnyRequest
 from cormorant.web.sign_outs import SignOuts
 
@@ -63,7 +63,7 @@ async def begin_session(request: AnyRequest, data: JSONBody[SignIn]) -> Response
     """The answer sets a cookie that opens the API, as the header X-Api-Key does for programs."""
     check_own_page(request)
     keys: Keys = request.app.state["keys"]
-    porter: Porter = request.app.state["porter"]
+    porter: KeyThrottle = request.app.state["porter"]
     client, given = client_of(request), data.key.strip()
     porter.check(client, given)
     if not keys.opens_api(given):
@@ -97,12 +97,12 @@ def _sign_outs(request: AnyRequest) -> SignOuts:
     return sign_outs
 
 
-async def _session(request: AnyRequest) -> Session | None:
+async def _session(request: AnyRequest) -> BrowserSession | None:
     sign_outs = _sign_outs(request)
     return await sign_outs.session_of(request.cookies.get(sign_outs.sessions.cookie_name, ""))
 
 
-def _shown(session: Session | None) -> SessionOut:
+def _shown(session: BrowserSession | None) -> SessionOut:
     if session is None:
         return SessionOut(is_open=False)
     return SessionOut(is_open=True, expires_at=session.expires_at, csrf=session.change_token)

@@ -7,7 +7,7 @@ from typing import Literal
 from litestar import Router, get, post
 from litestar.params import FromPath, FromQuery
 
-from actors.search.source_requests import SourceDesk
+from actors.search.source_requests import SourceRequests
 from cormorant import __version__
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
@@ -83,7 +83,7 @@ async def reset(request: AnyRequest, name: FromPath[str]) -> SourceOut:
     return await _shown(parts, name)
 
 
-async def _desk(parts: WebParts, name: str) -> SourceDesk:
+async def _desk(parts: WebParts, name: str) -> SourceRequests:
     desks = parts.searches.desks
     await desks.have_come.wait()
     if name not in desks.by_name:
@@ -95,7 +95,7 @@ async def _shown(parts: WebParts, name: str, priority: PriorityName = "interacti
     return _source(parts, await _desk(parts, name), priority)
 
 
-def _source(parts: WebParts, desk: SourceDesk, priority: PriorityName) -> SourceOut:
+def _source(parts: WebParts, desk: SourceRequests, priority: PriorityName) -> SourceOut:
     return SourceOut(
         name=desk.name,
         kind=desk.record.kind,

@@ -19,7 +19,7 @@ from cormorant.services.watch.views import (
     WantOut,
     WantShownOut,
     WantsOut,
-    Words,
+    WantViews,
 )
 from cormorant.web.bodies import refuse_unknown
 from cormorant.web.problems import AnyRequest, parts_of
@@ -134,8 +134,8 @@ async def test_target(request: AnyRequest, name: FromPath[str]) -> TestOut:
     return TestOut(target=name, said=_words(request).hidden(said))
 
 
-def _words(request: AnyRequest) -> Words:
-    return Words.of(desk.record for desk in parts_of(request).searches.desks.by_name.values())
+def _words(request: AnyRequest) -> WantViews:
+    return WantViews.of(desk.record for desk in parts_of(request).searches.desks.by_name.values())
 
 
 def _known(number: int) -> int:

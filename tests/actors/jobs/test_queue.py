@@ -10,7 +10,7 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.jobs.queue import JobQueue, QueueItem, Snapshot
+from actors.jobs.queue import JobQueue, QueueItem, QueueSnapshot
 from cormorant.rules.errors import QueueFull, QueueShutDown, UnknownLabel
 from cormorant.rules.events import Event
 from cormorant.rules.jobs.events import QueueDeep
@@ -141,7 +141,7 @@ def test_delayed_work_that_fills_the_queue_does_not_keep_claimed_jobs_out() -> N
 
     queue.put_claimed("claimed: the claim was bounded, and it is ours already", priority=5, now=0)
 
-    assert queue.snapshot() == Snapshot(depth=3, ready=1, scheduled=2, shutdown=False)
+    assert queue.snapshot() == QueueSnapshot(depth=3, ready=1, scheduled=2, shutdown=False)
 
 
 def test_a_deep_queue_says_so_once_and_again_only_after_it_was_half_empty() -> None:
@@ -192,10 +192,10 @@ def test_a_snapshot_tells_how_many_are_ready_and_how_many_wait() -> None:
     queue.put("b", label="normal", now=0, delay_s=5)
     queue.put("c", label="normal", now=0, delay_s=9)
 
-    assert queue.snapshot() == Snapshot(depth=3, ready=1, scheduled=2, shutdown=False)
+    assert queue.snapshot() == QueueSnapshot(depth=3, ready=1, scheduled=2, shutdown=False)
     assert queue.promote(5) == 2
     queue.shut_down()
-    assert queue.snapshot() == Snapshot(depth=3, ready=2, scheduled=1, shutdown=True)
+    assert queue.snapshot() == QueueSnapshot(depth=3, ready=2, scheduled=1, shutdown=True)
 
 
 def test_a_purge_empties_both_heaps_and_returns_what_was_in_them_in_order() -> None:
@@ -273,7 +273,7 @@ def test_two_heaps_give_out_what_a_naive_list_does(steps: list[tuple[float, str,
 
         waiting = [item for item in naive.items if item[1] > now]
         queue.promote(now)
-        assert queue.snapshot() == Snapshot(
+        assert queue.snapshot() == QueueSnapshot(
             depth=len(naive.items), ready=len(naive.items) - len(waiting), scheduled=len(waiting), shutdown=False
         )
         assert queue.next_ready_at() == min((item[1] for item in waiting), default=math.inf)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from cormorant.clients.http.json_api import JsonApi, Refusal
+from cormorant.clients.http.json_api import JsonApi, JsonApiRefused
 from cormorant.clients.http.transport import Transport
 from cormorant.playground import open_playground
 from cormorant.playground.arr import APPS, MASKED, Arr
-from cormorant.playground.prowlarr import Entry, Prowlarr
+from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
 from cormorant.rules.secrets import Secret
 from cormorant.settings import load_settings
 from cormorant.testing import in_line
@@ -53,7 +53,7 @@ async def test_import_connect_and_the_apps_own_test_go_through_the_running_servi
     sites = [indexer("attic"), indexer("post", kind="newznab"), indexer("hall", shelves=("music",))]
     sonarr = Arr(app=APPS["sonarr"], key=KEY)
     by_hand = sonarr.keep("Attic by hand", "https://attic.invalid")
-    prowlarr = Prowlarr(key=KEY, entries=[Entry(indexer=each) for each in sites])
+    prowlarr = Prowlarr(key=KEY, entries=[ProwlarrEntry(indexer=each) for each in sites])
     async with open_playground(prowlarr, sonarr) as playground:
         place = AppPlace(tmp_path, playground)
         async with serving(place, names={}):
@@ -172,7 +172,7 @@ async def test_the_stand_in_hides_keys_and_keeps_them_and_wants_no_aggregate(tmp
         [shown] = await api.get("/api/v3/indexer")
         await api.change("PUT", f"/api/v3/indexer/{number}", shown)
         aggregate = shown | {"name": "All", "fields": [{"name": "baseUrl", "value": "http://j/torznab/all"}]}
-        with pytest.raises(Refusal, match="all endpoint is not supported"):
+        with pytest.raises(JsonApiRefused, match="all endpoint is not supported"):
             await api.change("POST", "/api/v3/indexer", aggregate)
         await api.change("POST", "/api/v3/indexer?forceSave=true", aggregate)
 

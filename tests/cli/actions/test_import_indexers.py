@@ -13,9 +13,9 @@ from attrs import define, field
 
 from cormorant.playground import open_playground
 from cormorant.playground.arr import APPS, Arr
-from cormorant.playground.http import Asked, Reply, as_html
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html
 from cormorant.playground.jackett import Jackett
-from cormorant.playground.prowlarr import Entry, Prowlarr
+from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
 from tests.cli.app_place import KEY, AppPlace, indexer
 
 
@@ -24,14 +24,14 @@ class Page:
     """A web page, whatever is asked."""
 
     name: str = "page"
-    asked: list[Asked] = field(factory=list)
+    asked: list[StandInRequest] = field(factory=list)
 
-    async def answer(self, asked: Asked) -> Reply:
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
         return as_html("Welcome!")
 
 
 def prowlarr(*names: str, **habits: Any) -> Prowlarr:
-    return Prowlarr(key=KEY, entries=[Entry(indexer=indexer(name, **habits)) for name in names])
+    return Prowlarr(key=KEY, entries=[ProwlarrEntry(indexer=indexer(name, **habits)) for name in names])
 
 
 @asynccontextmanager
@@ -56,9 +56,9 @@ async def test_each_indexer_becomes_a_source_at_prowlarrs_address_with_prowlarrs
     app = Prowlarr(
         key=KEY,
         entries=[
-            Entry(indexer=indexer("attic", is_private=True), title="The Attic (API)"),
-            Entry(indexer=indexer("post", kind="newznab")),
-            Entry(indexer=indexer("wreck"), is_enabled=False),
+            ProwlarrEntry(indexer=indexer("attic", is_private=True), title="The Attic (API)"),
+            ProwlarrEntry(indexer=indexer("post", kind="newznab")),
+            ProwlarrEntry(indexer=indexer("wreck"), is_enabled=False),
         ],
     )
     async with place_with(tmp_path, app) as place:

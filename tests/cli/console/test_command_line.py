@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cormorant import __version__
 from cormorant.cli import main
-from cormorant.cli.console.command_line import Refused, causes, shown_path
+from cormorant.cli.console.command_line import UsageRefused, causes, shown_path
 from cormorant.cli.jobs import jobs
 from cormorant.cli.serve import report_lines
 from cormorant.rules.secrets import Secret
@@ -145,6 +145,6 @@ def test_a_path_is_shown_in_one_line_whatever_it_is_made_of() -> None:
 
 
 def test_a_refusal_is_told_on_standard_error_with_all_its_problems(capsys: pytest.CaptureFixture[str]) -> None:
-    Refused("two mistakes", ["one", "other"]).show()
+    UsageRefused("two mistakes", ["one", "other"]).show()
 
     assert capsys.readouterr() == ("", "cormorant: two mistakes\n  one\n  other\n")

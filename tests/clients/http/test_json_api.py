@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from cormorant.clients.http.json_api import JsonApi, Refusal
+from cormorant.clients.http.json_api import JsonApi, JsonApiRefused
 from cormorant.clients.http.transport import Transport
 from cormorant.playground import open_playground
-from cormorant.playground.http import Asked, Reply, as_html, as_json
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json
 from cormorant.rules.search.source_errors import (
     CredentialsRefused,
     SourceError,
@@ -34,11 +34,11 @@ async def call(url: str, method: str = "GET", body: Any = None) -> Any:
 class App:
     """Answers everything alike, and remembers what it was asked."""
 
-    reply: Reply
+    reply: StandInResponse
     name: str = "app"
-    asked: list[Asked] = field(factory=list)
+    asked: list[StandInRequest] = field(factory=list)
 
-    async def answer(self, asked: Asked) -> Reply:
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
         self.asked.append(asked)
         return self.reply
 
@@ -57,20 +57,24 @@ async def test_a_body_is_sent_whole_with_the_key_in_a_header() -> None:
 @pytest.mark.parametrize(
     ("reply", "error", "words"),
     [
-        (Reply(status=401), CredentialsRefused, "it does not accept this key; look in Sonarr under Settings, General"),
+        (
+            StandInResponse(status=401),
+            CredentialsRefused,
+            "it does not accept this key; look in Sonarr under Settings, General",
+        ),
         (as_html("Welcome"), SourceRefused, "with a web page, so it is not the API"),
         (as_json({}, status=404), SourceRefused, "there is no such thing, so it is not the API of Sonarr"),
         (as_json({}, status=429), SourceLimited, "it wants to be asked less"),
         (as_json({}, status=500), SourceUnavailable, "it is in trouble itself .HTTP 500.; look at its log"),
-        (Reply(body=b"not json"), SourceRefused, "does not answer in JSON, so it is not Sonarr"),
-        (Reply(body=b"[" * 100_000), SourceRefused, "does not answer in JSON"),
-        (as_json({"message": f"no, {KEY}"}, status=400), Refusal, r"no, \*\*\*"),
-        (as_json([{"errorMessage": "a"}, {"errorMessage": "a"}, 3], status=400), Refusal, "^a$"),
+        (StandInResponse(body=b"not json"), SourceRefused, "does not answer in JSON, so it is not Sonarr"),
+        (StandInResponse(body=b"[" * 100_000), SourceRefused, "does not answer in JSON"),
+        (as_json({"message": f"no, {KEY}"}, status=400), JsonApiRefused, r"no, \*\*\*"),
+        (as_json([{"errorMessage": "a"}, {"errorMessage": "a"}, 3], status=400), JsonApiRefused, "^a$"),
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_everything_that_is_no_answer_has_its_words(
-    reply: Reply, error: type[SourceError], words: str, method: str
+    reply: StandInResponse, error: type[SourceError], words: str, method: str
 ) -> None:
     async with open_playground(App(reply)) as playground:
         with pytest.raises(error, match=words):
@@ -78,7 +82,7 @@ async def test_everything_that_is_no_answer_has_its_words(
 
 
 async def test_what_is_sent_goes_to_no_other_address() -> None:
-    app = App(Reply(status=307, headers={"Location": "/app/y"}))
+    app = App(StandInResponse(status=307, headers={"Location": "/app/y"}))
     async with open_playground(app) as playground:
         with pytest.raises(SourceRefused, match="redirects; write the address that it redirects to"):
             await call(playground.url_of("app"), "POST", {})

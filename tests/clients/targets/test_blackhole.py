@@ -18,7 +18,7 @@ import trio
 from actors.environment import in_thread
 from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
 from cormorant.clients.targets.folders import SIDE, Folder
-from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.handing import ParcelKind, ParcelState
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import in_line
 from tests.bounds import WAIT_S
@@ -80,7 +80,7 @@ async def test_what_was_taken_is_not_given_again(tmp_path: Path) -> None:
 
     again = await target.give(parcel())
 
-    assert (again.standing, files(tmp_path)) == (Standing.DONE, {})
+    assert (again.standing, files(tmp_path)) == (ParcelState.DONE, {})
 
 
 async def test_what_the_client_could_not_use_has_failed(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_what_the_client_could_not_use_has_failed(tmp_path: Path) -> None:
     await target.give(parcel())
     (tmp_path / "A title.torrent").rename(tmp_path / "A title.torrent.qbt_rejected")
 
-    assert (await target.look(parcel(), None)).standing is Standing.FAILED
+    assert (await target.look(parcel(), None)).standing is ParcelState.FAILED
 
 
 async def test_magnets_are_refused_unless_allowed(tmp_path: Path) -> None:
@@ -138,7 +138,11 @@ async def test_an_equal_file_of_the_same_name_counts_as_given(tmp_path: Path) ->
     (tmp_path / "A title.torrent").unlink()
     taken = await target.look(parcel(), None)
 
-    assert (given.target_id, given.standing, taken.standing) == ("A title.torrent", Standing.PRESENT, Standing.DONE)
+    assert (given.target_id, given.standing, taken.standing) == (
+        "A title.torrent",
+        ParcelState.PRESENT,
+        ParcelState.DONE,
+    )
     assert half_done(tmp_path) == []
 
 
@@ -192,7 +196,7 @@ async def test_a_name_whose_mark_a_crash_has_left_is_not_told_as_given(
     mark.unlink()
     await target.give(parcel())
 
-    assert before.standing is Standing.ABSENT
+    assert before.standing is ParcelState.ABSENT
     assert files(tmp_path) == {"A title.torrent": b"not ours", "A title (want-7-1).torrent": TORRENT}
 
 
@@ -202,9 +206,9 @@ async def test_a_process_that_dies_right_after_the_name_was_given_has_given_it(t
     note = json.loads((tmp_path / SIDE / "want-7-1.json").read_text())
     os.link(tmp_path / "A title.torrent", tmp_path / SIDE / note["part"])
 
-    assert (await target.look(parcel(), None)).standing is Standing.PRESENT
+    assert (await target.look(parcel(), None)).standing is ParcelState.PRESENT
     again = await target.give(parcel())
-    assert again.standing is Standing.PRESENT
+    assert again.standing is ParcelState.PRESENT
     assert files(tmp_path) == {"A title.torrent": TORRENT}
 
 
@@ -280,8 +284,8 @@ async def test_a_full_disk_leaves_nothing_behind_and_later_it_works(
     left = half_done(tmp_path)
 
     assert (left, files(tmp_path)) == ([], {})
-    assert (await target.look(parcel(), None)).standing is Standing.ABSENT
-    assert (await target.give(parcel())).standing is Standing.PRESENT
+    assert (await target.look(parcel(), None)).standing is ParcelState.ABSENT
+    assert (await target.give(parcel())).standing is ParcelState.PRESENT
 
 
 async def test_a_disk_that_fails_after_the_name_was_given_leaves_doubt_and_the_look_finds_it(
@@ -300,7 +304,7 @@ async def test_a_disk_that_fails_after_the_name_was_given_leaves_doubt_and_the_l
         with pytest.raises(TargetInDoubt):
             await target.give(parcel())
 
-    assert (await target.look(parcel(), None)).standing is Standing.PRESENT
+    assert (await target.look(parcel(), None)).standing is ParcelState.PRESENT
 
 
 def die_before_the_name_is_given(folder: Path) -> None:
@@ -319,7 +323,7 @@ async def test_a_process_that_dies_before_the_name_is_given_has_given_nothing(tm
     absent = await target.look(parcel(), None)
     await target.give(parcel())
 
-    assert absent.standing is Standing.ABSENT
+    assert absent.standing is ParcelState.ABSENT
     assert files(tmp_path) == {"A title.torrent": TORRENT}
     assert half_done(tmp_path) == []
 
@@ -334,7 +338,7 @@ async def test_a_second_try_that_fails_after_a_crash_has_given_nothing_either(
         with pytest.raises(TargetUnavailable, match="is full"):
             await target.give(parcel())
 
-    assert (await target.look(parcel(), None)).standing is Standing.ABSENT
+    assert (await target.look(parcel(), None)).standing is ParcelState.ABSENT
     await target.give(parcel())
     assert files(tmp_path) == {"A title.torrent": TORRENT}
 
@@ -344,7 +348,7 @@ async def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, note: str) -> 
     (tmp_path / SIDE).mkdir()
     (tmp_path / SIDE / "want-7-1.json").write_text(note)
 
-    assert (await blackhole(tmp_path).look(parcel(), None)).standing is Standing.ABSENT
+    assert (await blackhole(tmp_path).look(parcel(), None)).standing is ParcelState.ABSENT
 
 
 async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
@@ -387,6 +391,6 @@ async def test_a_name_that_cannot_be_given_leaves_no_note_that_it_was(
         with pytest.raises((TargetUnavailable, TargetMisconfigured, TargetInDoubt, TargetRefused)):
             await target.give(given)
 
-    assert (await target.look(given, None)).standing is Standing.ABSENT
+    assert (await target.look(given, None)).standing is ParcelState.ABSENT
     await target.give(given)
     assert len(files(tmp_path)) == 1

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.targets.caller import Call, Caller, form, multipart
+from cormorant.clients.targets.caller import TargetCaller, TargetRequest, form, multipart
 from cormorant.playground.forms import read_form
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetUnavailable
@@ -20,11 +20,11 @@ from tests.clients.mounted import Mounted, mounted
 from tests.clients.raw_server import Asked, raw_server
 
 BROKEN_KEY = "hunter2\r\nX-Other: y"
-GIVING = Call(path="/give", content=form({"a": "b"}), gives=True)
+GIVING = TargetRequest(path="/give", content=form({"a": "b"}), gives=True)
 
 
-def caller(server: Mounted, url: str | None = None, **options: Any) -> Caller:
-    return Caller("the target", url or server.url, server.transport, clock=SimulatedClock(), **options)
+def caller(server: Mounted, url: str | None = None, **options: Any) -> TargetCaller:
+    return TargetCaller("the target", url or server.url, server.transport, clock=SimulatedClock(), **options)
 
 
 async def test_user_and_password_in_the_address_are_sent_and_never_shown() -> None:
@@ -64,7 +64,7 @@ async def test_a_compressed_answer_is_read_and_an_endless_one_left() -> None:
         assert (await caller(server).call(GIVING)).body == b"Ok."
     async with raw_server({"*": pour}) as raw, Transport(written=[raw.url]) as transport:
         with pytest.raises(TargetInDoubt, match="more than 10,000,000 bytes"):
-            await Caller("it", raw.url, transport, clock=SimulatedClock()).call(GIVING)
+            await TargetCaller("it", raw.url, transport, clock=SimulatedClock()).call(GIVING)
 
 
 @pytest.mark.parametrize("gives", [True, False])
@@ -74,21 +74,23 @@ async def test_what_speaks_no_http_may_have_got_it(*, gives: bool) -> None:
 
     async with raw_server({"*": babble}) as raw, Transport(written=[raw.url]) as transport:
         with pytest.raises(TargetInDoubt if gives else TargetUnavailable, match="was lost"):
-            await Caller("it", raw.url, transport, clock=SimulatedClock()).call(Call(path="/", gives=gives))
+            await TargetCaller("it", raw.url, transport, clock=SimulatedClock()).call(
+                TargetRequest(path="/", gives=gives)
+            )
 
 
 async def test_a_name_that_does_not_resolve_surely_got_nothing() -> None:
     url = "http://no-such-host.invalid/"
     async with Transport(written=[url]) as transport:
         with pytest.raises(TargetUnavailable, match="cannot be reached"):
-            await Caller("it", url, transport, clock=SimulatedClock()).call(GIVING)
+            await TargetCaller("it", url, transport, clock=SimulatedClock()).call(GIVING)
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://me:hunter2@x", "http://", "http://me:hunter2@x:port"])
 async def test_an_address_that_is_none_is_told_without_showing_it(url: str) -> None:
     async with Transport() as transport:
         with pytest.raises(TargetMisconfigured, match="write http://host:port") as caught:
-            Caller("it", url, transport, clock=SimulatedClock())
+            TargetCaller("it", url, transport, clock=SimulatedClock())
 
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
@@ -96,7 +98,7 @@ async def test_an_address_that_is_none_is_told_without_showing_it(url: str) -> N
 async def test_a_header_that_cannot_be_sent_does_not_show_its_value() -> None:
     async with mounted(lambda *_: (200, {}, b"")) as server:
         with pytest.raises(TargetMisconfigured, match="check the key") as caught:
-            await caller(server).call(Call(path="/", headers={"X-Key": BROKEN_KEY}))
+            await caller(server).call(TargetRequest(path="/", headers={"X-Key": BROKEN_KEY}))
 
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
@@ -106,6 +108,6 @@ async def test_nothing_that_is_sent_is_logged(caplog: pytest.LogCaptureFixture) 
     async with mounted(lambda *_: (200, {}, b"")) as server:
         given = caller(server)
         given.keep_secret([Secret("hunter2")])
-        await given.call(Call(path="/", params=[("key", "hunter2")], headers={"Cookie": "hunter2"}))
+        await given.call(TargetRequest(path="/", params=[("key", "hunter2")], headers={"Cookie": "hunter2"}))
 
     assert "hunter2" not in caplog.text

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from cormorant.clients.targets.command import Command, CommandOptions
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.handing import ParcelKind, ParcelState
 from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
@@ -73,7 +73,7 @@ async def test_a_parcel_becomes_arguments(tmp_path: Path) -> None:
 
     receipt = await target.give(parcel(title="$(rm -rf /) `x` ; 'y' *", folder_parts={"artist": "-rf\nBjörk"}))
 
-    assert (receipt.standing, receipt.reason) == (Standing.DONE, "took it")
+    assert (receipt.standing, receipt.reason) == (ParcelState.DONE, "took it")
     assert read(out) == "--name=$(rm -rf /) `x` ; 'y' *|_rf Björk|torrent|want-7-1|"
 
 
@@ -120,7 +120,7 @@ async def test_it_cannot_be_asked(tmp_path: Path) -> None:
     target = command(script(tmp_path))
 
     assert not target.can_be_asked
-    assert (await target.look(parcel(), None)).standing is Standing.UNKNOWN
+    assert (await target.look(parcel(), None)).standing is ParcelState.UNKNOWN
 
 
 async def test_at_the_time_out_all_that_it_started_is_ended(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -16,7 +16,7 @@ import trio
 from actors.environment import in_thread
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.targets.download_folder import DownloadFolder, DownloadOptions
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState
 from cormorant.rules.watch.target_errors import TargetError, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.parcel_samples import HTML, TITLES
@@ -57,7 +57,7 @@ async def test_an_enclosure_is_fetched_under_the_name_of_the_template(tmp_path: 
         given = await target.give(parcel(server))
         again = await target.give(parcel(server))
 
-    assert (before.standing, given.standing, again) == (Standing.ABSENT, Standing.DONE, given)
+    assert (before.standing, given.standing, again) == (ParcelState.ABSENT, ParcelState.DONE, given)
     assert given.target_id == "podcasts/A feed/A title.mp3"
     assert (tmp_path / "podcasts/A feed/A title.mp3").read_bytes() == MP3
     assert len(server.asked) == 1
@@ -181,7 +181,7 @@ async def test_being_cancelled_leaves_nothing_behind(tmp_path: Path) -> None:
     async with playing(tmp_path, {"*": drip}) as (target, server):
         assert await is_cancelled_when(lambda: found(tmp_path) != [], partial(target.give, parcel(server)))
         assert found(tmp_path) == []
-        assert (await target.look(parcel(server), None)).standing is Standing.ABSENT
+        assert (await target.look(parcel(server), None)).standing is ParcelState.ABSENT
 
 
 async def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

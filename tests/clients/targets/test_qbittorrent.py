@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from cormorant.clients.targets.qbittorrent import Qbittorrent, QbittorrentOptions
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.handing import ParcelKind, ParcelState
 from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
@@ -60,7 +60,11 @@ async def test_what_is_given_is_there_and_followed_to_its_end(generation: Any, k
         held.state = "stalledUP"
         done = await client.look(parcel(kind), None)
 
-    assert (given.standing, running.standing, done.standing) == (Standing.PRESENT, Standing.RUNNING, Standing.DONE)
+    assert (given.standing, running.standing, done.standing) == (
+        ParcelState.PRESENT,
+        ParcelState.RUNNING,
+        ParcelState.DONE,
+    )
     assert given.target_id == running.target_id == held.torrent_id
 
 
@@ -69,14 +73,14 @@ async def test_given_twice_it_is_there_once(generation: Any) -> None:
         await client.give(parcel())
         again = await client.give(parcel())
 
-    assert (again.standing, again.reason, len(stand_in.held)) == (Standing.RUNNING, "it was already there", 1)
+    assert (again.standing, again.reason, len(stand_in.held)) == (ParcelState.RUNNING, "it was already there", 1)
 
 
 async def test_a_hybrid_torrent_is_found_under_the_name_of_its_second_version(generation: Any) -> None:
     async with playing(QbittorrentStandIn(generation=generation)) as (client, _, _):
         await client.give(parcel(body=HYBRID))
 
-        assert (await client.look(parcel(body=HYBRID), None)).standing is Standing.RUNNING
+        assert (await client.look(parcel(body=HYBRID), None)).standing is ParcelState.RUNNING
 
 
 async def test_a_torrent_that_shows_up_late_is_not_taken_for_refused(generation: Any) -> None:
@@ -88,7 +92,11 @@ async def test_a_torrent_that_shows_up_late_is_not_taken_for_refused(generation:
         stand_in.now = lambda: float(next(seconds))
         again = await client.give(parcel())
 
-    assert (first.standing, early.standing, again.standing) == (Standing.PRESENT, Standing.ABSENT, Standing.RUNNING)
+    assert (first.standing, early.standing, again.standing) == (
+        ParcelState.PRESENT,
+        ParcelState.ABSENT,
+        ParcelState.RUNNING,
+    )
 
 
 async def test_what_it_neither_adds_nor_has_is_refused(generation: Any) -> None:
@@ -112,7 +120,7 @@ async def test_category_tags_path_and_stopped_are_sent_by_both_names() -> None:
         "stopped": "true",
         "paused": "true",
     }
-    assert (receipt.standing, receipt.reason) == (Standing.PRESENT, "it is stopped in qBittorrent")
+    assert (receipt.standing, receipt.reason) == (ParcelState.PRESENT, "it is stopped in qBittorrent")
 
 
 async def test_a_lost_session_is_renewed_once_and_the_call_repeated(generation: Any) -> None:
@@ -184,7 +192,7 @@ async def test_in_doubt_after_it_was_taken_the_look_finds_it(mock_clock: MockClo
         with pytest.raises(TargetInDoubt, match="it may have arrived"):
             await client.give(parcel())
 
-        assert (await client.look(parcel(), None)).standing is Standing.RUNNING
+        assert (await client.look(parcel(), None)).standing is ParcelState.RUNNING
 
 
 async def test_in_doubt_before_it_was_taken_the_look_says_absent() -> None:
@@ -193,7 +201,7 @@ async def test_in_doubt_before_it_was_taken_the_look_says_absent() -> None:
         with pytest.raises(TargetInDoubt):
             await client.give(parcel())
 
-        assert (await client.look(parcel(), None)).standing is Standing.ABSENT
+        assert (await client.look(parcel(), None)).standing is ParcelState.ABSENT
 
 
 async def test_what_cannot_be_connected_to_surely_got_nothing() -> None:
@@ -268,14 +276,14 @@ async def test_any_title_will_do(title: str) -> None:
 @pytest.mark.parametrize(
     ("state", "standing", "is_stalled"),
     [
-        ("stalledDL", Standing.RUNNING, True),
-        ("metaDL", Standing.RUNNING, False),
-        ("pausedUP", Standing.DONE, False),
-        ("missingFiles", Standing.FAILED, False),
-        ("whatever comes next", Standing.UNKNOWN, False),
+        ("stalledDL", ParcelState.RUNNING, True),
+        ("metaDL", ParcelState.RUNNING, False),
+        ("pausedUP", ParcelState.DONE, False),
+        ("missingFiles", ParcelState.FAILED, False),
+        ("whatever comes next", ParcelState.UNKNOWN, False),
     ],
 )
-async def test_the_state_tells_the_standing(state: str, standing: Standing, *, is_stalled: bool) -> None:
+async def test_the_state_tells_the_standing(state: str, standing: ParcelState, *, is_stalled: bool) -> None:
     async with playing() as (client, stand_in, _):
         await client.give(parcel())
         next(iter(stand_in.held.values())).state = state
@@ -288,7 +296,7 @@ async def test_a_full_disk_there_is_a_failure() -> None:
     async with playing(QbittorrentStandIn(is_disk_full=True)) as (client, _, _):
         receipt = await client.look(parcel(), await client.give(parcel()))
 
-    assert receipt.standing is Standing.FAILED
+    assert receipt.standing is ParcelState.FAILED
     assert "full disk" in (receipt.reason or "")
 
 

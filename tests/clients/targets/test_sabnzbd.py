@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from cormorant.clients.targets.sabnzbd import Sabnzbd, SabnzbdOptions
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.handing import ParcelKind, ParcelState
 from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetMisconfigured, TargetRefused
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import Mounted, mounted
@@ -52,7 +52,7 @@ async def test_what_is_given_is_followed_from_the_queue_to_the_history() -> None
             job.status, job.is_in_history = status, is_done
             seen.append((await client.look(parcel(), given)).standing.value)
 
-    assert (given.target_id, given.standing) == (job.nzo_id, Standing.PRESENT)
+    assert (given.target_id, given.standing) == (job.nzo_id, ParcelState.PRESENT)
     assert seen == ["present", "running", "running", "done"]
     assert job.fields["cat"] == "music"
 
@@ -66,7 +66,7 @@ async def test_a_link_is_fetched_by_sabnzbd_and_may_fail_later() -> None:
         failed = await client.look(parcel(), given)
 
     assert job.fields["name"] == LINK
-    assert (grabbing.standing, failed.standing) == (Standing.RUNNING, Standing.FAILED)
+    assert (grabbing.standing, failed.standing) == (ParcelState.RUNNING, ParcelState.FAILED)
     assert failed.reason == "URL Fetching failed; ***"
 
 
@@ -86,8 +86,8 @@ async def test_a_job_is_found_in_the_archive_and_under_another_name() -> None:
         [job] = stand_in.jobs
         job.name, job.status, job.is_in_history, job.is_archived = "renamed", "Completed", True, True
 
-        assert (await client.look(parcel(), given)).standing is Standing.DONE
-        assert (await client.look(parcel(), None)).standing is Standing.ABSENT
+        assert (await client.look(parcel(), given)).standing is ParcelState.DONE
+        assert (await client.look(parcel(), None)).standing is ParcelState.ABSENT
 
 
 @pytest.mark.parametrize("title", [*TITLES.values(), "a {{secret}} /x password=y"], ids=[*TITLES, "passwords"])
@@ -113,7 +113,7 @@ async def test_a_duplicate_that_is_ours_counts_as_given() -> None:
         stand_in.refuses = True
         again = await client.give(parcel())
 
-    assert (again.standing, again.reason, len(stand_in.jobs)) == (Standing.PRESENT, "it was already there", 1)
+    assert (again.standing, again.reason, len(stand_in.jobs)) == (ParcelState.PRESENT, "it was already there", 1)
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,11 @@ async def test_the_test_tells_the_version() -> None:
 
 @pytest.mark.parametrize(
     ("cut", "standing"),
-    [("after", Standing.PRESENT), ("silent", Standing.PRESENT), ("before", Standing.ABSENT)],
+    [("after", ParcelState.PRESENT), ("silent", ParcelState.PRESENT), ("before", ParcelState.ABSENT)],
 )
-async def test_in_doubt_the_look_tells_whether_it_arrived(mock_clock: MockClock, cut: Any, standing: Standing) -> None:
+async def test_in_doubt_the_look_tells_whether_it_arrived(
+    mock_clock: MockClock, cut: Any, standing: ParcelState
+) -> None:
     async with playing(timeout_s=10) as (client, _, server):
         server.cuts["/api"] = cut
         server.on_silence = partial(mock_clock.jump, 10)
@@ -173,7 +175,7 @@ async def test_a_job_that_shows_up_late_is_absent_until_then() -> None:
         time_s = 5.0
         late = await client.look(parcel(), given)
 
-    assert (early.standing, late.standing) == (Standing.ABSENT, Standing.PRESENT)
+    assert (early.standing, late.standing) == (ParcelState.ABSENT, ParcelState.PRESENT)
 
 
 async def test_what_is_no_nzb_is_never_given() -> None:

@@ -16,7 +16,7 @@ from cormorant.clients.targets.slskd import SlskdTarget, SlskdTargetOptions, bat
 from cormorant.clients.targets.target import Target
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import WAIT_S
@@ -70,11 +70,11 @@ async def test_files_show_up_late_and_are_followed_to_their_end(has_batches: Any
             receipts.append(await target.look(parcel(), receipts[0]))
 
     assert [receipt.standing for receipt in receipts] == [
-        Standing.PRESENT,
-        Standing.ABSENT,
-        Standing.PRESENT,
-        Standing.RUNNING,
-        Standing.DONE,
+        ParcelState.PRESENT,
+        ParcelState.ABSENT,
+        ParcelState.PRESENT,
+        ParcelState.RUNNING,
+        ParcelState.DONE,
     ]
     assert {receipt.target_id for receipt in receipts} == {batch_id_of("want-7-1")}
     assert receipts[2].reason == "0 of 2 files are done, place 3 in the queue of the peer"
@@ -89,7 +89,7 @@ async def test_given_twice_it_is_fetched_once(has_batches: Any) -> None:
         done = await target.give(parcel())
 
     assert len(slskd.transfers) == 2
-    assert (again.standing, done.standing) == (Standing.PRESENT, Standing.DONE)
+    assert (again.standing, done.standing) == (ParcelState.PRESENT, ParcelState.DONE)
     assert done.reason == "it was already there"
 
 
@@ -112,7 +112,7 @@ async def test_a_lost_answer_leaves_a_doubt_that_a_look_settles(has_batches: Any
         seen = await target.look(parcel(), None)
         again = await target.give(parcel())
 
-    assert (seen.standing, again.standing) == (Standing.PRESENT, Standing.PRESENT)
+    assert (seen.standing, again.standing) == (ParcelState.PRESENT, ParcelState.PRESENT)
     assert len(slskd.transfers) == 4
 
 
@@ -121,7 +121,7 @@ async def test_files_that_are_already_fetched_by_another_batch_are_no_error() ->
         await target.give(parcel())
         other = await target.give(parcel(key="want-7-2"))
 
-    assert (other.standing, other.reason) == (Standing.PRESENT, "it was already there")
+    assert (other.standing, other.reason) == (ParcelState.PRESENT, "it was already there")
     assert len(slskd.transfers) == 2
 
 
@@ -129,7 +129,7 @@ async def test_some_files_that_are_not_taken_are_told() -> None:
     async with playing(refused={FILES[0][0]: "Bad file"}) as (target, _, _):
         receipt = await target.give(parcel())
 
-    assert receipt.standing is Standing.PRESENT
+    assert receipt.standing is ParcelState.PRESENT
     assert receipt.reason == "1 of 2 files were not taken: Bad file"
 
 
@@ -161,7 +161,7 @@ async def test_a_batch_is_found_again_when_its_peer_has_left() -> None:
         slskd.offline.add(PEER)
         seen = await target.look(parcel(), given)
 
-    assert seen.standing is Standing.PRESENT
+    assert seen.standing is ParcelState.PRESENT
 
 
 async def test_a_known_batch_without_files_is_not_given_again() -> None:
@@ -169,7 +169,7 @@ async def test_a_known_batch_without_files_is_not_given_again() -> None:
         slskd.batches.add(batch_id_of("want-7-1"))
         receipt = await target.give(parcel())
 
-    assert receipt.standing is Standing.PRESENT
+    assert receipt.standing is ParcelState.PRESENT
     assert "lists none of its files" in (receipt.reason or "")
     assert slskd.transfers == []
 
@@ -205,7 +205,7 @@ async def test_completed_is_no_success(fate: str) -> None:
         at(slskd, 100)
         seen = await target.look(parcel(), given)
 
-    assert seen.standing is Standing.FAILED
+    assert seen.standing is ParcelState.FAILED
     assert (seen.reason or "").startswith("0 of 2 files are done, 2 failed: ")
     assert ("File not shared" if fate == "Rejected" else fate) in (seen.reason or "")
 
@@ -218,7 +218,7 @@ async def test_what_is_not_there_yet_can_be_cancelled() -> None:
         again = await target.cancel(parcel())
 
     assert (stopped, again) == (2, 0)
-    assert seen.standing is Standing.FAILED
+    assert seen.standing is ParcelState.FAILED
     assert sum(line.startswith("DELETE") and line.endswith("?remove=false") for line in slskd.asked) == 2
 
 
@@ -284,5 +284,5 @@ async def test_a_peer_that_is_cancelled_while_given_is_asked_about_later() -> No
         again = await target.give(parcel())
 
     assert scope.cancelled_caught
-    assert again.standing is Standing.PRESENT
+    assert again.standing is ParcelState.PRESENT
     assert len(slskd.transfers) == 2

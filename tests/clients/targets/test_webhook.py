@@ -13,7 +13,7 @@ import pytest
 from cormorant.clients.targets.webhook import Webhook, WebhookOptions
 from cormorant.playground.webhook import WebhookStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, Standing
+from cormorant.rules.watch.handing import ParcelKind, ParcelState
 from cormorant.rules.watch.target_errors import (
     TargetError,
     TargetInDoubt,
@@ -47,7 +47,7 @@ async def test_a_parcel_is_told_with_all_that_is_in_it() -> None:
         await client.give(parcel(ParcelKind.MAGNET, key="other"))
 
     told = stand_in.taken["want-7-1"]
-    assert torrent.standing is Standing.DONE
+    assert torrent.standing is ParcelState.DONE
     assert base64.b64decode(told.pop("body_base64")) == TORRENT
     assert told == {
         "version": 1,
@@ -66,7 +66,7 @@ async def test_repeated_it_has_the_same_key_and_counts_as_given(*, tells: bool) 
     async with playing(tells_repetitions=tells) as (client, stand_in):
         receipts = [await client.give(parcel()) for _ in range(2)]
 
-    assert [receipt.standing for receipt in receipts] == [Standing.DONE] * 2
+    assert [receipt.standing for receipt in receipts] == [ParcelState.DONE] * 2
     assert [headers["idempotency-key"] for headers in stand_in.asked] == ["want-7-1"] * 2
     assert len(stand_in.taken) == 1
 
@@ -100,7 +100,7 @@ async def test_a_lost_answer_leaves_doubt_that_no_look_can_end(cut: Any) -> None
             await client.give(parcel())
         receipt = await client.look(parcel(), None)
 
-    assert (client.can_be_asked, receipt.standing) == (False, Standing.UNKNOWN)
+    assert (client.can_be_asked, receipt.standing) == (False, ParcelState.UNKNOWN)
     assert len(stand_in.taken) == (cut == "after")
 
 

@@ -15,35 +15,37 @@ from sqlalchemy import Connection
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.requests import Result
 from cormorant.rules.settings.subscription_settings import SubscriptionSettings
-from cormorant.rules.watch.feeds import Due, FeedPage, Item, Subscription
+from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription
 from cormorant.rules.watch.wants import Want
-from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.feeds import Feeds as Subscriptions
 from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
 from storage.database import Database
 from storage.watch import wants
 from supervisors import ChildSpec, Supervisor
-from supervisors.watch_assembly import SubscribingAssembly
+from supervisors.watch_assembly import FeedAssembly
 
 Step = list[str] | Exception
 HOUR = 3_600.0
 
 
-def page(*titles: str, **how: Any) -> FeedPage:
+def page(*titles: str, **how: Any) -> FetchedFeed:
     """A feed with these items."""
-    return FeedPage(items=tuple(Item(key=title, title=title, link=f"http://x.test/{title}") for title in titles), **how)
+    return FetchedFeed(
+        items=tuple(FeedEntryItem(key=title, title=title, link=f"http://x.test/{title}") for title in titles), **how
+    )
 
 
 @define
 class Feeds:
     """Answers for each address with one step after the other; the last one holds for ever."""
 
-    scripts: dict[str, list[FeedPage | Exception]] = field(factory=dict)
+    scripts: dict[str, list[FetchedFeed | Exception]] = field(factory=dict)
     takes_s: dict[str, float] = field(factory=dict)
     asked: list[tuple[float, str]] = field(factory=list)
     together: dict[str, int] = field(factory=dict)
     most: int = 0
 
-    async def __call__(self, subscription: Due) -> FeedPage:
+    async def __call__(self, subscription: DueFeed) -> FetchedFeed:
         """Be asked."""
         host = subscription.url.split("/")[2]
         assert not self.together.get(host), f"two at once at {host}"
@@ -54,7 +56,7 @@ class Feeds:
             await trio.sleep(self.takes_s.get(host, 0.0))
         finally:
             self.together[host] = 0
-        steps = self.scripts.get(subscription.url, [FeedPage()])
+        steps = self.scripts.get(subscription.url, [FetchedFeed()])
         step = steps.pop(0) if len(steps) > 1 else steps[0]
         if isinstance(step, Exception):
             raise step
@@ -98,7 +100,7 @@ class SubscriptionPlace:
     def opened(self, *, look_s: float = 60.0, **options: Any) -> _Opened:
         """The ticker under a supervisor, with its storage; to be entered."""
         chosen = settings(subscriptions=SubscriptionSettings(**options))
-        assembly = SubscribingAssembly(
+        assembly = FeedAssembly(
             settings=chosen,
             database=self.gateway,
             fetch=self.feeds,

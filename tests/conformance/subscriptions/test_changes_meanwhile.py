@@ -14,13 +14,13 @@ from trio.testing import MockClock
 
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.source_errors import SourceLimited, SourceUnavailable
-from cormorant.rules.watch.feeds import Check, CheckStatus, Due, Item, want_of
+from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FeedEntryItem, want_of
 from cormorant.rules.watch.subscription_events import SubscriptionChecked, SubscriptionFailed, SubscriptionMisfired
 from cormorant.rules.watch.wants import Want
 from cormorant.testing import START
 from storage.watch import feed_claims
 from storage.watch import feeds as table
-from storage.watch.check_ending import CheckEnding
+from storage.watch.check_ending import RecordCheck
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, prepared, subscription_place
 
 pytestmark = pytest.mark.slow("hours on the mock clock")
@@ -53,10 +53,10 @@ async def test_a_check_that_runs_has_started_and_then_tells_what_it_brought(
         await trio.sleep(20)
         after = await subscriptions.checks(1)
 
-    assert during == [Check(subscription_id=1, started_at=began, status=CheckStatus.STARTED)]
+    assert during == [FeedCheck(subscription_id=1, started_at=began, status=CheckStatus.STARTED)]
     assert (status["running"], status["active_checks"], status["pending_jobs"]) == (True, 1, 0)
     assert after == [
-        Check(
+        FeedCheck(
             subscription_id=1,
             started_at=began,
             status=CheckStatus.SUCCESS,
@@ -325,7 +325,7 @@ async def test_many_new_items_are_wanted_ten_by_ten_and_what_is_left_out_is_told
 
     async def counting(function: Any, *args: Any, **words: Any) -> Any:
         done = await run(function, *args, **words)
-        if isinstance(function, CheckEnding):
+        if isinstance(function, RecordCheck):
             after_each.append(len(place.taken))
         return done
 
@@ -351,7 +351,7 @@ async def test_one_that_is_paused_while_its_items_are_written_brings_in_all_of_t
 
     async def slowly(function: Any, *args: Any, **words: Any) -> Any:
         done = await run(function, *args, **words)
-        if isinstance(function, CheckEnding):
+        if isinstance(function, RecordCheck):
             await trio.sleep(40)
         return done
 
@@ -372,7 +372,7 @@ async def test_what_was_brought_in_before_a_mistake_stays_and_the_rest_is_new_th
     titles = [f"item {number}" for number in range(25)]
     place.feeds.scripts["http://x.test/one"] = [page(*titles)]
 
-    def refuse(subscription: Due, item: Item, now: datetime) -> Want:
+    def refuse(subscription: DueFeed, item: FeedEntryItem, now: datetime) -> Want:
         if item.title == "item 15":
             raise ValueError("too odd")
         return want_of(subscription, item, now)

@@ -9,11 +9,11 @@ import trio
 from sqlalchemy import Connection
 from trio.testing import MockClock
 
-from actors.watch.feed_checker import CheckUnwritten
+from actors.watch.feed_checker import CheckNotRecorded
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.watch.feeds import CheckStatus, Due, FeedPage
-from cormorant.services.watch.feeds import Subscriptions
+from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FetchedFeed
+from cormorant.services.watch.feeds import Feeds
 from storage.watch import feed_claims
 from storage.watch.feed_claims import CheckedElsewhere
 from tests.conformance.subscriptions.subscribing import (
@@ -29,7 +29,7 @@ SILENT_S = 60.0
 """The time-out of a check and two beats."""
 
 
-async def taken_by_another(place: SubscriptionPlace) -> list[Due]:
+async def taken_by_another(place: SubscriptionPlace) -> list[DueFeed]:
     """Another process takes in hand all that is due."""
     now = place.clock.now()
     taken = await place.gateway.run(feed_claims.claim, now=now, until=now, limit=9)
@@ -37,9 +37,9 @@ async def taken_by_another(place: SubscriptionPlace) -> list[Due]:
     return taken
 
 
-async def left_behind(place: SubscriptionPlace, name: str) -> list[Due]:
+async def left_behind(place: SubscriptionPlace, name: str) -> list[DueFeed]:
     """One that is due and in the hands of another process."""
-    taken: list[Due] = []
+    taken: list[DueFeed] = []
     async with place.opened() as subscriptions:
         await subscribe(subscriptions, name)
         await trio.sleep(100)
@@ -49,7 +49,7 @@ async def left_behind(place: SubscriptionPlace, name: str) -> list[Due]:
     return taken
 
 
-async def asked_again(place: SubscriptionPlace, subscriptions: Subscriptions) -> list[str]:
+async def asked_again(place: SubscriptionPlace, subscriptions: Feeds) -> list[str]:
     """Who is asked within a probe of the database and the turns of three, in order, and is then checked."""
     place.feeds.asked.clear()
     place.gateway.come_back()
@@ -161,7 +161,7 @@ async def test_what_a_feed_brings_that_cannot_be_kept_fails_that_check_alone(
 def break_for_bad(wrong: pytest.MonkeyPatch, name: str) -> None:
     real = getattr(feed_claims, name)
 
-    def broken(connection: Connection, subscription: Due, *words: object, **more: object) -> object:
+    def broken(connection: Connection, subscription: DueFeed, *words: object, **more: object) -> object:
         if subscription.name == "bad":
             raise RuntimeError("no such row can be")
         return real(connection, subscription, *words, **more)
@@ -199,7 +199,7 @@ async def test_a_feed_of_which_nothing_can_be_written_is_left_alone_for_an_hour_
             await subscribe(subscriptions, "good", host="good.test")
             await trio.sleep(1.5 * HOUR)
             asked = len(place.feeds.times("bad"))
-            with pytest.raises(CheckUnwritten, match="cannot be written; an unexpected error"):
+            with pytest.raises(CheckNotRecorded, match="cannot be written; an unexpected error"):
                 await subscriptions.check("bad")
             monkeypatch.undo()
             await subscriptions.check("bad")
@@ -241,7 +241,7 @@ async def test_a_new_time_or_the_end_of_a_pause_is_heeded_at_once(clock: MockClo
 @pytest.mark.slow("more than a year of looks")
 async def test_what_stands_in_an_unchanged_feed_for_a_year_is_never_new_again(clock: MockClock) -> None:
     with subscription_place() as place:
-        still = FeedPage(is_unchanged=True)
+        still = FetchedFeed(is_unchanged=True)
         place.feeds.scripts["http://x.test/one"] = [
             page("a", "b"),
             page("b", "c"),

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from cormorant.rules.schedules import Schedule, overdue_delay_s
 from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.watch.feeds import FeedPage
+from cormorant.rules.watch.feeds import FetchedFeed
 from cormorant.rules.watch.subscription_events import SubscriptionMisfired, SubscriptionPaused, SubscriptionsMaintained
 from cormorant.testing import START
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, prepared, subscription_place
@@ -102,16 +102,16 @@ ONE = [page(f"{check}") for check in range(9)]
         (BUSY, 2 * HOUR, 1.0),
         (EVEN, 2 * HOUR, 2.0),
         (ONE, 2 * HOUR, 2.0),
-        ([FeedPage()], 2 * HOUR, 4.0),
+        ([FetchedFeed()], 2 * HOUR, 4.0),
         (BUSY, 1_200.0, 0.25),
         (BUSY, 600.0, 1 / 6),
-        ([FeedPage()], 20 * HOUR, 24.0),
-        ([FeedPage()], 30 * HOUR, 30.0),
+        ([FetchedFeed()], 20 * HOUR, 24.0),
+        ([FetchedFeed()], 30 * HOUR, 30.0),
     ],
     ids=["busy", "ten", "one", "quiet", "at least 15 min", "never slower when busy", "at most a day", "never sooner"],
 )
 async def test_activity_sets_the_interval_and_never_the_base(
-    clock: MockClock, pages: list[FeedPage], every_s: float, hours: float
+    clock: MockClock, pages: list[FetchedFeed], every_s: float, hours: float
 ) -> None:
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = list(pages)

@@ -14,16 +14,16 @@ from actors.watch.feed_ticker import HAND_MAX
 from cormorant.rules.errors import ActorCrashed, ActorGone, CormorantError, StorageUnavailable
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.watch.feeds import Check
+from cormorant.rules.watch.feeds import FeedCheck
 from cormorant.rules.watch.subscription_events import SubscriptionMisfired
-from cormorant.services.watch.feeds import Subscriptions
+from cormorant.services.watch.feeds import Feeds
 from cormorant.testing import START
 from storage.watch import feed_claims as table
 from storage.watch.feed_claims import CheckedElsewhere
 from tests.conformance.subscriptions.subscribing import HOUR, page, prepared, subscribe, subscription_place
 
 
-async def gather(subscriptions: Subscriptions, name: str, got: list[Check | CormorantError]) -> None:
+async def gather(subscriptions: Feeds, name: str, got: list[FeedCheck | CormorantError]) -> None:
     try:
         got.append(await subscriptions.check(name))
     except CormorantError as error:
@@ -59,7 +59,7 @@ async def test_what_another_process_has_taken_over_is_undone_and_new_for_that_on
     with subscription_place() as place:
         place.feeds.takes_s["x.test"] = 20.0
         place.feeds.scripts["http://x.test/one"] = [page("a")]
-        got: list[Check | CormorantError] = []
+        got: list[FeedCheck | CormorantError] = []
         async with place.opened() as subscriptions, trio.open_nursery() as nursery:
             await subscribe(subscriptions, "one", takes_first=True)
             nursery.start_soon(gather, subscriptions, "one", got)
@@ -117,7 +117,7 @@ async def test_who_asks_for_one_at_the_end_of_a_long_lane_is_next(clock: MockClo
 async def test_who_waits_for_a_check_is_told_when_the_ticker_stops_or_crashes(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.takes_s["x.test"] = 20.0
-        got: list[Check | CormorantError] = []
+        got: list[FeedCheck | CormorantError] = []
         async with trio.open_nursery() as nursery, place.opened() as subscriptions:
             await subscribe(subscriptions, "one")
             nursery.start_soon(gather, subscriptions, "one", got)
@@ -140,7 +140,7 @@ async def test_no_more_wait_by_hand_than_there_is_room_for(clock: MockClock, mon
     monkeypatch.setattr("actors.watch.feed_ticker.HAND_MAX", 2)
     with subscription_place() as place:
         place.feeds.takes_s["x.test"] = 20.0
-        got: list[Check | CormorantError] = []
+        got: list[FeedCheck | CormorantError] = []
         async with place.opened(look_s=HOUR) as subscriptions:
             for name in ("one", "two", "three"):
                 await subscribe(subscriptions, name)
@@ -150,14 +150,14 @@ async def test_no_more_wait_by_hand_than_there_is_room_for(clock: MockClock, mon
                     nursery.start_soon(partial(gather, subscriptions, name, got))
                     await trio.sleep(1)
 
-        assert sorted(type(each).__name__ for each in got) == ["Check", "Check", "MailboxFull"]
+        assert sorted(type(each).__name__ for each in got) == ["FeedCheck", "FeedCheck", "MailboxFull"]
 
 
 async def test_while_the_database_is_away_nothing_is_lost_and_hosts_are_still_asked_apart(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.takes_s["x.test"] = 5.0
         place.feeds.scripts["http://x.test/one"] = [page("a")]
-        got: list[Check | CormorantError] = []
+        got: list[FeedCheck | CormorantError] = []
         async with place.opened() as subscriptions, trio.open_nursery() as nursery:
             await subscribe(subscriptions, "one", takes_first=True)
             nursery.start_soon(gather, subscriptions, "one", got)

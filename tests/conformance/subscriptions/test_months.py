@@ -18,8 +18,8 @@ from trio.testing import MockClock
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.watch.feeds import Due, FeedPage
-from cormorant.services.watch.feeds import Subscriptions
+from cormorant.rules.watch.feeds import DueFeed, FetchedFeed
+from cormorant.services.watch.feeds import Feeds
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, subscription_place
 
 IS_SOAK: Final = os.environ.get("SOAK") == "1"
@@ -78,7 +78,7 @@ class World:
         count = int(trio.current_time() / self.feed_of(name).new_every_s)
         return [f"{name}/{number}" for number in range(count)]
 
-    async def fetch(self, subscription: Due) -> FeedPage:
+    async def fetch(self, subscription: DueFeed) -> FetchedFeed:
         """Be asked."""
         name, feed = subscription.name, self.feed_of(subscription.name)
         began = self.asked_at[name] = trio.current_time()
@@ -158,9 +158,7 @@ async def live(known: list[Feed], told: list[tuple[str, float]], seed: int) -> N
         assert world.wrongs == []
 
 
-async def play(
-    world: World, subscriptions: Subscriptions, nursery: trio.Nursery, left: list[tuple[str, float]]
-) -> None:
+async def play(world: World, subscriptions: Feeds, nursery: trio.Nursery, left: list[tuple[str, float]]) -> None:
     """Do what comes until a restart."""
     while left:
         what, wait_s = left.pop(0)
@@ -186,14 +184,14 @@ async def play(
             await none_is_late(world, subscriptions)
 
 
-async def by_hand(subscriptions: Subscriptions, name: str) -> None:
+async def by_hand(subscriptions: Feeds, name: str) -> None:
     try:
         await subscriptions.check(name)
     except CormorantError:
         return
 
 
-async def none_is_late(world: World, subscriptions: Subscriptions) -> None:
+async def none_is_late(world: World, subscriptions: Feeds) -> None:
     now = world.place.clock.now()
     for each in await subscriptions.page():
         if each.is_paused:
@@ -202,7 +200,7 @@ async def none_is_late(world: World, subscriptions: Subscriptions) -> None:
             world.wrongs.append(f"{each.name} was due at {each.next_check_at}, now it is {now}")
 
 
-async def end_well(world: World, subscriptions: Subscriptions) -> None:
+async def end_well(world: World, subscriptions: Feeds) -> None:
     """When all is calm, all are checked, and what they show is wanted, once."""
     world.is_calm, world.mistakes, world.place.crashes = True, 0, 0
     await trio.sleep(QUIET_S)

@@ -20,8 +20,8 @@ from actors.environment import SystemClock
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.watch.feeds import FeedPage, Subscription
-from cormorant.services.watch.feeds import Subscriptions
+from cormorant.rules.watch.feeds import FetchedFeed, Subscription
+from cormorant.services.watch.feeds import Feeds
 from storage.database import Database, Mode, StorageOptions
 from tests.bounds import WAIT_S
 from tests.conformance.subscriptions.subscribing import (
@@ -33,7 +33,7 @@ from tests.conformance.subscriptions.subscribing import (
     subscription_place,
 )
 
-Fetch = Callable[[Subscription], Awaitable[FeedPage]]
+Fetch = Callable[[Subscription], Awaitable[FetchedFeed]]
 ITEMS = "abcdefghijklmnopqrstuv"
 """Two whole batches, and a bit."""
 CHECKS_MIN = 10
@@ -113,7 +113,7 @@ class Growing:
     running: set[int] = field(factory=set)
     twice: list[int] = field(factory=list)
 
-    async def __call__(self, subscription: Subscription) -> FeedPage:
+    async def __call__(self, subscription: Subscription) -> FetchedFeed:
         """Be asked."""
         if subscription.id in self.running:
             self.twice.append(subscription.id)
@@ -130,7 +130,7 @@ class Growing:
         return [f"{name}: {number}" for number in range(self.counts[name])]
 
 
-async def meddle(subscriptions: Subscriptions, chance: random.Random) -> None:
+async def meddle(subscriptions: Feeds, chance: random.Random) -> None:
     """Pause, resume, check, give other times, add and remove, all at once with others who do."""
     for number in range(25):
         name = chance.choice("abc")
@@ -184,7 +184,7 @@ async def test_two_processes_and_whoever_meddles_want_each_item_once_and_check_n
     assert not [each for place in places for each in place.events.of(ChildCrashed)]
 
 
-async def settled(subscriptions: Subscriptions, name: str) -> None:
+async def settled(subscriptions: Feeds, name: str) -> None:
     """Checked once more, by whichever process has it."""
     while True:
         with suppress(CormorantError):

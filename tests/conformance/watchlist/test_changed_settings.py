@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.settings.watch import TargetSettings
-from cormorant.rules.watch.handing import Standing
+from cormorant.rules.watch.handing import ParcelState
 from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetUnavailable
 from cormorant.scripted_watches import ScriptedTarget
 from supervisors import Service
@@ -121,7 +121,7 @@ async def test_what_a_target_may_have_that_is_no_longer_configured_is_given_up_a
 ) -> None:
     with watch_place("old") as place:
         old = place.targets["old"]
-        old.standing, old.shows_after_s = Standing.PRESENT, 100_000.0 if trouble else 0.0
+        old.standing, old.shows_after_s = ParcelState.PRESENT, 100_000.0 if trouble else 0.0
         old.script = [trouble] if trouble else []
         await give_in_vain(place)
         place.targets = {"new": ScriptedTarget()}
@@ -201,7 +201,7 @@ async def test_a_target_that_is_missed_after_hours_in_which_nothing_ran_has_its_
 ) -> None:
     with watch_place("old") as place:
         old = place.targets["old"]
-        old.standing, old.script = Standing.PRESENT, [trouble] if trouble else []
+        old.standing, old.script = ParcelState.PRESENT, [trouble] if trouble else []
         await give_in_vain(place)
         async with place.service() as service:
             before = await the_want(service)

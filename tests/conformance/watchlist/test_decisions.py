@@ -16,7 +16,7 @@ from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailabl
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.artists import Artist, Start
 from cormorant.rules.watch.events import WatchlistProcess
-from cormorant.rules.watch.handing import Parcel, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelState, ParcelStatus
 from cormorant.rules.watch.releases import Album, Track
 from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetRefused, TargetUnavailable
 from cormorant.rules.watch.wants import CannotHandOver, Want
@@ -65,7 +65,7 @@ def crashes(place: WatchPlace) -> list[str]:
 async def test_what_a_target_has_is_neither_searched_nor_sent_again_by_hand(clock: MockClock) -> None:
     with watch_place("qbittorrent") as place:
         with_release(place, "A1 - New", "A1 - New, another")
-        place.targets["qbittorrent"].standing = Standing.RUNNING
+        place.targets["qbittorrent"].standing = ParcelState.RUNNING
         async with place.service() as service:
             await watch(service, "a1")
             await trio.sleep(65)
@@ -76,7 +76,7 @@ async def test_what_a_target_has_is_neither_searched_nor_sent_again_by_hand(cloc
                 await service.watches.retry(want.id)
             with pytest.raises(CannotHandOver, match="may be at its target already"):
                 await service.watches.hand_over(want.id, ref=view.candidates[1].ref)
-            place.targets["qbittorrent"].standing = Standing.DONE
+            place.targets["qbittorrent"].standing = ParcelState.DONE
             await trio.sleep(200)
             assert (await the_want(service)).state.value == "done"
         assert crashes(place) == []
@@ -217,9 +217,9 @@ async def test_a_release_is_not_missed_because_its_tracks_cannot_be_had(clock: M
 class Silent(ScriptedTarget):
     """Can be asked, and cannot say."""
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         await trio.lowlevel.checkpoint()
-        return Receipt(standing=Standing.UNKNOWN, reason="it cannot say")
+        return ParcelStatus(standing=ParcelState.UNKNOWN, reason="it cannot say")
 
 
 async def test_a_target_that_cannot_say_has_not_said_no(clock: MockClock) -> None:

@@ -17,9 +17,9 @@ from cormorant.rules.events import ChildCrashed, ItemFailed
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.price_settings import PriceSettings
 from cormorant.rules.settings.watch import WatchlistSettings
-from cormorant.rules.watch.artists import Artist, Charge, Charged
+from cormorant.rules.watch.artists import Artist, Charge, RetryCharge
 from cormorant.rules.watch.events import SavedSearchChecked
-from cormorant.rules.watch.handing import Parcel, Receipt
+from cormorant.rules.watch.handing import Parcel, ParcelStatus
 from cormorant.rules.watch.handovers import FOLLOW_S
 from cormorant.rules.watch.price_events import PriceCollected
 from cormorant.rules.watch.wants import Want
@@ -34,7 +34,7 @@ from cormorant.testing import (
     memory_gateway,
     settings,
 )
-from storage.watch.choice import Chooser
+from storage.watch.choice import CandidateChoice
 from supervisors import open_service
 from tests.conformance.searching import search_place
 from tests.conformance.test_collecting import Shop, service_of
@@ -117,7 +117,7 @@ class BrokenStore:
 
     async def fail(
         self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> Charged:
+    ) -> RetryCharge:
         await trio.lowlevel.checkpoint()
         self.check("fail", artist.artist_id)
         cost = charge(artist)
@@ -194,14 +194,14 @@ async def test_a_store_whose_connection_breaks_does_not_stop_the_service(
 
 @pytest.mark.slow("rounds of a whole service")
 async def test_a_mistake_in_one_saved_search_fails_it_alone(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Chooser.judge
+    real = CandidateChoice.judge
 
-    def broken(self: Chooser, want: Want, *words: Any, **more: Any) -> Any:
+    def broken(self: CandidateChoice, want: Want, *words: Any, **more: Any) -> Any:
         if want.watch == "saved:bad":
             raise KeyError("profile")
         return real(self, want, *words, **more)
 
-    monkeypatch.setattr(Chooser, "judge", broken)
+    monkeypatch.setattr(CandidateChoice, "judge", broken)
     with watch_place("qbittorrent") as place:
         place.sources["indexer"] = ScriptedSource(["old"], ["old"], ["old", "new"])
         async with place.service() as service:
@@ -246,7 +246,7 @@ class OddTarget(ScriptedTarget):
 
     bad_at: list[float] = field(factory=list)
 
-    async def look(self, parcel: Parcel, receipt: Receipt | None) -> Receipt:
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         if parcel.title == "bad":
             self.bad_at.append(trio.current_time())
             raise KeyError("progress")

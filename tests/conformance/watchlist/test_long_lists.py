@@ -17,8 +17,8 @@ from actors.watch.watchlist_ticker import WatchlistTicker
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.source_errors import SourceLimited, SourceUnavailable
 from cormorant.rules.settings.watch import WatchlistSettings
-from cormorant.rules.watch.artists import Artist, Charge, Charged, Start
-from cormorant.rules.watch.catalogue_walks import PAGES_MAX, Walk
+from cormorant.rules.watch.artists import Artist, Charge, RetryCharge, Start
+from cormorant.rules.watch.catalogue_walks import PAGES_MAX, CatalogueProgress
 from cormorant.rules.watch.events import WatchlistProcess
 from cormorant.rules.watch.releases import Album
 from cormorant.scripted_watches import ScriptedCatalogue, album
@@ -158,14 +158,14 @@ async def test_a_list_that_does_not_end_is_left_alone_until_the_next_look(clock:
 class KeptWalks:
     """Keeps walks in memory; one that is away does not answer."""
 
-    kept: dict[Key, Walk] = field(factory=dict)
+    kept: dict[Key, CatalogueProgress] = field(factory=dict)
     is_away: bool = False
 
-    async def find(self, artists: Sequence[Artist]) -> dict[Key, Walk]:
+    async def find(self, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
         await trio.lowlevel.checkpoint()
         return dict(self.kept)
 
-    async def keep(self, walks: Mapping[Key, Walk], *, ended: Collection[Key]) -> None:
+    async def keep(self, walks: Mapping[Key, CatalogueProgress], *, ended: Collection[Key]) -> None:
         await trio.sleep(math.inf if self.is_away else 0)
         self.kept |= walks
         for key in ended:
@@ -185,7 +185,7 @@ class WatchedStore(OwnStore):
 
     async def fail(
         self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> Charged:
+    ) -> RetryCharge:
         await self.release([artist])
         return charge(artist)
 

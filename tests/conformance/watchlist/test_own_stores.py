@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.settings.watch import WatchlistSettings
-from cormorant.rules.watch.artists import Artist, Charge, Charged
+from cormorant.rules.watch.artists import Artist, Charge, RetryCharge
 from cormorant.rules.watch.wants import Want
 from cormorant.scripted_watches import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock, in_line, memory_gateway, settings
@@ -44,7 +44,7 @@ class OwnStore:
 
     async def fail(
         self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
-    ) -> Charged:
+    ) -> RetryCharge:
         await trio.lowlevel.checkpoint()
         return charge(artist)
 

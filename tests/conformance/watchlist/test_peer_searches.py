@@ -21,9 +21,9 @@ from cormorant.rules.search.requests import SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
-from cormorant.rules.watch.soulseek import File, Response
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
-from cormorant.services.source_clients import Asker
+from cormorant.services.source_clients import SourceClients
 from cormorant.testing import Recorder, ScriptedSource, SimulatedClock, in_line, memory_gateway, settings
 from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
@@ -37,13 +37,13 @@ MANY = 250
 """So many peers that they still answer when the time-out comes: such a search is never silent."""
 
 
-def peers(count: int) -> list[Response]:
-    files = tuple(File(filename=f"{FOLDER}\\{number:02} - Song.flac", size_bytes=100) for number in (1, 2))
-    return [Response(username=f"peer {number}", files=files, has_free_slot=True) for number in range(count)]
+def peers(count: int) -> list[PeerResponse]:
+    files = tuple(PeerFile(filename=f"{FOLDER}\\{number:02} - Song.flac", size_bytes=100) for number in (1, 2))
+    return [PeerResponse(username=f"peer {number}", files=files, has_free_slot=True) for number in range(count)]
 
 
 @frozen(kw_only=True)
-class WiredAsker(Asker):
+class WiredAsker(SourceClients):
     """The asker of the product; only its connections lead to the stand-in."""
 
     transports: Callable[..., Transport]
@@ -213,7 +213,7 @@ async def test_a_search_that_slskd_never_began_is_no_empty_answer(clock: MockClo
     async with peers_of(FEW, running_max=1) as place:
         # Another program searches for something that never ends.
         place.slskd.peers += [
-            Response(username=f"x {n}", files=(File(filename="else", size_bytes=1),)) for n in range(99)
+            PeerResponse(username=f"x {n}", files=(PeerFile(filename="else", size_bytes=1),)) for n in range(99)
         ]
         headers = {"x-api-key": place.slskd.key, "content-type": "application/json"}
         place.slskd.handle("POST", "/api/v0/searches", {}, headers, b'{"id": "other", "searchText": "else"}')

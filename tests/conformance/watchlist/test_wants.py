@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings
 from cormorant.rules.watch.events import HandoverInDoubt, HandoverSent, WatchlistSearch
-from cormorant.rules.watch.handing import Standing
+from cormorant.rules.watch.handing import ParcelState
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetRefused, TargetUnavailable
 from cormorant.rules.watch.wants import Want
 from cormorant.scripted_watches import ScriptedTarget, album
@@ -51,7 +51,7 @@ async def test_a_target_is_asked_as_often_as_is_set_and_seldom_once_it_takes_lon
     with watch_place("qbittorrent") as place:
         with_release(place, "A1 - New [FLAC]")
         target = place.targets["qbittorrent"]
-        target.standing = Standing.RUNNING
+        target.standing = ParcelState.RUNNING
         quick = {"qbittorrent": TargetSettings(url="http://target.test", follow_s=4.0)}
         async with place.service(targets=quick) as service:
             await watch(service, "a1")
@@ -239,13 +239,13 @@ async def test_a_handover_that_fails_at_its_target_takes_the_next_candidate(cloc
     with watch_place("qbittorrent") as place:
         with_release(place, "A1 - New one", "A1 - New two")
         target = place.targets["qbittorrent"]
-        target.standing = Standing.FAILED
+        target.standing = ParcelState.FAILED
         async with place.service() as service:
             await watch(service, "a1")
             await trio.sleep(110)
             assert len(target.given) == 1
             await trio.sleep(60)
-            target.standing = Standing.DONE
+            target.standing = ParcelState.DONE
             await trio.sleep(LONG_S)
 
             assert (await the_want(service)).state.value == "done"

@@ -16,10 +16,10 @@ from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimit
 from cormorant.rules.settings.settings import JobSettings
 from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
 from cormorant.rules.watch.artists import Artist as Watched
-from cormorant.rules.watch.handing import Parcel, ParcelKind, Receipt, Standing
+from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 from cormorant.rules.watch.handovers import HandoverState
 from cormorant.rules.watch.releases import Album, AlbumPage, Track
-from cormorant.rules.watch.releases import Artist as FoundArtist
+from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.scripted_watches import album
@@ -93,7 +93,7 @@ class MoodyTarget:
     about: dict[str, str] = field(factory=dict)
     """Which release a parcel is of."""
 
-    async def give(self, parcel: Parcel) -> Receipt:
+    async def give(self, parcel: Parcel) -> ParcelStatus:
         await trio.lowlevel.checkpoint()
         self._refuse(parcel)
         if self.mood != "in doubt, not taken":
@@ -102,7 +102,7 @@ class MoodyTarget:
             await trio.sleep_forever()
         if self.mood.startswith("in doubt"):
             raise TargetInDoubt("the connection broke")
-        return Receipt(target_id=parcel.key, standing=Standing.PRESENT)
+        return ParcelStatus(target_id=parcel.key, standing=ParcelState.PRESENT)
 
     def _refuse(self, parcel: Parcel) -> None:
         if self.mood == "refuses":
@@ -120,16 +120,16 @@ class MoodyTarget:
         self.since.setdefault(parcel.key, trio.current_time())
         self.fates.setdefault(parcel.key, self.fate)
 
-    async def look(self, parcel: Parcel, _receipt: Receipt | None) -> Receipt:
+    async def look(self, parcel: Parcel, _receipt: ParcelStatus | None) -> ParcelStatus:
         await trio.lowlevel.checkpoint()
         if self.mood.startswith("away"):
             raise TargetUnavailable("it is away")
         since = self.since.get(parcel.key)
         if since is None or trio.current_time() < since + self.shows_after_s:
-            return Receipt(standing=Standing.ABSENT)
+            return ParcelStatus(standing=ParcelState.ABSENT)
         if parcel.key not in self.shown:
             self.shown.add(parcel.key)  # nobody removes what was not there to be seen
-            return Receipt(target_id=parcel.key, standing=Standing.RUNNING)
+            return ParcelStatus(target_id=parcel.key, standing=ParcelState.RUNNING)
         return _said(parcel.key, self.fates[parcel.key])
 
     async def test(self) -> str:
@@ -141,9 +141,11 @@ class MoodyTarget:
         return Counter(self.about[key] for key, fate in self.fates.items() if fate not in {"fails", "stalls"})
 
 
-def _said(key: str, fate: str) -> Receipt:
-    standing = {"done": Standing.DONE, "fails": Standing.FAILED, "removed": Standing.ABSENT}.get(fate, Standing.RUNNING)
-    return Receipt(target_id=key, standing=standing, is_stalled=fate == "stalls")
+def _said(key: str, fate: str) -> ParcelStatus:
+    standing = {"done": ParcelState.DONE, "fails": ParcelState.FAILED, "removed": ParcelState.ABSENT}.get(
+        fate, ParcelState.RUNNING
+    )
+    return ParcelStatus(target_id=key, standing=standing, is_stalled=fate == "stalls")
 
 
 @define(eq=False)

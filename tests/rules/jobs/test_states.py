@@ -12,7 +12,7 @@ from cormorant.rules.jobs.states import (
     LIVE,
     SPREAD,
     WAITING,
-    Effort,
+    AttemptCount,
     JobState,
     RetryPolicy,
     Verb,
@@ -21,9 +21,9 @@ from cormorant.rules.jobs.states import (
     state_after,
 )
 
-FRESH = Effort(attempts=0, attempts_max=10)
+FRESH = AttemptCount(attempts=0, attempts_max=10)
 ROUNDING = 1e-9
-LAST = Effort(attempts=9, attempts_max=10)
+LAST = AttemptCount(attempts=9, attempts_max=10)
 
 # (change, state before) -> state after, for a job with attempts left that nobody enqueued again. All others are illegal.
 LEGAL = {
@@ -74,14 +74,14 @@ def test_the_last_attempt_ends_the_job_as_failed(verb: Verb) -> None:
 
 
 def test_a_job_that_never_started_is_reclaimed_however_often() -> None:
-    worn_out = Effort(attempts=100, attempts_max=10)
+    worn_out = AttemptCount(attempts=100, attempts_max=10)
 
     assert state_after(Verb.RECLAIM, JobState.RUNNING, effort=worn_out, started=False) is JobState.PENDING
 
 
 @pytest.mark.parametrize("verb", [Verb.SNOOZE, Verb.RELEASE, Verb.COMPLETE])
 def test_a_change_that_uses_no_attempt_never_fails_the_job(verb: Verb) -> None:
-    worn_out = Effort(attempts=100, attempts_max=10)
+    worn_out = AttemptCount(attempts=100, attempts_max=10)
 
     assert state_after(verb, JobState.RUNNING, effort=worn_out) is LEGAL[verb, JobState.RUNNING]
 
@@ -102,7 +102,7 @@ def test_a_cancelled_job_does_not_run_again() -> None:
 def test_only_an_owner_who_is_done_or_a_cancel_ends_a_job(
     verb: Verb, state: JobState, attempts: int, attempts_max: int, data: st.DataObject
 ) -> None:
-    effort = Effort(attempts=attempts, attempts_max=attempts_max)
+    effort = AttemptCount(attempts=attempts, attempts_max=attempts_max)
     started, runs_again = data.draw(st.booleans()), data.draw(st.booleans())
     if state not in allowed_from(verb):
         return

@@ -21,10 +21,10 @@ from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import GateName
 from cormorant.rules.search.reservations import (
-    Closed,
     FailureKind,
-    Permit,
+    RequestPermit,
     Reserved,
+    SourceClosedNow,
     failed,
     limited,
     reserve,
@@ -64,7 +64,7 @@ def test_what_one_answer_changes(
     assert all((after.generation > 0) is (after.state is not state) for after in (well, ill))
 
 
-def ask(state: SourceState, now: datetime) -> Reserved | Closed:
+def ask(state: SourceState, now: datetime) -> Reserved | SourceClosedNow:
     return reserve(state, FREE, lane=Lane.QUERY, priority=Priority.RSS, now=now, edges={}, lease_s=LEASE_S)
 
 
@@ -82,7 +82,7 @@ def test_five_failures_in_a_row_close_the_source_for_300_s() -> None:
 
     got = ask(state, NOON + timedelta(seconds=OPEN_S) - timedelta.resolution)
 
-    assert isinstance(got, Closed)
+    assert isinstance(got, SourceClosedNow)
     assert [gate.name for gate in got.gates] == [GateName.BREAKER]
     assert got.opens_at == NOON + timedelta(seconds=OPEN_S)
     assert isinstance(ask(state, got.opens_at), Reserved)
@@ -97,7 +97,7 @@ def test_three_probes_go_and_the_fourth_when_one_of_them_has_expired() -> None:
 
     refused = ask(state, now + timedelta(seconds=3))
 
-    assert isinstance(refused, Closed)
+    assert isinstance(refused, SourceClosedNow)
     assert refused.opens_at is None
     assert refused.look_again_at == now + timedelta(seconds=LEASE_S)
     assert isinstance(ask(state, refused.look_again_at), Reserved)
@@ -127,7 +127,7 @@ class Requests(RuleBasedStateMachine):
     def begin(self) -> None:
         self.now = NOON
         self.state = SourceState()
-        self.running: list[Permit] = []
+        self.running: list[RequestPermit] = []
 
     @rule(seconds=st.integers(0, 400))
     def wait(self, seconds: int) -> None:

@@ -15,15 +15,15 @@ from cormorant.rules.search.cooldowns import Cooldown
 from cormorant.rules.search.limits import PRESETS, Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import (
-    Gate,
     GateName,
+    Reason,
     earliest_opening,
     explain,
     look_again_at,
     next_opening,
     openings,
 )
-from cormorant.rules.search.source_state import LaneState, Lease, SourceState
+from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -41,7 +41,7 @@ def asked(seconds_ago: float = 0.0) -> SourceState:
 look = partial(openings, lane=Lane.QUERY, priority=Priority.BACKGROUND, now=NOON, edges={})
 
 
-def seen(gates: tuple[Gate, ...]) -> list[tuple[str, float | None]]:
+def seen(gates: tuple[Reason, ...]) -> list[tuple[str, float | None]]:
     """Names, and in how many seconds each opens."""
     return [
         (gate.name.value, None if gate.opens_at is None else (gate.opens_at - NOON).total_seconds()) for gate in gates
@@ -107,7 +107,7 @@ def test_intervals_count_from_the_end_of_the_last_request() -> None:
 
 
 def test_with_several_at_once_intervals_count_from_the_start() -> None:
-    lane = LaneState(last_seq=1, last_at=after(-1), in_flight=(Lease(seq=1, expires_at=after(30)),))
+    lane = LaneState(last_seq=1, last_at=after(-1), in_flight=(RequestLease(seq=1, expires_at=after(30)),))
 
     assert seen(look(SourceState(query=lane), SourceLimits(in_flight_max=2, pace_s=0))) == [("spacing", 1)]
 
@@ -117,7 +117,7 @@ def test_a_grab_keeps_the_spacing_after_a_query_but_not_its_pace() -> None:
 
 
 def test_while_a_request_is_in_flight_nobody_knows_the_opening() -> None:
-    lane = LaneState(last_seq=1, last_at=after(-1), in_flight=(Lease(seq=1, expires_at=after(30)),))
+    lane = LaneState(last_seq=1, last_at=after(-1), in_flight=(RequestLease(seq=1, expires_at=after(30)),))
 
     gates = look(SourceState(query=lane), SourceLimits(), lane=Lane.GRAB)
 
@@ -127,7 +127,7 @@ def test_while_a_request_is_in_flight_nobody_knows_the_opening() -> None:
 
 
 def test_a_request_whose_end_was_never_recorded_may_have_lasted_until_its_lease_expired() -> None:
-    lane = LaneState(last_seq=1, last_at=after(-60), in_flight=(Lease(seq=1, expires_at=after(-1)),))
+    lane = LaneState(last_seq=1, last_at=after(-60), in_flight=(RequestLease(seq=1, expires_at=after(-1)),))
 
     assert seen(look(SourceState(query=lane), SourceLimits(pace_s=0))) == [("spacing", 1)]
 

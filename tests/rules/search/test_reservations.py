@@ -15,9 +15,9 @@ from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import GateName
 from cormorant.rules.search.reservations import (
-    Closed,
     FailureKind,
     Reserved,
+    SourceClosedNow,
     credentials_refused,
     disable,
     enable,
@@ -38,7 +38,7 @@ FREE = SourceLimits(spacing_s=0, pace_s=0)
 
 def ask(
     state: SourceState, *, now: datetime = NOON, limits: SourceLimits = FREE, lane: Lane = Lane.QUERY
-) -> Reserved | Closed:
+) -> Reserved | SourceClosedNow:
     return reserve(state, limits, lane=lane, priority=Priority.RSS, now=now, edges={}, lease_s=45)
 
 
@@ -62,7 +62,7 @@ def test_lanes_are_numbered_apart_and_run_one_after_the_other() -> None:
     meanwhile = ask(query.state, lane=Lane.GRAB)
     grab = begun(succeeded(query.state, query.permit, now=NOON), lane=Lane.GRAB)
 
-    assert isinstance(meanwhile, Closed)
+    assert isinstance(meanwhile, SourceClosedNow)
     assert [gate.name for gate in meanwhile.gates] == [GateName.IN_FLIGHT]
     assert (grab.seq, grab.state.query.last_seq) == (1, 1)
 
@@ -73,7 +73,7 @@ def test_a_process_that_died_keeps_the_source_busy_until_its_lease_expires() -> 
     early = ask(lost.state, now=lost.expires_at - timedelta.resolution)
     late = ask(lost.state, now=lost.expires_at)
 
-    assert isinstance(early, Closed)
+    assert isinstance(early, SourceClosedNow)
     assert early.look_again_at == lost.expires_at
     assert isinstance(late, Reserved)
     assert [lease.seq for lease in late.state.query.in_flight] == [2]
@@ -152,7 +152,7 @@ def test_refused_credentials_stop_the_source_until_a_person_resets_it() -> None:
     stopped = credentials_refused(got.state, got.permit, now=NOON, because="code 100")
     closed = ask(stopped, now=LATER)
 
-    assert isinstance(closed, Closed)
+    assert isinstance(closed, SourceClosedNow)
     assert (closed.opens_at, closed.look_again_at) == (None, None)
     assert isinstance(ask(reset(stopped), now=LATER), Reserved)
 
@@ -169,7 +169,7 @@ def test_an_answer_with_the_old_key_does_not_stop_a_source_that_was_reset() -> N
 def test_pause_and_resume() -> None:
     state = SourceState()
 
-    assert isinstance(ask(pause(state)), Closed)
+    assert isinstance(ask(pause(state)), SourceClosedNow)
     assert isinstance(ask(pause(state, until=LATER), now=LATER), Reserved)
     assert resume(pause(state, until=LATER)) == state
 

@@ -6,10 +6,10 @@ import pytest
 
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.watch.offers import offered
-from cormorant.rules.watch.soulseek import File, Response
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
-FILES = tuple(File(filename=f"@@x\\Music\\A1\\New\\0{number} Song.flac", size_bytes=100) for number in (1, 2))
-PEER = Response(username="peer", files=FILES)
+FILES = tuple(PeerFile(filename=f"@@x\\Music\\A1\\New\\0{number} Song.flac", size_bytes=100) for number in (1, 2))
+PEER = PeerResponse(username="peer", files=FILES)
 
 
 @pytest.mark.parametrize(

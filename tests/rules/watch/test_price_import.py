@@ -19,15 +19,15 @@ from cormorant.rules.watch.price_import import (
     read_table,
     things_in,
 )
-from cormorant.rules.watch.prices import Intake, Match, PointType
+from cormorant.rules.watch.prices import MatchStrength, PointType, PriceWatch
 from tests.bounds import QUADRATIC_FROM, growth
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 
 
-def coin(name: str = "cent", **words: Any) -> Intake:
+def coin(name: str = "cent", **words: Any) -> PriceWatch:
     usual: dict[str, Any] = {"title": "Lincoln Cent", "year": "1909", "next_attempt_at": NOW, "added_at": NOW}
-    return Intake(name=name, **usual | words)
+    return PriceWatch(name=name, **usual | words)
 
 
 def wrong_lines(body: str) -> list[str]:
@@ -45,9 +45,9 @@ def test_prices_are_read_whatever_the_order_divider_and_case_of_the_columns() ->
     [first, second] = points_in(table, {"cent": coin()}, now=NOW)["cent"]
 
     assert (first.cents, first.currency, first.day, first.type) == (1250, "USD", date(2026, 1, 2), PointType.SOLD)
-    assert (first.source, first.title, first.match) == (IMPORTED, "Lincoln Cent", Match.EXACT)
+    assert (first.source, first.title, first.match) == (IMPORTED, "Lincoln Cent", MatchStrength.EXACT)
     assert (second.cents, second.currency, second.day, second.type) == (700, "CHF", NOW.date(), PointType.ASK)
-    assert second.match is Match.NONE, "a title that is given is judged"
+    assert second.match is MatchStrength.NONE, "a title that is given is judged"
     [_, later] = points_in(table, {"cent": coin()}, now=NOW + timedelta(days=1))["cent"]
     assert later.key == second.key, "the table can be imported again tomorrow"
 

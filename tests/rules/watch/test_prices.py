@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from cormorant.rules.search.requests import BadRequest, Result, search_key
 from cormorant.rules.watch.money import CENTS_MAX, BadPrice, as_money, read_price
 from cormorant.rules.watch.prices import (
-    Intake,
-    Match,
+    AlertSide,
+    MatchStrength,
     PointType,
-    Side,
+    PriceWatch,
     dedupe_key,
     has_crossed,
     match_of,
@@ -31,12 +31,12 @@ from cormorant.rules.watch.prices import (
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 amounts = st.integers(0, CENTS_MAX - 1)
-sold = st.lists(st.tuples(amounts, st.sampled_from(["EUR", "USD"]), st.sampled_from(Match)), max_size=20)
+sold = st.lists(st.tuples(amounts, st.sampled_from(["EUR", "USD"]), st.sampled_from(MatchStrength)), max_size=20)
 
 
-def coin(**words: Any) -> Intake:
+def coin(**words: Any) -> PriceWatch:
     usual: dict[str, Any] = {"name": "morgan", "title": "Morgan Dollar", "next_attempt_at": NOW, "added_at": NOW}
-    return Intake(**usual | words)
+    return PriceWatch(**usual | words)
 
 
 @settings(max_examples=30)
@@ -134,7 +134,7 @@ def test_an_id_that_is_too_long_for_an_index_is_hashed() -> None:
 @settings(max_examples=30)
 @given(sold, st.integers())
 def test_the_value_is_a_median_of_the_strongest_and_the_order_does_not_matter(
-    points: list[tuple[int, str, Match]], seed: int
+    points: list[tuple[int, str, MatchStrength]], seed: int
 ) -> None:
     mixed = list(points)
     random.Random(seed).shuffle(mixed)
@@ -142,7 +142,7 @@ def test_the_value_is_a_median_of_the_strongest_and_the_order_does_not_matter(
     value = value_of(points, coin(), now=NOW)
 
     assert value == value_of(mixed, coin(), now=NOW)
-    own = [(match, cents) for cents, currency, match in points if currency == "EUR" and match is not Match.NONE]
+    own = [(match, cents) for cents, currency, match in points if currency == "EUR" and match is not MatchStrength.NONE]
     if value is None:
         assert not own
         return
@@ -154,13 +154,18 @@ def test_the_value_is_a_median_of_the_strongest_and_the_order_does_not_matter(
 
 
 def test_currencies_are_kept_apart_and_what_does_not_match_never_counts() -> None:
-    points = [(100, "EUR", Match.TITLE), (301, "EUR", Match.TITLE), (9, "USD", Match.TITLE), (7, "EUR", Match.NONE)]
+    points = [
+        (100, "EUR", MatchStrength.TITLE),
+        (301, "EUR", MatchStrength.TITLE),
+        (9, "USD", MatchStrength.TITLE),
+        (7, "EUR", MatchStrength.NONE),
+    ]
 
     value = value_of(points, coin(), now=NOW)
 
     assert value is not None
     assert (value.cents, value.points, value.others) == (201, 2, 1), "half a cent up"
-    assert value_of([(9, "USD", Match.EXACT)], coin(), now=NOW) is None
+    assert value_of([(9, "USD", MatchStrength.EXACT)], coin(), now=NOW) is None
 
 
 @settings(max_examples=30)
@@ -168,22 +173,22 @@ def test_currencies_are_kept_apart_and_what_does_not_match_never_counts() -> Non
 def test_an_alert_comes_once_for_each_crossing(values: list[int], one: int, two: int) -> None:
     low, high = sorted((one, two))
     intake = coin(below_cents=low, above_cents=high + 1)
-    sides = [Side.WITHIN, *(side_of(intake, cents) for cents in values)]
+    sides = [AlertSide.WITHIN, *(side_of(intake, cents) for cents in values)]
 
     told = [after for before, after in pairwise(sides) if has_crossed(before, after)]
 
     runs = [side for before, side in pairwise(sides) if side is not before]
-    assert told == [side for side in runs if side is not Side.WITHIN]
+    assert told == [side for side in runs if side is not AlertSide.WITHIN]
 
 
 def test_at_its_limit_a_value_is_within() -> None:
     intake = coin(below_cents=100, above_cents=200)
 
     assert [side_of(intake, cents) for cents in (99, 100, 200, 201)] == [
-        Side.BELOW,
-        Side.WITHIN,
-        Side.WITHIN,
-        Side.ABOVE,
+        AlertSide.BELOW,
+        AlertSide.WITHIN,
+        AlertSide.WITHIN,
+        AlertSide.ABOVE,
     ]
 
 
@@ -191,7 +196,12 @@ def test_a_mintmark_counts_for_the_strongest_match_only() -> None:
     intake = coin(year="1881", mintmark="S", series="Morgan", denomination="1 Dollar")
     titles = ["1881 S Morgan 1 Dollar", "Morgan Dollar 1881", "Morgan dollar, 1882-S", "1881-S Peace Dollar"]
 
-    assert [match_of(intake, title) for title in titles] == [Match.EXACT, Match.YEAR, Match.TITLE, Match.NONE]
+    assert [match_of(intake, title) for title in titles] == [
+        MatchStrength.EXACT,
+        MatchStrength.YEAR,
+        MatchStrength.TITLE,
+        MatchStrength.NONE,
+    ]
 
 
 def test_what_sources_answer_alike_has_one_key_in_the_cache() -> None:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cormorant.rules.watch.release_dates import ReleaseDate
-from cormorant.rules.watch.releases import Album, Artist, distinct_releases, is_by, want_key
+from cormorant.rules.watch.releases import Album, CatalogueArtist, distinct_releases, is_by, want_key
 from cormorant.rules.watch.titles import LENGTH_MAX, plain_title, plain_words
 
-THEM = Artist(id="them", name="Them")
+THEM = CatalogueArtist(id="them", name="Them")
 titles = st.sampled_from(["Kid A", "KID A (Remastered 2009)", "Kid A (Live)", "Amnesiac", "+", "="])
 dates = st.none() | st.builds(ReleaseDate, st.integers(1960, 2026))
 
@@ -89,7 +89,7 @@ def test_the_key_does_not_depend_on_id_day_or_spelling() -> None:
         (album(group="album"), True),
         (album(group="appears_on"), False),
         (album(group=None), True),
-        (album(group=None, artists=(Artist(id="other", name="Other"),)), False),
+        (album(group=None, artists=(CatalogueArtist(id="other", name="Other"),)), False),
         (album(group="single", kind="single"), True),
     ],
 )

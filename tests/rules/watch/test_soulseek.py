@@ -12,39 +12,43 @@ from cormorant.rules.watch.soulseek import (
     CANDIDATES_MAX,
     REJECTED_MAX,
     SEARCH_LENGTH_MAX,
-    File,
-    Response,
-    Wish,
+    PeerFile,
+    PeerQuery,
+    PeerResponse,
     rank,
     rank_albums,
     rank_track,
     search_texts,
 )
 
-WISH = Wish(artist="Björk", title="Post", tracks_total=2)
+WISH = PeerQuery(artist="Björk", title="Post", tracks_total=2)
 
 
-def files(folder: str = "@@x\\Bjork\\Post", count: int = 2, kind: str = "flac", **more: Any) -> tuple[File, ...]:
+def files(folder: str = "@@x\\Bjork\\Post", count: int = 2, kind: str = "flac", **more: Any) -> tuple[PeerFile, ...]:
     return tuple(
-        File(filename=f"{folder}\\{number:02} - Song {number}.{kind}", size_bytes=1_000_000 * number, **more)
+        PeerFile(filename=f"{folder}\\{number:02} - Song {number}.{kind}", size_bytes=1_000_000 * number, **more)
         for number in range(1, count + 1)
     )
 
 
-def response(username: str = "peer", *offered: tuple[File, ...], **more: Any) -> Response:
-    return Response(username=username, files=tuple(file for group in offered for file in group), **more)
+def response(username: str = "peer", *offered: tuple[PeerFile, ...], **more: Any) -> PeerResponse:
+    return PeerResponse(username=username, files=tuple(file for group in offered for file in group), **more)
 
 
 names = st.sampled_from(["Bjork\\Post\\1.flac", "Bjork\\Post\\2.flac", "Bjork\\Post\\1.mp3", "Bjork - Post\\1.flac"])
 some_files = st.lists(
     st.builds(
-        File, filename=names, size_bytes=st.integers(0, 3), bit_rate=st.none() | st.just(320), is_locked=st.booleans()
+        PeerFile,
+        filename=names,
+        size_bytes=st.integers(0, 3),
+        bit_rate=st.none() | st.just(320),
+        is_locked=st.booleans(),
     ),
     max_size=6,
 ).map(tuple)
 responses = st.lists(
     st.builds(
-        Response,
+        PeerResponse,
         username=st.sampled_from("ab"),
         files=some_files,
         locked_files=some_files,
@@ -54,13 +58,17 @@ responses = st.lists(
     ),
     max_size=6,
 )
-wishes = st.builds(Wish, title=st.just("Post"), artist=st.just("Björk"), tracks_total=st.sampled_from([None, 1, 2]))
+wishes = st.builds(
+    PeerQuery, title=st.just("Post"), artist=st.just("Björk"), tracks_total=st.sampled_from([None, 1, 2])
+)
 
 
 @pytest.mark.slow("dozens of made-up answers of peers")
 @settings(max_examples=25)
 @given(responses, wishes, st.randoms(use_true_random=False))
-def test_the_same_offers_give_the_same_order_whatever_order_they_come_in(found: Any, wish: Wish, chance: Any) -> None:
+def test_the_same_offers_give_the_same_order_whatever_order_they_come_in(
+    found: Any, wish: PeerQuery, chance: Any
+) -> None:
     shuffled = list(found)
     chance.shuffle(shuffled)
 
@@ -75,7 +83,7 @@ def test_the_same_offers_give_the_same_order_whatever_order_they_come_in(found: 
 @pytest.mark.slow("dozens of made-up answers of peers")
 @settings(max_examples=25)
 @given(responses, wishes)
-def test_no_locked_or_empty_file_is_ever_chosen(found: list[Response], wish: Wish) -> None:
+def test_no_locked_or_empty_file_is_ever_chosen(found: list[PeerResponse], wish: PeerQuery) -> None:
     open_to_us = {
         (offer.username, file.filename)
         for offer in found
@@ -96,20 +104,20 @@ def test_no_locked_or_empty_file_is_ever_chosen(found: list[Response], wish: Wis
 @pytest.mark.slow("dozens of made-up answers of peers")
 @settings(max_examples=25)
 @given(responses, wishes)
-def test_an_album_is_of_one_kind_and_has_the_right_number_of_tracks(found: list[Response], wish: Wish) -> None:
+def test_an_album_is_of_one_kind_and_has_the_right_number_of_tracks(found: list[PeerResponse], wish: PeerQuery) -> None:
     for candidate in rank_albums(found, wish).candidates:
         assert len({file.extension for file in candidate.files}) == 1
         assert len({file.filename for file in candidate.files}) == len(candidate.files)
         assert wish.tracks_total in {None, len(candidate.files)}
 
 
-def ranked(*found: Response, wish: Wish = WISH) -> list[str]:
+def ranked(*found: PeerResponse, wish: PeerQuery = WISH) -> list[str]:
     return [candidate.username for candidate in rank_albums(found, wish).candidates]
 
 
 def test_the_rule_is_applied_in_its_order() -> None:
     mp3 = files(kind="mp3", bit_rate=320)
-    larger = tuple(File(filename=file.filename, size_bytes=file.size_bytes * 9) for file in files())
+    larger = tuple(PeerFile(filename=file.filename, size_bytes=file.size_bytes * 9) for file in files())
     found = [
         response("slow", files(), has_free_slot=True, speed_bytes_s=1),
         response("queue", files(), has_free_slot=True, speed_bytes_s=9, queue_length=3),
@@ -131,7 +139,7 @@ def test_equals_come_in_the_order_of_their_names_whoever_answered_first() -> Non
 def test_more_tracks_come_first_where_nobody_knows_how_many_there_are() -> None:
     found = [response("two", files(), speed_bytes_s=9), response("five", files(count=5))]
 
-    assert ranked(*found, wish=Wish(title="Post")) == ["five", "two"]
+    assert ranked(*found, wish=PeerQuery(title="Post")) == ["five", "two"]
 
 
 def test_a_candidate_says_why_it_stands_where_it_stands() -> None:
@@ -150,7 +158,7 @@ def test_a_candidate_says_why_it_stands_where_it_stands() -> None:
 
 
 def test_a_folder_with_two_kinds_of_files_is_two_offers_and_pictures_are_none() -> None:
-    cover = File(filename="@@x\\Bjork\\Post\\cover.jpg", size_bytes=5)
+    cover = PeerFile(filename="@@x\\Bjork\\Post\\cover.jpg", size_bytes=5)
     offer = response("peer", files(), files(kind="mp3"), (cover,))
 
     found = rank_albums([offer], WISH).candidates
@@ -174,10 +182,10 @@ def test_discs_in_folders_of_their_own_are_one_album() -> None:
         (files(count=3), WISH, "3 flac tracks, wanted 2"),
         (files("x\\Bjork\\Debut"), WISH, "the title is not in the path"),
         (files("x\\Someone\\Post"), WISH, "the artist is not in the path"),
-        (files(kind="mp3"), Wish(title="Post", formats=("flac",), formats_only=True), "mp3, wanted flac"),
+        (files(kind="mp3"), PeerQuery(title="Post", formats=("flac",), formats_only=True), "mp3, wanted flac"),
     ],
 )
-def test_what_is_rejected_says_why(offer: tuple[File, ...], wish: Wish, because: str) -> None:
+def test_what_is_rejected_says_why(offer: tuple[PeerFile, ...], wish: PeerQuery, because: str) -> None:
     ranking = rank_albums([response("peer", offer)], wish)
 
     assert ranking.candidates == ()
@@ -194,14 +202,14 @@ def test_neither_every_refusal_nor_every_candidate_is_kept() -> None:
 
 @pytest.mark.parametrize("name", ["..\\..\\Bjork\\Post\\1.flac", "Bjork\\Post\\1\x00.flac", "Bjork\\Post\\\ud800.flac"])
 def test_names_that_lead_elsewhere_or_cannot_be_kept_are_left_out(name: str) -> None:
-    offer = response("peer", (File(filename=name, size_bytes=1),))
+    offer = response("peer", (PeerFile(filename=name, size_bytes=1),))
 
-    assert rank_albums([offer], Wish(title="Post")).candidates == ()
+    assert rank_albums([offer], PeerQuery(title="Post")).candidates == ()
 
 
 def test_a_track_is_found_by_its_name_without_its_guests() -> None:
     offer = response("peer", files(), files("y\\Other", 1))
-    wish = Wish(title="Post", artist="Björk", tracks_total=12)
+    wish = PeerQuery(title="Post", artist="Björk", tracks_total=12)
 
     [candidate] = rank_track([offer], wish, "Song 2 (feat. Somebody)").candidates
 
@@ -213,18 +221,18 @@ def test_a_track_is_found_by_its_name_without_its_guests() -> None:
 def test_letters_without_their_dots_and_spaces_are_the_same_words() -> None:
     offer = response("peer", files("x\\Arctic Monkeys\\AM"))
 
-    assert ranked(offer, wish=Wish(title="A.M.", artist="The Arctic Monkeys")) == ["peer"]
+    assert ranked(offer, wish=PeerQuery(title="A.M.", artist="The Arctic Monkeys")) == ["peer"]
 
 
 @settings(max_examples=30)
 @given(st.text(max_size=30), st.text(max_size=300))
 def test_what_is_searched_for_is_short_and_has_no_signs(artist: str, title: str) -> None:
-    for text in search_texts(Wish(artist=artist, title=title)):
+    for text in search_texts(PeerQuery(artist=artist, title=title)):
         assert 0 < len(text) <= SEARCH_LENGTH_MAX
         assert "-" not in text
         assert text == " ".join(text.split())
 
 
 def test_what_has_no_accents_is_searched_for_once() -> None:
-    assert search_texts(Wish(artist="AC/DC", title="-Back in Black-")) == ("ac dc back in black",)
-    assert search_texts(Wish(artist="Ed Sheeran", title="÷")) == ("ed sheeran",)
+    assert search_texts(PeerQuery(artist="AC/DC", title="-Back in Black-")) == ("ac dc back in black",)
+    assert search_texts(PeerQuery(artist="Ed Sheeran", title="÷")) == ("ed sheeran",)

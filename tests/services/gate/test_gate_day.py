@@ -20,8 +20,8 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SourceSettings, limits_of
 from cormorant.rules.torznab_queries import read_query
-from cormorant.services.gate.gate import Gate, NothingAnswered
-from cormorant.services.gate.shares import Client
+from cormorant.services.gate.gate import GateService, NothingAnswered
+from cormorant.services.gate.shares import AppShare
 from cormorant.services.keys import Keys
 from cormorant.services.searches import Searches
 from cormorant.testing import START, ScriptedSource, Simulation, memory_gateway, scripted, settings, simulated
@@ -90,12 +90,12 @@ def some_sites(chance: random.Random) -> dict[str, SourceSettings]:
     }
 
 
-def gate_of(searches: Searches, database: Database, day: Day) -> Gate:
+def gate_of(searches: Searches, database: Database, day: Day) -> GateService:
     async def fetch(_: SourceRecord, __: str) -> Download:
         await trio.sleep(TAKES_S["grab"])
         return Download(kind="torrent", body=b"d4:infode")
 
-    return Gate(
+    return GateService(
         searches=searches,
         database=database,
         configured=APPS,
@@ -147,10 +147,10 @@ def requests(connection: Connection) -> dict[str, list[Asked]]:
     return found
 
 
-async def live(day: Day, gate: Gate, name: str) -> None:
+async def live(day: Day, gate: GateService, name: str) -> None:
     """An app: it polls, searches in bursts, and grabs, until the day is over."""
     chance = random.Random(f"{day.simulation.seed} {name}")
-    client = Client(name=name, settings=APPS[name])
+    client = AppShare(name=name, settings=APPS[name])
     async with trio.open_nursery() as nursery:
         while (wait_s := chance.expovariate(1 / 5_000)) + trio.current_time() < DAY_S:
             await trio.sleep(wait_s)
@@ -161,7 +161,7 @@ async def live(day: Day, gate: Gate, name: str) -> None:
                     nursery.start_soon(ask, day, gate, client, site, words)
 
 
-async def ask(day: Day, gate: Gate, client: Client, site: str, words: str) -> None:
+async def ask(day: Day, gate: GateService, client: AppShare, site: str, words: str) -> None:
     query = read_query([("t", "search"), ("cat", CATEGORIES[client.name]), ("q", words)])
     assert query.request is not None
     began_at, lane = trio.current_time(), "query"

@@ -13,10 +13,10 @@ from cormorant.rules.search.caps import DEFAULT_CAPS
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.requests import Caps, SearchRequest
 from cormorant.rules.settings.service import ClientSettings
-from cormorant.services.gate.client_apps import LOOK_S, Clients
+from cormorant.services.gate.client_apps import LOOK_S, ClientApps
 from cormorant.services.gate.gate import NothingAnswered
 from cormorant.services.gate.latest_poller import GATHER_S
-from cormorant.services.gate.shares import Claim
+from cormorant.services.gate.shares import ShareClaim
 from cormorant.testing import START, ScriptedSource, simulated
 from storage import access
 from storage.access import ClientRecord, digest_of
@@ -66,13 +66,13 @@ def test_wherever_an_app_hangs_up_while_it_claims_several_sources_all_are_given_
             await gate.names("combined")
             sonarr, interrupted = app(share=0.25), 0  # one request a day of each
 
-            async def claim() -> Sequence[Claim | Outcome]:
+            async def claim() -> Sequence[ShareClaim | Outcome]:
                 until = trio.current_time()
                 claims = list(
                     (await gate.shares.claim_all(sonarr, SearchRequest(query="x"), NAMES, until=until)).values()
                 )
                 for each in claims:
-                    assert isinstance(each, Claim)
+                    assert isinstance(each, ShareClaim)
                     each.release()
                 return claims
 
@@ -152,7 +152,7 @@ def test_nobody_is_a_stranger_because_the_database_is_away() -> None:
         )
         async with gate_alone(simulation, {"red": ScriptedSource()}) as (gate, gateway):
             await gateway.run(access.add, readarr)
-            known, fresh = gate.clients, Clients(gate.configured, gate.database, gate.keys)
+            known, fresh = gate.clients, ClientApps(gate.configured, gate.database, gate.keys)
             first = await known.by_key("key of readarr")
             gateway.go_away()
             await trio.sleep(LOOK_S)

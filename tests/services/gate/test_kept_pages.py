@@ -11,10 +11,10 @@ from trio.testing import MockClock
 
 from cormorant.rules.redaction import HIDDEN
 from cormorant.rules.secrets import Secret
-from cormorant.services.gate.items import Find
-from cormorant.services.gate.kept_pages import LIFE_S, PAGES_MAX, KeptPages, Version
+from cormorant.services.gate.items import GateResult
+from cormorant.services.gate.kept_pages import LIFE_S, PAGES_MAX, PageCache, Version
 from cormorant.testing import START, ScriptedSource, simulated
-from cormorant.web.counts import KEPT_S_MAX, TIMES, Counts
+from cormorant.web.counts import KEPT_S_MAX, TIMES, CountCache
 from storage.search.sources import SourceRecord
 from tests.bounds import WAIT_S
 from tests.web.gate_alone import app, ask, gate_alone
@@ -25,7 +25,7 @@ VERSION: Version = [(RED, {5000: START})]
 
 
 async def test_a_page_is_kept_until_a_source_was_polled_anew_or_is_asked_in_another_way() -> None:
-    pages = KeptPages()
+    pages = PageCache()
 
     pages.put("sonarr", VERSION, b"page")
 
@@ -39,7 +39,7 @@ async def test_a_page_is_kept_until_a_source_was_polled_anew_or_is_asked_in_anot
 
 
 async def test_so_many_pages_are_kept_however_small_they_are() -> None:
-    pages = KeptPages()
+    pages = PageCache()
 
     for number in range(PAGES_MAX + 3):
         pages.put(number, VERSION, b"")
@@ -49,7 +49,7 @@ async def test_so_many_pages_are_kept_however_small_they_are() -> None:
 
 
 async def test_a_page_is_forgotten_after_its_time(autojump_clock: MockClock) -> None:
-    pages = KeptPages()
+    pages = PageCache()
     pages.put("sonarr", VERSION, b"page")
 
     await trio.sleep(LIFE_S - 1)
@@ -59,7 +59,7 @@ async def test_a_page_is_forgotten_after_its_time(autojump_clock: MockClock) -> 
 
 
 async def test_pages_never_take_more_than_their_bytes_and_the_least_wanted_goes_first() -> None:
-    pages = KeptPages(bytes_max=10)
+    pages = PageCache(bytes_max=10)
     for name in ("a", "b"):
         pages.put(name, VERSION, b"12345")
     pages.put("b", VERSION, b"54321")  # in the place of the one before
@@ -74,7 +74,7 @@ async def test_pages_never_take_more_than_their_bytes_and_the_least_wanted_goes_
 
 
 async def test_a_count_is_shown_for_twenty_times_as_long_as_it_took(autojump_clock: MockClock) -> None:
-    counts: Counts[int] = Counts()
+    counts: CountCache[int] = CountCache()
     known = [counts.known]
 
     counts.keep(7, took_s=0.1)
@@ -117,8 +117,8 @@ def test_what_was_made_of_a_find_is_for_all_apps_until_it_or_its_source_changes(
             [one] = (await ask(gate, app("sonarr"), "red", "some")).items
             [two] = (await ask(gate, app("radarr"), "red", "some")).items
             desk = gate.searches.desks.by_name["red"]
-            seeded = Find(record=desk.record, result=attrs.evolve(one.result, seeders=7))
-            secret = Find(record=attrs.evolve(desk.record, key=Secret("some show")), result=one.result)
+            seeded = GateResult(record=desk.record, result=attrs.evolve(one.result, seeders=7))
+            secret = GateResult(record=attrs.evolve(desk.record, key=Secret("some show")), result=one.result)
             [changed] = await gate.items.of("sonarr", [seeded], base="http://gate")
             [hidden] = await gate.items.of("sonarr", [secret], base="http://gate")
 

@@ -25,7 +25,7 @@ from typing_extensions import override
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow, StorageUnavailable, TransactionMisused
 from cormorant.rules.events import StorageBack, StorageLost
 from storage.engine.sqlite import Sqlite
-from storage.engine.sqlite_driver import GuardedDriver
+from storage.engine.sqlite_driver import GuardedSqliteConnection
 from tests.storage.support import (
     Ears,
     add_note,
@@ -167,7 +167,7 @@ async def test_whoever_shared_a_transaction_that_somebody_committed_in_words_is_
         assert [told(result) for result in outcomes] == [CommitUnknown, TransactionMisused, 2]
 
 
-class FailingAtCommit(GuardedDriver):
+class FailingAtCommit(GuardedSqliteConnection):
     """A connection whose next commits fail as they are told to."""
 
     failures: ClassVar[list[Callable[[FailingAtCommit], None]]] = []

@@ -24,7 +24,7 @@ from cormorant.rules.jobs.states import FINISHED, LIVE, JobState, Verb, allowed_
 from storage import pauses
 from storage.engine.columns import to_micros
 from storage.jobs import jobs, workers
-from storage.jobs.jobs import ClaimedJob, Ending
+from storage.jobs.jobs import ClaimedJob, JobEnd
 from tests.storage.job_store import DAWN, JobStore, at, new_job
 from tests.storage.jobs_model import JobsModel, ModelJob, ModelWorker
 
@@ -196,7 +196,7 @@ class JobsMachine(RuleBasedStateMachine):
     def settle(self, name: str, leases: list[tuple[int, int, Verb]], delay: int) -> None:
         run_at = self.now + delay
         endings = [
-            Ending(id=job_id, token=token, to=STATE_OF[verb], uses_attempt=verb is Verb.RETRY, run_at=at(run_at))
+            JobEnd(id=job_id, token=token, to=STATE_OF[verb], uses_attempt=verb is Verb.RETRY, run_at=at(run_at))
             for job_id, token, verb in leases
         ]
         settled = jobs.settle(self.connection, owner=name, endings=endings, now=self.time)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import JobState
-from cormorant.rules.notices import Batch, Notice, NoticeKind, message_of, read_batch, written_batch
+from cormorant.rules.notices import Notice, NoticeBatch, NoticeKind, message_of, read_batch, written_batch
 from storage.jobs import notice_jobs
 from storage.jobs.jobs import NewJob
 from tests.storage.at_once import at_once
@@ -19,7 +19,7 @@ KEY = "handed-over@phone"
 
 
 def telling(*lines: str, key: str = KEY, **words: Any) -> NewJob:
-    batch = Batch()
+    batch = NoticeBatch()
     for line in lines:
         batch = batch.with_notice(Notice(kind=NoticeKind.HANDED_OVER, key=line, line=line))
     return new_job(

@@ -9,14 +9,14 @@ from sqlalchemy.exc import IntegrityError
 from cormorant.rules.errors import TextRefused
 from cormorant.rules.jobs.states import JobState
 from storage.jobs import jobs, workers
-from storage.jobs.workers import Worker
+from storage.jobs.workers import WorkerRow
 from tests.storage.job_store import NOW, at, hire, put, settle, take, take_one
 
 
 def test_a_worker_is_known_with_what_it_can_do(connection: Connection) -> None:
     workers.register(connection, "you", kinds=["work", "play"], version="1.2", now=at(3))
 
-    assert workers.all_workers(connection)[1] == Worker(
+    assert workers.all_workers(connection)[1] == WorkerRow(
         id="you", beat=0, beat_at=at(3), dead_at=None, kinds=("play", "work"), version="1.2"
     )
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.search.requests import Result
 from storage.search import answers, ledger
-from storage.search.ledger import Entry
+from storage.search.ledger import SourceAnswer
 from storage.search.results import dump_results, load_results
 from tests.storage.job_store import NOW, at, put
 
@@ -59,9 +59,9 @@ def test_answers_are_pruned_when_their_time_is_over(connection: Connection) -> N
 
 def test_the_ledger_says_who_has_answered_and_is_forgotten_with_its_job(connection: Connection) -> None:
     job = put(connection)
-    entries = [Entry(source=name, status="found", answered_at=NOW, results=[FIND]) for name in "ab"]
+    entries = [SourceAnswer(source=name, status="found", answered_at=NOW, results=[FIND]) for name in "ab"]
     ledger.write(connection, job, entries)
-    ledger.write(connection, job, [Entry(source="b", status="refused", answered_at=at(1), error="no")])
+    ledger.write(connection, job, [SourceAnswer(source="b", status="refused", answered_at=at(1), error="no")])
     ledger.write(connection, job + 1, entries)
 
     pruned = [ledger.prune(connection, limit=10) for _ in range(2)]

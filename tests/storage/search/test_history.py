@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from storage.search import history
-from storage.search.history import ERROR_LENGTH_MAX, QUERY_LENGTH_MAX, Asked
+from storage.search.history import ERROR_LENGTH_MAX, QUERY_LENGTH_MAX, HistoryEntry
 from tests.storage.job_store import NOW, at
 from tests.storage.search.test_source_states import undone
 
-ASKED = Asked(
+ASKED = HistoryEntry(
     search_id=1,
     task=2,
     source="a",

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.search.limits import Lane, SourceLimits
 from storage.search import source_reports, source_states, sources
-from storage.search.source_states import Wish
+from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -20,7 +20,7 @@ def test_what_was_spent_is_counted_by_lane_since_a_moment(connection: Connection
     source_id = sources.add(connection, ATTIC, now=NOON).id
     for minute, lane in ((0, Lane.QUERY), (1, Lane.QUERY), (2, Lane.GRAB), (3, Lane.QUERY)):
         at = NOON + timedelta(minutes=minute)
-        source_states.reserve(connection, source_id, Wish(lane=lane, lease_s=60), configured=FREE, now=at)
+        source_states.reserve(connection, source_id, ReservationRequest(lane=lane, lease_s=60), configured=FREE, now=at)
 
     since = NOON + timedelta(minutes=1)
     assert source_reports.spent(connection, source_id, Lane.QUERY, since=since) == 1
@@ -32,7 +32,7 @@ def test_what_was_spent_is_counted_by_lane_since_a_moment(connection: Connection
 def test_what_clients_have_spent_is_counted_over_all_sources(connection: Connection) -> None:
     asked = [(1, "a", Lane.QUERY), (1, "", Lane.QUERY), (2, "a", Lane.QUERY), (2, "a", Lane.GRAB), (1, "b", Lane.QUERY)]
     for minute, (source_id, who, lane) in enumerate(asked):
-        wish = Wish(lane=lane, lease_s=60, consumer=who)
+        wish = ReservationRequest(lane=lane, lease_s=60, consumer=who)
         source_states.reserve(connection, source_id, wish, configured=FREE, now=NOON + timedelta(minutes=minute))
 
     found = source_reports.spent_by_clients(connection, since=NOON - timedelta(seconds=1))

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.request_ends import EndKind
-from cormorant.rules.search.reservations import Closed, Permit, Reserved, pause, reset, resume
+from cormorant.rules.search.reservations import RequestPermit, Reserved, SourceClosedNow, pause, reset, resume
 from storage.search import source_states
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, JobStore, at
@@ -23,9 +23,9 @@ from tests.storage.source_store import FREE, LEASE_S, add_source, ask, end, look
 from tests.storage.test_two_at_once import after
 
 
-def names(answer: Reserved | Closed) -> list[str]:
+def names(answer: Reserved | SourceClosedNow) -> list[str]:
     """The gates in the way."""
-    return [gate.name.value for gate in answer.gates] if isinstance(answer, Closed) else []
+    return [gate.name.value for gate in answer.gates] if isinstance(answer, SourceClosedNow) else []
 
 
 def test_a_source_that_was_never_asked_has_a_fresh_state(connection: Connection) -> None:
@@ -202,7 +202,7 @@ def test_no_limit_is_ever_exceeded_whatever_the_clock_and_the_limits_do(
             clock += timedelta(seconds=passed_s)
             limits = changed or limits
             got = ask(connection, source, now=clock, limits=limits)
-            if isinstance(got, Closed):
+            if isinstance(got, SourceClosedNow):
                 continue
             assert got.at >= clock
             assert got.seq == len(sent) + 1
@@ -246,14 +246,14 @@ def test_of_two_processes_that_race_for_the_first_request_exactly_one_gets_throu
         for thread in threads:
             thread.join(timeout=WAIT_S)
 
-        assert sorted(type(answer).__name__ for answer in answers) == ["Closed", "Reserved"]
+        assert sorted(type(answer).__name__ for answer in answers) == ["Reserved", "SourceClosedNow"]
 
 
 def test_of_two_that_end_at_the_same_moment_none_is_lost(postgres_jobs: JobStore) -> None:
     limits = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=2)
     with postgres_jobs.begin() as connection:
         source = add_source(connection)
-        permits: list[Permit] = [spend(connection, source, limits=limits) for _ in range(2)]
+        permits: list[RequestPermit] = [spend(connection, source, limits=limits) for _ in range(2)]
 
     known = after(
         postgres_jobs,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from cormorant.rules.search.limits import SourceLimits
-from cormorant.rules.search.reservations import Closed, Reserved
+from cormorant.rules.search.reservations import Reserved, SourceClosedNow
 from cormorant.rules.secrets import Secret
 from cormorant.rules.times_of_day import zone_of
 from storage.search import sources
@@ -69,7 +69,7 @@ def test_a_source_that_was_removed_and_comes_back_under_another_name_goes_on_fro
     again = sources.add(connection, record_of("b", identity="http://a.test"), now=at(2))
 
     assert (gone, names(connection), again.id) == ([], ["b"], source)
-    assert isinstance(ask(connection, again.id, now=at(3), limits=ONE_A_DAY), Closed)
+    assert isinstance(ask(connection, again.id, now=at(3), limits=ONE_A_DAY), SourceClosedNow)
     assert isinstance(ask(connection, again.id, now=at(86_400), limits=ONE_A_DAY), Reserved)
 
 

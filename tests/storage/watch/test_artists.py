@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from sqlalchemy import Connection
 
-from cormorant.rules.watch.artists import Artist, Charge, Charged, charged
+from cormorant.rules.watch.artists import Artist, Charge, RetryCharge, charged
 from storage.watch import artists
 from storage.watch.artists import UnknownArtist
 from tests.storage.at_once import at_once
@@ -21,7 +21,7 @@ def claim(connection: Connection, *, now_s: float = 0.0, for_s: float = 60.0, li
 
 
 def costing(failures: int, block_until: datetime | None = None) -> Charge:
-    return lambda _: Charged(failures=failures, block_until=block_until)
+    return lambda _: RetryCharge(failures=failures, block_until=block_until)
 
 
 def counting(failed: int) -> Charge:
@@ -51,7 +51,7 @@ def test_a_look_that_fails_adds_to_what_searches_were_charged_meanwhile(connecti
 
     cost = artists.fail(connection, artist, counting(3), next_attempt_at=NOW, error="no", now=NOW)
 
-    assert cost == Charged(failures=0, block_until=at(900))
+    assert cost == RetryCharge(failures=0, block_until=at(900))
 
 
 def test_two_processes_share_what_is_due_and_none_is_in_two_hands(job_store: JobStore) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from attrs import evolve
 from sqlalchemy import Connection
 
-from cormorant.rules.watch.catalogue_walks import Walk
+from cormorant.rules.watch.catalogue_walks import CatalogueProgress
 from cormorant.rules.watch.release_dates import read_release_date
-from cormorant.rules.watch.releases import Album, Artist
+from cormorant.rules.watch.releases import Album, CatalogueArtist
 from storage.watch import catalogue_walks
 from tests.storage.job_store import NOW, at
 from tests.storage.watch_store import add_artist
 
-WALK = Walk(
+WALK = CatalogueProgress(
     began_at=NOW,
     albums=(
         Album(
-            id="1", title="Ünder \N{SNOWMAN}", artists=(Artist(id="a1", name="A"), Artist(id="", name="")), kind="album"
+            id="1",
+            title="Ünder \N{SNOWMAN}",
+            artists=(CatalogueArtist(id="a1", name="A"), CatalogueArtist(id="", name="")),
+            kind="album",
         ),
         Album(
             id="2", title="Two", artists=(), kind="single", group="appears_on", released=read_release_date("1981-12")

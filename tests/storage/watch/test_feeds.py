@@ -10,7 +10,7 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.schedules import Schedule, overdue_delay_s
-from cormorant.rules.watch.feeds import Check, CheckStatus, Due, Item, Next, Subscription
+from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FeedEntryItem, NextCheck, Subscription
 from storage.engine.columns import to_micros
 from storage.watch import feed_claims, feed_items, feeds, subscription_checks
 from storage.watch.feeds import SubscriptionExists, UnknownSubscription
@@ -27,22 +27,22 @@ def new(name: str = "n", **words: Any) -> Subscription:
     return evolve(usual, **words)
 
 
-def claim(connection: Connection, *, now_s: float = 0.0, limit: int = 10) -> list[Due]:
+def claim(connection: Connection, *, now_s: float = 0.0, limit: int = 10) -> list[DueFeed]:
     return feed_claims.claim(connection, now=at(now_s), until=at(now_s + 60), limit=limit)
 
 
-def end(connection: Connection, each: Due, *, now_s: float = 5.0, **words: Any) -> bool:
+def end(connection: Connection, each: DueFeed, *, now_s: float = 5.0, **words: Any) -> bool:
     """It went well, unless there is an error."""
     error = words.pop("error", None)
     status = CheckStatus.SUCCESS if error is None else CheckStatus.FAILED
-    check = Check(subscription_id=each.id, started_at=at(now_s), status=status, error=error, new_items=2)
-    following = Next(next_check_at=at(now_s + 3_600), effective_s=None, failures=0)
+    check = FeedCheck(subscription_id=each.id, started_at=at(now_s), status=status, error=error, new_items=2)
+    following = NextCheck(next_check_at=at(now_s + 3_600), effective_s=None, failures=0)
     told = {"etag": "e", "last_modified": "m"} | {key: words.pop(key) for key in ("etag", "url") if key in words}
     return feed_claims.end_check(connection, each, evolve(following, **words), check=check, **told)
 
 
-def entries(*keys: str) -> list[Item]:
-    return [Item(key=key, title=f"title of {key}") for key in keys]
+def entries(*keys: str) -> list[FeedEntryItem]:
+    return [FeedEntryItem(key=key, title=f"title of {key}") for key in keys]
 
 
 def test_what_is_added_is_read_as_it_was_and_a_name_is_used_once(connection: Connection) -> None:

@@ -12,20 +12,20 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from cormorant.rules.watch.prices import Intake, Match, PointType, PricePoint, Side
+from cormorant.rules.watch.prices import AlertSide, MatchStrength, PointType, PricePoint, PriceWatch
 from storage.watch import price_watches, prices
-from storage.watch.price_watches import IntakeExists, IntakeTakenOut, UnknownIntake
+from storage.watch.price_watches import IntakeTakenOut, PriceWatchExists, UnknownPriceWatch
 from tests.bounds import WAIT_S
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at
 
 
-def new_intake(name: str = "coin", **words: Any) -> Intake:
-    usual = Intake(name=name, title="Morgan Dollar", sources=("shop",), next_attempt_at=NOW, added_at=NOW)
+def new_intake(name: str = "coin", **words: Any) -> PriceWatch:
+    usual = PriceWatch(name=name, title="Morgan Dollar", sources=("shop",), next_attempt_at=NOW, added_at=NOW)
     return evolve(usual, **words)
 
 
-def point(key: str = "ext_1", cents: int = 100, match: Match = Match.TITLE, **words: Any) -> PricePoint:
+def point(key: str = "ext_1", cents: int = 100, match: MatchStrength = MatchStrength.TITLE, **words: Any) -> PricePoint:
     usual = PricePoint(
         source="shop",
         title="Morgan Dollar",
@@ -53,9 +53,9 @@ def test_what_is_watched_is_read_as_it_was_and_a_name_is_used_once(connection: C
 
     assert price_watches.find(connection, "coin") == intake
     assert price_watches.all_intakes(connection) == [intake]
-    with pytest.raises(IntakeExists, match="'coin' already"):
+    with pytest.raises(PriceWatchExists, match="'coin' already"):
         price_watches.add(connection, wanted)
-    with pytest.raises(UnknownIntake, match="watched as 'none'"):
+    with pytest.raises(UnknownPriceWatch, match="watched as 'none'"):
         price_watches.remove(connection, "none")
 
 
@@ -64,16 +64,21 @@ def test_only_a_stronger_match_replaces_a_point(connection: Connection) -> None:
 
     written = [
         prices.put_points(connection, intake.id, [point(cents=cents, match=match)])
-        for cents, match in ((100, Match.YEAR), (200, Match.YEAR), (300, Match.TITLE), (400, Match.EXACT))
+        for cents, match in (
+            (100, MatchStrength.YEAR),
+            (200, MatchStrength.YEAR),
+            (300, MatchStrength.TITLE),
+            (400, MatchStrength.EXACT),
+        )
     ]
 
     assert written == [1, 0, 0, 1]
-    assert prices.points_of(connection, intake.id) == [point(cents=400, match=Match.EXACT)]
+    assert prices.points_of(connection, intake.id) == [point(cents=400, match=MatchStrength.EXACT)]
 
 
 def test_points_of_different_keys_sources_and_intakes_are_different(connection: Connection) -> None:
     first, second = (price_watches.add(connection, new_intake(name)) for name in ("a", "b"))
-    put = [point(), point("ext_2"), point(source="other"), point(), point(match=Match.EXACT)]
+    put = [point(), point("ext_2"), point(source="other"), point(), point(match=MatchStrength.EXACT)]
 
     assert prices.put_points(connection, first.id, put) == 3
     assert prices.put_points(connection, second.id, put) == 3
@@ -101,13 +106,13 @@ def test_an_alert_is_raised_once_for_each_crossing(connection: Connection) -> No
     intake = price_watches.add(connection, new_intake(below_cents=100, above_cents=1_000))
     told = []
     for number, (cents, match) in enumerate([(50, 1), (60, 1), (500, 2), (40, 3), (40, 3)]):
-        done = collect(connection, intake.id, point(f"ext_{number}", cents, Match(match)), now_s=number)
+        done = collect(connection, intake.id, point(f"ext_{number}", cents, MatchStrength(match)), now_s=number)
         told.append(done.alert and done.alert.cents)
 
     assert told == [50, None, None, 40, None]
     assert [(each.side, each.limit_cents, each.cents) for each in prices.alerts(connection, intake.id)] == [
-        (Side.BELOW, 100, 40),
-        (Side.BELOW, 100, 50),
+        (AlertSide.BELOW, 100, 40),
+        (AlertSide.BELOW, 100, 50),
     ]
 
 
@@ -148,7 +153,7 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_collected(connec
     assert len(prices.points_of(connection, kept.id)) == 1
 
 
-def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Intake]:
+def take_due(connection: Connection, *, now: datetime, limit: int) -> list[PriceWatch]:
     return [
         each
         for each in price_watches.due(connection, now=now, limit=limit)
@@ -185,7 +190,7 @@ def test_one_that_is_paused_is_not_due_and_a_start_does_not_end_the_pause(connec
 
     assert due == ["b"]
     assert [each.name for each in take_due(connection, now=at(10), limit=9)] == ["a"]
-    with pytest.raises(UnknownIntake):
+    with pytest.raises(UnknownPriceWatch):
         price_watches.set_paused(connection, "none", is_paused=True)
 
 
@@ -210,7 +215,7 @@ def test_of_two_processes_that_write_one_point_the_stronger_stays(job_store: Job
     with job_store.begin() as connection:
         intake = price_watches.add(connection, new_intake(below_cents=1_000))
 
-    for order in ((Match.EXACT, Match.TITLE), (Match.TITLE, Match.EXACT)):
+    for order in ((MatchStrength.EXACT, MatchStrength.TITLE), (MatchStrength.TITLE, MatchStrength.EXACT)):
         first, second = (point(f"ext_{order[0]}", cents=int(match), match=match) for match in order)
         at_once(
             job_store,
@@ -219,7 +224,10 @@ def test_of_two_processes_that_write_one_point_the_stronger_stays(job_store: Job
         )
 
     with job_store.begin() as connection:
-        assert [each.match for each in prices.points_of(connection, intake.id)] == [Match.EXACT, Match.EXACT]
+        assert [each.match for each in prices.points_of(connection, intake.id)] == [
+            MatchStrength.EXACT,
+            MatchStrength.EXACT,
+        ]
         assert len(prices.alerts(connection, intake.id)) == 1
 
 
@@ -229,7 +237,7 @@ def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: J
         intake = price_watches.add(connection, new_intake(below_cents=1_000))
 
     def write(writer: int) -> int:
-        own = [point(f"ext_{number}", 100 + number, Match(1 + (writer + number) % 3)) for number in range(20)]
+        own = [point(f"ext_{number}", 100 + number, MatchStrength(1 + (writer + number) % 3)) for number in range(20)]
         deadline = time.monotonic() + WAIT_S
         while True:  # SQLite has one writer, and the plain connections of a test do not wait for it
             try:
@@ -246,7 +254,7 @@ def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: J
     assert 20 <= sum(written) <= 60, "once, and at most twice again by a stronger match"
     with job_store.begin() as connection:
         points = prices.points_of(connection, intake.id)
-        assert {each.match for each in points} == {Match.EXACT}
+        assert {each.match for each in points} == {MatchStrength.EXACT}
         assert sorted(each.key for each in points) == sorted(f"ext_{number}" for number in range(20))
         count = connection.execute(text("SELECT count(*) FROM valuations")).scalar_one()
         assert (count, len(prices.alerts(connection, intake.id))) == (1, 1)

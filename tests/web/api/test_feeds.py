@@ -13,7 +13,7 @@ from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.settings.subscription_settings import FeedSettings, SubscriptionSettings
 from cormorant.rules.settings.watch import TargetSettings
-from cormorant.rules.watch.feeds import FeedPage, Item, Subscription
+from cormorant.rules.watch.feeds import FeedEntryItem, FetchedFeed, Subscription
 from cormorant.scripted_watches import ScriptedTarget
 from tests.web.web_place import web_place
 
@@ -24,12 +24,14 @@ URL = f"http://me:{KEY}@x.test/rss?passkey={KEY}"
 HERE = "/api/v1/subscriptions"
 
 
-async def feeds(subscription: Subscription) -> FeedPage:
+async def feeds(subscription: Subscription) -> FetchedFeed:
     """Two items; a feed that is called bad fails, and tells its key."""
     await trio.lowlevel.checkpoint()
     if subscription.name == "bad":
         raise SourceUnavailable(f"no answer from {subscription.url}")
-    return FeedPage(items=tuple(Item(key=title, title=title, link="http://x.test/1") for title in ("one", "two")))
+    return FetchedFeed(
+        items=tuple(FeedEntryItem(key=title, title=title, link="http://x.test/1") for title in ("one", "two"))
+    )
 
 
 def given() -> dict[str, Any]:

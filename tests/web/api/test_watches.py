@@ -15,7 +15,7 @@ import trio
 from cormorant.clients.files import Download
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
-from cormorant.rules.watch.releases import Artist
+from cormorant.rules.watch.releases import CatalogueArtist
 from cormorant.rules.watch.target_errors import TargetInDoubt, TargetUnavailable
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource
@@ -26,7 +26,7 @@ from tests.web.web_place import SOURCE_KEY, WebPlace, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")
 
-BOARDS = Artist(id="2VAvhf61GgLYmC6C8anyX1", name="Boards of Canada")
+BOARDS = CatalogueArtist(id="2VAvhf61GgLYmC6C8anyX1", name="Boards of Canada")
 FIND = Result(
     title=f"A1 - New [FLAC] {SOURCE_KEY}",
     guid=f"http://red.test/1?apikey={SOURCE_KEY}",
