@@ -34,7 +34,7 @@ EXPECTED = (CormorantError, HandlerOutcome)
 """A handler that raises these says what happened; the place where it did adds nothing."""
 
 
-class HandlerInterrupted(Exception):
+class Interrupted(Exception):
     """Why a handler was stopped before its end."""
 
 
@@ -229,7 +229,7 @@ class JobWorker:
             return DONE
         if running.why is not None and _was_stopped(running, error):
             is_ours = running.why not in {CANCELLED, LOST}
-            return Verdict(verb=Verb.RELEASE, error=HandlerInterrupted(running.why)) if is_ours else None
+            return Verdict(verb=Verb.RELEASE, error=Interrupted(running.why)) if is_ours else None
         if isinstance(error, HandlerMisbehaved):
             return Verdict(verb=Verb.FAIL, error=error)
         try:

@@ -27,7 +27,7 @@ def test(config: str, *, as_json: bool) -> None:
     import trio  # noqa: PLC0415  # `--help` need not wait for it
 
     from cormorant.cli.console.preflight import load_or_refuse  # noqa: PLC0415  # as above
-    from cormorant.clients.apprise import NotificationFailed  # noqa: PLC0415  # as above
+    from cormorant.clients.apprise import NotTold  # noqa: PLC0415  # as above
     from cormorant.clients.telling import tell_apart  # noqa: PLC0415  # as above
     from cormorant.rules.notices import Message  # noqa: PLC0415  # as above
 
@@ -42,7 +42,7 @@ def test(config: str, *, as_json: bool) -> None:
         async with free:
             try:
                 await tell_apart(address, message)
-            except NotificationFailed as error:
+            except NotTold as error:
                 problems[number] = str(error)
 
     async def try_all() -> None:

@@ -17,7 +17,7 @@ from cormorant.rules.secrets import Secret, hide_secrets
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["CONNECT_S", "READ_S", "NotificationFailed", "address_problem", "tell"]
+__all__ = ["CONNECT_S", "READ_S", "NotTold", "address_problem", "tell"]
 
 CONNECT_S: Final = 5.0
 READ_S: Final = 10.0
@@ -27,7 +27,7 @@ _SECRET_LENGTH_MIN: Final = 6
 _WORDS_MAX: Final = 300
 
 
-class NotificationFailed(CormorantError):
+class NotTold(CormorantError):
     """A service did not take a notification. Another attempt may work."""
 
 
@@ -46,14 +46,14 @@ def address_problem(address: str) -> str | None:
 
 
 def tell(address: str, message: Message) -> None:
-    """Send a message, or raise `NotificationFailed` with what the service said. Blocks, each step within its time-out.
+    """Send a message, or raise `NotTold` with what the service said. Blocks, each step within its time-out.
 
     All of it together has none, as a service may answer byte by byte for ever: `tell_apart` has.
     """
     apprise = _loaded()
     service = apprise.Apprise.instantiate(address, suppress_exceptions=True)
     if service is None:
-        raise NotificationFailed("Apprise cannot use the address; look at notify.apprise")
+        raise NotTold("Apprise cannot use the address; look at notify.apprise")
     service.socket_connect_timeout, service.socket_read_timeout = CONNECT_S, READ_S
     service.service_retry = 0  # the job is tried again, after a longer time
     heard = _AppriseLog()
@@ -67,7 +67,7 @@ def tell(address: str, message: Message) -> None:
         logger.removeHandler(heard)
     if not is_told:
         said = heard.words or f"no word of why, after {time.monotonic() - began:.1f} s"
-        raise NotificationFailed(f"{service.service_name} did not take it: {_hidden(said, service, address)}")
+        raise NotTold(f"{service.service_name} did not take it: {_hidden(said, service, address)}")
 
 
 def _hidden(words: str, service: Any, address: str) -> str:
@@ -96,7 +96,7 @@ def _loaded() -> ModuleType:
         import apprise  # noqa: PLC0415 - most never need it
 
         apprise.Apprise.instantiate("json://127.0.0.1")  # loads the plugins
-    # What it logs holds addresses; what matters of it is in `NotificationFailed`.
+    # What it logs holds addresses; what matters of it is in `NotTold`.
     logger = logging.getLogger("apprise")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from cormorant.clients.apprise import NotificationFailed, tell
+from cormorant.clients.apprise import NotTold, tell
 from cormorant.clients.subprocesses import ProgramResult, RunLimits, run_program
 from cormorant.rules.notices import Message
 
@@ -29,11 +29,11 @@ _MARK: Final = "told: "
 _GRACE_S: Final = 0.5
 
 Tell = Callable[[str, Message], Awaitable[None]]
-"""Tells a person at an address, or raises `NotificationFailed`."""
+"""Tells a person at an address, or raises `NotTold`."""
 
 
 async def tell_apart(address: str, message: Message, *, within_s: float = TELL_S) -> None:
-    """Send a message, or raise `NotificationFailed`. However it ends, nothing of it goes on afterwards."""
+    """Send a message, or raise `NotTold`. However it ends, nothing of it goes on afterwards."""
     said = {"address": address, "title": message.title, "body": message.body, "within_s": within_s}
     # The modules that we have, and none that lies in the folder we happen to be in.
     places = os.pathsep.join(place for place in sys.path if place)
@@ -46,10 +46,10 @@ async def tell_apart(address: str, message: Message, *, within_s: float = TELL_S
             fed=json.dumps(said).encode(),
         )
     except OSError as error:
-        raise NotificationFailed(f"the process that sends could not be started: {error.strerror}") from error
+        raise NotTold(f"the process that sends could not be started: {error.strerror}") from error
     problem = _problem(ended, within_s)
     if problem is not None:
-        raise NotificationFailed(problem)
+        raise NotTold(problem)
 
 
 def _problem(ended: ProgramResult, within_s: float) -> str | None:
@@ -70,7 +70,7 @@ def _main() -> None:
     problem = None
     try:
         tell(said["address"], Message(title=said["title"], body=said["body"]))
-    except NotificationFailed as error:
+    except NotTold as error:
         problem = str(error)
     sys.stdout.write(f"\n{_MARK}{json.dumps(problem)}\n")
 

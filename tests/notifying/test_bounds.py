@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients import telling
-from cormorant.clients.apprise import NotificationFailed
+from cormorant.clients.apprise import NotTold
 from cormorant.clients.telling import tell_apart
 from cormorant.rules.notices import Message
 from tests.bounds import WAIT_S
@@ -90,7 +90,7 @@ async def test_when_its_time_is_up_the_process_that_sends_is_ended_whatever_it_d
 
     async with dripping() as service, trio.open_nursery() as nursery:
         nursery.start_soon(let_time_pass)
-        with pytest.raises(NotificationFailed, match="had not taken it after 3000 s") as caught:
+        with pytest.raises(NotTold, match="had not taken it after 3000 s") as caught:
             await tell_apart(service.address, MESSAGE, within_s=10 * WAIT_S)
 
     assert len(during) == 1
@@ -102,7 +102,7 @@ async def test_when_its_time_is_up_the_process_that_sends_is_ended_whatever_it_d
 async def test_a_process_that_crashes_is_told_without_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telling, "_SELF", "cormorant.no_such_module")
 
-    with pytest.raises(NotificationFailed, match="ended with 1 and did not say why") as caught:
+    with pytest.raises(NotTold, match="ended with 1 and did not say why") as caught:
         await tell_apart("json://hunter2hunter2", MESSAGE)
 
     assert "hunter2" not in str(caught.value)
