@@ -14,7 +14,7 @@ from actors.reply import Reply
 from cormorant.rules.errors import ActorCrashed, ActorGone, AskTimedOut, MailboxFull, WaitForbidden
 from cormorant.rules.events import MessageLost
 from cormorant.rules.ports import Emit, ignore
-from cormorant.rules.waits import may_wait_for
+from cormorant.rules.supervision import may_wait_for
 
 __all__ = ["Actor", "Address", "Ask", "Reply", "ServedActor"]
 

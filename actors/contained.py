@@ -7,13 +7,11 @@ from typing import Final, TypeVar
 
 from attrs import frozen
 
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable, split_where, trace_of
 from cormorant.rules.events import ItemFailed
-from cormorant.rules.failures import split_where, trace_of
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.ports import Emit
-from cormorant.rules.redaction import told
-from cormorant.rules.secrets import Secret
+from cormorant.rules.secrets import Secret, told
 
 __all__ = ["Failed", "contained"]
 

@@ -15,7 +15,7 @@ from cormorant.rules.jobs.events import JobsPruned, KindUnknown
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SearchesPruned
-from cormorant.rules.watch.catalogue_walks import KEPT as WALKS_KEPT
+from cormorant.rules.watch.artists import KEPT as WALKS_KEPT
 from storage import gate, gate_links, pauses
 from storage.database import Database
 from storage.engine.pages import PAGE, in_pages

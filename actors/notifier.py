@@ -14,10 +14,9 @@ from attrs import define, field
 from actors.periodic import Periodic
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.events import DiskLow, Stamped
-from cormorant.rules.notices import Notice, NoticeBatch, NoticeKind, notice_of, written_batch
+from cormorant.rules.notices import Notice, NoticeBatch, NoticeKind, notice_of, quiet_until, written_batch
 from cormorant.rules.ports import Clock, Emit, Offload
-from cormorant.rules.quiet_hours import quiet_until
-from cormorant.rules.settings.notify_settings import NotifySettings
+from cormorant.rules.settings.service import NotifySettings
 from storage.database import Database
 from storage.jobs import notice_jobs
 from storage.jobs.jobs import NewJob

@@ -37,7 +37,7 @@ from cormorant.rules.ports import ignore
 from cormorant.rules.search.requests import Result
 from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import Artist, Start
-from cormorant.rules.watch.handing import ParcelKind
+from cormorant.rules.watch.handovers import ParcelKind
 from cormorant.rules.watch.profiles import Profile, best_first, judge
 from cormorant.rules.watch.releases import Album, AlbumPage
 from cormorant.rules.watch.wants import Want, WantState

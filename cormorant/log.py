@@ -14,8 +14,8 @@ from typing import Any, Self, TextIO
 
 import attrs
 
+from cormorant.rules.errors import trace_of
 from cormorant.rules.events import Event, EventsLost, Stamped, fields_of
-from cormorant.rules.failures import trace_of
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings.settings import LogSettings
 

@@ -18,7 +18,7 @@ from cormorant.rules.search import events as search_events
 from cormorant.rules.settings.keys import KnownSetting, known_settings, variable_of
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.watch import events as watch_events
-from cormorant.rules.watch import price_events, subscription_events
+from cormorant.rules.watch import feeds, prices
 from cormorant.web.metrics import METRICS, Metric
 
 __all__ = ["all_events", "events_reference", "metrics_reference", "settings_reference"]
@@ -98,7 +98,7 @@ def events_reference() -> str:
 def all_events() -> list[type[Event]]:
     """Every kind of event that Cormorant itself tells about, by name."""
     # Not __subclasses__: it also holds what attrs replaced and the collector has not taken away yet.
-    rooms = (events, job_events, price_events, search_events, subscription_events, watch_events)
+    rooms = (events, job_events, prices, search_events, feeds, watch_events)
     known = [each for room in rooms for each in vars(room).values()]
     classes = {each for each in known if isinstance(each, type) and issubclass(each, Event)}
     return sorted(classes - {Event, JobEvent}, key=lambda event: event.name)

@@ -8,8 +8,8 @@ from typing import Any, Final
 import trio
 from attrs import define, field
 
+from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceUnavailable
 from cormorant.rules.settings.sources import SourceSettings
 from storage.search.sources import SourceRecord
 

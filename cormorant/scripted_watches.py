@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import trio
 from attrs import define, field
 
-from cormorant.rules.search.source_errors import SourceRefused
+from cormorant.rules.search.outcomes import SourceRefused
 from cormorant.rules.watch.artists import Artist as Watched
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
-from cormorant.rules.watch.release_dates import read_release_date
-from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Track
-from cormorant.rules.watch.target_errors import TargetError
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus, TargetError
+from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Track, read_release_date
 
 __all__ = ["ScriptedCatalogue", "ScriptedTarget", "album"]
 

@@ -29,16 +29,21 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from cormorant.rules.addresses import read_address, sqlite_address, sqlite_file
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.quiet_hours import QuietHours
+from cormorant.rules.notices import QuietHours
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import DATABASE, PATH, SECRETS, ZONE, Setting, name_problem
-from cormorant.rules.settings.keys import key_of, known_settings, suggestion
-from cormorant.rules.settings.notify_settings import APPRISE
-from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.keys import (
+    key_of,
+    known_settings,
+    referenced,
+    strange_in,
+    suggestion,
+    values_in,
+    with_names,
+)
+from cormorant.rules.settings.service import APPRISE, WebSettings
 from cormorant.rules.settings.settings import Settings, SettingsConflict
-from cormorant.rules.settings.variables import referenced, strange_in, values_in, with_names
-from cormorant.rules.times_of_day import TimeOfDay, zone_of
-from cormorant.rules.units import as_written
+from cormorant.rules.units import TimeOfDay, as_written, zone_of
 
 __all__ = ["CONFIG_VARIABLE", "Settings", "WebSettings", "load", "load_settings"]
 

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.errors import StartFailed
-from cormorant.rules.failures import split_crash
+from cormorant.rules.errors import StartFailed, split_crash
 from cormorant.rules.supervision import ChildState, ChildView, Ending, OnExhausted, Restart
 from supervisors.report import ChildReport, ShutdownReport
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from actors.reply import Reply
-from cormorant.rules.errors import StartFailed
-from cormorant.rules.failures import in_words
+from cormorant.rules.errors import StartFailed, in_words
 from supervisors.child import Child, ChildSpec
 from supervisors.report import ChildReport
 

@@ -16,16 +16,15 @@ from actors.search.request_execution import Ask
 from actors.search.slots import SlotWaiters
 from actors.search.source_reconciler import SourceDirectory, SourceReconciler
 from actors.search.source_requests import SourceRequests
-from cormorant.rules.failures import in_words
+from cormorant.rules.addresses import normalised
+from cormorant.rules.errors import in_words
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.redaction import told
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.slots import SlotPool
-from cormorant.rules.secrets import Secret
+from cormorant.rules.secrets import Secret, told
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SPOTIFY_URL, SourceSettings, limits_of
 from cormorant.rules.supervision import OnExhausted, Strategy
-from cormorant.rules.web_addresses import normalised
 from cormorant.services.searches import Searches
 from storage.database import Database
 from storage.search.sources import CONFIGURED, SourceRecord

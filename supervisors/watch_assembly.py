@@ -27,11 +27,10 @@ from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.settings.settings import Settings
-from cormorant.rules.settings.subscription_settings import schedule_of
-from cormorant.rules.settings.watch import profile_of
+from cormorant.rules.settings.watch import profile_of, schedule_of
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription, result_of, want_of
-from cormorant.rules.watch.handing import Parcel
+from cormorant.rules.watch.handovers import Parcel
 from cormorant.rules.watch.prices import COLLECT
 from cormorant.rules.watch.wants import Want
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch

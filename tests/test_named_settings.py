@@ -17,7 +17,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.keys import secrets_in
 from cormorant.rules.settings.settings import SearchSettings
 from cormorant.rules.settings.sources import LimitSettings, ReserveSettings, SourceSettings
-from cormorant.rules.times_of_day import TimeOfDay
+from cormorant.rules.units import TimeOfDay
 from cormorant.settings import load_settings
 
 NONE: Mapping[str, str] = {}

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import Alias, choice, duration, flag, named, number, path, secret, share, size
-from cormorant.rules.settings.playground_settings import PlaygroundSettings
+from cormorant.rules.settings.service import PlaygroundSettings
 from cormorant.rules.settings.settings import Settings, StorageSettings
 from cormorant.settings import load, load_settings
 

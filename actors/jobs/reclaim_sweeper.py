@@ -11,9 +11,8 @@ from sqlalchemy import Connection
 from actors.actor import Actor
 from actors.jobs.working_set import JobWakeUp
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.jobs.deaths import LivenessObservation, look
 from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerDeclaredDead
-from cormorant.rules.jobs.states import JobState
+from cormorant.rules.jobs.states import JobState, LivenessObservation, look
 from cormorant.rules.ports import Clock, Emit
 from storage.database import Database
 from storage.jobs import jobs, workers

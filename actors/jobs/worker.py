@@ -15,9 +15,8 @@ from actors.jobs.leaks import give_up, is_left_open
 from actors.jobs.lease import OwnerLease
 from actors.jobs.producer import Producer
 from actors.jobs.working_set import CANCELLED, LOST, EphemeralJob, FinishedJob, RunningJob, Work, WorkingSet
-from cormorant.rules.errors import CormorantError, HandlerMisbehaved, JobTimedOut
+from cormorant.rules.errors import CormorantError, HandlerMisbehaved, JobTimedOut, split_off, trace_of
 from cormorant.rules.events import ItemFailed
-from cormorant.rules.failures import split_off, trace_of
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.events import JobBlockedLoop, JobCancelled, JobFailed, JobReturnedValue, JobStarted
 from cormorant.rules.jobs.states import RetryPolicy, Verb

@@ -34,8 +34,7 @@ from cormorant.rules.search.events import SourceStopped
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.request_ends import EndKind, RequestEnd
-from cormorant.rules.search.reservations import RequestPermit, Reserved, SourceClosedNow
+from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
 from storage.database import Database
 from storage.search import source_states
 from storage.search.source_states import KnownState

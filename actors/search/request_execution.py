@@ -14,15 +14,22 @@ from sqlalchemy import Connection
 
 from actors.search.search import Ticket
 from actors.search.source_requests import PendingRequest
-from cormorant.rules.failures import split_crash
+from cormorant.rules.errors import split_crash
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.events import RequestFinished, SearchFinished, SearchStarted
 from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
-from cormorant.rules.search.request_ends import EndKind, RequestEnd, end_of, quota_wait_s
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest, StatedLimits
-from cormorant.rules.search.reservations import PROBE_GRACE_S, RequestPermit, Reserved, SourceClosedNow
-from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.search.reservations import (
+    PROBE_GRACE_S,
+    EndKind,
+    RequestEnd,
+    RequestPermit,
+    Reserved,
+    SourceClosedNow,
+    end_of,
+    quota_wait_s,
+)
 from storage.search import answers, history, source_states
 from storage.search.history import HistoryEntry
 from storage.search.source_states import KnownState, ReservationRequest

@@ -12,11 +12,10 @@ from actors.search.request_execution import RequestResult
 from actors.search.search import Ticket
 from actors.search.source_requests import PendingRequest, SourceRequests
 from cormorant.rules.ports import Emit
-from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError
+from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError, SourceNotAsked
 from cormorant.rules.search.priorities import aged
 from cormorant.rules.search.reasons import GateName, look_again_at
-from cormorant.rules.search.request_ends import EndKind, RequestEnd
-from cormorant.rules.search.source_errors import SourceNotAsked
+from cormorant.rules.search.reservations import EndKind, RequestEnd
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _FINAL = {GateName.ENABLED, GateName.STOPPED}

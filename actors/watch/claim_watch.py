@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import trio
 from attrs import define, field
 
-from cormorant.rules.jobs.deaths import LivenessObservation, look
+from cormorant.rules.jobs.states import LivenessObservation, look
 from storage.database import Database
 from storage.watch import feed_claims
 

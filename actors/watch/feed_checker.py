@@ -13,11 +13,10 @@ from attrs import define, evolve, field
 from actors.contained import Failed, contained
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.redaction import keys_in, told
-from cormorant.rules.search.source_errors import SourceError
+from cormorant.rules.search.outcomes import SourceError
+from cormorant.rules.secrets import keys_in, told
 from cormorant.rules.watch.feed_statistics import CheckStatistics
-from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FetchedFeed, NextCheck, after_check
-from cormorant.rules.watch.subscription_events import events_of
+from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FetchedFeed, NextCheck, after_check, events_of
 from storage.database import Database
 from storage.watch import feed_claims
 from storage.watch.check_ending import RecordCheck

@@ -10,8 +10,8 @@ import trio
 from attrs import define, field
 
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.settings.subscription_settings import SubscriptionSettings
-from cormorant.rules.watch.subscription_events import SubscriptionsMaintained
+from cormorant.rules.settings.watch import SubscriptionSettings
+from cormorant.rules.watch.feeds import SubscriptionsMaintained
 from storage.database import Database
 from storage.watch import feed_items, feeds, subscription_checks
 

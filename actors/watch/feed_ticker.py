@@ -22,9 +22,8 @@ from actors.watch.host_queues import HostQueues
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.schedules import is_misfire
-from cormorant.rules.settings.subscription_settings import SubscriptionSettings
-from cormorant.rules.watch.feeds import DueFeed, FeedCheck, Subscription, host_of
-from cormorant.rules.watch.subscription_events import SubscriptionMisfired
+from cormorant.rules.settings.watch import SubscriptionSettings
+from cormorant.rules.watch.feeds import DueFeed, FeedCheck, Subscription, SubscriptionMisfired, host_of
 from storage.database import Database
 from storage.watch import feed_claims, feeds
 from storage.watch.feed_claims import CheckedElsewhere

@@ -17,18 +17,21 @@ from actors.periodic import Periodic
 from cormorant.clients.targets.target import Target
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.watch.events import HandoverEnded, WantChanged
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
 from cormorant.rules.watch.handovers import (
     FOLLOW_S,
     GONE_S,
     Handover,
     HandoverState,
     InDoubt,
+    Parcel,
+    ParcelKind,
+    ParcelState,
+    ParcelStatus,
+    TargetError,
     follow_again_s,
     missed_s,
     told_gone,
 )
-from cormorant.rules.watch.target_errors import TargetError
 from cormorant.rules.watch.wants import Want, WantState
 from storage.database import Database
 from storage.watch import handovers, wants

@@ -17,8 +17,7 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.events import SavedSearchChecked
-from cormorant.rules.watch.short_keys import short_key
-from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState
+from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState, short_key
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch, next_check
 from storage.database import Database
 from storage.search.sources import UnknownSource

@@ -9,8 +9,7 @@ from typing import Protocol
 from attrs import define, frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.watch.artists import Artist, Charge, RetryCharge
-from cormorant.rules.watch.catalogue_walks import CatalogueProgress
+from cormorant.rules.watch.artists import Artist, CatalogueProgress, Charge, RetryCharge
 from cormorant.rules.watch.wants import Want, WantState
 from storage.database import Database
 from storage.jobs import jobs

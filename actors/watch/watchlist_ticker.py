@@ -16,19 +16,27 @@ from actors.contained import Failed, contained
 from actors.periodic import Periodic
 from actors.watch.watchlist_store import ProgressStore, WatchlistStore
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.search.outcomes import RateLimitWaitError, SearchError
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
+from cormorant.rules.search.outcomes import (
+    CredentialsRefused,
+    RateLimitWaitError,
+    SearchError,
+    SourceError,
+    SourceLimited,
+    SourceRefused,
+)
 from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import (
     Artist,
+    CatalogueProgress,
+    can_go_on,
     charged,
     clamped_s,
     delay_after_crash,
     delay_before_retry,
+    lengthened,
     looked_at_before,
     news_of,
 )
-from cormorant.rules.watch.catalogue_walks import CatalogueProgress, can_go_on, lengthened
 from cormorant.rules.watch.events import (
     CooldownClear,
     CooldownSet,

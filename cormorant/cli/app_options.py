@@ -10,8 +10,8 @@ from attrs import frozen
 
 from cormorant.cli.console.command_line import UsageRefused, config_option, json_option
 from cormorant.cli.console.key_options import key_of, key_options
+from cormorant.rules.addresses import web_address_problem
 from cormorant.rules.secrets import Secret
-from cormorant.rules.web_addresses import web_address_problem
 
 __all__ = ["AppOptions", "app_arguments", "app_options", "read_app_words"]
 

@@ -12,7 +12,7 @@ import click
 from cormorant.cli.console.command_line import HintingGroup
 from cormorant.cli.jobs import Duration
 from cormorant.cli.watch_options import EXIT_CODES, LIMIT, NameList, options
-from cormorant.rules.web_addresses import FEED_LENGTH_MAX
+from cormorant.rules.addresses import FEED_LENGTH_MAX
 
 if TYPE_CHECKING:
     from cormorant.cli.actions.feeds import FeedActions

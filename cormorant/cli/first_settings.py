@@ -15,15 +15,14 @@ from attrs import frozen
 
 from cormorant.cli.actions.job_json import as_text
 from cormorant.cli.console.command_line import UsageRefused, shown_path
+from cormorant.rules.addresses import parse_listen_address
 from cormorant.rules.errors import KeyUnusable, SettingsError
-from cormorant.rules.listen_addresses import parse_listen_address
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings.fields import Setting
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SourceSettings
-from cormorant.rules.times_of_day import zone_of
-from cormorant.rules.units import as_written
+from cormorant.rules.units import as_written, zone_of
 from cormorant.services.keys import kept_key
 from cormorant.settings import load_settings
 

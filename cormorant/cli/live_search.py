@@ -36,7 +36,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.settings import Settings
-from cormorant.rules.times_of_day import zone_of
+from cormorant.rules.units import zone_of
 from cormorant.services.searches import Searches
 from cormorant.services.source_clients import SourceClients, price_recipes
 from storage.database import Database

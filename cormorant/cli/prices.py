@@ -12,7 +12,7 @@ from typing_extensions import override
 from cormorant.cli.console.command_line import HintingGroup
 from cormorant.cli.jobs import Duration
 from cormorant.cli.watch_options import EXIT_CODES, LIMIT, NameList, options
-from cormorant.rules.watch.money import BadPrice, read_price
+from cormorant.rules.watch.prices import BadPrice, read_price
 
 if TYPE_CHECKING:
     from cormorant.cli.actions.prices import PriceActions

@@ -9,12 +9,11 @@ from typing import Any
 from attrs import evolve, frozen
 
 from cormorant.cli.console.output import table
-from cormorant.rules.ages import clock_time, rough
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.reasons import Explanation, next_opening, whole_second
 from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.secrets import Secret, hide_secrets
-from cormorant.rules.units import format_duration
+from cormorant.rules.units import clock_time, format_duration, rough
 
 __all__ = ["MergedResult", "SearchText", "SourceLine", "merged", "search_json"]
 

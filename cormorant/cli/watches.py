@@ -8,7 +8,7 @@ import click
 
 from cormorant.cli.console.command_line import HintingGroup, UsageRefused
 from cormorant.cli.watch_options import EXIT_CODES, StartAt, at_desk, options, order_options
-from cormorant.rules.watch.artist_links import read_artist_lines
+from cormorant.rules.watch.artists import read_artist_lines
 
 __all__ = ["watchlist"]
 

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from cormorant.clients.http.json_api import JsonApi
 from cormorant.rules.app_indexers import AppIndexer, GateEndpoint
-from cormorant.rules.search.source_errors import SourceRefused
+from cormorant.rules.search.outcomes import SourceRefused
 from cormorant.rules.secrets import Secret
 
 __all__ = ["APPS", "ArrApp", "ArrClient"]

@@ -15,8 +15,8 @@ from cormorant.clients.feed_dates import read_feed_date
 from cormorant.clients.feed_text import decode_feed
 from cormorant.clients.http.xml_documents import mended, parse_xml, refuse_entities
 from cormorant.rules.json_documents import parse_json
-from cormorant.rules.redaction import told
-from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
+from cormorant.rules.secrets import told
 from cormorant.rules.watch.feed_items import (
     ITEMS_MAX,
     LINK_MAX,

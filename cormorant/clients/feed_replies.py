@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 
 _BUSY = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY}
 

@@ -16,8 +16,8 @@ from cormorant.clients.feed_text import charset_of
 from cormorant.clients.http.retry_after import retry_after_s
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party, shown_origin
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.redaction import keys_in
-from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.search.outcomes import SourceUnavailable
+from cormorant.rules.secrets import keys_in
 from cormorant.rules.watch.feed_items import items_of
 from cormorant.rules.watch.feeds import FeedEntryItem, FetchedFeed
 

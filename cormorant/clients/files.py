@@ -10,8 +10,8 @@ from attrs import field, frozen
 from cormorant.clients.nzbs import NotAnNzb, read_nzb
 from cormorant.clients.torrents import NotATorrent, read_torrent
 from cormorant.clients.torznab_replies import StatedError, read_reply
-from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
-from cormorant.rules.watch.magnets import infohash_of_magnet
+from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
+from cormorant.rules.watch.handovers import infohash_of_magnet
 
 _NZB_START: Final = 4_096
 _NAME_MAX: Final = 500

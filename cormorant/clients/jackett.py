@@ -10,9 +10,9 @@ from lxml import etree
 
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.torznab_replies import StatedError, local_name, read_reply
-from cormorant.rules.adoptions import OfferedIndexer
+from cormorant.rules.app_indexers import OfferedIndexer
 from cormorant.rules.ports import Offload
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 
 __all__ = ["APP", "jackett_indexers"]

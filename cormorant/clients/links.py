@@ -12,8 +12,8 @@ from cormorant.clients.files import Download, download_from_magnet, parse_downlo
 from cormorant.clients.http.retry_after import retry_after_s
 from cormorant.clients.http.transport import FetchLimits, Transport, shown_origin
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.redaction import keys_in, told
-from cormorant.rules.search.source_errors import SourceRefused
+from cormorant.rules.search.outcomes import SourceRefused
+from cormorant.rules.secrets import keys_in, told
 
 LIMITS: Final = FetchLimits(timeout_s=60.0, body_max_bytes=20_000_000)
 

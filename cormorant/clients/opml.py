@@ -12,10 +12,10 @@ from lxml import etree
 from cormorant.clients.feed_text import decode_feed
 from cormorant.clients.http.xml_documents import mended, parse_xml, refuse_entities
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.redaction import told
-from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.search.outcomes import SourceUnavailable
+from cormorant.rules.secrets import told
 from cormorant.rules.watch.feed_items import LINK_MAX, plain
-from cormorant.rules.watch.feed_orders import fit_name
+from cormorant.rules.watch.feeds import fit_name
 
 FEEDS_MAX: Final = 10_000
 BYTES_MAX: Final = 10_000_000

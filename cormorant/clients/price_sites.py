@@ -17,13 +17,22 @@ from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.source_replies import IndexerReply, error_of
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.redaction import hide_keys, told
+from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import Secret, hide_secrets
-from cormorant.rules.settings.price_settings import PARTS, PriceFieldSettings
-from cormorant.rules.watch.money import BadPrice, Price, currency_problem, read_price
-from cormorant.rules.watch.prices import CENTS, CURRENCY, EXTERNAL_ID, PROBLEM, TYPE, PointType
+from cormorant.rules.secrets import Secret, hide_keys, hide_secrets, told
+from cormorant.rules.settings.watch import PARTS, PriceFieldSettings
+from cormorant.rules.watch.prices import (
+    CENTS,
+    CURRENCY,
+    EXTERNAL_ID,
+    PROBLEM,
+    TYPE,
+    BadPrice,
+    PointType,
+    Price,
+    currency_problem,
+    read_price,
+)
 
 __all__ = ["ITEMS_MAX", "PriceClient", "PriceRecipe"]
 

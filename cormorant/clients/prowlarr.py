@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cormorant.clients.http.json_api import JsonApi
-from cormorant.rules.adoptions import OfferedIndexer
-from cormorant.rules.search.source_errors import SourceRefused
+from cormorant.rules.app_indexers import OfferedIndexer
+from cormorant.rules.search.outcomes import SourceRefused
 
 __all__ = ["APP", "prowlarr_indexers"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 
 BUSY_S: Final = 2.0
 """slskd starts one search at a time, and does not say when the next may come: it takes a moment."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-from cormorant.rules.search.source_errors import (
+from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     SourceError,
     SourceLimited,

@@ -17,9 +17,8 @@ from cormorant.clients.slskd_replies import Json, number_of, read_responses, tex
 from cormorant.clients.slskd_states import flags_of
 from cormorant.clients.slskd_times import SearchTimes, search_times
 from cormorant.rules.ports import Chance, Offload
-from cormorant.rules.redaction import spellings
-from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
-from cormorant.rules.secrets import Secret
+from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable, Unreachable
+from cormorant.rules.secrets import Secret, spellings
 from cormorant.rules.watch.soulseek import PeerResponse
 
 API: Final = "/api/v0"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cormorant.clients.slskd_states import Transfer
-from cormorant.rules.redaction import told
+from cormorant.rules.secrets import told
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
 Json = Mapping[str, Any]

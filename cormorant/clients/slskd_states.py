@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from cormorant.rules.watch.handing import ParcelState, ParcelStatus
+from cormorant.rules.watch.handovers import ParcelState, ParcelStatus
 
 _LIVE: Final = {"Initializing", "InProgress"}
 _TOLD_MAX: Final = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from cormorant.rules.search.source_errors import (
+from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     SourceError,
     SourceLimited,

@@ -27,9 +27,8 @@ from cormorant.clients.spotify_replies import (
 )
 from cormorant.clients.spotify_token import Token, TokenCache, basic
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.redaction import spellings
-from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import Secret
+from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.secrets import Secret, spellings
 from cormorant.rules.watch.releases import OWN_GROUPS, Album, AlbumPage, CatalogueArtist, Group, Track, is_by
 from cormorant.rules.watch.titles import plain_title
 

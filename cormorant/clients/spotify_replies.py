@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast, get_args
 
-from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.watch.release_dates import ReleaseDate, read_release_date
-from cormorant.rules.watch.releases import Album, CatalogueArtist, Group, Kind, Track
+from cormorant.rules.search.outcomes import SourceUnavailable
+from cormorant.rules.watch.releases import Album, CatalogueArtist, Group, Kind, ReleaseDate, Track, read_release_date
 
 _KINDS: Final = frozenset(get_args(Kind))
 _GROUPS: Final = frozenset(get_args(Group))

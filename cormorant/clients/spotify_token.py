@@ -9,7 +9,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from cormorant.rules.search.source_errors import SourceError
+from cormorant.rules.search.outcomes import SourceError
 from cormorant.rules.secrets import Secret
 
 MARGIN_S: Final = 60.0

@@ -18,10 +18,9 @@ from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
 from cormorant.clients.torznab_replies import StatedError, parse_page, read_reply
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.redaction import spellings, told
+from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Caps, Protocol, SearchKind, SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret
+from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret, spellings, told
 
 Found = TypeVar("Found", Caps, SearchPage, Download)
 

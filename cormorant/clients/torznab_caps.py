@@ -9,8 +9,8 @@ from lxml import etree
 
 from cormorant.clients.torznab_items import whole
 from cormorant.clients.torznab_replies import local_name
+from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import Caps, Category, SearchKind, page_size
-from cormorant.rules.search.source_errors import SourceUnavailable
 
 _KINDS: Final[Mapping[str, SearchKind]] = {
     "search": "search",

@@ -11,10 +11,10 @@ from attrs import define, evolve
 from lxml import etree
 
 from cormorant.clients.http.headers import read_date
-from cormorant.rules.redaction import HIDDEN, hide_keys
 from cormorant.rules.search.requests import Protocol, Result
+from cormorant.rules.secrets import HIDDEN, hide_keys
 from cormorant.rules.watch.feed_items import unescaped
-from cormorant.rules.watch.magnets import infohash_of_magnet, read_infohash
+from cormorant.rules.watch.handovers import infohash_of_magnet, read_infohash
 
 TORZNAB: Final = "http://torznab.com/schemas/2015/feed"
 NEWZNAB: Final = "http://www.newznab.com/DTD/2010/feeds/attributes/"

@@ -13,8 +13,8 @@ from cormorant.clients.http.retry_after import RETRY_AFTER_MAX_S
 from cormorant.clients.http.xml_documents import read_xml
 from cormorant.clients.torznab_items import ItemReader, whole
 from cormorant.rules.json_documents import parse_json
+from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import SearchPage, StatedLimits
-from cormorant.rules.search.source_errors import SourceUnavailable
 
 _DESCRIPTION_MAX = 2_000
 

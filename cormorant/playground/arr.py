@@ -13,7 +13,7 @@ from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.http.xml_documents import read_xml
 from cormorant.clients.torznab_replies import local_name
 from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json, whole
-from cormorant.rules.search.source_errors import SourceError
+from cormorant.rules.search.outcomes import SourceError
 
 __all__ = ["APPS", "App", "Arr"]
 

@@ -11,7 +11,7 @@ from typing import Final
 from cormorant.playground.catalogue import ALBUM_FIRST, ALBUM_SECOND, FILMS
 from cormorant.playground.feed_site import BEGAN, FeedStandIn, PlayedEntry, PlayedFeed
 from cormorant.rules.ports import Clock
-from cormorant.rules.settings.subscription_settings import FeedSettings
+from cormorant.rules.settings.watch import FeedSettings
 
 __all__ = ["LOOKS_AFTER_S", "feed_site", "feeds_of_the_town"]
 

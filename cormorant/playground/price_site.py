@@ -11,8 +11,8 @@ from attrs import define, field
 
 from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.price_settings import PriceFieldSettings, PriceSettings
 from cormorant.rules.settings.sources import SourceSettings
+from cormorant.rules.settings.watch import PriceFieldSettings, PriceSettings
 
 __all__ = ["MARKET", "PRICES", "PriceSiteStandIn", "market_source", "sales_since"]
 

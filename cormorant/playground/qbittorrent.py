@@ -12,7 +12,7 @@ from attrs import define, field
 
 from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
 from cormorant.playground.forms import FormData, read_form
-from cormorant.rules.watch.magnets import infohash_of_magnet, infohash_v2_of_magnet
+from cormorant.rules.watch.handovers import infohash_of_magnet, infohash_v2_of_magnet
 
 _Reply = tuple[int, Mapping[str, str], bytes]
 

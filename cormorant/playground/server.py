@@ -12,8 +12,8 @@ from typing import Final, Self
 import trio
 
 from cormorant.playground.http import StandInSite, talk
+from cormorant.rules.addresses import parse_listen_address
 from cormorant.rules.errors import PlaygroundClosed
-from cormorant.rules.listen_addresses import parse_listen_address
 
 __all__ = ["Playground", "open_playground"]
 

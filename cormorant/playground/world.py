@@ -24,13 +24,13 @@ from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import SpotifyStandIn
 from cormorant.playground.webhook import WebhookStandIn
+from cormorant.rules.addresses import normalised
 from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import Settings, StorageSettings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
-from cormorant.rules.web_addresses import normalised
 
 __all__ = ["FOLDER", "KEY", "sites_of_the_town", "with_playground"]
 

@@ -15,8 +15,8 @@ from cormorant.rules.errors import (
 )
 from cormorant.rules.events import Event
 from cormorant.rules.jobs.verdicts import Cancel, Fail, Retry, Snooze
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 
 __all__ = [
     "ActorCrashed",

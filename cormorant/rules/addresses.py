@@ -1,24 +1,18 @@
-"""What does the address of a database say, and what of it may be shown? It is read as SQLAlchemy reads it."""
+"""Database URLs, site and proxy addresses, listen addresses: read, checked, shown without secrets.
+
+Invariant: no message holds any part of an address: people paste keys into them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote, unquote, unquote_plus
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit
 
 from attrs import frozen
 
 from cormorant.rules.secrets import SECRET_NAME, Secret
-
-__all__ = [
-    "DatabaseUrl",
-    "address_problem",
-    "passwords_in",
-    "read_address",
-    "shown_address",
-    "sqlite_address",
-    "sqlite_file",
-]
 
 FORMS = "write sqlite:///folder/file.db or postgresql://user@host/name"
 
@@ -153,3 +147,150 @@ def sqlite_address(path: str, *, kind: str = "sqlite") -> str:
     """
     # Nothing else has a meaning there, and a path that is no valid Unicode could not be encoded whole.
     return f"{kind}:///{path.replace('%', '%25').replace('?', '%3F')}"
+
+
+_PORTS = {"http": 80, "https": 443}
+_PROXIES = ("http", "https")
+_FOR_GOOD = (301, 308)
+FEED_LENGTH_MAX = 4_000
+_LABEL = r"[^\s:./\\@?#%<>\"'`^{|}\[\]]+"
+_HOST = re.compile(rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::[0-9]{{1,5}})?")
+
+
+def web_address_problem(text: str) -> str | None:
+    """Why text is not the address of a site.
+
+    >>> web_address_problem("http://prowlarr:9696/1/api")
+    >>> web_address_problem("https://me:hunter2@tracker.example/")
+    'a user or password stands before the host; leave it out, what the site asks for belongs into key'
+    """
+    parts = _parts(text)
+    if parts is None or parts.scheme not in _PORTS:
+        return "it is not the address of a site; write http:// or https://, a host and a path, such as http://prowlarr:9696/1/api"
+    if "@" in parts.netloc:
+        return "a user or password stands before the host; leave it out, what the site asks for belongs into key"
+    if "?" in text or "#" in text:
+        return "a ? or # stands in it; end it before that, what the site asks for belongs into key"
+    return None
+
+
+def feed_address_problem(text: str) -> str | None:
+    """Why text is not the address of a feed. It may have a query, a user and a password: feeds often carry their key so.
+
+    >>> feed_address_problem("https://me:hunter2@tracker.example/rss?passkey=abc")
+    >>> feed_address_problem("feed://tracker.example/rss")
+    'it is no address of http or https; write one like https://example.org/feed.xml'
+    """
+    if len(text) > FEED_LENGTH_MAX:
+        return f"the address has more than {FEED_LENGTH_MAX:,} characters"
+    parts = _parts(text)
+    if parts is None or parts.scheme not in _PORTS:
+        return "it is no address of http or https; write one like https://example.org/feed.xml"
+    return None
+
+
+def proxy_problem(text: str) -> str | None:
+    """Why text is not the address of a proxy. A proxy may want a user and a password.
+
+    >>> proxy_problem("http://me:hunter2@gate:3128")
+    >>> proxy_problem("gate:1080")
+    'it is not the address of a proxy; write http or https, :// and a host, such as http://gate:3128'
+    """
+    parts = _parts(text)
+    if parts is None or parts.scheme not in _PROXIES or parts.path.strip("/") or parts.query or parts.fragment:
+        kinds = " or ".join(_PROXIES)
+        return f"it is not the address of a proxy; write {kinds}, :// and a host, such as http://gate:3128"
+    return None
+
+
+def normalised(address: str) -> str:
+    """The same text for every way to write an address that `web_address_problem` accepts.
+
+    >>> normalised("HTTP://Tracker.Example:80/api/"), normalised("http://tracker.example/api")
+    ('http://tracker.example/api', 'http://tracker.example/api')
+    """
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    shown = f"[{host}]" if ":" in host else host.removesuffix(".")
+    port = "" if parts.port in {None, _PORTS.get(parts.scheme)} else f":{parts.port}"
+    return f"{parts.scheme}://{shown}{port}{parts.path.rstrip('/')}"
+
+
+def is_for_good(status: int, *, old: str, new: str) -> bool:
+    """Whether a redirect from one scheme to another is remembered. Never one that gives up encryption: anybody can say what follows.
+
+    >>> [is_for_good(301, old=old, new=new) for old, new in (("http", "https"), ("http", "http"), ("https", "http"))]
+    [True, True, False]
+    """
+    return status in _FOR_GOOD and (old, new) != ("https", "http")
+
+
+def _parts(text: str) -> SplitResult | None:
+    """The parts of an address that has a host; None when it has not the form of one."""
+    if any(letter.isspace() or not letter.isprintable() for letter in text) or "\\" in text:
+        return None
+    try:
+        parts = urlsplit(text)
+        found = _HOST.fullmatch(parts.netloc.rpartition("@")[2])
+        if found is None or parts.port == 0:
+            return None
+        if found["ipv6"]:
+            IPv6Address(found["ipv6"])
+    except ValueError:  # a port or a host that cannot be
+        return None
+    return parts
+
+
+_LISTEN_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([0-9.]{7,15}|localhost)):([0-9]{1,5})")
+_LISTEN_PORT_MAX = 65_535
+_BASE = re.compile(r"(?:/[A-Za-z0-9._~-]{1,40}){0,8}/?")
+
+
+@frozen
+class ListenAddress:
+    """An address of this machine and a port. Port 0: whichever is free."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return ip_address(self.host).is_loopback
+
+    @property
+    def shown(self) -> str:
+        """As people write it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_listen_address(text: str) -> ListenAddress:
+    """The address that a text means, or a ValueError.
+
+    >>> parse_listen_address("localhost:7979").shown, parse_listen_address("[::]:80").is_loopback
+    ('127.0.0.1:7979', False)
+    >>> parse_listen_address("7979")
+    Traceback (most recent call last):
+    ValueError: it is not an address to listen on; write an IP address and a port, such as "127.0.0.1:7979"
+    """
+    problem = 'it is not an address to listen on; write an IP address and a port, such as "127.0.0.1:7979"'
+    found = _LISTEN_ADDRESS.fullmatch(text)
+    if found is None or int(found[3]) > _LISTEN_PORT_MAX:
+        raise ValueError(problem)
+    host = found[1] or ("127.0.0.1" if found[2] == "localhost" else found[2])
+    try:
+        ip_address(host)
+    except ValueError:
+        raise ValueError(problem) from None
+    return ListenAddress(host, int(found[3]))
+
+
+def parse_url_base(text: str) -> str:
+    """The path before all of ours, or a ValueError.
+
+    >>> parse_url_base("/"), parse_url_base("/tools/cormorant/")
+    ('/', '/tools/cormorant')
+    """
+    if not text.startswith("/") or not _BASE.fullmatch(text):
+        raise ValueError('it is not the beginning of a path; write one like "/" or "/cormorant"')
+    return text.rstrip("/") or "/"

@@ -1,4 +1,4 @@
-"""Is a child started again, when, who goes with it, and when is enough enough? OTP's answers, with OTP's words."""
+"""OTP restart decisions, child states, wait order, probe back-off of an outage."""
 
 from __future__ import annotations
 
@@ -6,6 +6,34 @@ from collections.abc import Sequence
 from enum import Enum
 
 from attrs import frozen
+
+PROBE_BASE_S = 0.1
+PROBE_CAP_S = 5.0
+
+LOSSES_MAX = 3
+"""How often a call may have lost its connection before it is taken for the cause."""
+
+
+def delay_before_probe(*, failures: int, jitter: float) -> float:
+    """Seconds before the next look, between half and the whole of 0.1 s doubling to 5 s.
+
+    >>> [delay_before_probe(failures=n, jitter=1.0) for n in (0, 1, 2, 40)]
+    [0.1, 0.2, 0.4, 5.0]
+    """
+    whole_s: float = min(PROBE_CAP_S, PROBE_BASE_S * 2 ** min(failures, _DOUBLINGS_MAX))
+    return whole_s * (0.5 + jitter / 2)
+
+
+def held_until(*, arrived_at: float, away_since: float, held_since: float | None, hold_s: float) -> float:
+    """When a waiting call is given up. A call that was held before keeps its first deadline: it may be the cause.
+
+    >>> held_until(arrived_at=5.0, away_since=2.0, held_since=None, hold_s=30.0)
+    35.0
+    >>> held_until(arrived_at=5.0, away_since=60.0, held_since=10.0, hold_s=30.0)
+    40.0
+    """
+    begun_at = max(arrived_at, away_since) if held_since is None else held_since
+    return begun_at + hold_s
 
 
 class Restart(Enum):
@@ -129,3 +157,42 @@ def delay_before_restart(*, crashes_in_a_row: int, jitter: float) -> float:
     doublings = min(crashes_in_a_row - 1, _DOUBLINGS_MAX)
     whole_s: float = min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2**doublings)
     return whole_s * (0.5 + jitter / 2)
+
+
+ROLES = (
+    "storage",
+    "rate_limiter",
+    "source_keeper",
+    "dispatcher",
+    "handover",
+    "job_runner",
+    "watchlist_ticker",
+    "subscription_ticker",
+    "saved_search_ticker",
+    "reclaim_sweeper",
+    "maintenance",
+    "web",
+)
+"""The roles of the tree in the order they are started. Waiting goes only from a later one to an earlier one."""
+
+_RANK = {role: rank for rank, role in enumerate(ROLES)}
+
+
+def may_wait_for(waiter: str, target: str) -> bool:
+    """Whether an actor may wait in a send to, or an answer from, another. Names outside the tree are not restricted.
+
+    A name may say which one of its role it is, after a colon.
+
+    >>> may_wait_for("dispatcher", "rate_limiter:redacted"), may_wait_for("rate_limiter:redacted", "dispatcher")
+    (True, False)
+    >>> may_wait_for("dispatcher", "dispatcher")
+    False
+    """
+    waiter_rank, target_rank = _rank_of(waiter), _rank_of(target)
+    if waiter_rank is None or target_rank is None:
+        return waiter != target
+    return target_rank < waiter_rank
+
+
+def _rank_of(name: str) -> int | None:
+    return _RANK.get(name.partition(":")[0])

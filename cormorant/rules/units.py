@@ -1,24 +1,17 @@
-"""How are durations, sizes and shares written by people? "10s", "100 MB", "25%", and back."""
+"""Durations, sizes, shares and times of day as people write them; rounded durations."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 
-from cormorant.rules.secrets import hide_passwords
+from attrs import frozen
 
-__all__ = [
-    "as_written",
-    "format_duration",
-    "format_share",
-    "format_size",
-    "parse_duration",
-    "parse_share",
-    "parse_size",
-]
+from cormorant.rules.secrets import hide_passwords
 
 _MS_PER_UNIT = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _BYTES = {
@@ -157,3 +150,93 @@ def as_written(value: object) -> str:
     """
     text = hide_passwords(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+_ENOUGH = 2
+"""A unit is used when the span holds this many of it: 90 s say more than 1 min."""
+
+
+def rough(seconds: float) -> str:
+    """A span in one number and one unit, rounded down.
+
+    >>> [rough(seconds) for seconds in (0.2, 59, 119, 120, 7_199, 7_200, 86_400, 1e7)]
+    ['0 s', '59 s', '119 s', '2 min', '119 min', '2 h', '24 h', '115 d']
+    """
+    span_s = abs(seconds)
+    unit_s, unit = next((each for each in _UNITS if span_s >= _ENOUGH * each[0]), _UNITS[-1])
+    return f"{int(span_s // unit_s)} {unit}"
+
+
+def from_now(moment: datetime, now: datetime) -> str:
+    """When something was or will be, as seen from now.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> [from_now(now + timedelta(seconds=s), now) for s in (-300, 0, 0.4, 90)]
+    ['5 min ago', 'now', 'now', 'in 90 s']
+    """
+    seconds = (moment - now) / timedelta(seconds=1)
+    if abs(seconds) < 1:
+        return "now"
+    return f"in {rough(seconds)}" if seconds > 0 else f"{rough(seconds)} ago"
+
+
+def clock_time(moment: datetime, now: datetime, zone: tzinfo) -> str:
+    """The time of day in a zone, with the date unless it is today's.
+
+    >>> from datetime import UTC
+    >>> now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> clock_time(now, now, UTC), clock_time(now + timedelta(days=1), now, UTC)
+    ('12:00:00', '2026-01-02 12:00:00')
+    """
+    local = moment.astimezone(zone)
+    is_today = local.date() == now.astimezone(zone).date()
+    return f"{local:%H:%M:%S}" if is_today else f"{local:%Y-%m-%d %H:%M:%S}"
+
+
+_WRITTEN = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9]) +([A-Za-z][A-Za-z0-9_+/-]{0,60})")
+
+
+@frozen
+class TimeOfDay:
+    """A time of day somewhere. Whether there is such a zone is for whoever has the tz database."""
+
+    at: time
+    zone: str = "UTC"
+
+
+def parse_time_of_day(value: object) -> TimeOfDay:
+    """The time of day that was written.
+
+    >>> parse_time_of_day("3:30 Europe/Berlin")
+    TimeOfDay(at=datetime.time(3, 30), zone='Europe/Berlin')
+    >>> parse_time_of_day("midnight")
+    Traceback (most recent call last):
+    ValueError: "midnight" is not a time of day with its zone; write it like "00:00 UTC" or "03:30 Europe/Berlin"
+    """
+    found = _WRITTEN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(
+            f"{as_written(value)} is not a time of day with its zone; "
+            'write it like "00:00 UTC" or "03:30 Europe/Berlin"'
+        )
+    return TimeOfDay(time(int(found[1]), int(found[2])), found[3])
+
+
+def format_time_of_day(value: TimeOfDay) -> str:
+    """The text of a time of day: `parse_time_of_day` gives the same back.
+
+    >>> format_time_of_day(TimeOfDay(time(3, 30), "Europe/Berlin"))
+    '03:30 Europe/Berlin'
+    """
+    return f"{value.at:%H:%M} {value.zone}"
+
+
+def zone_of(name: str) -> tzinfo:
+    """The zone of that name. Raises OSError, ValueError or KeyError where there is none."""
+    if name == "UTC":
+        return UTC  # also where the system has no tz database
+    from zoneinfo import ZoneInfo  # noqa: PLC0415  # few need it, all would wait for it
+
+    return ZoneInfo(name)

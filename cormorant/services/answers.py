@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cormorant.rules.jobs.error_log import describe_error
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
-from cormorant.rules.search.source_errors import SourceLimited, SourceNotAsked
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SourceLimited, SourceNotAsked
 from storage.search.ledger import SourceAnswer
 
 PATIENCE_S = 20.0

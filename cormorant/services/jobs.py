@@ -16,7 +16,7 @@ from actors.jobs.runner import CancelHandler, RunEphemeral, RunnerMessage, SetCl
 from actors.jobs.working_set import EphemeralJob, JobWakeUp
 from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel, WaitForbidden
 from cormorant.rules.jobs.events import About, JobCancelled
-from cormorant.rules.jobs.payloads import checked_payload
+from cormorant.rules.jobs.states import checked_payload
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage import pauses
 from storage.database import Database

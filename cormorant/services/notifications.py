@@ -12,9 +12,8 @@ from actors.jobs.handler import JobContext
 from cormorant.clients.telling import Tell, tell_apart
 from cormorant.rules.events import NoticeSent
 from cormorant.rules.jobs.verdicts import Cancel, Snooze
-from cormorant.rules.notices import message_of, read_batch
+from cormorant.rules.notices import message_of, quiet_until, read_batch
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.quiet_hours import quiet_until
 from cormorant.rules.settings.settings import Settings
 
 __all__ = ["SendNotifications", "receivers"]

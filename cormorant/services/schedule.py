@@ -6,9 +6,8 @@ from datetime import datetime, timedelta
 
 from attrs import frozen
 
-from cormorant.rules.schedules import Schedule
+from cormorant.rules.schedules import HostPacing, Schedule, ScheduledWatch, SchedulePreview, plan_of
 from cormorant.rules.settings.settings import Settings
-from cormorant.rules.upcoming import HostPacing, ScheduledWatch, SchedulePreview, plan_of
 from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.prices import PriceWatch
 from cormorant.rules.watch.watches import SavedSearch

@@ -15,12 +15,12 @@ from cormorant.clients.price_sites import PriceClient, PriceRecipe
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
 from cormorant.rules.ports import Chance, Clock, Offload
+from cormorant.rules.search.outcomes import SourceRefused
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import SourceRefused
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.watch.feeds import DueFeed, FetchedFeed
-from cormorant.rules.watch.offers import offered
+from cormorant.rules.watch.soulseek import offered
 from storage.search.sources import SourceRecord
 
 Fetch = Callable[[SourceRecord, str], Awaitable[Download]]

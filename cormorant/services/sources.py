@@ -9,12 +9,18 @@ import trio
 from sqlalchemy import Connection
 
 from cormorant.rules.errors import CormorantError
+from cormorant.rules.search.caps import dump_caps
+from cormorant.rules.search.outcomes import SourceError, SourceUnavailable
 from cormorant.rules.search.priorities import TIMEOUT_S, Priority
-from cormorant.rules.search.request_ends import RequestEnd, end_of
 from cormorant.rules.search.requests import Caps
-from cormorant.rules.search.reservations import PROBE_GRACE_S, RequestPermit, Reserved, SourceClosedNow
-from cormorant.rules.search.source_errors import SourceError, SourceUnavailable
-from cormorant.rules.search.stored_caps import dump_caps
+from cormorant.rules.search.reservations import (
+    PROBE_GRACE_S,
+    RequestEnd,
+    RequestPermit,
+    Reserved,
+    SourceClosedNow,
+    end_of,
+)
 from cormorant.services.source_clients import SourceClients
 from storage.database import Database
 from storage.search import source_states, sources

@@ -7,7 +7,7 @@ from attrs import define, field
 
 from cormorant.rules.events import WebBodyTooDeep, WebRequestCrashed
 from cormorant.rules.ports import Emit
-from cormorant.rules.visitors import LogThrottle
+from cormorant.rules.web_requests import LogThrottle
 
 __all__ = ["Crashes", "kind_of"]
 

@@ -11,8 +11,7 @@ from attrs import define, field, frozen
 from litestar.types import Receive, Scope, Send
 
 from cormorant.rules.events import Stamped, fields_of
-from cormorant.rules.screens import NO_SCREEN, SecretFilter, screen_of
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, hide_passwords, screen_of
 from cormorant.services.event_bus import EventStream
 from cormorant.web.parts import WebParts
 from cormorant.web.shutdown import Shutdown

@@ -14,9 +14,8 @@ from sqlalchemy import Connection
 from cormorant import __version__
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.search.breaker import BreakerState
-from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.limits import Lane, counts_since, windows_of
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.windows import counts_since, windows_of
 from cormorant.rules.supervision import ChildView
 from cormorant.web.metrics import TEXT_TYPE, MetricValue
 from cormorant.web.parts import WebParts

@@ -14,12 +14,11 @@ from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper
 
+from cormorant.rules.errors import split_crash
 from cormorant.rules.events import WebConnectionCrashed, WebFull
-from cormorant.rules.failures import split_crash
-from cormorant.rules.networks import address_group, is_within
 from cormorant.rules.ports import Emit
 from cormorant.rules.settings.service import WebSettings
-from cormorant.rules.visitors import LogThrottle
+from cormorant.rules.web_requests import LogThrottle, address_group, is_within
 from cormorant.web.connection import ConnectionTimeouts, HttpConnection
 from cormorant.web.crashes import kind_of
 

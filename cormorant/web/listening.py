@@ -9,9 +9,9 @@ from typing import Final
 
 import trio
 
+from cormorant.rules.addresses import ListenAddress
 from cormorant.rules.errors import CannotListen
 from cormorant.rules.json_documents import parse_json
-from cormorant.rules.listen_addresses import ListenAddress
 
 __all__ = ["SERVICE", "bound", "is_cormorant"]
 

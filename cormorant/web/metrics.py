@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from cormorant.rules.events import Event, EventsLost, ItemFailed, Stamped
 from cormorant.rules.jobs.events import JobCompleted, JobFailed, JobRetried, JobStarted
 from cormorant.rules.search.events import RequestFinished, SearchFinished, SearchSubmitted
-from cormorant.rules.watch.feeds import CheckStatus
-from cormorant.rules.watch.subscription_events import SubscriptionChecked, SubscriptionFailed
+from cormorant.rules.watch.feeds import CheckStatus, SubscriptionChecked, SubscriptionFailed
 
 __all__ = ["METRICS", "TEXT_TYPE", "Metric", "MetricValue", "Metrics"]
 

@@ -8,11 +8,10 @@ from datetime import datetime
 from attrs import field, frozen
 
 from actors.search.source_requests import SourceRequests
-from cormorant.rules.screens import NO_SCREEN, SecretFilter, screen_of
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import Result
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, hide_passwords, screen_of
 from cormorant.rules.supervision import ChildView
 from storage.access import ClientAppView
 from storage.jobs.reports import JobView

@@ -16,12 +16,10 @@ from actors.search.source_requests import PendingRequest, SourceRequests
 from cormorant import __version__
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock
-from cormorant.rules.screens import NO_SCREEN, SecretFilter, screen_of
-from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.limits import Lane, windows_of
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, GateName, Reason
-from cormorant.rules.search.windows import windows_of
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, hide_passwords, screen_of
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.watch.handovers import Handover
 from cormorant.services.watch.views import WantViews

@@ -12,9 +12,8 @@ from litestar.connection import ASGIConnection
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import WebClientBlocked, WebKeyRefused
-from cormorant.rules.networks import address_group
 from cormorant.rules.ports import Emit
-from cormorant.rules.visitors import BLOCKED_S, LogThrottle, WrongKeys
+from cormorant.rules.web_requests import BLOCKED_S, LogThrottle, WrongKeys, address_group
 
 __all__ = ["KeyThrottle", "TooManyTries", "client_of", "given_key"]
 

@@ -24,11 +24,10 @@ from cormorant.rules.errors import (
     UnknownJob,
 )
 from cormorant.rules.json_documents import NestedTooDeep
-from cormorant.rules.search.outcomes import RateLimitWaitError, SearchQueueFull
+from cormorant.rules.search.outcomes import RateLimitWaitError, SearchQueueFull, SourceError, SourceRefused
 from cormorant.rules.search.requests import BadRequest
-from cormorant.rules.search.source_errors import SourceError, SourceRefused
 from cormorant.rules.secrets import hide_passwords
-from cormorant.rules.watch.target_errors import TargetError, UnknownTarget
+from cormorant.rules.watch.handovers import TargetError, UnknownTarget
 from cormorant.rules.watch.wants import UnknownWant, WantError
 from cormorant.web.api.running_searches import UnknownSearch
 from cormorant.web.crashes import Crashes

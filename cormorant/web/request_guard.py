@@ -14,11 +14,20 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from cormorant.rules.events import WebClientTooFast
-from cormorant.rules.networks import address_group, forwarded_client, forwarded_host, is_within
 from cormorant.rules.ports import Emit
 from cormorant.rules.settings.service import WebSettings
-from cormorant.rules.visitors import LogThrottle, TokenBuckets
-from cormorant.rules.web_requests import body_bytes, framing_problem, headers_of, path_problem
+from cormorant.rules.web_requests import (
+    LogThrottle,
+    TokenBuckets,
+    address_group,
+    body_bytes,
+    forwarded_client,
+    forwarded_host,
+    framing_problem,
+    headers_of,
+    is_within,
+    path_problem,
+)
 from cormorant.web.connection import CONNECTION
 
 __all__ = ["RequestGuard"]

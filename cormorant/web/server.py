@@ -10,8 +10,8 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 
 from actors.actor import Actor
+from cormorant.rules.addresses import ListenAddress
 from cormorant.rules.events import WebListening
-from cormorant.rules.listen_addresses import ListenAddress
 from cormorant.services.keys import keys_of
 from cormorant.web.api.running_searches import RunningSearches
 from cormorant.web.app import make_app

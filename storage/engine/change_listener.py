@@ -7,8 +7,8 @@ from typing import Protocol
 
 import trio
 
-from cormorant.rules.outages import delay_before_probe
 from cormorant.rules.ports import Chance
+from cormorant.rules.supervision import delay_before_probe
 from storage.engine.calls import DatabaseAway
 
 LOOK_S = 0.1

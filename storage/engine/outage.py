@@ -9,8 +9,8 @@ import trio
 
 from cormorant.rules.errors import DatabaseNeedsNewerCode, StorageMisconfigured
 from cormorant.rules.events import StorageBack, StorageLost
-from cormorant.rules.outages import LOSSES_MAX, delay_before_probe, held_until
 from cormorant.rules.ports import Chance, Emit
+from cormorant.rules.supervision import LOSSES_MAX, delay_before_probe, held_until
 from storage.engine.calls import Call, CallQueue, DatabaseAway
 from storage.engine.waiting_room import Admission
 

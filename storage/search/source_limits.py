@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from cormorant.rules.search.limits import SourceLimits
-from cormorant.rules.times_of_day import zone_of
+from cormorant.rules.units import zone_of
 
 _USUAL = SourceLimits()
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 
-from cormorant.rules.search.breaker import Breaker, BreakerState, Probe
-from cormorant.rules.search.cooldowns import Cooldown
+from cormorant.rules.search.breaker import Breaker, BreakerState, Cooldown, Probe
 from cormorant.rules.search.limits import Lane, LearnedLimits
 from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState
 from storage.engine.columns import from_micros, kept_text, maybe_from_micros, to_micros

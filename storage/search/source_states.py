@@ -13,13 +13,11 @@ from datetime import datetime
 from attrs import asdict, evolve, field, frozen
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits, stricter
+from cormorant.rules.search.limits import Edges, Lane, LearnedLimits, SourceLimits, edges_wanted, has_windows, stricter
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.request_ends import RequestEnd, after
-from cormorant.rules.search.reservations import RequestPermit, Reserved, SourceClosedNow
+from cormorant.rules.search.reservations import RequestEnd, RequestPermit, Reserved, SourceClosedNow, after
 from cormorant.rules.search.reservations import reserve as decide
 from cormorant.rules.search.source_state import SourceState
-from cormorant.rules.search.windows import Edges, edges_wanted, has_windows
 from storage.engine.columns import from_micros, to_micros
 from storage.engine.statements import FastStatement
 from storage.search.source_rows import (

@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.limits import Lane, SourceLimits, Window, counts_since, windows_of
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, explain
-from cormorant.rules.search.windows import Window, counts_since, windows_of
 from storage.search import source_reports, source_states
 from storage.search.source_states import KnownState
 from storage.search.sources import CONFIGURED, SourceRecord

@@ -7,8 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from cormorant.rules.watch.artists import Artist
-from cormorant.rules.watch.catalogue_walks import CatalogueProgress, dump_walk, load_walk
+from cormorant.rules.watch.artists import Artist, CatalogueProgress, dump_walk, load_walk
 from storage.engine.columns import from_micros, to_micros
 
 Key = tuple[str, str]

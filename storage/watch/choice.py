@@ -11,8 +11,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.requests import Result
-from cormorant.rules.watch.handing import ParcelKind
-from cormorant.rules.watch.handovers import told_gone
+from cormorant.rules.watch.handovers import ParcelKind, told_gone
 from cormorant.rules.watch.profiles import Judgement, Profile, best_first, judge
 from cormorant.rules.watch.wants import Want, WantState
 from storage.jobs import jobs

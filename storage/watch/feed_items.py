@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from cormorant.rules.watch.feeds import FeedEntryItem
-from cormorant.rules.watch.short_keys import short_key
+from cormorant.rules.watch.wants import short_key
 from storage.engine.columns import kept_text, to_micros
 from storage.engine.statements import FastStatement
 

@@ -12,7 +12,7 @@ from attrs import define, field
 from actors.environment import SystemClock, SystemRandom
 from cormorant.rules.ports import ignore
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FetchedFeed, Subscription
 from cormorant.testing import settings
 from storage.database import Database, Mode, StorageOptions

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import trio
 
+from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.settings.sources import SourceSettings
-from cormorant.rules.settings.subscription_settings import FeedSettings
+from cormorant.rules.settings.watch import FeedSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed
 from cormorant.testing import Recorder, in_line, memory_gateway, settings, simulated
 from supervisors import open_service

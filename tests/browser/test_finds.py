@@ -14,8 +14,8 @@ from playwright.sync_api import Page, expect
 from cormorant.clients.files import Download
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.watch.handovers import TargetInDoubt
 from cormorant.rules.watch.releases import CatalogueArtist
-from cormorant.rules.watch.target_errors import TargetInDoubt
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from storage.search.sources import SourceRecord
 from tests.browser.conftest import Watched

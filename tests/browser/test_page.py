@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from cormorant.rules.events import WebKeyRefused
 from cormorant.rules.search.limits import Lane
-from cormorant.rules.search.source_errors import CredentialsRefused
+from cormorant.rules.search.outcomes import CredentialsRefused
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings, WebSettings
 from cormorant.rules.settings.sources import SourceSettings

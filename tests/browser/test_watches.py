@@ -12,12 +12,11 @@ import trio
 from playwright.sync_api import Locator, Page, expect
 
 from cormorant.rules.schedules import Schedule
+from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.settings.price_settings import PriceSettings
 from cormorant.rules.settings.settings import SearchSettings
 from cormorant.rules.settings.sources import SourceSettings
-from cormorant.rules.settings.subscription_settings import FeedSettings, SubscriptionSettings
+from cormorant.rules.settings.watch import FeedSettings, PriceSettings, SubscriptionSettings
 from cormorant.rules.watch.feeds import FeedEntryItem, FetchedFeed, Subscription
 from storage.search.sources import SourceRecord
 from tests.browser.conftest import Watched

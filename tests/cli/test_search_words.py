@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cormorant.cli.search_words import SearchText, SourceLine, merged, search_json
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, GateName, Reason
 from cormorant.rules.search.requests import Result, SearchRequest
-from cormorant.rules.search.source_errors import SourceUnavailable
 from cormorant.rules.secrets import Secret
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

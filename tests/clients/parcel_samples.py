@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cormorant.rules.watch.handing import Parcel, ParcelKind
+from cormorant.rules.watch.handovers import Parcel, ParcelKind
 
 TITLES = {
     "slashes": "../../etc/AC/DC \\ Back..in..Black",

@@ -24,11 +24,10 @@ from cormorant.clients.targets.slskd import SlskdTarget
 from cormorant.clients.torznab import TorznabClient
 from cormorant.rules.app_indexers import GateEndpoint
 from cormorant.rules.json_documents import DEPTH_MAX, NestedTooDeep, check_nesting, parse_json
+from cormorant.rules.search.outcomes import SourceError
 from cormorant.rules.search.requests import SearchRequest
-from cormorant.rules.search.source_errors import SourceError
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind
-from cormorant.rules.watch.target_errors import TargetError
+from cormorant.rules.watch.handovers import ParcelKind, TargetError
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.parcel_samples import parcel
 from tests.clients.raw_server import page, raw_server

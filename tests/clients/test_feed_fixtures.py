@@ -14,7 +14,7 @@ import pytest
 from cormorant.clients.feed_dates import read_feed_date
 from cormorant.clients.feed_documents import FeedDocument, read_feed
 from cormorant.clients.feed_text import charset_of
-from cormorant.rules.search.source_errors import SourceError, SourceRefused
+from cormorant.rules.search.outcomes import SourceError, SourceRefused
 from cormorant.rules.watch.feed_items import items_of, plain
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"

@@ -20,7 +20,7 @@ from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.clients.links import fetch_link
 from cormorant.playground.feed_site import FeedStandIn, PlayedFeed
-from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.watch.feed_items import ITEMS_MAX, items_of
 from cormorant.rules.watch.feeds import FetchedFeed
 from cormorant.testing import SimulatedClock, in_line

@@ -15,7 +15,7 @@ from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.http.xml_documents import mended
 from cormorant.clients.opml import read_opml
-from cormorant.rules.search.source_errors import SourceError, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceError, SourceUnavailable
 from cormorant.rules.watch.feed_items import items_of
 from cormorant.testing import START, SimulatedClock, in_line
 from tests.bounds import QUADRATIC_FROM, growth

@@ -13,9 +13,9 @@ from cormorant.clients.http.xml_documents import read_xml
 from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import TORZNAB, ItemReader
 from cormorant.clients.torznab_replies import parse_page
-from cormorant.rules.redaction import KEYS_MAX, hide_keys, hide_link, keys_in, told
 from cormorant.rules.search.caps import merged_caps
 from cormorant.rules.search.requests import Result, SearchPage
+from cormorant.rules.secrets import KEYS_MAX, hide_keys, hide_link, keys_in, told
 from cormorant.rules.watch.feed_items import items_of, plain
 from cormorant.rules.watch.titles import plain_title
 from tests.bounds import QUADRATIC_FROM, growth

@@ -13,9 +13,9 @@ from cormorant.clients.slskd_states import newest
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
 from cormorant.clients.spotify_replies import read_albums, read_artist, read_items, read_next, read_tracks
 from cormorant.playground.slskd import SlskdStandIn
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceLimited
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelState
+from cormorant.rules.watch.handovers import ParcelState
 from cormorant.rules.watch.releases import distinct_releases, is_by
 from cormorant.rules.watch.soulseek import PeerQuery, rank_albums
 from cormorant.testing import SimulatedClock, in_line

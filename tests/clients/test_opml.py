@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from cormorant.clients.opml import FEEDS_MAX, NotOpml, Outline, read_opml, write_opml
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.watch.feed_orders import check_order
-from cormorant.rules.watch.feeds import Subscription
+from cormorant.rules.watch.feeds import Subscription, check_order
 from tests.bounds import QUADRATIC_FROM, growth
 
 LIST = """<?xml version="1.0" encoding="utf-8"?>

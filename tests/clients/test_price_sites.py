@@ -10,16 +10,16 @@ import pytest
 
 from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.clients.price_sites import ITEMS_MAX, PriceClient, PriceRecipe
-from cormorant.rules.search.requests import SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import (
+from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     SourceError,
     SourceLimited,
     SourceRefused,
     SourceUnavailable,
 )
+from cormorant.rules.search.requests import SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.price_settings import PriceFieldSettings
+from cormorant.rules.settings.watch import PriceFieldSettings
 from cormorant.rules.watch.prices import problems_of
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.raw_server import page, raw_server, redirect

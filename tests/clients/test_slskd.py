@@ -16,7 +16,7 @@ from cormorant.clients.http.transport import Transport
 from cormorant.clients.rules_slskd_replies import BUSY_S, OFFLINE_S
 from cormorant.clients.slskd import SlskdClient, SlskdOptions
 from cormorant.playground.slskd import Answered, SlskdStandIn
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.soulseek import PeerFile, PeerQuery, PeerResponse, rank_albums
 from cormorant.testing import in_line

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cormorant.clients.source_replies import IndexerReply, error_of
-from cormorant.rules.search.source_errors import (
+from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     SourceError,
     SourceLimited,

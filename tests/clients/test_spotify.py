@@ -26,7 +26,7 @@ from cormorant.playground.spotify import (
     limited,
     out_of_quota,
 )
-from cormorant.rules.search.source_errors import (
+from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     SourceError,
     SourceLimited,

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.spotify_token import Token, TokenCache
-from cormorant.rules.search.source_errors import SourceLimited
+from cormorant.rules.search.outcomes import SourceLimited
 from cormorant.rules.secrets import Secret
 
 

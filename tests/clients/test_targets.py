@@ -19,8 +19,7 @@ from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.webhook import WebhookStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, ParcelState
-from cormorant.rules.watch.target_errors import TargetRefused
+from cormorant.rules.watch.handovers import ParcelKind, ParcelState, TargetRefused
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
 from tests.clients.parcel_samples import HTML, parcel

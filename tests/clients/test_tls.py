@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from cormorant.clients.http import transport as module
 from cormorant.clients.http.transport import Transport
-from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.secrets import Secret
 from tests.clients.raw_server import Asked, page, raw_server, redirect
 

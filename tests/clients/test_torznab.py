@@ -16,14 +16,14 @@ import trio
 
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
-from cormorant.rules.search.requests import SearchRequest
-from cormorant.rules.search.source_errors import (
+from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     SourceError,
     SourceLimited,
     SourceRefused,
     SourceUnavailable,
 )
+from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.secrets import Secret
 from tests.clients.raw_server import RawServer, page, raw_server, redirect
 

@@ -15,10 +15,10 @@ from lxml import etree
 from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
 from cormorant.clients.torznab_replies import StatedError, read_page, read_reply
-from cormorant.rules.redaction import hide_keys
+from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import SearchPage, page_size
-from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.watch.magnets import read_infohash
+from cormorant.rules.secrets import hide_keys
+from cormorant.rules.watch.handovers import read_infohash
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 FACTS_FILE = FIXTURES / "torznab" / "facts.json"

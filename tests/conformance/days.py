@@ -13,10 +13,15 @@ from attrs import define, field, frozen
 
 from actors.search.search import Search
 from cormorant.rules.errors import ActorCrashed
-from cormorant.rules.search.outcomes import SearchQueueFull
+from cormorant.rules.search.outcomes import (
+    CredentialsRefused,
+    SearchQueueFull,
+    SourceLimited,
+    SourceRefused,
+    SourceUnavailable,
+)
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.settings.settings import JobSettings, SearchSettings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.testing import Recorder, Simulation, settings

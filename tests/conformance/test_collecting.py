@@ -13,11 +13,11 @@ from trio.testing import MockClock
 
 from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.jobs.states import JobState
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceRefused
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.search.reservations import pause
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceRefused
-from cormorant.rules.settings.price_settings import PriceSettings
-from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
+from cormorant.rules.settings.watch import PriceSettings
+from cormorant.rules.watch.prices import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
 from cormorant.testing import BROKEN, ScriptedSource, named_sources
 from storage.jobs.reports import JobView
 from storage.search import source_states

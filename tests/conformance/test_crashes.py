@@ -12,9 +12,8 @@ from trio.testing import MockClock
 from actors.search.search import Ticket
 from cormorant.rules.errors import ActorCrashed
 from cormorant.rules.search.limits import SourceLimits
-from cormorant.rules.search.outcomes import OutcomeStatus
+from cormorant.rules.search.outcomes import CredentialsRefused, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import BROKEN, TIMEOUT, ScriptedSource, busy

@@ -13,11 +13,9 @@ from trio.testing import MockClock
 
 from actors.search.request_execution import record_landing, reserve_now
 from cormorant.rules.errors import CommitUnknown
-from cormorant.rules.search.outcomes import OutcomeStatus
+from cormorant.rules.search.outcomes import OutcomeStatus, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.request_ends import EndKind, RequestEnd
-from cormorant.rules.search.reservations import Reserved
-from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.search.reservations import EndKind, RequestEnd, Reserved
 from cormorant.testing import ScriptedSource
 from storage.search import source_states
 from storage.search.source_states import ReservationRequest

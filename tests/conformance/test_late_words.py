@@ -10,10 +10,9 @@ from sqlalchemy import Connection
 from trio.testing import MockClock
 
 from cormorant.rules.jobs.states import JobState
-from cormorant.rules.search.outcomes import OutcomeStatus
+from cormorant.rules.search.outcomes import CredentialsRefused, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchPage, SearchRequest, StatedLimits
-from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.services.durable_search import payload_for
 from cormorant.testing import BROKEN, ScriptedSource, busy
 from storage.search import source_states

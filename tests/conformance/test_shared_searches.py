@@ -10,9 +10,8 @@ from trio.testing import MockClock
 from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.request_ends import EndKind, RequestEnd
 from cormorant.rules.search.requests import BadRequest
-from cormorant.rules.search.reservations import Reserved
+from cormorant.rules.search.reservations import EndKind, RequestEnd, Reserved
 from cormorant.testing import TIMEOUT, ScriptedSource
 from storage.search import source_states, sources
 from storage.search.source_states import ReservationRequest

@@ -16,14 +16,13 @@ from actors.jobs.handler import JobContext
 from actors.notifier import RING, NoticeBuffer, Notifier
 from cormorant.clients.apprise import tell
 from cormorant.rules.events import DiskLow, Stamped
-from cormorant.rules.notices import Message, NoticeKind
-from cormorant.rules.quiet_hours import QuietHours
+from cormorant.rules.notices import Message, NoticeKind, QuietHours
 from cormorant.rules.search.events import SourceStopped
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.notify_settings import NotifySettings
+from cormorant.rules.settings.service import NotifySettings
 from cormorant.rules.settings.settings import JobSettings, Settings
 from cormorant.rules.watch.events import HandoverSent, WantChanged
-from cormorant.rules.watch.price_events import PriceAlert
+from cormorant.rules.watch.prices import PriceAlert
 from cormorant.testing import START, Recorder, memory_gateway, settings, simulated
 from storage.database import Database
 from supervisors.service import Service

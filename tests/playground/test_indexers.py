@@ -15,8 +15,8 @@ from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.world import KEY, sites_of_the_town
 from cormorant.rules.errors import PlaygroundClosed
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from cormorant.testing import START, in_line
 

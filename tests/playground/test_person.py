@@ -9,11 +9,9 @@ from cormorant.playground.person import Person
 from cormorant.playground.world import with_playground
 from cormorant.rules.events import PlaygroundSearched
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.notify_settings import NotifySettings
-from cormorant.rules.settings.playground_settings import PlaygroundSettings
-from cormorant.rules.settings.price_settings import price_conflicts
+from cormorant.rules.settings.service import NotifySettings, PlaygroundSettings
 from cormorant.rules.settings.sources import SourceSettings
-from cormorant.rules.settings.subscription_settings import feed_conflicts
+from cormorant.rules.settings.watch import feed_conflicts, price_conflicts
 from cormorant.scripted import BROKEN, ScriptedSource
 from cormorant.testing import Recorder, memory_gateway, named_sources, scripted, settings, simulated
 

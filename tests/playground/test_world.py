@@ -24,13 +24,12 @@ from cormorant.playground.price_site import SOON as MARKET_SOON
 from cormorant.playground.price_site import sales_since
 from cormorant.playground.world import sites_of_the_town, with_playground
 from cormorant.rules.events import NoticeSent
-from cormorant.rules.settings.notify_settings import NotifySettings
-from cormorant.rules.settings.playground_settings import PlaygroundSettings
+from cormorant.rules.settings.service import NotifySettings, PlaygroundSettings
 from cormorant.rules.settings.settings import SearchSettings, Settings
-from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.events import SavedSearchChecked, WantChanged
-from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceValued
-from cormorant.rules.watch.subscription_events import SubscriptionChecked, SubscriptionFailed
+from cormorant.rules.watch.feeds import SubscriptionChecked, SubscriptionFailed
+from cormorant.rules.watch.prices import PriceAlert, PriceCollected, PriceValued
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from supervisors import Service, open_service

@@ -9,13 +9,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from attrs import define, field
 
-from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.limits import Edges, Lane, SourceLimits, edges_wanted
 from cormorant.rules.search.priorities import AGEING_STEP_S, Priority, multiplier
 from cormorant.rules.search.reasons import earliest_opening, openings
 from cormorant.rules.search.reservations import RequestPermit, Reserved, reserve, succeeded
 from cormorant.rules.search.source_queue import SourceQueue
 from cormorant.rules.search.source_state import SourceState
-from cormorant.rules.search.windows import Edges, edges_wanted
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
 PEOPLE, BACKGROUND = Priority.INTERACTIVE, Priority.BACKGROUND

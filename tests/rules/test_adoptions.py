@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.adoptions import ImportStep, KnownSource, OfferedIndexer, plan, source_name
+from cormorant.rules.app_indexers import ImportStep, KnownSource, OfferedIndexer, plan, source_name
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.sources import RESERVED_NAMES
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.ages import clock_time, from_now, rough
+from cormorant.rules.units import clock_time, from_now, rough
 
 NOW = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
 SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}

@@ -21,9 +21,8 @@ import cormorant
 import storage
 import supervisors
 from cormorant.rules import units
-from cormorant.rules.redaction import hide_link
-from cormorant.rules.secrets import hide_passwords
-from cormorant.rules.watch import money, soulseek, titles
+from cormorant.rules.secrets import hide_link, hide_passwords
+from cormorant.rules.watch import prices, soulseek, titles
 from tests.adversarial import quadratic_text
 
 PACKAGES: Final = (actors, cormorant, storage, supervisors)
@@ -209,7 +208,7 @@ def test_the_marks_of_a_reissue_are_those_of_before(title: str) -> None:
 @given(made_of("1", "23", "456", ".", ",", "'", " ", "€", "EUR", "x"))
 def test_a_written_price_has_the_parts_of_before(text: str) -> None:
     line = " ".join(text.split())
-    old, new = OLD_WRITTEN.fullmatch(line), pattern_of(money, "_WRITTEN").fullmatch(line)
+    old, new = OLD_WRITTEN.fullmatch(line), pattern_of(prices, "_WRITTEN").fullmatch(line)
 
     assert (new and new.groupdict()) == (old and old.groupdict())
 

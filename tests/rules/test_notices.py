@@ -16,15 +16,18 @@ from cormorant.rules.notices import (
     Notice,
     NoticeBatch,
     NoticeKind,
+    QuietHours,
+    format_quiet_hours,
     message_of,
     notice_of,
+    parse_quiet_hours,
+    quiet_until,
     read_batch,
     written_batch,
 )
-from cormorant.rules.quiet_hours import QuietHours, format_quiet_hours, parse_quiet_hours, quiet_until
 from cormorant.rules.search.events import SourceStopped
 from cormorant.rules.watch.events import HandoverSent, WantChanged
-from cormorant.rules.watch.price_events import PriceAlert
+from cormorant.rules.watch.prices import PriceAlert
 
 
 def handed(number: int) -> Notice:

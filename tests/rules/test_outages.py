@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.outages import PROBE_BASE_S, PROBE_CAP_S, delay_before_probe, held_until
+from cormorant.rules.supervision import PROBE_BASE_S, PROBE_CAP_S, delay_before_probe, held_until
 
 JITTER = st.floats(0, 1, exclude_max=True)
 TIMES = st.floats(0, 1e9)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.redaction import hide_keys, hide_link, spellings, told
-from cormorant.rules.secrets import Secret
+from cormorant.rules.secrets import Secret, hide_keys, hide_link, spellings, told
 
 # Longer than three characters, and without the star that stands for what is hidden.
 SECRETS = st.text(string.ascii_letters + string.digits + "+/=-_.~!$&%# 'äß", min_size=4, max_size=40).filter(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.times_of_day import TimeOfDay, format_time_of_day, parse_time_of_day, zone_of
+from cormorant.rules.units import TimeOfDay, format_time_of_day, parse_time_of_day, zone_of
 
 
 @given(st.integers(0, 23), st.integers(0, 59), st.sampled_from(["UTC", "Europe/Berlin", "Etc/GMT+1"]))

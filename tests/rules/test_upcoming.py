@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from cormorant.rules.schedules import Schedule
-from cormorant.rules.upcoming import HostPacing, ScheduledWatch, plan_of
+from cormorant.rules.schedules import HostPacing, Schedule, ScheduledWatch, plan_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOURLY = Schedule(every_s=3_600)

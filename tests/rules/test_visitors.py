@@ -7,9 +7,15 @@ from ipaddress import ip_network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.networks import address_group, forwarded_client
-from cormorant.rules.visitors import BLOCKED_S, REMEMBERED_MAX, TokenBuckets, WrongKeys
-from cormorant.rules.web_requests import path_problem
+from cormorant.rules.web_requests import (
+    BLOCKED_S,
+    REMEMBERED_MAX,
+    TokenBuckets,
+    WrongKeys,
+    address_group,
+    forwarded_client,
+    path_problem,
+)
 
 
 @given(gaps=st.lists(st.floats(0, 2), max_size=60), per_s=st.floats(0.5, 20))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from cormorant.rules.waits import ROLES, may_wait_for
+from cormorant.rules.supervision import ROLES, may_wait_for
 
 
 def test_no_two_roles_may_wait_for_each_other() -> None:

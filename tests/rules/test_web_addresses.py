@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.web_addresses import normalised, proxy_problem, web_address_problem
+from cormorant.rules.addresses import normalised, proxy_problem, web_address_problem
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from attrs import fields_dict
 
 from cormorant.playground.feed_site import FeedStandIn
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.search.source_errors import SourceError
+from cormorant.rules.search.outcomes import SourceError
 from cormorant.rules.settings.fields import Setting
-from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.feeds import Subscription
 from cormorant.services.source_clients import FEED_TIMEOUT_S, SourceClients
 from cormorant.testing import SimulatedClock, in_line

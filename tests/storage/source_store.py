@@ -10,8 +10,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.request_ends import EndKind, RequestEnd
-from cormorant.rules.search.reservations import RequestPermit, Reserved, SourceClosedNow
+from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
 from cormorant.rules.secrets import Secret
 from storage.search import source_states, sources
 from storage.search.source_states import KnownState, ReservationRequest

@@ -9,8 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cormorant.rules.search import reservations
 from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
-from cormorant.rules.search.request_ends import EndKind, RequestEnd
-from cormorant.rules.search.reservations import Reserved, SourceClosedNow
+from cormorant.rules.search.reservations import EndKind, RequestEnd, Reserved, SourceClosedNow
 from storage.engine.statements import FastStatement
 from storage.search import source_states
 from storage.search.source_states import KnownState, ReservationRequest

@@ -12,8 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
-from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.testing import TIMEOUT, ScriptedSource

@@ -13,9 +13,8 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.events import WebClientBlocked, WebClientTooFast, WebConnectionCrashed, WebFull, WebKeyRefused
-from cormorant.rules.networks import networks
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.service import WebSettings
+from cormorant.rules.settings.service import WebSettings, networks
 from tests.web.raw_client import dial, health_s, heard, say
 from tests.web.web_place import KEY, SONARR, WebPlace, web_place
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.settings.watch import SubscriptionSettings
 from tests.bounds import WAIT_S
 from tests.clients.raw_server import page, raw_server, redirect
 from tests.web.web_place import web_place

@@ -10,10 +10,9 @@ from typing import Any
 import attrs
 import pytest
 
-from cormorant.rules.redaction import spellings
+from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.secrets import Secret
+from cormorant.rules.secrets import Secret, spellings
 from cormorant.services.gate.torznab_documents import PASSED_ON
 from storage.search.sources import SourceRecord
 from tests.web.web_place import web_place

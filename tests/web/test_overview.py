@@ -15,9 +15,9 @@ import trio
 from attrs import define
 from trio.testing import MockClock
 
+from cormorant.rules.search.outcomes import CredentialsRefused
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchRequest
-from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.rules.settings.sources import ReserveSettings
 from cormorant.testing import TIMEOUT, ScriptedSource
 from cormorant.web import event_stream

@@ -35,8 +35,8 @@ from cormorant.rules.app_indexers import (
     goes_direct,
 )
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.search.source_errors import SourceError, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.search.stored_caps import load_caps
+from cormorant.rules.search.caps import load_caps
+from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED

@@ -19,14 +19,13 @@ from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandIn
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.clients.opml import BYTES_MAX, NotOpml, Outline, read_opml, write_opml
+from cormorant.rules.addresses import feed_address_problem
 from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.jobs.states import PAUSED_FLAG
-from cormorant.rules.schedules import Schedule
+from cormorant.rules.schedules import Schedule, SchedulePreview, plan_of
 from cormorant.rules.settings.settings import Settings
-from cormorant.rules.times_of_day import zone_of
-from cormorant.rules.upcoming import SchedulePreview, plan_of
-from cormorant.rules.watch.feed_orders import NAME_LENGTH_MAX, schedule_from
-from cormorant.rules.web_addresses import feed_address_problem
+from cormorant.rules.units import zone_of
+from cormorant.rules.watch.feeds import NAME_LENGTH_MAX, schedule_from
 from cormorant.services.schedule import ScheduleService
 from cormorant.services.watch.feed_views import SubscriptionShownOut, check_out, subscription_out
 from cormorant.services.watch.feeds import Feeds

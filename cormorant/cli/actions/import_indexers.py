@@ -21,14 +21,14 @@ from cormorant.clients import prowlarr
 from cormorant.clients.http.json_api import JsonApi
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.jackett import jackett_indexers
-from cormorant.rules.adoptions import ImportAction, ImportStep, KnownSource, OfferedIndexer, plan
+from cormorant.rules.addresses import normalised
+from cormorant.rules.app_indexers import ImportAction, ImportStep, KnownSource, OfferedIndexer, plan
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.search.source_errors import SourceError
+from cormorant.rules.search.outcomes import SourceError
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SourceSettings, limits_of
-from cormorant.rules.web_addresses import normalised
 from storage.database import Database
 from storage.search import source_states, sources
 from storage.search.sources import SourceRecord

@@ -10,10 +10,9 @@ from typing import Any
 from attrs import frozen
 
 from cormorant.cli.console.output import painter, pairs, printable, table
-from cormorant.rules.ages import clock_time, from_now, rough
 from cormorant.rules.jobs.states import FINISHED, JobState
 from cormorant.rules.jobs.wait_reasons import WaitReason
-from cormorant.rules.units import format_duration
+from cormorant.rules.units import clock_time, format_duration, from_now, rough
 from storage.jobs.job_looks import JobPage, JobStats, JobSurroundings, StuckJobs
 from storage.jobs.reports import JobView
 from storage.jobs.workers import WorkerRow

@@ -16,11 +16,8 @@ from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandIn
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.output import pairs, printable, table
 from cormorant.cli.console.preflight import load_or_refuse
-from cormorant.rules.ages import clock_time
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.times_of_day import zone_of
-from cormorant.rules.units import format_duration
-from cormorant.rules.watch.money import as_money
+from cormorant.rules.units import clock_time, format_duration, zone_of
 from cormorant.rules.watch.price_import import (
     BYTES_MAX,
     CsvTable,
@@ -30,7 +27,7 @@ from cormorant.rules.watch.price_import import (
     read_table,
     things_in,
 )
-from cormorant.rules.watch.prices import TAKEN_OUT, MatchStrength, PointType, Valuation
+from cormorant.rules.watch.prices import TAKEN_OUT, MatchStrength, PointType, Valuation, as_money
 from cormorant.services.watch.price_views import price_out, price_shown_out, value_out
 from cormorant.services.watch.prices import Prices
 from storage.database import Database

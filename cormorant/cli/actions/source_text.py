@@ -9,12 +9,11 @@ from urllib.parse import urlsplit
 from attrs import frozen
 
 from cormorant.cli.console.output import painter, printable, table
-from cormorant.rules.ages import clock_time, from_now
-from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.limits import Lane, WindowName
 from cormorant.rules.search.priorities import Priority, multiplier
 from cormorant.rules.search.reasons import Explanation, GateName, Reason, whole_second
 from cormorant.rules.search.requests import KINDS, Caps, Category
-from cormorant.rules.search.windows import WindowName
+from cormorant.rules.units import clock_time, from_now
 from storage.search.source_views import SourceView, WindowSpend
 
 __all__ = ["SourceText", "caps_lines", "host_of", "sentence_of", "state_of"]

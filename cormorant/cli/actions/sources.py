@@ -18,19 +18,18 @@ from cormorant.cli.actions.source_text import SourceText, caps_lines, host_of, s
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.preflight import load_or_refuse
-from cormorant.rules.ages import clock_time
+from cormorant.rules.addresses import normalised
 from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.search import reservations
+from cormorant.rules.search.caps import dump_caps
 from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceError
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceError
 from cormorant.rules.search.source_state import SourceState
-from cormorant.rules.search.stored_caps import dump_caps
 from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED, SourceSettings, limits_of
-from cormorant.rules.times_of_day import zone_of
-from cormorant.rules.web_addresses import normalised
+from cormorant.rules.units import clock_time, zone_of
 from cormorant.services.source_clients import SourceClients
 from cormorant.services.sources import SourceClosed, try_out
 from storage.database import Database

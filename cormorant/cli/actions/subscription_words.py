@@ -8,9 +8,8 @@ from datetime import datetime, tzinfo
 from attrs import frozen
 
 from cormorant.cli.console.output import painter, pairs, printable, table
-from cormorant.rules.ages import clock_time, from_now
-from cormorant.rules.units import format_duration
-from cormorant.rules.upcoming import SchedulePreview
+from cormorant.rules.schedules import SchedulePreview
+from cormorant.rules.units import clock_time, format_duration, from_now
 from cormorant.services.watch.feed_views import CheckOut, SubscriptionOut, SubscriptionShownOut
 
 __all__ = ["FeedText", "timing"]

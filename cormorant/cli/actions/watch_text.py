@@ -8,10 +8,8 @@ from datetime import datetime, tzinfo
 from attrs import frozen
 
 from cormorant.cli.console.output import painter, pairs, printable, table
-from cormorant.rules.ages import clock_time, from_now
-from cormorant.rules.units import format_duration
-from cormorant.rules.watch.handing import TargetView
-from cormorant.rules.watch.handovers import HandoverState
+from cormorant.rules.units import clock_time, format_duration, from_now
+from cormorant.rules.watch.handovers import HandoverState, TargetView
 from cormorant.rules.watch.wants import WantState
 from cormorant.services.watch.views import ArtistOut, CandidateOut, DownloadOut, SavedOut, WantOut, WantShownOut
 

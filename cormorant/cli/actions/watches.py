@@ -25,18 +25,15 @@ from cormorant.cli.console.command_line import (
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.search.outcomes import SearchError
+from cormorant.rules.search.outcomes import SearchError, SourceError, SourceRefused
 from cormorant.rules.search.requests import SearchRequest
-from cormorant.rules.search.source_errors import SourceError, SourceRefused
 from cormorant.rules.secrets import hide_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import SavedSettings
-from cormorant.rules.times_of_day import zone_of
-from cormorant.rules.units import format_duration
-from cormorant.rules.watch.artist_links import artist_id_in
-from cormorant.rules.watch.artists import Artist, Start
+from cormorant.rules.units import format_duration, zone_of
+from cormorant.rules.watch.artists import Artist, Start, artist_id_in
+from cormorant.rules.watch.handovers import TargetError, UnknownTarget
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
-from cormorant.rules.watch.target_errors import TargetError, UnknownTarget
 from cormorant.rules.watch.wants import Want, WantError, WantState
 from cormorant.rules.watch.watches import FirstCheck
 from cormorant.services.event_bus import EventBus

@@ -13,11 +13,9 @@ from attrs import frozen
 
 from cormorant.cli.console.command_line import UsageRefused, shown_path
 from cormorant.cli.console.output import printable
-from cormorant.rules.addresses import shown_address, sqlite_file
+from cormorant.rules.addresses import ListenAddress, parse_listen_address, shown_address, sqlite_file
 from cormorant.rules.errors import CannotListen, SettingsError, StorageMisconfigured
-from cormorant.rules.listen_addresses import ListenAddress, parse_listen_address
-from cormorant.rules.redaction import keys_in
-from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.secrets import Secret, hide_secrets, keys_in
 from cormorant.rules.settings.keys import secrets_in
 from cormorant.rules.settings.settings import Settings
 from cormorant.services.data_folder import data_folder, prepare_data

@@ -10,7 +10,7 @@ import trio
 from typing_extensions import override
 
 from cormorant.clients.http.destinations import is_local_name, is_numeric, is_public
-from cormorant.rules.search.source_errors import SourceRefused
+from cormorant.rules.search.outcomes import SourceRefused
 
 Place = tuple[str, int]
 """A host as it is written, and a port."""

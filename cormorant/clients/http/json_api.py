@@ -10,9 +10,8 @@ from attrs import frozen
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Offload
-from cormorant.rules.redaction import told
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import Secret
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.secrets import Secret, told
 
 __all__ = ["JsonApi", "JsonApiRefused"]
 

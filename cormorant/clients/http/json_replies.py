@@ -12,9 +12,8 @@ import httpx2
 from cormorant.clients.http.transport import Answer, shown_origin
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Offload
-from cormorant.rules.redaction import told
-from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.secrets import Secret
+from cormorant.rules.search.outcomes import SourceUnavailable
+from cormorant.rules.secrets import Secret, told
 
 _STATED_BYTES_MAX: Final = 10_000
 

@@ -19,10 +19,9 @@ from cormorant import __version__
 from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, pour_body, read_body, refuse_length
 from cormorant.clients.http.dialer import Dialer, Place
 from cormorant.clients.http.hushing import hushed
-from cormorant.rules.redaction import hide_link, spellings, told
-from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable, Unreachable
-from cormorant.rules.secrets import Secret
-from cormorant.rules.web_addresses import is_for_good
+from cormorant.rules.addresses import is_for_good
+from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable, Unreachable
+from cormorant.rules.secrets import Secret, hide_link, spellings, told
 
 USER_AGENT: Final = f"Cormorant/{__version__}"
 REDIRECTS_MAX: Final = 5

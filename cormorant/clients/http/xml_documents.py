@@ -10,7 +10,7 @@ from typing import Final
 
 from lxml import etree
 
-from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.search.outcomes import SourceUnavailable
 
 _BOMS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECLARED: Final = re.compile(rb"\A\s*+<\?xml[^>]{0,200}?encoding\s*+=\s*+[\"']([A-Za-z0-9._-]{1,40})[\"']")

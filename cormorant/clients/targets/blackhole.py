@@ -12,7 +12,7 @@ from cormorant.clients.targets.file_names import clean_name
 from cormorant.clients.targets.folders import Folder, PlacedFile, trouble_with
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Offload
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus
 
 T = TypeVar("T")
 

@@ -27,10 +27,9 @@ from cormorant.clients.http.transport import (
 from cormorant.clients.targets.target_replies import TargetReply, error_of_reply
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock
-from cormorant.rules.redaction import spellings, told
-from cormorant.rules.search.source_errors import SourceError
-from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetMisconfigured, TargetUnavailable
+from cormorant.rules.search.outcomes import SourceError
+from cormorant.rules.secrets import Secret, spellings, told
+from cormorant.rules.watch.handovers import TargetError, TargetInDoubt, TargetMisconfigured, TargetUnavailable
 
 ANSWER_MAX_BYTES: Final = 10_000_000
 _WORDS_MAX_BYTES: Final = 2_000

@@ -18,10 +18,12 @@ from cormorant.clients.targets.commands import command_problem, filled_arguments
 from cormorant.clients.targets.folders import trouble_with
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Offload
-from cormorant.rules.redaction import spellings, told
-from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
-from cormorant.rules.watch.target_errors import (
+from cormorant.rules.secrets import Secret, spellings, told
+from cormorant.rules.watch.handovers import (
+    Parcel,
+    ParcelKind,
+    ParcelState,
+    ParcelStatus,
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from cormorant.rules.watch.handing import Parcel, ParcelKind
+from cormorant.rules.watch.handovers import Parcel, ParcelKind
 
 WORDS = ("key", "title", "kind", "infohash", "link", "file", "watch", "feed", "artist", "album", "date")
 """What an argument may name."""

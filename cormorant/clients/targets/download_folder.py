@@ -17,9 +17,17 @@ from cormorant.clients.targets.folders import Folder, PartFile, trouble_with
 from cormorant.clients.targets.media import START_BYTES, media_ending, media_problem
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.search.source_errors import SourceError, SourceRefused
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
-from cormorant.rules.watch.target_errors import TargetError, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.search.outcomes import SourceError, SourceRefused
+from cormorant.rules.watch.handovers import (
+    Parcel,
+    ParcelKind,
+    ParcelState,
+    ParcelStatus,
+    TargetError,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
 
 T = TypeVar("T")
 

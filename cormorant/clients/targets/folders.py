@@ -24,7 +24,7 @@ from attrs import frozen
 
 from cormorant.clients.targets.file_names import NAME_BYTES_MAX, cut_to
 from cormorant.rules.json_documents import parse_json
-from cormorant.rules.watch.target_errors import (
+from cormorant.rules.watch.handovers import (
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

@@ -7,9 +7,8 @@ from collections.abc import Collection
 from cormorant.clients.nzbs import NotAnNzb, read_nzb
 from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
 from cormorant.rules.ports import Offload
-from cormorant.rules.search.source_errors import SourceError
-from cormorant.rules.watch.handing import Parcel, ParcelKind
-from cormorant.rules.watch.target_errors import TargetRefused
+from cormorant.rules.search.outcomes import SourceError
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, TargetRefused
 
 
 async def refuse_false(parcel: Parcel, takes: Collection[ParcelKind], *, name: str, offload: Offload) -> Torrent | None:

@@ -20,9 +20,16 @@ from cormorant.clients.targets.qbittorrent_states import receipt_of_state
 from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
-from cormorant.rules.watch.magnets import infohash_of_magnet, infohash_v2_of_magnet
-from cormorant.rules.watch.target_errors import TargetMisconfigured, TargetRefused
+from cormorant.rules.watch.handovers import (
+    Parcel,
+    ParcelKind,
+    ParcelState,
+    ParcelStatus,
+    TargetMisconfigured,
+    TargetRefused,
+    infohash_of_magnet,
+    infohash_v2_of_magnet,
+)
 
 _NAME: Final = "qBittorrent"
 _OK: Final = 200

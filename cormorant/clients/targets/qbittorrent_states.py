@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cormorant.rules.watch.handing import ParcelState, ParcelStatus
+from cormorant.rules.watch.handovers import ParcelState, ParcelStatus
 
 # Before Web API 2.11 "stopped" was "paused".
 _DONE = {"uploading", "stalledUP", "queuedUP", "forcedUP", "checkingUP", "pausedUP", "stoppedUP"}

@@ -14,8 +14,14 @@ from cormorant.clients.targets.parcels import refuse_false
 from cormorant.clients.targets.sabnzbd_states import is_named, job_name, receipt_of_history, receipt_of_queue
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
-from cormorant.rules.watch.target_errors import TargetMisconfigured, TargetRefused
+from cormorant.rules.watch.handovers import (
+    Parcel,
+    ParcelKind,
+    ParcelState,
+    ParcelStatus,
+    TargetMisconfigured,
+    TargetRefused,
+)
 
 _NAME: Final = "SABnzbd"
 _PATH: Final = "/api"

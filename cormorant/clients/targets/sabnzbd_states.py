@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cormorant.clients.targets.file_names import clean_name
-from cormorant.rules.watch.handing import Parcel, ParcelState, ParcelStatus
+from cormorant.rules.watch.handovers import Parcel, ParcelState, ParcelStatus
 
 _TITLE_BYTES_MAX = 150
 _WAITING = {"Idle", "Queued", "Propagating"}
@@ -14,7 +14,7 @@ def job_name(parcel: Parcel) -> str:
 
     What stands in double braces, after a slash or after "password=" SABnzbd would take for a password.
 
-    >>> from cormorant.rules.watch.handing import ParcelKind
+    >>> from cormorant.rules.watch.handovers import ParcelKind
     >>> job_name(Parcel(key="want-7", title="AC/DC {{live}}", kind=ParcelKind.NZB))
     'AC DC live (want-7)'
     """

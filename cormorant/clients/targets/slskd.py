@@ -22,8 +22,14 @@ from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRe
 from cormorant.clients.targets.parcels import refuse_false
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
-from cormorant.rules.watch.target_errors import TargetRefused, TargetUnavailable
+from cormorant.rules.watch.handovers import (
+    Parcel,
+    ParcelKind,
+    ParcelState,
+    ParcelStatus,
+    TargetRefused,
+    TargetUnavailable,
+)
 
 FILES_MAX: Final = 1_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelStatus
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelStatus
 
 
 class Target(Protocol):

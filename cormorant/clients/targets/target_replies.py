@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from cormorant.rules.watch.target_errors import (
+from cormorant.rules.watch.handovers import (
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

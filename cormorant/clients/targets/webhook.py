@@ -13,7 +13,7 @@ from cormorant.clients.targets.parcels import refuse_false
 from cormorant.clients.targets.webhooks import signature_of, webhook_body
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus
 
 SIGNATURE: Final = "X-Cormorant-Signature"
 _NAME: Final = "the webhook"

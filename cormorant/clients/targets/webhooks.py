@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel
+from cormorant.rules.watch.handovers import Parcel
 
 VERSION = 1
 

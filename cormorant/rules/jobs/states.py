@@ -1,12 +1,16 @@
-"""Which states can a job be in, which changes are legal, and when is a failed attempt tried again?"""
+"""Job states and legal changes, retry delays, payload check, liveness of workers by observation."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from attrs import frozen
 
-from cormorant.rules.errors import IllegalChange
+from cormorant.rules.errors import IllegalChange, PayloadRefused
 
 PAUSED_FLAG = "jobs.paused"
 """The switch that keeps every process from claiming jobs."""
@@ -122,3 +126,68 @@ def delay_before_retry(policy: RetryPolicy, *, attempts: int, jitter: float) -> 
     doublings = min(attempts - 1, _DOUBLINGS_MAX)
     whole_s = min(policy.cap_s / (1 + SPREAD), policy.base_s * 2.0**doublings)
     return min(policy.cap_s, whole_s * (1 - SPREAD + 2 * SPREAD * jitter))  # rounding would pass it by a hair
+
+
+PAYLOAD_BYTES_MAX = 1_000_000
+
+# A backslash that is itself escaped does not escape the u.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def checked_payload(payload: Any) -> str:
+    """The payload as JSON text, or `PayloadRefused` with what is wrong.
+
+    >>> checked_payload({"artist": "Boards of Canada"})
+    '{"artist":"Boards of Canada"}'
+    """
+    try:
+        text = json.dumps(payload, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PayloadRefused(f"the payload cannot be kept as JSON: {error}") from error
+    if len(text) > PAYLOAD_BYTES_MAX:
+        size = len(text)
+        raise PayloadRefused(
+            f"the payload has {size:,} bytes, more than {PAYLOAD_BYTES_MAX:,}: keep it elsewhere and send its key"
+        )
+    if _NUL.search(text):
+        raise PayloadRefused("the payload holds a NUL character, which no database here can keep: remove it")
+    return text
+
+
+@frozen
+class LastBeat:
+    """A beat, and since when (on the observer's own monotonic clock) it has been the last one seen."""
+
+    beat: int
+    since: float
+
+
+@frozen(kw_only=True)
+class LivenessObservation:
+    """What one observer knows: the last sighting of each worker, and when it last looked."""
+
+    sightings: Mapping[str, LastBeat] = {}
+    looked_at: float | None = None
+
+
+def look(
+    watch: LivenessObservation, beats: Mapping[str, int], *, now: float, interval_s: float, silence_s: float
+) -> tuple[LivenessObservation, list[str]]:
+    """Take a look at everyone's beats; who has been silent for `silence_s` of our own watching is dead.
+
+    A gap of more than two intervals between looks means that we were asleep, or that the database was away, perhaps
+    for the others too: the observation begins anew, so that an outage, a suspend or a clock set wrong kills nobody.
+
+    >>> watch, dead = look(LivenessObservation(), {"w": 7}, now=0.0, interval_s=60, silence_s=120)
+    >>> watch, dead = look(watch, {"w": 7}, now=60.0, interval_s=60, silence_s=120)
+    >>> look(watch, {"w": 7}, now=120.0, interval_s=60, silence_s=120)[1]
+    ['w']
+    """
+    slept = watch.looked_at is None or now - watch.looked_at > 2 * interval_s
+    before = {} if slept else watch.sightings
+    sightings = {
+        worker: before[worker] if worker in before and before[worker].beat == beat else LastBeat(beat, now)
+        for worker, beat in beats.items()
+    }
+    dead = [worker for worker, seen in sightings.items() if now - seen.since >= silence_s]
+    return LivenessObservation(sightings=sightings, looked_at=now), dead

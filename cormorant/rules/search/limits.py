@@ -1,17 +1,21 @@
-"""How fast and how often may a source be asked? What is configured, what it states itself, and the stricter of both."""
+"""Configured and learned limits, sliding windows, the token bucket.
+
+Requests of a source and lane are numbered. A window of limit L and width W is open iff request `last_seq + 1 - L` does not
+exist or was made at least W ago: one look-up, exact, and a changed limit just works.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from datetime import UTC, time, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
 from attrs import evolve, fields, frozen
 
-__all__ = ["INTERVAL_S_MAX", "PRESETS", "Lane", "LearnedLimits", "SourceLimits", "stricter"]
+from cormorant.rules.search.priorities import Priority
 
 SHARE_MAX: Final = 0.9
 INTERVAL_S_MAX: Final = 86_400.0
@@ -147,3 +151,159 @@ def stricter(configured: SourceLimits, stated: LearnedLimits) -> SourceLimits:
         elif ours is None or theirs < ours:
             changes[name] = min(int(theirs), COUNT_MAX)
     return evolve(configured, **changes)
+
+
+Edges = Mapping[int, datetime | None]
+"""When the request of each number was made; None: there is no such request (any more)."""
+
+
+class WindowName(StrEnum):
+    """The spans in which requests are counted."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+
+WIDTHS: Final[Mapping[WindowName, timedelta]] = {
+    WindowName.MINUTE: timedelta(minutes=1),
+    WindowName.HOUR: timedelta(hours=1),
+    WindowName.DAY: timedelta(days=1),
+    # The longest month: whichever month the site counts, we stay within it.
+    WindowName.MONTH: timedelta(days=31),
+}
+_DAY: Final = timedelta(days=1)
+_ROUNDING: Final = 1e-9
+
+
+@frozen(kw_only=True)
+class Window:
+    """One limit as it holds for one class of work."""
+
+    name: WindowName
+    limit: int
+    """How many may go before this class has to wait."""
+    whole: int
+    """How many the site allows; more than `limit` where a part is kept for people."""
+    reset: time | None = None
+    reset_zone: tzinfo = UTC
+
+    @property
+    def width(self) -> timedelta:
+        """How far back requests count."""
+        return WIDTHS[self.name]
+
+
+@lru_cache(maxsize=1024)
+def windows_of(limits: SourceLimits, lane: Lane, priority: Priority) -> tuple[Window, ...]:
+    """The windows that a request of this class has to pass, the narrowest first.
+
+    >>> limits = SourceLimits(per_hour=60, grabs_per_day=1, reserve_interactive=0.2)
+    >>> [(window.name.value, window.limit) for window in windows_of(limits, Lane.QUERY, Priority.RSS)]
+    [('hour', 48)]
+    >>> [(window.name.value, window.limit) for window in windows_of(limits, Lane.GRAB, Priority.RSS)]
+    [('day', 1)]
+    """
+    found = []
+    for name, whole in _configured(limits, lane):
+        if whole is not None:
+            is_shared = priority is not Priority.INTERACTIVE and name is not WindowName.MINUTE
+            limit = _without_reserve(whole, limits.reserve_interactive) if is_shared else whole
+            reset = limits.reset if name is WindowName.DAY else None
+            found.append(Window(name=name, limit=limit, whole=whole, reset=reset, reset_zone=limits.reset_zone))
+    return tuple(found)
+
+
+def has_windows(limits: SourceLimits) -> bool:
+    """Whether requests are counted at all, in either lane.
+
+    >>> has_windows(SourceLimits()), has_windows(SourceLimits(grabs_per_day=1))
+    (False, True)
+    """
+    return not (
+        limits.per_minute is None
+        and limits.per_hour is None
+        and limits.per_day is None
+        and limits.per_month is None
+        and limits.grabs_per_hour is None
+        and limits.grabs_per_day is None
+        and limits.grabs_per_month is None
+    )
+
+
+def _configured(limits: SourceLimits, lane: Lane) -> tuple[tuple[WindowName, int | None], ...]:
+    is_query = lane is Lane.QUERY
+    return (
+        (WindowName.MINUTE, limits.per_minute),
+        (WindowName.HOUR, limits.per_hour if is_query else limits.grabs_per_hour),
+        (WindowName.DAY, limits.per_day if is_query else limits.grabs_per_day),
+        (WindowName.MONTH, limits.per_month if is_query else limits.grabs_per_month),
+    )
+
+
+def _without_reserve(whole: int, share: float) -> int:
+    # At least one, or a small limit would shut everyone else out for ever; 10 x (1 - 0.9) is a little less than 1.
+    return max(1, math.floor(whole * (1 - share) + _ROUNDING))
+
+
+def edges_wanted(limits: SourceLimits, lane: Lane, *, last_seq: int) -> frozenset[int]:
+    """The numbers of the requests that decide, for every class of work: what storage has to look up.
+
+    >>> sorted(edges_wanted(SourceLimits(per_hour=60, reserve_interactive=0.5), Lane.QUERY, last_seq=100))
+    [41, 71]
+    """
+    classes = (Priority.INTERACTIVE, Priority.BACKGROUND)
+    numbers = {last_seq + 1 - window.limit for priority in classes for window in windows_of(limits, lane, priority)}
+    return frozenset(number for number in numbers if number >= 1)
+
+
+def edge_opens_at(window: Window, edges: Edges, *, last_seq: int) -> datetime | None:
+    """When the window lets the next request go; None: it is not full.
+
+    An edge that nobody has looked up raises KeyError: taken for absent, it would open the window.
+    """
+    number = last_seq + 1 - window.limit
+    edge = edges[number] if number >= 1 else None
+    if edge is None:
+        return None
+    return edge + window.width if window.reset is None else _next_reset(edge, window.reset, window.reset_zone)
+
+
+def _next_reset(at: datetime, reset: time, zone: tzinfo) -> datetime:
+    today = at.astimezone(zone).date()
+    # Compared in UTC: within a zone Python compares what the clocks show, also where they are set back.
+    days = (datetime.combine(today + n * _DAY, reset, tzinfo=zone).astimezone(UTC) for n in range(3))
+    return next(begins_at for begins_at in days if begins_at > at)
+
+
+def counts_since(window: Window, *, now: datetime) -> datetime:
+    """Since when requests count in a window, for whoever wants to know how much of it is spent.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> day = Window(name=WindowName.DAY, limit=9, whole=9)
+    >>> f"{counts_since(day, now=noon):%d %H:%M}"
+    '31 12:00'
+    >>> f"{counts_since(Window(name=WindowName.DAY, limit=9, whole=9, reset=time(3, 30)), now=noon):%d %H:%M}"
+    '01 03:30'
+    """
+    if window.reset is None:
+        return now - window.width
+    today = now.astimezone(window.reset_zone).date()
+    days = [
+        datetime.combine(today - n * _DAY, window.reset, tzinfo=window.reset_zone).astimezone(UTC) for n in (0, 1, 2)
+    ]
+    return next(began_at for began_at in days if began_at <= now)
+
+
+def tokens_at(tokens: float | None, *, since: datetime | None, per_minute: int, at: datetime) -> float:
+    """How many tokens a bucket of `per_minute` holds that held so many then. A bucket never used is full.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> tokens_at(0.0, since=noon, per_minute=6, at=noon + timedelta(seconds=15))
+    1.5
+    """
+    if tokens is None or since is None:
+        return float(per_minute)
+    passed_s = max(0.0, (at - since).total_seconds())
+    return min(float(per_minute), max(0.0, tokens) + passed_s * per_minute / 60)

@@ -1,4 +1,4 @@
-"""What came of a search, at one source and as a whole?"""
+"""Outcome of one source and of a search; the SourceError family."""
 
 from __future__ import annotations
 
@@ -10,18 +10,6 @@ from attrs import field, frozen
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Result
-
-__all__ = [
-    "NestedSearch",
-    "Outcome",
-    "OutcomeStatus",
-    "RateLimitWaitError",
-    "SearchError",
-    "SearchFailed",
-    "SearchQueueFull",
-    "SearchResult",
-    "found_in",
-]
 
 
 class OutcomeStatus(StrEnum):
@@ -139,3 +127,36 @@ def found_in(job_id: int, outcomes: Sequence[Outcome]) -> SearchResult:
 
 def _why(outcome: Outcome) -> str:
     return str(outcome.error) if outcome.error is not None else outcome.status.value
+
+
+class SourceError(CormorantError):
+    """A source did not give what was asked of it. `source` is its name, set by whoever knows it."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, source: str = "") -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        self.source = source
+
+
+class SourceUnavailable(SourceError):
+    """The source cannot serve us now. Asking again later may work."""
+
+
+class Unreachable(SourceUnavailable):
+    """There was no connection: what was asked has surely not arrived."""
+
+
+class SourceLimited(SourceError):
+    """The source was asked too fast, or its quota is used up. Asking before `retry_after_s` makes it worse."""
+
+
+class SourceRefused(SourceError):
+    """The source understood us and said no. Asking again will not help."""
+
+
+class SourceNotAsked(SourceRefused):
+    """The source is disabled, or stopped because it refused our key. A person has to act; then it is asked again."""
+
+
+class CredentialsRefused(SourceError):
+    """The source does not accept our key. Stop at once: hammering with a dead key is how accounts are lost."""

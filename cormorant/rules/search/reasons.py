@@ -12,12 +12,21 @@ from enum import StrEnum
 
 from attrs import define, field, frozen
 
-from cormorant.rules.ages import clock_time, rough
 from cormorant.rules.search.breaker import PROBES_MAX, BreakerState
-from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.limits import (
+    Edges,
+    Lane,
+    SourceLimits,
+    Window,
+    WindowName,
+    edge_opens_at,
+    has_windows,
+    tokens_at,
+    windows_of,
+)
 from cormorant.rules.search.priorities import AGEING_STEP_S, Priority, aged, multiplier
 from cormorant.rules.search.source_state import LaneState, SourceState, leases_of, newest_time
-from cormorant.rules.search.windows import Edges, Window, WindowName, edge_opens_at, has_windows, tokens_at, windows_of
+from cormorant.rules.units import clock_time, rough
 
 __all__ = [
     "Explanation",

@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 from attrs import field, frozen
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.redaction import hide_link
+from cormorant.rules.secrets import hide_link
 
 SearchKind = Literal["search", "tv", "movie", "music", "book"]
 Protocol = Literal["torrent", "usenet", "soulseek", "web"]

@@ -1,4 +1,4 @@
-"""May this request go, and what follows from how it ended? The changes that storage makes under the lock of a source's row.
+"""Spends a request, and the state of a source after its end.
 
 A request is paid for before it is sent and never refunded: nobody can know whether a request that was cut off has arrived.
 """
@@ -10,33 +10,19 @@ from enum import StrEnum
 
 from attrs import evolve, frozen
 
-from cormorant.rules.search.breaker import Breaker, BreakerState, admitted, broken, mended, released
-from cormorant.rules.search.cooldowns import Cooldown, cooled
-from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.breaker import Breaker, BreakerState, Cooldown, admitted, broken, cooled, mended, released
+from cormorant.rules.search.limits import Edges, Lane, LearnedLimits, SourceLimits, tokens_at
+from cormorant.rules.search.outcomes import (
+    CredentialsRefused,
+    SourceError,
+    SourceLimited,
+    SourceRefused,
+    SourceUnavailable,
+)
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Reason, look_again_at, next_opening, openings
+from cormorant.rules.search.requests import StatedLimits
 from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState, newest_time
-from cormorant.rules.search.windows import Edges, tokens_at
-
-__all__ = [
-    "PROBE_GRACE_S",
-    "FailureKind",
-    "RequestPermit",
-    "Reserved",
-    "SourceClosedNow",
-    "credentials_refused",
-    "disable",
-    "enable",
-    "failed",
-    "limited",
-    "pause",
-    "reserve",
-    "reset",
-    "reset_breaker",
-    "reset_cooldown",
-    "resume",
-    "succeeded",
-]
 
 PROBE_GRACE_S = 30.0
 """How much longer than its execution time-out a request is waited for: give it to `reserve` within `lease_s`."""
@@ -267,3 +253,99 @@ def reset(state: SourceState) -> SourceState:
     What was spent stays spent, and a pause stays a pause.
     """
     return evolve(reset_breaker(reset_cooldown(state)), stopped_because=None)
+
+
+class EndKind(StrEnum):
+    """What a request came to."""
+
+    ANSWERED = "answered"
+    UNAVAILABLE = "unavailable"
+    LIMITED = "limited"
+    REFUSED = "refused"
+    CREDENTIALS_REFUSED = "credentials_refused"
+    OURS = "ours"
+    """It was cancelled, or we crashed: nothing is known about the source."""
+
+
+@frozen(kw_only=True)
+class RequestEnd:
+    """What is recorded at the end of a request."""
+
+    kind: EndKind
+    retry_after_s: float | None = None
+    because: str = ""
+    learned: LearnedLimits | None = None
+
+
+_KINDS = (
+    (CredentialsRefused, EndKind.CREDENTIALS_REFUSED),
+    (SourceLimited, EndKind.LIMITED),
+    (SourceRefused, EndKind.REFUSED),
+    (SourceUnavailable, EndKind.UNAVAILABLE),
+)
+
+
+QUOTA_WAIT_S = 3_600.0
+"""How long a source is left alone that says its quota is used up and not until when."""
+_DAY_S = 86_400.0
+
+
+def quota_wait_s(stated: StatedLimits | None, *, now: datetime) -> float | None:
+    """How long to leave a source alone that says, in a good answer, that its quota is used up. None: it is not.
+
+    Others may use the same account, so that our own count is not all. The count is that of a rolling day, which frees a
+    call when the oldest is a day old.
+
+    >>> from datetime import UTC, timedelta
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> quota_wait_s(StatedLimits(api_current=100, api_max=100, api_oldest_at=noon - timedelta(hours=23)), now=noon)
+    3600.0
+    >>> quota_wait_s(StatedLimits(api_current=99, api_max=100), now=noon)
+    """
+    if stated is None or stated.api_max is None or stated.api_current is None or stated.api_max < 1:
+        return None
+    if stated.api_current < stated.api_max:
+        return None
+    if stated.api_oldest_at is None:
+        return QUOTA_WAIT_S
+    return min(_DAY_S, max(60.0, _DAY_S - (now - stated.api_oldest_at).total_seconds()))
+
+
+def end_of(
+    error: BaseException | None, *, learned: LearnedLimits | None = None, quota_wait_s: float | None = None
+) -> RequestEnd:
+    """What an error, or none, says about the source. An error that no source raised is our own.
+
+    >>> end_of(SourceLimited("slow down", retry_after_s=30)).kind, end_of(ValueError()).kind
+    (<EndKind.LIMITED: 'limited'>, <EndKind.OURS: 'ours'>)
+    """
+    if error is None:
+        return RequestEnd(kind=EndKind.ANSWERED, learned=learned, retry_after_s=quota_wait_s)
+    for cls, kind in _KINDS:
+        if isinstance(error, cls):
+            assert isinstance(error, SourceError)
+            return RequestEnd(kind=kind, retry_after_s=error.retry_after_s, because=str(error))
+    return RequestEnd(kind=EndKind.OURS)
+
+
+def after(state: SourceState, permit: RequestPermit, end: RequestEnd, *, now: datetime) -> SourceState:
+    """The source once a request has ended like this."""
+    match end.kind:
+        case EndKind.ANSWERED:
+            return _answered(succeeded(state, permit, now=now), end, now)
+        case EndKind.LIMITED:
+            return limited(state, permit, now=now, retry_after_s=end.retry_after_s)
+        case EndKind.CREDENTIALS_REFUSED:
+            return credentials_refused(state, permit, now=now, because=end.because)
+        case EndKind.UNAVAILABLE:
+            return failed(state, FailureKind.UNAVAILABLE, permit, now=now, retry_after_s=end.retry_after_s)
+        case EndKind.REFUSED:
+            return failed(state, FailureKind.REFUSED, permit, now=now)
+        case EndKind.OURS:
+            return failed(state, FailureKind.OURS, permit, now=now)
+
+
+def _answered(state: SourceState, end: RequestEnd, now: datetime) -> SourceState:
+    if end.retry_after_s is None:
+        return state
+    return evolve(state, cooldown=cooled(state.cooldown, retry_after_s=end.retry_after_s, at=newest_time(state, now)))

@@ -8,10 +8,9 @@ from datetime import datetime
 
 import attrs
 
-from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.limits import Lane, SourceLimits, Window, WindowName, edge_opens_at, windows_of
 from cormorant.rules.search.outcomes import RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.windows import Window, WindowName, edge_opens_at, windows_of
 
 __all__ = ["ShareUsedUp", "share_opens_at", "share_windows"]
 

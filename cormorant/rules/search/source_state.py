@@ -7,8 +7,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from cormorant.rules.search.breaker import Breaker
-from cormorant.rules.search.cooldowns import Cooldown
+from cormorant.rules.search.breaker import Breaker, Cooldown
 from cormorant.rules.search.limits import Lane
 
 __all__ = ["LaneState", "RequestLease", "SourceState", "leases_of", "newest_time"]

@@ -1,4 +1,4 @@
-"""How is one setting described? What it means, how it is written, what is allowed, which other names it has.
+"""How one setting is described, parsed and checked; conflicts between settings.
 
 Each function at the end makes an attrs field: `hold_s: float = duration(30.0, "How long …", low_s=0, high_s=3600)`.
 A table is a field of its class: `field(factory=StorageSettings)`; tables under names of the user's choice are `named(...)`.
@@ -7,52 +7,31 @@ A table is a field of its class: `field(factory=StorageSettings)`; tables under 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import attrs
 from attrs import frozen
 
-from cormorant.rules.addresses import address_problem
-from cormorant.rules.listen_addresses import parse_listen_address, parse_url_base
+from cormorant.rules.addresses import (
+    address_problem,
+    parse_listen_address,
+    parse_url_base,
+    proxy_problem,
+    web_address_problem,
+)
 from cormorant.rules.secrets import Secret
-from cormorant.rules.times_of_day import format_time_of_day, parse_time_of_day
 from cormorant.rules.units import (
     as_written,
     format_duration,
     format_share,
     format_size,
+    format_time_of_day,
     parse_duration,
     parse_share,
     parse_size,
+    parse_time_of_day,
 )
-from cormorant.rules.web_addresses import proxy_problem, web_address_problem
-
-__all__ = [
-    "Alias",
-    "Kind",
-    "Setting",
-    "choice",
-    "database",
-    "duration",
-    "flag",
-    "listen",
-    "name_problem",
-    "named",
-    "number",
-    "path",
-    "proxy",
-    "ranks",
-    "secret",
-    "setting_field",
-    "share",
-    "size",
-    "text",
-    "time_of_day",
-    "url_base",
-    "web_address",
-    "zone",
-]
 
 _TEXT_MAX = 1000
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -397,3 +376,63 @@ def named(item: type, *, reserved: tuple[str, ...] = ()) -> Any:
             raise ValueError(f"{attribute.name}: {'; '.join(filter(None, problems))}")
 
     return attrs.field(factory=dict, validator=check, metadata={Setting.ITEM: item, Setting.RESERVED: reserved})
+
+
+_WORDS_MAX: Final = 100
+_WORD_LENGTH_MAX: Final = 1_000
+
+
+def words(meaning: str, *, default: tuple[str, ...] = ()) -> Any:
+    """Several words; none unless set. The attribute is a `tuple[str, ...]`."""
+    return setting_field(default, Setting(kind=WORDS, meaning=meaning))
+
+
+def patterns(meaning: str, *, problem: Callable[[str], str | None]) -> Any:
+    """Several words that `problem` has nothing against."""
+
+    def parse(value: object) -> tuple[str, ...]:
+        parsed = _parse_words(value)
+        found = [text for text in map(problem, parsed) if text]
+        if found:
+            raise ValueError("; ".join(found))
+        return parsed
+
+    kind = Kind(name="list of patterns", parse=parse, write=_written, from_environment=_split)
+    return setting_field((), Setting(kind=kind, meaning=meaning))
+
+
+def _parse_words(value: object) -> tuple[str, ...]:
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or len(given) > _WORDS_MAX:
+        raise ValueError(f'{as_written(value)} is not a list of at most {_WORDS_MAX} words, such as ["flac", "24bit"]')
+    for word in given:
+        if not isinstance(word, str) or not word.strip() or len(word) > _WORD_LENGTH_MAX or not word.isprintable():
+            raise ValueError(f"{as_written(word)} is not one line of 1 to {_WORD_LENGTH_MAX} characters in quotes")
+    return tuple(given)
+
+
+def _split(text: str) -> object:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _written(given: tuple[str, ...]) -> str:
+    return f"[{', '.join(as_written(word) for word in given)}]"
+
+
+WORDS = Kind(name="list of words", parse=_parse_words, write=_written, from_environment=_split)
+
+
+@frozen
+class Conflict:
+    """Settings that do not go together although each is allowed. It is told under the first key."""
+
+    keys: tuple[str, ...]
+    text: str
+
+
+class SettingsConflict(ValueError):
+    """Some settings do not go together. All such conflicts are listed."""
+
+    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+        super().__init__("; ".join(f"{conflict.keys[0]}: {conflict.text}" for conflict in conflicts))
+        self.conflicts = tuple(conflicts)

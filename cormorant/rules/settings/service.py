@@ -1,20 +1,70 @@
-"""What can be set for the HTTP server and for the apps that search through it?"""
+"""Settings of the server, client apps, trusted proxies, notifications and playground."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_network
+from typing import Any, Final
 
+import attrs
 from attrs import frozen
 
-from cormorant.rules.listen_addresses import ListenAddress, parse_listen_address
-from cormorant.rules.networks import Network, networks
+from cormorant.rules.addresses import ListenAddress, parse_listen_address
+from cormorant.rules.notices import NoticeKind, QuietHours, format_quiet_hours, parse_quiet_hours
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.conflicts import Conflict
-from cormorant.rules.settings.fields import choice, duration, flag, listen, number, secret, share, size, url_base
+from cormorant.rules.settings.fields import (
+    Conflict,
+    Kind,
+    Setting,
+    choice,
+    duration,
+    flag,
+    listen,
+    number,
+    secret,
+    setting_field,
+    share,
+    size,
+    url_base,
+    words,
+)
+from cormorant.rules.settings.keys import suggestion
+from cormorant.rules.units import as_written
+from cormorant.rules.web_requests import Network
 
-__all__ = ["ClientSettings", "WebSettings", "web_conflicts"]
+_NETWORKS_MAX: Final = 100
+
+
+def _parse_networks(value: object) -> tuple[Network, ...]:
+    if not isinstance(value, list | tuple) or len(value) > _NETWORKS_MAX:
+        raise ValueError(f'{as_written(value)} is not a list of networks, such as ["127.0.0.1", "172.16.0.0/12"]')
+    return tuple(_parse_network(each) for each in value)
+
+
+def _parse_network(value: object) -> Network:
+    try:
+        return ip_network(value if isinstance(value, str) else "")
+    except ValueError:
+        shown = as_written(value)
+        raise ValueError(f'{shown} is not a network; write one like "172.16.0.0/12" or an IP address') from None
+
+
+def _list_or_text(text: str) -> object:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _written(value: Iterable[Network]) -> str:
+    return f"[{', '.join(as_written(str(each)) for each in value)}]"
+
+
+NETWORKS: Final = Kind(name="list of networks", parse=_parse_networks, write=_written, from_environment=_list_or_text)
+
+
+def networks(meaning: str) -> Any:
+    """Networks, written as a list; in the environment with commas."""
+    return attrs.field(default=(), metadata={Setting.KEY: Setting(kind=NETWORKS, meaning=meaning)})
+
 
 HOLD_S_MAX: Final = 80.0
 """Sonarr, Radarr and Lidarr give up after 100 s, and the request itself takes its time, too."""
@@ -106,3 +156,96 @@ def web_conflicts(web: WebSettings, clients: Mapping[str, ClientSettings]) -> It
         first = seen.setdefault(client.key, key) if client.key else key
         if first != key:
             yield Conflict((key, first), f"it is the same as {first}, so that nobody could tell who asks; take another")
+
+
+ADDRESSES_MAX: Final = 10
+_LENGTH_MAX: Final = 1_000
+
+
+def _parse_addresses(value: object) -> Secret:
+    # Invariant: no message here holds the value, for it has keys in it.
+    given = value.split() if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or len(given) > ADDRESSES_MAX:
+        raise ValueError(
+            f"it is not one Apprise address or a list of at most {ADDRESSES_MAX}; write one, several with spaces "
+            'between them, a list, { env = "NAME" } or { file = "PATH" }'
+        )
+    for index, each in enumerate(given, 1):
+        if not isinstance(each, str) or not each.isprintable() or not 0 < len(each) <= _LENGTH_MAX or " " in each:
+            raise ValueError(
+                f"address {index} is not one word of at most {_LENGTH_MAX} characters; write a space as %20"
+            )
+    return Secret(" ".join(given))
+
+
+APPRISE: Final = Kind(
+    name="Apprise addresses, a secret", parse=_parse_addresses, write=lambda secret: as_written(str(secret))
+)
+_QUIET: Final = Kind(name="hours of the day with their zone", parse=parse_quiet_hours, write=format_quiet_hours)
+
+
+@frozen(kw_only=True)
+class NotifySettings:
+    """Notifications to a phone, a chat or a mailbox, by Apprise. Without an address nobody is told."""
+
+    apprise: Secret = setting_field(  # noqa: RUF009 - an attrs field is made, not a value
+        Secret(""),
+        Setting(
+            kind=APPRISE,
+            meaning="Where they go: one or several Apprise addresses, such as ntfy://my-topic or tgram://token/chat.",
+        ),
+    )
+    on: tuple[str, ...] = words(f"Of what: {', '.join(NoticeKind)}.", default=tuple(kind.value for kind in NoticeKind))
+    quiet: QuietHours | None = setting_field(  # noqa: RUF009 - as above
+        None,
+        Setting(
+            kind=_QUIET,
+            meaning='When nobody is told, such as "22:00-07:00 Europe/Berlin"; afterwards all of it is told together.',
+        ),
+    )
+    min_interval_s: float = duration(
+        60.0,
+        "Between two notifications of one kind; what comes meanwhile is told together.",
+        low_s=1.0,
+        high_s=86_400.0,
+    )
+    disk_free_bytes: int = size(
+        10**9, "Free space of the data folder below which is told. 0: never.", low_bytes=0, high_bytes=10**15
+    )
+
+
+def notify_conflicts(notify: NotifySettings) -> Iterator[Conflict]:
+    """What is named and does not exist."""
+    for name in notify.on:
+        if name not in set(NoticeKind):
+            known = [kind.value for kind in NoticeKind]
+            what = f"{as_written(name)} is nothing that can be told{suggestion(name, known)}"
+            yield Conflict(("notify.on",), f"{what}; allowed: {', '.join(known)}")
+
+
+@frozen(kw_only=True)
+class PlaygroundSettings:
+    """Invented sites on this machine, to try everything without an account and without a network."""
+
+    enabled: bool = flag(
+        False,  # noqa: FBT003  # a default
+        "Whether the invented sites are there, with a database of their own in the folder playground of the data folder.",
+    )
+    listen: str = listen("127.0.0.1:7980", "IP address of this machine and port where they are.")
+
+
+def playground_conflicts(playground: PlaygroundSettings, *, has_database: bool) -> Iterator[Conflict]:
+    """What does not go together."""
+    if not playground.enabled:
+        return
+    if has_database:
+        yield Conflict(
+            ("playground.enabled", "storage.url"),
+            "the playground has a database of its own, and storage.url names another; "
+            "take out storage.url, or write enabled = false under [playground]",
+        )
+    if not parse_listen_address(playground.listen).is_loopback:
+        yield Conflict(
+            ("playground.listen", "playground.enabled"),
+            f"other machines could reach {playground.listen}; listen on 127.0.0.1",
+        )

@@ -11,9 +11,10 @@ from attrs import field, frozen
 
 from cormorant.rules.addresses import sqlite_address
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.conflicts import Conflict, SettingsConflict
 from cormorant.rules.settings.fields import (
     Alias,
+    Conflict,
+    SettingsConflict,
     choice,
     database,
     duration,
@@ -25,18 +26,27 @@ from cormorant.rules.settings.fields import (
     text,
     zone,
 )
-from cormorant.rules.settings.notify_settings import NotifySettings, notify_conflicts
-from cormorant.rules.settings.playground_settings import PlaygroundSettings, playground_conflicts
-from cormorant.rules.settings.price_settings import PriceSettings, price_conflicts
-from cormorant.rules.settings.service import ClientSettings, WebSettings, web_conflicts
+from cormorant.rules.settings.service import (
+    ClientSettings,
+    NotifySettings,
+    PlaygroundSettings,
+    WebSettings,
+    notify_conflicts,
+    playground_conflicts,
+    web_conflicts,
+)
 from cormorant.rules.settings.sources import RESERVED_NAMES, LimitSettings, SourceSettings, source_conflicts
-from cormorant.rules.settings.subscription_settings import FeedSettings, SubscriptionSettings, feed_conflicts
 from cormorant.rules.settings.watch import (
     MODES,
+    FeedSettings,
+    PriceSettings,
     ProfileSettings,
     SavedSettings,
+    SubscriptionSettings,
     TargetSettings,
     WatchlistSettings,
+    feed_conflicts,
+    price_conflicts,
     slskd_conflicts,
     watch_conflicts,
 )

@@ -8,10 +8,11 @@ from typing import Any, Final
 import attrs
 from attrs import field, frozen
 
+from cormorant.rules.addresses import normalised
 from cormorant.rules.search.limits import COUNT_MAX, INTERVAL_S_MAX, PRESETS, SHARE_MAX, SourceLimits
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.conflicts import Conflict
 from cormorant.rules.settings.fields import (
+    Conflict,
     choice,
     duration,
     flag,
@@ -23,10 +24,8 @@ from cormorant.rules.settings.fields import (
     time_of_day,
     web_address,
 )
-from cormorant.rules.settings.price_settings import PriceFieldSettings, path_problem, query_problem
-from cormorant.rules.times_of_day import TimeOfDay, zone_of
-from cormorant.rules.units import as_written
-from cormorant.rules.web_addresses import normalised
+from cormorant.rules.settings.watch import PriceFieldSettings, path_problem, query_problem
+from cormorant.rules.units import TimeOfDay, as_written, zone_of
 
 __all__ = [
     "KINDS",

@@ -1,41 +1,40 @@
-"""What can be set for watching: how artists are looked at, what fits, and whom it is handed to?"""
+"""Settings of artists, profiles, targets, saved searches, feeds and prices."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from string import Formatter
+from typing import Any, Final
 
 from attrs import frozen
 
+from cormorant.rules.addresses import feed_address_problem
+from cormorant.rules.schedules import Schedule, ScheduleProblem
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.conflicts import Conflict
 from cormorant.rules.settings.fields import (
+    FLAG,
     Alias,
+    Conflict,
+    Kind,
+    Setting,
     choice,
     duration,
     flag,
     number,
+    patterns,
     secret,
+    setting_field,
     share,
     size,
     text,
     web_address,
+    words,
 )
-from cormorant.rules.settings.word_lists import patterns, words
+from cormorant.rules.watch.feeds import USUAL_S
 from cormorant.rules.watch.handovers import FOLLOW_S, InDoubt
+from cormorant.rules.watch.prices import BadPrice, currency_problem, read_price
 from cormorant.rules.watch.profiles import FREELEECH, Profile, pattern_problem
-
-__all__ = [
-    "MODES",
-    "TARGET_KINDS",
-    "ProfileSettings",
-    "SavedSettings",
-    "TargetSettings",
-    "WatchlistSettings",
-    "profile_of",
-    "slskd_conflicts",
-    "watch_conflicts",
-]
 
 MODES: Final = ("observe", "live")
 TARGET_KINDS: Final = ("qbittorrent", "sabnzbd", "blackhole", "download", "command", "webhook", "slskd")
@@ -263,3 +262,240 @@ def slskd_conflicts(targets: Mapping[str, TargetSettings], sources: Iterable[str
                 (f"targets.{name}.source", f"sources.{target.source}"),
                 f"there is no source {target.source!r}; write [sources.{target.source}] with its address and key",
             )
+
+
+def _parse_feed(value: object) -> str:
+    # Invariant: the value is not in the message, for a key may stand in it.
+    text = value if isinstance(value, str) else "no address"
+    problem = feed_address_problem(text) if text else None
+    if problem:
+        raise ValueError(problem)
+    return text
+
+
+def _parse_always(value: object) -> bool:
+    if not FLAG.parse(value):
+        raise ValueError("it cannot be switched off; take it out")
+    return True
+
+
+ALWAYS = Kind(name="true", parse=_parse_always, from_environment=FLAG.from_environment)
+"""What other programs let one choose. Whoever chose otherwise is told, and not left to find out."""
+FEED = Kind(name="http:// or https:// address", parse=_parse_feed)
+
+
+@frozen(kw_only=True)
+class SubscriptionSettings:
+    """Feeds: how many are checked at once, and how gently."""
+
+    max_concurrent_checks: int = number(
+        5, "Checks that run at the same time.", low=1, high=100, aliases=(Alias("MAX_CONCURRENT_CHECKS"),)
+    )
+    max_concurrent_domains: int = number(
+        3, "Hosts that are asked at the same time.", low=1, high=100, aliases=(Alias("MAX_CONCURRENT_DOMAINS"),)
+    )
+    domain_request_delay_s: float = duration(
+        1.0,
+        "Time between two requests to one host.",
+        low_s=0.0,
+        high_s=3_600.0,
+        aliases=(Alias("DOMAIN_REQUEST_DELAY", "s"),),
+    )
+    check_timeout_s: float = duration(
+        30.0, "Longest time for one check.", low_s=0.1, high_s=600.0, aliases=(Alias("CHECK_TIMEOUT", "s"),)
+    )
+    misfire_grace_s: float = duration(
+        300.0,
+        "After so long a check counts as missed; it is made all the same, once.",
+        low_s=0.0,
+        high_s=86_400.0,
+        aliases=(Alias("JOB_MISFIRE_GRACE_TIME", "s"),),
+    )
+    max_instances: int = number(
+        1,
+        "Checks of one feed at the same time; more than one makes no sense.",
+        low=1,
+        high=1,
+        aliases=(Alias("JOB_MAX_INSTANCES"),),
+    )
+    coalesce: bool = setting_field(
+        True,  # noqa: FBT003  # a default
+        Setting(
+            kind=ALWAYS,
+            meaning="Checks that were missed are made up for by one. There is no other way.",
+            aliases=(Alias("JOB_COALESCE"),),
+        ),
+    )
+    persist: bool = setting_field(
+        True,  # noqa: FBT003  # a default
+        Setting(
+            kind=ALWAYS,
+            meaning="Schedules survive a restart. There is no other way.",
+            aliases=(Alias("PERSIST_JOBS"),),
+        ),
+    )
+    store_path: str = text(
+        "", "Where older programs kept schedules; ours are in the database.", aliases=(Alias("JOB_STORE_PATH"),)
+    )
+    keep_checks_s: float = duration(
+        30 * 86_400.0, "How long records of checks are kept.", low_s=0.0, high_s=3_650 * 86_400.0
+    )
+    keep_items_s: float = duration(
+        90 * 86_400.0,
+        "How long an entry is known after it went out of its feed; one that comes back later is new again.",
+        low_s=86_400.0,
+        high_s=36_500 * 86_400.0,
+    )
+
+
+@frozen(kw_only=True)
+class FeedSettings:
+    """One feed."""
+
+    url: str = setting_field(
+        "", Setting(kind=FEED, meaning="Address of the feed, with its key if it needs one; it is never shown in full.")
+    )
+    every_s: float | None = duration(
+        None, "How often it is checked. Not set, and no cron: 6h.", low_s=60.0, high_s=365 * 86_400.0
+    )
+    cron: str = text("", 'Times as cron writes them, such as "0 */6 * * *", instead of an interval.')
+    zone: str = text("UTC", "Zone of those times.")
+    adaptive: bool = flag(False, "Whether busy feeds are checked more often and quiet ones less.")  # noqa: FBT003  # a default
+    auto_import: bool = flag(True, "Whether what is new is handed over; otherwise it is only counted.")  # noqa: FBT003  # as above
+    first_check: str = choice(
+        "skip", "What the first check does with all that is there already.", choices=("skip", "take")
+    )
+    accept: tuple[str, ...] = patterns("Patterns of which one must be in the title.", problem=pattern_problem)
+    reject: tuple[str, ...] = patterns("Patterns of which none may be in the title.", problem=pattern_problem)
+    hand_to: tuple[str, ...] = words("Names of the targets, the first that can take a find gets it.")
+
+
+def schedule_of(said: FeedSettings) -> Schedule:
+    """The schedule that settings mean, or `ScheduleProblem`."""
+    if said.cron:
+        return Schedule(every_s=said.every_s, cron=said.cron, zone=said.zone)
+    return Schedule(every_s=said.every_s or USUAL_S, zone=said.zone)
+
+
+def feed_conflicts(feeds: Mapping[str, FeedSettings], targets: Iterable[str]) -> Iterator[Conflict]:
+    """What does not go together among feeds and targets."""
+    known = set(targets)
+    for name, said in feeds.items():
+        above = f"feeds.{name}"
+        if not said.url:
+            yield Conflict(
+                (f"{above}.url", above), "the feed has no address; write one like https://example.org/feed.xml"
+            )
+        try:
+            schedule_of(said)
+        except ScheduleProblem as problem:
+            yield Conflict((f"{above}.cron", f"{above}.every", f"{above}.zone"), str(problem))
+        for target in said.hand_to:
+            if target not in known:
+                yield Conflict(
+                    (f"{above}.hand_to", f"targets.{target}"),
+                    f"there is no target {target!r}; write [targets.{target}]",
+                )
+
+
+PARTS: Final = ("title", "year", "mintmark", "denomination", "series")
+"""What a query can be made of, besides the key."""
+
+_PATH: Final = re.compile(r"[^.\s]{1,100}(?:\.[^.\s]{1,100}){0,9}")
+
+
+@frozen(kw_only=True)
+class PriceFieldSettings:
+    """Where the facts of a price stand in each item, as a path such as "price.value"; the names are those of the items."""
+
+    price: str = text("price", "For prices: path of the price, a number or a text such as 12.50 EUR.")
+    title: str = text("title", "For prices: path of the title.")
+    url: str = text("url", "For prices: path of the link.")
+    id: str = text("id", "For prices: path of the site's own id of the item.")
+    date: str = text("date", "For prices: path of the day, such as 2026-01-31, or of a time.")
+    type: str = text("type", "For prices: path of what kind of price it is: sold, ask or bid.")
+    currency: str = text("currency", "For prices: path of the currency, such as EUR.")
+
+
+@frozen(kw_only=True)
+class PriceSettings:
+    """A thing whose price is watched."""
+
+    title: str = text("", "What it is called; all of these words must be in the title of a price.")
+    year: str = text("", "Its year.")
+    mintmark: str = text("", "Its mintmark.")
+    denomination: str = text("", "Its denomination.")
+    series: str = text("", "Its series.")
+    search: tuple[str, ...] = words("Names of the sources of kind prices. Empty: all of them.")
+    every_s: float = duration(86_400.0, "How often they are asked.", low_s=60.0, high_s=365 * 86_400.0)
+    currency: str = text("EUR", "The currency that counts; prices in others are kept apart.")
+    below: str = text("", 'Tell when it is worth less than this, such as "100" or "99.50".')
+    above: str = text("", "Tell when it is worth more than this.")
+
+
+def query_problem(template: str) -> str | None:
+    """Why a query cannot be made of this.
+
+    >>> query_problem("q={title}&year={year}&token={key}")
+    >>> query_problem("q={name}")
+    'there is no part {name}; use {title}, {year}, {mintmark}, {denomination}, {series} or {key}'
+    """
+    known = ", ".join(f"{{{part}}}" for part in PARTS) + " or {key}"
+    try:
+        found = list(Formatter().parse(template))
+    except ValueError:
+        return f"a brace stands alone; write parts such as {known}"
+    for _, part, how, conversion in found:
+        if part is not None and (part not in {*PARTS, "key"} or how or conversion):
+            return f"there is no part {{{part[:40]}}}; use {known}"
+    return None
+
+
+def path_problem(path: str) -> str | None:
+    """Why this is no path.
+
+    >>> path_problem("data.items.0"), path_problem("a..b")
+    (None, 'it is no path; write names with dots between them, at most 10')
+    """
+    return None if _PATH.fullmatch(path) else "it is no path; write names with dots between them, at most 10"
+
+
+def cents_of(said: str) -> int | None:
+    """The cents that a limit means; None when none is set. Raises `BadPrice`."""
+    return read_price(said).cents if said else None
+
+
+def price_conflicts(
+    prices: Mapping[str, PriceSettings], sources: Mapping[str, Any], price_sources: Iterable[str]
+) -> Iterator[Conflict]:
+    """What does not go together among the prices that are watched and the sources."""
+    known = set(price_sources)
+    for name, said in prices.items():
+        above = f"prices.{name}"
+        if not said.title.strip():
+            yield Conflict((f"{above}.title", above), "it has no title; write what the thing is called")
+        problem = currency_problem(said.currency)
+        if problem:
+            yield Conflict((f"{above}.currency", above), problem)
+        yield from _limit_conflicts(above, said)
+        for source in said.search:
+            if source not in known:
+                what = "is of another kind" if source in sources else "is not there"
+                keys = (f"{above}.search", f"sources.{source}")
+                yield Conflict(keys, f'the source {source!r} {what}; write [sources.{source}] with kind = "prices"')
+        if not said.search and not known:
+            yield Conflict((f"{above}.search", above), 'there is no source of prices; write one with kind = "prices"')
+
+
+def _limit_conflicts(above: str, said: PriceSettings) -> Iterator[Conflict]:
+    limits = {}
+    for part in ("below", "above"):
+        try:
+            limits[part] = cents_of(getattr(said, part))
+        except BadPrice as error:
+            yield Conflict((f"{above}.{part}", above), str(error))
+    low, high = limits.get("below"), limits.get("above")
+    if low is not None and high is not None and low >= high:
+        yield Conflict(
+            (f"{above}.below", f"{above}.above"), "below is not less than above, so that all would be outside"
+        )

@@ -1,33 +1,18 @@
-"""Which artists are due, what does a failure cost them, and when are they looked at again?"""
+"""Artist, due times, retry budget, cooldown, catalogue progress, artist links."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
-from cormorant.rules.watch.release_dates import ReleaseDate
-from cormorant.rules.watch.releases import Release
-
-__all__ = [
-    "OVERLAP",
-    "Artist",
-    "Charge",
-    "NewReleases",
-    "RetryCharge",
-    "Start",
-    "charged",
-    "clamped_s",
-    "delay_after_crash",
-    "delay_before_retry",
-    "is_due",
-    "looked_at_before",
-    "news_of",
-    "read_start",
-]
+from cormorant.rules.search.outcomes import SourceRefused
+from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Release, ReleaseDate, read_release_date
 
 OVERLAP: Final = timedelta(days=14)
 """Releases show up late and are dated back: what is that much older than the last look may still be new."""
@@ -207,3 +192,127 @@ def _is_wanted(artist: Artist, out: ReleaseDate | None) -> bool:
     if artist.start_on is not None and out.latest < artist.start_on:
         return False
     return artist.watermark is None or out.is_after(artist.watermark.date(), OVERLAP)
+
+
+ARTISTS_MAX: Final = 10_000
+"""Artists in one file."""
+LINE_LENGTH_MAX: Final = 300
+
+_ID: Final = r"([0-9A-Za-z]{22})"
+_LINKS: Final = (
+    re.compile(rf"https?://(?:open|play)\.spotify\.com/(?:intl-[a-z-]{{2,8}}/)?artist/{_ID}(?:[/?#].*)?", re.ASCII),
+    re.compile(rf"spotify:artist:{_ID}", re.ASCII),
+    re.compile(_ID, re.ASCII),
+)
+
+
+def artist_id_in(text: str) -> str | None:
+    """The id that a link holds, or that the text is; None for a name.
+
+    >>> artist_id_in("https://open.spotify.com/intl-de/artist/4Z8W4fKeB5YxbusRsdQVPb?si=ab")
+    '4Z8W4fKeB5YxbusRsdQVPb'
+    >>> artist_id_in("spotify:artist:4Z8W4fKeB5YxbusRsdQVPb"), artist_id_in("Radiohead")
+    ('4Z8W4fKeB5YxbusRsdQVPb', None)
+    """
+    found = next((match for link in _LINKS if (match := link.fullmatch(text.strip()))), None)
+    return found[1] if found else None
+
+
+def read_artist_lines(lines: Iterable[str]) -> Iterator[str]:
+    """The artists of a file, one in a line, each once. What begins with # says nothing. Raises ValueError.
+
+    >>> list(read_artist_lines(["# mine", "", " Radiohead ", "Radiohead", "spotify:artist:4Z8W4fKeB5YxbusRsdQVPb # them"]))
+    ['Radiohead', 'spotify:artist:4Z8W4fKeB5YxbusRsdQVPb']
+    """
+    seen: set[str] = set()
+    for number, line in enumerate(lines, start=1):
+        wanted = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
+        if not wanted:
+            continue
+        if len(wanted) > LINE_LENGTH_MAX or not wanted.isprintable():
+            raise ValueError(f"line {number} is no artist: write an id, a link or a name of one line")
+        if wanted not in seen and len(seen) >= ARTISTS_MAX:
+            raise ValueError(f"line {number}: there are more than {ARTISTS_MAX:,} artists; make several files of it")
+        if wanted not in seen:
+            seen.add(wanted)
+            yield wanted
+
+
+KEPT: Final = timedelta(days=7)
+"""Longer than any limit of a source lasts. What was read before that is read anew."""
+PAGES_MAX: Final = 1_000
+ALBUMS_MAX: Final = 20_000
+
+
+@frozen(kw_only=True)
+class CatalogueProgress:
+    """The part of a list that was read, page by page."""
+
+    began_at: datetime
+    """When the first page was asked for: what came out later may be missing."""
+    albums: tuple[Album, ...] = ()
+    following: str | None = None
+    """The address of the next page; None: before the first page, and after the last."""
+    asked: tuple[str, ...] = ()
+    """The addresses of the pages after the first, so that a list that leads back into itself is noticed."""
+    is_done: bool = False
+
+
+def lengthened(walk: CatalogueProgress, page: AlbumPage, *, name: str) -> CatalogueProgress:
+    """The walk with one more page. Raises `SourceRefused` for a list that does not end."""
+    albums = walk.albums + tuple(page.albums)
+    asked = walk.asked if walk.following is None else (*walk.asked, walk.following)
+    if page.next in asked or len(asked) >= PAGES_MAX or len(albums) > ALBUMS_MAX:
+        raise SourceRefused(
+            f"the list of what {name} has released does not end: {len(albums)} releases on {len(asked) + 1} pages"
+        )
+    return CatalogueProgress(
+        began_at=walk.began_at, albums=albums, following=page.next, asked=asked, is_done=page.next is None
+    )
+
+
+def can_go_on(walk: CatalogueProgress, artist: Artist, *, now: datetime) -> bool:
+    """Whether the pages that were kept still count: not too old, and no look has succeeded since they were read."""
+    is_recent = now - KEPT <= walk.began_at <= now
+    return is_recent and (artist.watermark is None or artist.watermark < walk.began_at or artist.watermark > now)
+
+
+def dump_walk(walk: CatalogueProgress) -> str:
+    """The walk as text; its beginning is kept beside it."""
+    albums = [
+        [
+            album.id,
+            album.title,
+            [[each.id, each.name] for each in album.artists],
+            album.kind,
+            album.group,
+            str(album.released or ""),
+            album.tracks_total,
+        ]
+        for album in walk.albums
+    ]
+    return json.dumps({"albums": albums, "next": walk.following, "asked": walk.asked, "done": walk.is_done})
+
+
+def load_walk(text: str, *, began_at: datetime) -> CatalogueProgress:
+    """The walk that was kept as text."""
+    kept: dict[str, Any] = json.loads(text)
+    albums = tuple(
+        Album(
+            id=album_id,
+            title=title,
+            artists=tuple(CatalogueArtist(id=artist_id, name=name) for artist_id, name in artists),
+            kind=kind,
+            group=group,
+            released=read_release_date(released),
+            tracks_total=total,
+        )
+        for album_id, title, artists, kind, group, released, total in kept["albums"]
+    )
+    return CatalogueProgress(
+        began_at=began_at,
+        albums=albums,
+        following=kept["next"],
+        asked=tuple(kept["asked"]),
+        is_done=kept["done"],
+    )

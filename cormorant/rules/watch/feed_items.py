@@ -13,8 +13,7 @@ from urllib.parse import urljoin
 
 from attrs import field, frozen
 
-from cormorant.rules.redaction import hide_keys, hide_link, keys_in, spellings, told
-from cormorant.rules.secrets import Secret
+from cormorant.rules.secrets import Secret, hide_keys, hide_link, keys_in, spellings, told
 from cormorant.rules.watch.feeds import FeedEntryItem
 
 ITEMS_MAX: Final = 1_000

@@ -1,36 +1,22 @@
-"""What is subscribed to, what was new in it, and what follows from a check?"""
+"""Feed, FeedCheck, what follows from a check, validation, events of feeds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
-from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next_due
-from cormorant.rules.search.requests import Result
-from cormorant.rules.units import format_duration
-from cormorant.rules.watch.profiles import matches
-from cormorant.rules.watch.short_keys import short_key
-from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState
-
-__all__ = [
-    "IMPORTED_TOGETHER",
-    "CheckStatus",
-    "DueFeed",
-    "FeedCheck",
-    "FeedEntryItem",
-    "FetchedFeed",
-    "NextCheck",
-    "Subscription",
-    "after_check",
-    "cadence_of",
-    "host_of",
-    "is_wanted",
-]
+from cormorant.rules.addresses import feed_address_problem
+from cormorant.rules.events import Event
+from cormorant.rules.schedules import Schedule, ScheduleProblem, adapted_s, after_failure_s, next_due
+from cormorant.rules.search.requests import BadRequest, Result
+from cormorant.rules.units import format_duration, zone_of
+from cormorant.rules.watch.profiles import matches, pattern_problem
+from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState, short_key
 
 FAILURES_MAX: Final = 10
 """At so many failures in a row it is paused, and says why."""
@@ -250,3 +236,183 @@ def result_of(item: FeedEntryItem) -> Result:
         published=item.published,
         enclosure_type=item.enclosure_type,
     )
+
+
+NAME_LENGTH_MAX: Final = 120
+CRON_LENGTH_MAX: Final = 200
+PATTERNS_MAX: Final = 100
+TARGETS_MAX: Final = 100
+FOLDERS_MAX: Final = 10
+USUAL_S: Final = 6 * 3_600.0
+
+
+def schedule_from(*, every_s: float | None = None, cron: str = "", zone: str = "") -> Schedule:
+    """The schedule that was asked for, every 6 hours if nothing was said; or `BadRequest` that names the part.
+
+    >>> schedule_from(cron="0 9 * * MON", zone="Europe/Berlin").zone
+    'Europe/Berlin'
+    """
+    if every_s is not None and cron:
+        raise BadRequest("cron", "an interval is given, too; leave one of both out")
+    if len(cron) > CRON_LENGTH_MAX or not cron.isprintable():
+        raise BadRequest("cron", "it is too long, or no single line; write it like 0 */6 * * *")
+    if zone and not _is_zone(zone):
+        raise BadRequest("zone", f"{zone[:40]!r} is no time zone; write one like Europe/Berlin")
+    if zone and not cron:
+        raise BadRequest("zone", "an interval is the same in every zone; give cron with it, or leave it out")
+    try:
+        if cron:
+            return Schedule(cron=" ".join(cron.split()), zone=zone or "UTC")
+        return Schedule(every_s=USUAL_S if every_s is None else every_s)
+    except ScheduleProblem as problem:
+        raise BadRequest("cron" if cron else "every", str(problem)) from None
+
+
+def _is_zone(zone: str) -> bool:
+    try:
+        zone_of(zone)
+    except (ValueError, KeyError):
+        return False
+    return True
+
+
+def fit_name(said: str) -> str:
+    r"""What is left of a name or folder when all is taken out that none may have; maybe nothing.
+
+    >>> fit_name(" soft\xadhyphen\n\u2028and  more\u200d ")
+    'softhyphen and more'
+    """
+    kept = "".join(mark for mark in said if mark.isprintable() or mark.isspace())
+    return " ".join(kept.split())[:NAME_LENGTH_MAX].strip()
+
+
+def check_order(wanted: Subscription, *, targets: Collection[str] | None, configured: Collection[str]) -> None:
+    """Raise `BadRequest` unless it can be subscribed to like this."""
+    name = wanted.name
+    if not name.strip() or name != name.strip() or len(name) > NAME_LENGTH_MAX or not name.isprintable():
+        raise BadRequest("name", f"give a single line of 1 to {NAME_LENGTH_MAX} characters, without spaces around it")
+    if name.isdecimal():
+        raise BadRequest("name", f"{name} would be taken for the number of a feed; add a word")
+    if name in configured:
+        raise BadRequest("name", f"the settings file has [feeds.{name}] already; change it there, or choose another")
+    problem = feed_address_problem(wanted.url)
+    if problem:
+        raise BadRequest("url", problem)
+    for part, given in (("accept", wanted.accept), ("reject", wanted.reject)):
+        _check_patterns(part, given)
+    _check_folder(wanted.folder)
+    if targets is not None:
+        _check_targets(wanted.targets, targets)
+
+
+def _check_folder(given: Sequence[str]) -> None:
+    if len(given) > FOLDERS_MAX:
+        raise BadRequest("folder", f"{len(given)} are within each other; {FOLDERS_MAX} are allowed")
+    if not all(0 < len(name) <= NAME_LENGTH_MAX and name.isprintable() for name in given):
+        raise BadRequest("folder", f"give single lines of 1 to {NAME_LENGTH_MAX} characters")
+
+
+def _check_patterns(part: str, given: Sequence[str]) -> None:
+    if len(given) > PATTERNS_MAX:
+        raise BadRequest(part, f"{len(given)} patterns are given; {PATTERNS_MAX} are allowed")
+    for pattern in given:
+        problem = pattern_problem(pattern)
+        if problem:
+            raise BadRequest(part, problem)
+
+
+def _check_targets(given: Sequence[str], known: Collection[str]) -> None:
+    if len(given) > TARGETS_MAX:
+        raise BadRequest("hand_to", f"{len(given)} are named; {TARGETS_MAX} are allowed")
+    for name in given:
+        if name not in known:
+            there = f"; there are {', '.join(sorted(known))}" if known else "; write [targets.NAME] first"
+            raise BadRequest("hand_to", f"there is no target {name[:40]!r}{there}")
+
+
+@frozen(kw_only=True)
+class SubscriptionChecked(Event):
+    """A feed was checked. `unchanged`: it said that nothing is new; `imported` of the new items are wanted.
+
+    `left_out` more stand in it than are taken. The next check is at `next_check_at`, `because` of its schedule or what became of it.
+    """
+
+    name: ClassVar[str] = "subscription.checked"
+
+    subscription: str
+    unchanged: bool
+    items_found: int
+    new_items: int
+    imported: int
+    duration_ms: int
+    next_check_at: datetime
+    because: str
+    left_out: int = 0
+
+
+@frozen(kw_only=True)
+class SubscriptionFailed(Event):
+    """A check failed. From the third in a row on it is checked less often."""
+
+    name: ClassVar[str] = "subscription.failed"
+    level: ClassVar[str] = "warning"
+
+    subscription: str
+    failures: int
+    error: str
+    duration_ms: int
+    next_check_at: datetime
+    because: str
+
+
+@frozen(kw_only=True)
+class SubscriptionPaused(Event):
+    """So many checks failed in a row that it is left alone until a person resumes it."""
+
+    name: ClassVar[str] = "subscription.paused"
+    level: ClassVar[str] = "error"
+
+    subscription: str
+    why: str
+
+
+@frozen(kw_only=True)
+class SubscriptionMisfired(Event):
+    """A check is made so late that it counts as missed. It is made once, whatever was missed."""
+
+    name: ClassVar[str] = "subscription.misfired"
+
+    subscription: str
+    late_s: float
+
+
+@frozen(kw_only=True)
+class SubscriptionsMaintained(Event):
+    """The hourly look: how many there are, and how many records and items of old are forgotten."""
+
+    name: ClassVar[str] = "subscription.maintained"
+    level: ClassVar[str] = "debug"
+
+    scheduled_jobs: int
+    active_checks: int
+    pruned: int
+    items_pruned: int
+
+
+def events_of(
+    subscription: DueFeed, page: FetchedFeed, check: FeedCheck, imported: int, following: NextCheck
+) -> Iterator[Event]:
+    """What the end of a check is told as."""
+    facts: dict[str, Any] = {
+        "subscription": subscription.name,
+        "duration_ms": check.duration_ms,
+        "next_check_at": following.next_check_at,
+        "because": cadence_of(subscription, following),
+    }
+    if check.status is CheckStatus.SUCCESS:
+        facts |= {"items_found": check.items_found, "new_items": check.new_items, "imported": imported}
+        yield SubscriptionChecked(unchanged=page.is_unchanged, left_out=page.left_out, **facts)
+    else:
+        yield SubscriptionFailed(failures=following.failures, error=check.error or "", **facts)
+    if following.paused_because is not None:
+        yield SubscriptionPaused(subscription=subscription.name, why=following.paused_because)

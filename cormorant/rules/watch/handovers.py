@@ -1,29 +1,18 @@
-"""Has a find arrived at its target? What a handover is, and what to do when nobody knows."""
+"""Parcel, Handover states, what to do in doubt, TargetError family, infohash of a magnet."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 
-__all__ = [
-    "ASKED_MAX",
-    "DOUBT_S",
-    "FOLLOW_S",
-    "GONE_S",
-    "Handover",
-    "HandoverState",
-    "InDoubt",
-    "NextStep",
-    "doubt_s",
-    "follow_again_s",
-    "missed_s",
-    "step_in_doubt",
-    "told_gone",
-]
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.secrets import hide_link
 
 DOUBT_S: Final = 10.0
 """How long after a sending in doubt its target is asked, and how long until it is asked again: some show an item late."""
@@ -134,3 +123,168 @@ def missed_s(handover: Handover, *, now: datetime) -> float | None:
 def told_gone(target: str) -> str:
     """What is told of a target that has gone."""
     return f"target {target} is no longer configured"
+
+
+KEY_LENGTH_MAX = 64
+_KEY = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{KEY_LENGTH_MAX - 1}}}")
+
+
+class ParcelKind(Enum):
+    """What is in a parcel."""
+
+    TORRENT = "torrent"
+    MAGNET = "magnet"
+    NZB = "nzb"
+    URL = "url"
+    """An enclosure that is still to be fetched."""
+    FILES = "files"
+    """Files of a peer."""
+
+
+def _check_key(_parcel: object, _attribute: Attribute[Any], key: str) -> None:
+    if not _KEY.fullmatch(key):
+        raise ValueError(
+            f"the key of a parcel has 1 to {KEY_LENGTH_MAX} of a-z, 0-9 and -, not - first; this is {key!r}"
+        )
+
+
+@frozen(kw_only=True)
+class Parcel:
+    """What is handed over, once.
+
+    A torrent has a body, a magnet a link, an NZB either; files of a peer have `username` and `files`.
+    `folder_parts` are what name templates may use: feed, artist, title.
+    """
+
+    key: str = field(validator=_check_key)
+    """Ours, the same at every attempt and no other parcel's: targets recognise it by this."""
+    title: str
+    """As it was found: it may hold anything."""
+    kind: ParcelKind
+    body: bytes | None = field(default=None, repr=lambda body: "None" if body is None else f"<{len(body)} bytes>")
+    link: str | None = field(default=None, repr=lambda link: "None" if link is None else hide_link(link))
+    infohash: str | None = None
+    folder_parts: Mapping[str, str] = field(factory=dict)
+    username: str = ""
+    """The peer whose files these are."""
+    files: tuple[tuple[str, int], ...] = field(default=(), repr=lambda files: f"<{len(files)} files>")
+    """Their names and sizes, exactly as the peer states them."""
+
+
+class ParcelState(Enum):
+    """What a target says of a parcel."""
+
+    ABSENT = "absent"
+    """It has not got it. Right after giving, that may still change."""
+    PRESENT = "present"
+    """It has it and is not working on it: queued, paused, or just taken."""
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    """It cannot say."""
+
+
+@frozen(kw_only=True)
+class ParcelStatus:
+    """What a target said of a parcel, and under which name it keeps it. Kept, and shown to it at the next look."""
+
+    target_id: str | None = None
+    standing: ParcelState
+    reason: str | None = None
+    is_stalled: bool = False
+    """It runs and gets nothing. If that lasts, another candidate is better."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more will come.
+
+        >>> ParcelStatus(standing=ParcelState.DONE).is_final, ParcelStatus(standing=ParcelState.PRESENT).is_final
+        (True, False)
+        """
+        return self.standing in {ParcelState.DONE, ParcelState.FAILED}
+
+
+@frozen(kw_only=True)
+class TargetView:
+    """A target as it is shown: what it takes, and what happens in doubt. No address, no key."""
+
+    name: str
+    kind: str
+    takes: tuple[str, ...]
+    can_be_asked: bool
+    in_doubt: str
+
+
+class TargetError(CormorantError):
+    """A target did not take what it was given. `target` is its name, set by whoever knows it."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, target: str = "") -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        self.target = target
+
+
+class TargetUnavailable(TargetError):
+    """The target surely has not got it, and cannot take it now. Giving it again later, after `retry_after_s`, may work."""
+
+
+class TargetRefused(TargetError):
+    """The target understood and said no, or must not get this at all. Giving the same again will not help."""
+
+
+class TargetMisconfigured(TargetRefused):
+    """The target takes nothing as it is set up: a wrong password, a missing folder. The find is good; a person has to act."""
+
+
+class TargetInDoubt(TargetError):
+    """It may have arrived, and may not. Look before giving it again, or it is there twice."""
+
+
+class UnknownTarget(CormorantError):
+    """There is no target of this name."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        there = f"there are {', '.join(sorted(known))}" if known else "write [targets.NAME] in the settings file first"
+        super().__init__(f"there is no target {name[:40]!r}; {there}")
+
+
+_HASH = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
+_BTIH = re.compile(r"[?&]xt(?:\.\d+)?=urn(?::|%3A)btih(?::|%3A)([0-9A-Za-z]{32,40})(?![0-9A-Za-z])", re.IGNORECASE)
+_BTMH = re.compile(r"[?&]xt(?:\.\d+)?=urn(?::|%3A)btmh(?::|%3A)1220([0-9A-Fa-f]{64})(?![0-9A-Za-z])", re.IGNORECASE)
+_BASE32_LENGTH = 32
+
+
+def read_infohash(text: str | None) -> str | None:
+    """An infohash in its usual spelling; None when it is none.
+
+    >>> read_infohash("38C747C92231B893C6C00CDD8C1E32F6547E21B0"), read_infohash("(removed)")
+    ('38c747c92231b893c6c00cdd8c1e32f6547e21b0', None)
+    """
+    text = (text or "").strip()
+    if len(text) == _BASE32_LENGTH:
+        try:
+            return base64.b32decode(text.upper()).hex()
+        except ValueError:
+            return None
+    return text.lower() if _HASH.fullmatch(text) else None
+
+
+def infohash_of_magnet(link: str) -> str | None:
+    """The infohash that a magnet link names; None when it names none.
+
+    >>> infohash_of_magnet("magnet:?dn=x&xt=urn:btih:VU2QYN66WU7FTPXSG3TFDRXW6KTEBPBF")
+    'ad350c37deb53e59bef236e651c6f6f2a640bc25'
+    """
+    found = _BTIH.search(link)
+    return read_infohash(found[1]) if found else None
+
+
+def infohash_v2_of_magnet(link: str) -> str | None:
+    """The infohash of version 2 that a magnet link names, alone or beside the other; None when it names none.
+
+    >>> infohash_v2_of_magnet("magnet:?xt=urn:btmh:1220" + "AB" * 32) == "ab" * 32
+    True
+    """
+    found = _BTMH.search(link)
+    return found[1].lower() if found else None

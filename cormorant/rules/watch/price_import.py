@@ -14,8 +14,17 @@ from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.keys import nearest, suggestion
 from cormorant.rules.units import as_written, parse_duration
-from cormorant.rules.watch.money import BadPrice, currency_problem, read_price
-from cormorant.rules.watch.prices import MatchStrength, PointType, PricePoint, PriceWatch, dedupe_key, match_of
+from cormorant.rules.watch.prices import (
+    BadPrice,
+    MatchStrength,
+    PointType,
+    PricePoint,
+    PriceWatch,
+    currency_problem,
+    dedupe_key,
+    match_of,
+    read_price,
+)
 
 __all__ = [
     "BYTES_MAX",

@@ -1,41 +1,131 @@
-"""What is it worth? Points that sources state, each once; their median is the value, and crossing a limit is told once."""
+"""Reading a price in cents, PriceWatch, price points, valuation, alerts and their events."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from enum import IntEnum, StrEnum
 from statistics import median
-from typing import Final
+from typing import ClassVar, Final
 
 from attrs import field, frozen
 
+from cormorant.rules.addresses import normalised
+from cormorant.rules.errors import CormorantError
+from cormorant.rules.events import Event
 from cormorant.rules.search.requests import QUERY_LENGTH_MAX, BadRequest, Result, SearchRequest
-from cormorant.rules.watch.money import CENTS_MAX, currency_problem
+from cormorant.rules.units import as_written
 from cormorant.rules.watch.titles import plain_words
-from cormorant.rules.web_addresses import normalised
 
-__all__ = [
-    "COLLECT",
-    "STAGGER_S",
-    "TAKEN_OUT",
-    "AlertSide",
-    "MatchStrength",
-    "PointType",
-    "PricePoint",
-    "PriceWatch",
-    "Valuation",
-    "collect_key",
-    "dedupe_key",
-    "has_crossed",
-    "match_of",
-    "point_of",
-    "problems_of",
-    "request_for",
-    "side_of",
-    "value_of",
-]
+CENTS_MAX: Final = 10**13
+"""A hundred thousand millions: what costs more is no price."""
+TEXT_LENGTH_MAX: Final = 60
+
+_SIGNS: Final = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "JPY"}
+_SIGN: Final = f"[{''.join(map(re.escape, _SIGNS))}]"
+_APOSTROPHE: Final = "\u2019"
+_CURRENCY: Final = re.compile(r"[A-Z]{3}")
+_WRITTEN: Final = re.compile(
+    rf"\A(?P<before>{_SIGN}|[A-Za-z]{{3}})? *(?P<number>[0-9][0-9.,' ]*+)(?P<after>{_SIGN}|[A-Za-z]{{3}})?"
+)
+# What divides thousands. Spaces and apostrophes only ever do that.
+_GAPS: Final = re.compile(r"[.,' ]")
+_GROUPED: Final = re.compile(r"[1-9][0-9]{0,2}(?:([.,' ])[0-9]{3})(?:\1[0-9]{3})*")
+_PLAIN: Final = re.compile(r"[0-9]+(?:[.,][0-9]{1,2})?")
+_BOTH: Final = re.compile(r"(?P<whole>[1-9][0-9]{0,2}(?:(?P<gap>[.,' ])[0-9]{3})+)(?P<point>[.,])(?P<cents>[0-9]{1,2})")
+
+
+class BadPrice(CormorantError):
+    """What was given is no price. The message says what it is instead."""
+
+    def __init__(self, value: object, why: str) -> None:
+        shown = as_written(value[:TEXT_LENGTH_MAX] if isinstance(value, str) else value)
+        super().__init__(f"{shown} is no price: {why}")
+
+
+@frozen
+class Price:
+    """An amount, and the currency if one stands with it."""
+
+    cents: int
+    currency: str | None = None
+
+
+def read_price(value: object) -> Price:
+    """The price that a number or a text means. Raises `BadPrice`.
+
+    A number counts in whole units and is rounded to cents. In text, a `.` or `,` before one or two digits divides cents, before
+    three it divides thousands; spaces and apostrophes divide thousands. A currency stands before or after, as a sign or as its
+    three letters.
+
+    >>> [read_price(each).cents for each in (12, 12.5, "1,234.50", "1.234,5", "1'234", "12,50 EUR", "$ 3")]
+    [1200, 1250, 123450, 123450, 123400, 1250, 300]
+    >>> read_price("12,50 EUR").currency
+    'EUR'
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise BadPrice(type(value).__name__, "give a number, or a text such as 12.50 EUR")
+    if isinstance(value, int) and abs(value) > CENTS_MAX:
+        raise BadPrice("a number of so many digits", f"give 0 to {CENTS_MAX // 100:,}")
+    if not isinstance(value, str):
+        return Price(_checked(value, Decimal(str(value))))
+    if len(value) > TEXT_LENGTH_MAX:
+        raise BadPrice(value, f"it has more than {TEXT_LENGTH_MAX} characters")
+    found = _WRITTEN.fullmatch(" ".join(value.replace(_APOSTROPHE, "'").split()))
+    if found is None:
+        raise BadPrice(value, "give a number, or a text such as 12.50 EUR")
+    if found["before"] and found["after"]:
+        raise BadPrice(value, "a currency stands on both sides")
+    return Price(_checked(value, _amount(value, found["number"].strip())), _currency(found["before"] or found["after"]))
+
+
+def currency_problem(text: str) -> str | None:
+    """Why this is not how a currency is written.
+
+    >>> currency_problem("EUR"), currency_problem("euro")
+    (None, '"euro" is no currency; write its three capital letters, such as EUR')
+    """
+    if _CURRENCY.fullmatch(text):
+        return None
+    return f"{as_written(text[:TEXT_LENGTH_MAX])} is no currency; write its three capital letters, such as EUR"
+
+
+def as_money(cents: int, currency: str) -> str:
+    """For people.
+
+    >>> as_money(123450, "EUR"), as_money(7, "EUR")
+    ('1,234.50 EUR', '0.07 EUR')
+    """
+    return f"{cents // 100:,}.{cents % 100:02d} {currency}"
+
+
+def _amount(value: str, number: str) -> Decimal:
+    if _PLAIN.fullmatch(number):
+        return Decimal(number.replace(",", "."))
+    if _GROUPED.fullmatch(number):
+        return Decimal(_GAPS.sub("", number))
+    found = _BOTH.fullmatch(number)
+    if found is None or found["gap"] == found["point"] or len(set(_GAPS.findall(found["whole"]))) > 1:
+        raise BadPrice(value, "nobody can tell its thousands from its cents; write 1234.50")
+    return Decimal(f"{_GAPS.sub('', found['whole'])}.{found['cents']}")
+
+
+def _currency(written: str | None) -> str | None:
+    return None if written is None else _SIGNS.get(written, written.upper())
+
+
+def _checked(value: object, amount: Decimal) -> int:
+    try:
+        cents = int((amount * 100).quantize(Decimal(1), ROUND_HALF_UP)) if amount.is_finite() else -1
+    except InvalidOperation:
+        cents = -1
+    if not 0 <= cents <= CENTS_MAX:
+        raise BadPrice(value, f"give 0 to {CENTS_MAX // 100:,}")
+    return cents
+
 
 COLLECT: Final = "collect"
 """The kind of job that asks one source about one intake."""
@@ -311,3 +401,55 @@ def _check_line(part: str, text: str, *, is_needed: bool = False) -> None:
         raise BadRequest(
             part, f"it is {'empty, or ' if is_needed else ''}no single line of at most {QUERY_LENGTH_MAX:,} characters"
         )
+
+
+@frozen(kw_only=True)
+class PriceCollected(Event):
+    """A source was asked about a price. `points` it stated, of which `written` are new or match better."""
+
+    name: ClassVar[str] = "price.collected"
+
+    price: str
+    source: str
+    points: int
+    written: int
+
+
+@frozen(kw_only=True)
+class PriceLeftOut(Event):
+    """`items` of what a source stated are no prices and were left out; the others went on. `why`: the first few reasons."""
+
+    name: ClassVar[str] = "price.left_out"
+    level: ClassVar[str] = "warning"
+
+    price: str
+    source: str
+    items: int
+    why: str
+
+
+@frozen(kw_only=True)
+class PriceValued(Event):
+    """A thing is worth something else than before: the median of `points` sold prices."""
+
+    name: ClassVar[str] = "price.valued"
+
+    price: str
+    cents: int
+    currency: str
+    points: int
+    match: str
+
+
+@frozen(kw_only=True)
+class PriceAlert(Event):
+    """A value went below or above its limit; once for each crossing."""
+
+    name: ClassVar[str] = "price.alert"
+    level: ClassVar[str] = "warning"
+
+    price: str
+    side: str
+    limit_cents: int
+    cents: int
+    currency: str

@@ -1,4 +1,4 @@
-"""Which of the files that peers offer is fetched? An album from one folder of one peer; else its tracks one by one.
+"""Ranks what peers offer and makes results of it.
 
 The rule: locked files never; a free upload slot first, then the preferred format, then the more complete, then the faster
 peer, then the shorter queue, then the larger files, and the name last, so that equals always come in the same order.
@@ -6,6 +6,7 @@ peer, then the shorter queue, then the larger files, and the name last, so that 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -13,6 +14,7 @@ from typing import Final, Self
 
 from attrs import evolve, field, frozen
 
+from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.watch.titles import plain_words, without_marks
 
 FORMATS: Final = ("flac", "wav", "mp3-320", "m4a", "opus", "ogg", "mp3")
@@ -291,3 +293,50 @@ def _explained(offer: PeerOffer, wish: PeerQuery) -> PeerOffer:
         f"{offer.size_bytes / _MEGABYTE:.0f} MB",
     )
     return evolve(offer, reasons=reasons)
+
+
+OFFERS_MAX = 50
+"""So many are taken, the best first; hundreds of peers have the same."""
+
+
+def offered(responses: Sequence[PeerResponse], request: SearchRequest) -> tuple[Result, ...]:
+    """What peers offer for a search, best first: whole albums, and single files when there are none."""
+    params = request.params
+    title = params.get("album") or params.get("title") or request.query
+    said = params.get("tracks", "")
+    tracks = int(said) if said.isdecimal() else 0
+    wish = PeerQuery(title=title, artist=params.get("artist", ""), tracks_total=tracks or None)
+    ranked = () if "title" in params else rank_albums(responses, wish).candidates
+    if not ranked and "album" not in params:
+        ranked = rank_track(responses, wish, title).candidates
+    best = ranked[:OFFERS_MAX]
+    return tuple(_result(candidate, rank=len(best) - place) for place, candidate in enumerate(best))
+
+
+def files_of(result: Result) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """Whose files a result stands for, and which."""
+    files = [json.loads(text) for text in result.attributes.get("file", ())]
+    return result.attributes.get("username", ("",))[0], tuple((str(name), int(size)) for name, size in files)
+
+
+def _result(candidate: PeerOffer, *, rank: int) -> Result:
+    name = candidate.folder.rpartition("\\")[2] or candidate.folder
+    number = len(candidate.files)
+    return Result(
+        title=f"{name} [{candidate.format}] ({number} {'file' if number == 1 else 'files'}) from {candidate.username}",
+        guid=f"{candidate.username}/{candidate.folder}/{candidate.format}",
+        link="",
+        protocol="soulseek",
+        size_bytes=candidate.size_bytes,
+        attributes={
+            "username": (candidate.username,),
+            "file": tuple(_written(candidate)),
+            "format": (candidate.format,),
+            "reason": candidate.reasons,
+            "rank": (str(rank),),
+        },
+    )
+
+
+def _written(candidate: PeerOffer) -> Iterable[str]:
+    return (json.dumps([file.filename, file.size_bytes]) for file in candidate.files)

@@ -1,4 +1,4 @@
-"""What is wanted, and what may become of it? Each state says why, and each change is one of a few."""
+"""Want, its states and changes; keys cut to length."""
 
 from __future__ import annotations
 
@@ -11,23 +11,6 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from cormorant.rules.errors import CormorantError
-
-__all__ = [
-    "LIVE",
-    "SETTLED",
-    "TRACKS_AFTER",
-    "CannotHandOver",
-    "UnknownWant",
-    "Want",
-    "WantChangeRefused",
-    "WantError",
-    "WantState",
-    "check_by_hand",
-    "check_change",
-    "next_look",
-    "short_ref",
-    "tracks_of",
-]
 
 LOOKS_S: Final = (3_600.0, 6 * 3_600.0, 86_400.0, 3 * 86_400.0, 7 * 86_400.0)
 """How long after a look that found nothing the next one follows."""
@@ -204,3 +187,17 @@ def next_look(*, looks: int, now: datetime, jitter: float) -> datetime | None:
         return None
     wait_s = LOOKS_S[min(looks, len(LOOKS_S)) - 1 if looks else 0]
     return now + timedelta(seconds=wait_s * (1 + 0.1 * jitter))
+
+
+def short_key(key: str, most: int) -> str:
+    """A key of at most so many characters; long ones that differ at their end alone stay different.
+
+    >>> short_key("short", 60)
+    'short'
+    >>> len(short_key("x" * 99, 60)), short_key("x" * 99 + "a", 60) == short_key("x" * 99 + "b", 60)
+    (60, False)
+    """
+    if len(key) <= most:
+        return key
+    told = hashlib.blake2b(key.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return f"{key[: most - len(told) - 1]}#{told}"

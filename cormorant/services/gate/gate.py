@@ -14,15 +14,13 @@ from attrs import define, field, frozen
 from cormorant.clients.files import Download
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
 from cormorant.rules.ports import Clock
-from cormorant.rules.screens import screen_of
 from cormorant.rules.search import priorities
 from cormorant.rules.search.limits import Lane
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchQueueFull
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchQueueFull, SourceLimited
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.rules.search.shares import ShareUsedUp
-from cormorant.rules.search.source_errors import SourceLimited
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import hide_passwords, screen_of
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.torznab_queries import GateQuery

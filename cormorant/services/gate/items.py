@@ -13,11 +13,9 @@ import attrs
 from attrs import define, field, frozen
 
 from cormorant.rules.ports import Clock
-from cormorant.rules.redaction import HIDDEN
-from cormorant.rules.screens import SecretFilter, screen_of
 from cormorant.rules.search.requests import Protocol, Result
-from cormorant.rules.secrets import hide_passwords
-from cormorant.rules.visitors import LruCache
+from cormorant.rules.secrets import HIDDEN, SecretFilter, hide_passwords, screen_of
+from cormorant.rules.web_requests import LruCache
 from cormorant.services.gate.links import DownloadLinks
 from cormorant.services.gate.torznab_documents import PASSED_ON, GateInfo, TorznabItem
 from cormorant.services.keys import Keys

@@ -9,7 +9,7 @@ from typing import Final
 from attrs import define, field
 
 from cormorant.rules.ports import Clock
-from cormorant.rules.visitors import LruCache
+from cormorant.rules.web_requests import LruCache
 from storage import gate_links
 from storage.database import Database
 from storage.gate_links import GateLink

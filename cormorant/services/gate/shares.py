@@ -11,12 +11,11 @@ import trio
 from attrs import define, field, frozen
 
 from cormorant.rules.ports import Clock
-from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.limits import Lane, Window
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchRequest, search_key
 from cormorant.rules.search.shares import ShareUsedUp, share_opens_at, share_windows
-from cormorant.rules.search.windows import Window
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.services.searches import Searches
 from storage.database import Database

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from attrs import field, frozen
 
-from cormorant.rules.redaction import hide_link, keys_in, told
+from cormorant.rules.secrets import hide_link, keys_in, told
 from cormorant.rules.watch.feeds import FeedCheck, Subscription
 
 __all__ = [

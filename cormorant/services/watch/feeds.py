@@ -13,13 +13,19 @@ from sqlalchemy import Connection
 from actors.actor import Address
 from actors.watch.feed_ticker import LOOK_S, CheckNow
 from cormorant.rules.ports import Clock
-from cormorant.rules.redaction import told
-from cormorant.rules.schedules import Schedule, next_due, overdue_delay_s, spread_over
+from cormorant.rules.schedules import (
+    HostPacing,
+    Schedule,
+    ScheduledWatch,
+    next_due,
+    overdue_delay_s,
+    plan_of,
+    spread_over,
+)
 from cormorant.rules.search.requests import BadRequest
-from cormorant.rules.upcoming import HostPacing, ScheduledWatch, plan_of
-from cormorant.rules.watch.feed_orders import check_order
+from cormorant.rules.secrets import told
 from cormorant.rules.watch.feed_statistics import CheckStatistics
-from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, Subscription, host_of
+from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, Subscription, check_order, host_of
 from storage.database import Database
 from storage.watch import feeds as subscriptions
 from storage.watch import subscription_checks

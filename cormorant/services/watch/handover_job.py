@@ -14,10 +14,15 @@ from actors.jobs.handler import JobContext
 from actors.watch.handover_tracker import ConfiguredTarget, facts_of, parcel_of
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.search.outcomes import RateLimitWaitError, SearchError
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceError, SourceLimited, SourceRefused
+from cormorant.rules.search.outcomes import (
+    CredentialsRefused,
+    RateLimitWaitError,
+    SearchError,
+    SourceError,
+    SourceLimited,
+    SourceRefused,
+)
 from cormorant.rules.watch.events import HandoverEnded, HandoverInDoubt, HandoverSent, WantChanged
-from cormorant.rules.watch.handing import Parcel, ParcelState, ParcelStatus
 from cormorant.rules.watch.handovers import (
     ASKED_MAX,
     DOUBT_S,
@@ -26,17 +31,18 @@ from cormorant.rules.watch.handovers import (
     HandoverState,
     InDoubt,
     NextStep,
-    doubt_s,
-    missed_s,
-    step_in_doubt,
-    told_gone,
-)
-from cormorant.rules.watch.target_errors import (
+    Parcel,
+    ParcelState,
+    ParcelStatus,
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,
     TargetRefused,
     TargetUnavailable,
+    doubt_s,
+    missed_s,
+    step_in_doubt,
+    told_gone,
 )
 from cormorant.rules.watch.wants import Want, WantState
 from storage.watch import handovers, wants

@@ -11,9 +11,8 @@ from cormorant.clients.files import Download
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import SearchError
 from cormorant.rules.search.requests import Result
-from cormorant.rules.watch.handing import Parcel, ParcelKind
-from cormorant.rules.watch.magnets import infohash_of_magnet, infohash_v2_of_magnet
-from cormorant.rules.watch.offers import files_of
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, infohash_of_magnet, infohash_v2_of_magnet
+from cormorant.rules.watch.soulseek import files_of
 from cormorant.rules.watch.wants import Want
 from cormorant.services.gated import through_gate
 from cormorant.services.searches import Searches

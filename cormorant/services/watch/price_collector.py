@@ -10,11 +10,18 @@ from actors.jobs.handler import JobContext
 from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.jobs.verdicts import Cancel, Fail, Retry, Snooze
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.outcomes import CredentialsRefused, Outcome, OutcomeStatus, SourceLimited
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited
-from cormorant.rules.watch.price_events import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
-from cormorant.rules.watch.prices import PriceWatch, point_of, problems_of, request_for
+from cormorant.rules.watch.prices import (
+    PriceAlert,
+    PriceCollected,
+    PriceLeftOut,
+    PriceValued,
+    PriceWatch,
+    point_of,
+    problems_of,
+    request_for,
+)
 from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, wait_of
 from cormorant.services.searches import Searches
 from storage.search.sources import UnknownSource

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.fields import name_problem
-from cormorant.rules.settings.price_settings import cents_of
 from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.watch import cents_of
 from cormorant.rules.units import format_duration
 from cormorant.rules.watch.prices import COLLECT, STAGGER_S, TAKEN_OUT, PricePoint, PriceWatch, Valuation, collect_key
 from cormorant.services.jobs import Jobs

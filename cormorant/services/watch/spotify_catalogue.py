@@ -12,8 +12,8 @@ from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
 from cormorant.clients.spotify_replies import Json, read_tracks
 from cormorant.clients.spotify_token import TokenCache
 from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SPOTIFY_URL
 from cormorant.rules.watch.artists import Artist as Watched

@@ -21,7 +21,7 @@ from cormorant.clients.targets.webhook import Webhook, WebhookOptions
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import TargetSettings
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelStatus
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelStatus
 
 __all__ = ["targets_of"]
 

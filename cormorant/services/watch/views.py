@@ -7,9 +7,7 @@ from datetime import date, datetime
 
 from attrs import field, frozen
 
-from cormorant.rules.redaction import hide_keys
-from cormorant.rules.screens import SecretFilter, screen_of
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import SecretFilter, hide_keys, hide_passwords, screen_of
 from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.wants import Want, short_ref

@@ -15,11 +15,10 @@ from actors.watch.watchlist_store import take_in
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search import priorities
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.caps import load_caps
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SourceLimited
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchRequest
-from cormorant.rules.search.source_errors import SourceLimited
-from cormorant.rules.search.stored_caps import load_caps
 from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import charged
 from cormorant.rules.watch.events import WantChanged, WatchlistSearch

@@ -12,12 +12,9 @@ from actors.watch.handover_tracker import ConfiguredTarget
 from actors.watch.watchlist_ticker import ArtistCatalogue
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
-from cormorant.rules.watch.artist_links import LINE_LENGTH_MAX, artist_id_in
-from cormorant.rules.watch.artists import Artist, Start
-from cormorant.rules.watch.handing import TargetView
-from cormorant.rules.watch.handovers import Handover, HandoverState, told_gone
+from cormorant.rules.watch.artists import LINE_LENGTH_MAX, Artist, Start, artist_id_in
+from cormorant.rules.watch.handovers import Handover, HandoverState, TargetView, UnknownTarget, told_gone
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
-from cormorant.rules.watch.target_errors import UnknownTarget
 from cormorant.rules.watch.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from cormorant.services.watch.watch_orders import ARTIST_EVERY_S_MAX, SEARCH_EVERY_S_MAX, WatchOptions, WatchValidator

@@ -11,7 +11,7 @@ from litestar.openapi.spec import Example
 from litestar.params import Body, FromPath, QueryParameter
 
 from cormorant.rules.search.requests import BadRequest
-from cormorant.rules.watch.feed_orders import schedule_from
+from cormorant.rules.watch.feeds import schedule_from
 from cormorant.services.watch.feed_views import (
     CheckOut,
     RescheduleBody,

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from cormorant.clients.http.dialer import Dialer
 from cormorant.clients.http.transport import Transport
-from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from tests.clients.raw_server import page, raw_server, redirect
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cormorant.clients.http.headers import read_date
-from cormorant.rules.watch.magnets import infohash_of_magnet, read_infohash
+from cormorant.rules.watch.handovers import infohash_of_magnet, read_infohash
 
 MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1))  # noqa: DTZ001 - the zone is drawn apart
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

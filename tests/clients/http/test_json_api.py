@@ -11,7 +11,7 @@ from cormorant.clients.http.json_api import JsonApi, JsonApiRefused
 from cormorant.clients.http.transport import Transport
 from cormorant.playground import open_playground
 from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json
-from cormorant.rules.search.source_errors import (
+from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     SourceError,
     SourceLimited,

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from cormorant import __version__
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
-from cormorant.rules.search.source_errors import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from tests.clients.raw_server import Asked, RawServer, page, raw_server, redirect
 

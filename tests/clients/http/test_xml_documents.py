@@ -15,8 +15,8 @@ from cormorant.clients.http.xml_documents import read_xml
 from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
 from cormorant.clients.torznab_replies import StatedError, parse_page, read_reply
+from cormorant.rules.search.outcomes import SourceError, SourceUnavailable
 from cormorant.rules.search.requests import SearchPage
-from cormorant.rules.search.source_errors import SourceError, SourceUnavailable
 from tests.bounds import QUADRATIC_FROM, growth
 
 READER = ItemReader("http://x.org/api", secrets=("hunter2hunter2",))

@@ -18,8 +18,14 @@ import trio
 from actors.environment import in_thread
 from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
 from cormorant.clients.targets.folders import SIDE, Folder
-from cormorant.rules.watch.handing import ParcelKind, ParcelState
-from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.handovers import (
+    ParcelKind,
+    ParcelState,
+    TargetInDoubt,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
 from cormorant.testing import in_line
 from tests.bounds import WAIT_S
 from tests.clients.parcel_samples import HTML, MAGNET, NZB, TITLES, TORRENT, parcel, torrent_number

@@ -14,7 +14,7 @@ from cormorant.clients.http.transport import Transport
 from cormorant.clients.targets.caller import TargetCaller, TargetRequest, form, multipart
 from cormorant.playground.forms import read_form
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetUnavailable
+from cormorant.rules.watch.handovers import TargetInDoubt, TargetMisconfigured, TargetUnavailable
 from cormorant.testing import SimulatedClock
 from tests.clients.mounted import Mounted, mounted
 from tests.clients.raw_server import Asked, raw_server

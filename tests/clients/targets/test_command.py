@@ -13,8 +13,9 @@ from trio.testing import MockClock
 
 from cormorant.clients.targets.command import Command, CommandOptions
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, ParcelState
-from cormorant.rules.watch.target_errors import (
+from cormorant.rules.watch.handovers import (
+    ParcelKind,
+    ParcelState,
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

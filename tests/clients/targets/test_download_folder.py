@@ -16,8 +16,15 @@ import trio
 from actors.environment import in_thread
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.targets.download_folder import DownloadFolder, DownloadOptions
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState
-from cormorant.rules.watch.target_errors import TargetError, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.handovers import (
+    Parcel,
+    ParcelKind,
+    ParcelState,
+    TargetError,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.parcel_samples import HTML, TITLES
 from tests.clients.parcel_samples import parcel as any_parcel

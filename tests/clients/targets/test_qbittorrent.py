@@ -15,8 +15,9 @@ from trio.testing import MockClock
 from cormorant.clients.targets.qbittorrent import Qbittorrent, QbittorrentOptions
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, ParcelState
-from cormorant.rules.watch.target_errors import (
+from cormorant.rules.watch.handovers import (
+    ParcelKind,
+    ParcelState,
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

@@ -14,8 +14,14 @@ from trio.testing import MockClock
 from cormorant.clients.targets.sabnzbd import Sabnzbd, SabnzbdOptions
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, ParcelState
-from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetMisconfigured, TargetRefused
+from cormorant.rules.watch.handovers import (
+    ParcelKind,
+    ParcelState,
+    TargetError,
+    TargetInDoubt,
+    TargetMisconfigured,
+    TargetRefused,
+)
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import Mounted, mounted
 from tests.clients.parcel_samples import HTML, TITLES

@@ -16,8 +16,15 @@ from cormorant.clients.targets.slskd import SlskdTarget, SlskdTargetOptions, bat
 from cormorant.clients.targets.target import Target
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState
-from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.handovers import (
+    Parcel,
+    ParcelKind,
+    ParcelState,
+    TargetInDoubt,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
 from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import WAIT_S
 from tests.clients.mounted import Mounted, mounted

@@ -13,8 +13,9 @@ import pytest
 from cormorant.clients.targets.webhook import Webhook, WebhookOptions
 from cormorant.playground.webhook import WebhookStandIn
 from cormorant.rules.secrets import Secret
-from cormorant.rules.watch.handing import ParcelKind, ParcelState
-from cormorant.rules.watch.target_errors import (
+from cormorant.rules.watch.handovers import (
+    ParcelKind,
+    ParcelState,
     TargetError,
     TargetInDoubt,
     TargetMisconfigured,

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.requests import Result
-from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription
 from cormorant.rules.watch.wants import Want
 from cormorant.services.watch.feeds import Feeds as Subscriptions

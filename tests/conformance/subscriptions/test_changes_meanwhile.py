@@ -13,9 +13,17 @@ from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.search.source_errors import SourceLimited, SourceUnavailable
-from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FeedEntryItem, want_of
-from cormorant.rules.watch.subscription_events import SubscriptionChecked, SubscriptionFailed, SubscriptionMisfired
+from cormorant.rules.search.outcomes import SourceLimited, SourceUnavailable
+from cormorant.rules.watch.feeds import (
+    CheckStatus,
+    DueFeed,
+    FeedCheck,
+    FeedEntryItem,
+    SubscriptionChecked,
+    SubscriptionFailed,
+    SubscriptionMisfired,
+    want_of,
+)
 from cormorant.rules.watch.wants import Want
 from cormorant.testing import START
 from storage.watch import feed_claims

@@ -10,9 +10,8 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.watch.feeds import CheckStatus
-from cormorant.rules.watch.subscription_events import SubscriptionMisfired, SubscriptionPaused
+from cormorant.rules.search.outcomes import SourceUnavailable
+from cormorant.rules.watch.feeds import CheckStatus, SubscriptionMisfired, SubscriptionPaused
 from cormorant.testing import START
 from storage.watch.feeds import SubscriptionExists, UnknownSubscription
 from tests.conformance.subscriptions.subscribing import HOUR, page, subscribe, subscription_place

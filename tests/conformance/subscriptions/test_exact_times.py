@@ -11,9 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.schedules import Schedule, overdue_delay_s
-from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.watch.feeds import FetchedFeed
-from cormorant.rules.watch.subscription_events import SubscriptionMisfired, SubscriptionPaused, SubscriptionsMaintained
+from cormorant.rules.search.outcomes import SourceUnavailable
+from cormorant.rules.watch.feeds import FetchedFeed, SubscriptionMisfired, SubscriptionPaused, SubscriptionsMaintained
 from cormorant.testing import START
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, prepared, subscription_place
 

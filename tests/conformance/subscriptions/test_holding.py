@@ -14,8 +14,7 @@ from actors.watch.feed_ticker import HAND_MAX
 from cormorant.rules.errors import ActorCrashed, ActorGone, CormorantError, StorageUnavailable
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.watch.feeds import FeedCheck
-from cormorant.rules.watch.subscription_events import SubscriptionMisfired
+from cormorant.rules.watch.feeds import FeedCheck, SubscriptionMisfired
 from cormorant.services.watch.feeds import Feeds
 from cormorant.testing import START
 from storage.watch import feed_claims as table

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.search.source_errors import SourceUnavailable
+from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.watch.feeds import DueFeed, FetchedFeed
 from cormorant.services.watch.feeds import Feeds
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, subscription_place

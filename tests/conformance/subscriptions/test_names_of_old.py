@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.settings.subscription_settings import SubscriptionSettings
+from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.settings import load_settings
 
 OLD = {

@@ -9,8 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.settings.watch import TargetSettings
-from cormorant.rules.watch.handing import ParcelState
-from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetUnavailable
+from cormorant.rules.watch.handovers import ParcelState, TargetError, TargetInDoubt, TargetUnavailable
 from cormorant.scripted_watches import ScriptedTarget
 from supervisors import Service
 from tests.conformance.watchlist.test_decisions import SWEPT_S, Silent, lose_jobs, the_want, with_release

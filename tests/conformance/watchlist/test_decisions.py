@@ -12,13 +12,20 @@ from trio.testing import MockClock
 
 from cormorant.clients.files import Download
 from cormorant.rules.jobs.events import JobFailed, JobRetried
-from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.artists import Artist, Start
 from cormorant.rules.watch.events import WatchlistProcess
-from cormorant.rules.watch.handing import Parcel, ParcelState, ParcelStatus
+from cormorant.rules.watch.handovers import (
+    Parcel,
+    ParcelState,
+    ParcelStatus,
+    TargetError,
+    TargetInDoubt,
+    TargetRefused,
+    TargetUnavailable,
+)
 from cormorant.rules.watch.releases import Album, Track
-from cormorant.rules.watch.target_errors import TargetError, TargetInDoubt, TargetRefused, TargetUnavailable
 from cormorant.rules.watch.wants import CannotHandOver, Want
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource, memory_gateway

@@ -15,13 +15,11 @@ from trio.testing import MockClock
 
 from cormorant.rules.events import ChildCrashed, ItemFailed
 from cormorant.rules.search.requests import SearchRequest
-from cormorant.rules.settings.price_settings import PriceSettings
-from cormorant.rules.settings.watch import WatchlistSettings
+from cormorant.rules.settings.watch import PriceSettings, WatchlistSettings
 from cormorant.rules.watch.artists import Artist, Charge, RetryCharge
 from cormorant.rules.watch.events import SavedSearchChecked
-from cormorant.rules.watch.handing import Parcel, ParcelStatus
-from cormorant.rules.watch.handovers import FOLLOW_S
-from cormorant.rules.watch.price_events import PriceCollected
+from cormorant.rules.watch.handovers import FOLLOW_S, Parcel, ParcelStatus
+from cormorant.rules.watch.prices import PriceCollected
 from cormorant.rules.watch.wants import Want
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, Step, album
 from cormorant.services.watch.prices import Prices

@@ -15,10 +15,9 @@ from trio.testing import MockClock
 
 from actors.watch.watchlist_ticker import WatchlistTicker
 from cormorant.rules.ports import ignore
-from cormorant.rules.search.source_errors import SourceLimited, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceLimited, SourceUnavailable
 from cormorant.rules.settings.watch import WatchlistSettings
-from cormorant.rules.watch.artists import Artist, Charge, RetryCharge, Start
-from cormorant.rules.watch.catalogue_walks import PAGES_MAX, CatalogueProgress
+from cormorant.rules.watch.artists import PAGES_MAX, Artist, CatalogueProgress, Charge, RetryCharge, Start
 from cormorant.rules.watch.events import WatchlistProcess
 from cormorant.rules.watch.releases import Album
 from cormorant.scripted_watches import ScriptedCatalogue, album

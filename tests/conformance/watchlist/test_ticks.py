@@ -10,9 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.search.outcomes import RateLimitWaitError
+from cormorant.rules.search.outcomes import RateLimitWaitError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.source_errors import SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.watch.artists import Start
 from cormorant.rules.watch.events import (
     CooldownClear,

@@ -6,11 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.search.source_errors import SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings
 from cormorant.rules.watch.events import HandoverInDoubt, HandoverSent, WatchlistSearch
-from cormorant.rules.watch.handing import ParcelState
-from cormorant.rules.watch.target_errors import TargetInDoubt, TargetRefused, TargetUnavailable
+from cormorant.rules.watch.handovers import ParcelState, TargetInDoubt, TargetRefused, TargetUnavailable
 from cormorant.rules.watch.wants import Want
 from cormorant.scripted_watches import ScriptedTarget, album
 from cormorant.testing import BROKEN, ScriptedSource, busy

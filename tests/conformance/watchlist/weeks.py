@@ -11,16 +11,24 @@ from attrs import define, field
 
 from cormorant.clients.files import Download
 from cormorant.rules.errors import CormorantError
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
-from cormorant.rules.search.source_errors import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.settings.settings import JobSettings
 from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
 from cormorant.rules.watch.artists import Artist as Watched
-from cormorant.rules.watch.handing import Parcel, ParcelKind, ParcelState, ParcelStatus
-from cormorant.rules.watch.handovers import HandoverState
+from cormorant.rules.watch.handovers import (
+    HandoverState,
+    Parcel,
+    ParcelKind,
+    ParcelState,
+    ParcelStatus,
+    TargetInDoubt,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
 from cormorant.rules.watch.releases import Album, AlbumPage, Track
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
-from cormorant.rules.watch.target_errors import TargetInDoubt, TargetMisconfigured, TargetRefused, TargetUnavailable
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.scripted_watches import album
 from cormorant.testing import Recorder, Simulation, in_line, named_sources, settings

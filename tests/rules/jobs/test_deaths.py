@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.jobs.deaths import LivenessObservation, look
+from cormorant.rules.jobs.states import LivenessObservation, look
 
 INTERVAL_S = 60.0
 SILENCE_S = 300.0

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cormorant.rules.errors import PayloadRefused
-from cormorant.rules.jobs.payloads import PAYLOAD_BYTES_MAX, checked_payload
+from cormorant.rules.jobs.states import PAYLOAD_BYTES_MAX, checked_payload
 
 NUL = "\0"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.search.cooldowns import LADDER_S, RETRY_AFTER_S_MAX, Cooldown, cooled
+from cormorant.rules.search.breaker import LADDER_S, RETRY_AFTER_S_MAX, Cooldown, cooled
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = 3_600

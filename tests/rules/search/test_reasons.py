@@ -10,8 +10,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.search.breaker import Breaker, BreakerState
-from cormorant.rules.search.cooldowns import Cooldown
+from cormorant.rules.search.breaker import Breaker, BreakerState, Cooldown
 from cormorant.rules.search.limits import PRESETS, Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import (

@@ -9,8 +9,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.search.breaker import BreakerState
-from cormorant.rules.search.cooldowns import Cooldown
+from cormorant.rules.search.breaker import BreakerState, Cooldown
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import GateName

@@ -13,12 +13,21 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.limits import (
+    WIDTHS,
+    Edges,
+    Lane,
+    SourceLimits,
+    WindowName,
+    edge_opens_at,
+    edges_wanted,
+    tokens_at,
+    windows_of,
+)
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import next_opening, openings
 from cormorant.rules.search.reservations import FailureKind, Reserved, failed, reserve
 from cormorant.rules.search.source_state import SourceState
-from cormorant.rules.search.windows import WIDTHS, Edges, WindowName, edge_opens_at, edges_wanted, tokens_at, windows_of
 
 RSS = Priority.RSS
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ from cormorant.rules.search.limits import PRESETS, SourceLimits
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.settings import Settings, SettingsConflict
 from cormorant.rules.settings.sources import LimitSettings, ReserveSettings, SourceSettings, limits_of
-from cormorant.rules.times_of_day import TimeOfDay
+from cormorant.rules.units import TimeOfDay
 
 EVERYTHING: dict[str, Any] = {
     "spacing_s": 1.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cormorant.rules.watch.handing import Parcel, ParcelKind
+from cormorant.rules.watch.handovers import Parcel, ParcelKind
 
 
 @pytest.mark.parametrize("key", ["", "-a", "A", "a b", "a/b", "ä", "a" * 65, "a\n"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cormorant.rules.search.requests import SearchRequest
-from cormorant.rules.watch.offers import offered
-from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
+from cormorant.rules.watch.soulseek import PeerFile, PeerResponse, offered
 
 FILES = tuple(PeerFile(filename=f"@@x\\Music\\A1\\New\\0{number} Song.flac", size_bytes=100) for number in (1, 2))
 PEER = PeerResponse(username="peer", files=FILES)

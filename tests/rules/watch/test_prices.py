@@ -14,16 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cormorant.rules.search.requests import BadRequest, Result, search_key
-from cormorant.rules.watch.money import CENTS_MAX, BadPrice, as_money, read_price
 from cormorant.rules.watch.prices import (
+    CENTS_MAX,
     AlertSide,
+    BadPrice,
     MatchStrength,
     PointType,
     PriceWatch,
+    as_money,
     dedupe_key,
     has_crossed,
     match_of,
     point_of,
+    read_price,
     request_for,
     side_of,
     value_of,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.rules.watch.release_dates import ReleaseDate, read_release_date
+from cormorant.rules.watch.releases import ReleaseDate, read_release_date
 
 days = st.dates(min_value=date(1, 1, 1), max_value=date(9999, 12, 31))
 precisions = st.sampled_from(["year", "month", "day"])

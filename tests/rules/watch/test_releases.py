@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.rules.watch.release_dates import ReleaseDate
-from cormorant.rules.watch.releases import Album, CatalogueArtist, distinct_releases, is_by, want_key
+from cormorant.rules.watch.releases import Album, CatalogueArtist, ReleaseDate, distinct_releases, is_by, want_key
 from cormorant.rules.watch.titles import LENGTH_MAX, plain_title, plain_words
 
 THEM = CatalogueArtist(id="them", name="Them")

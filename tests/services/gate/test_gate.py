@@ -14,8 +14,8 @@ from lxml import etree
 from trio.testing import MockClock
 
 from cormorant.rules.search.caps import plain_caps
+from cormorant.rules.search.outcomes import CredentialsRefused
 from cormorant.rules.search.requests import Caps
-from cormorant.rules.search.source_errors import CredentialsRefused
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SourceSettings

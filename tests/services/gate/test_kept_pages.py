@@ -9,8 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.redaction import HIDDEN
-from cormorant.rules.secrets import Secret
+from cormorant.rules.secrets import HIDDEN, Secret
 from cormorant.services.gate.items import GateResult
 from cormorant.services.gate.kept_pages import LIFE_S, PAGES_MAX, PageCache, Version
 from cormorant.testing import START, ScriptedSource, simulated

@@ -14,8 +14,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.request_ends import EndKind
-from cormorant.rules.search.reservations import RequestPermit, Reserved, SourceClosedNow, pause, reset, resume
+from cormorant.rules.search.reservations import EndKind, RequestPermit, Reserved, SourceClosedNow, pause, reset, resume
 from storage.search import source_states
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, JobStore, at

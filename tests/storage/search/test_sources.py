@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.search.reservations import Reserved, SourceClosedNow
 from cormorant.rules.secrets import Secret
-from cormorant.rules.times_of_day import zone_of
+from cormorant.rules.units import zone_of
 from storage.search import sources
 from storage.search.source_limits import dump_limits, load_limits
 from storage.search.sources import BY_COMMAND, CONFIGURED, SourceExists, UnknownSource

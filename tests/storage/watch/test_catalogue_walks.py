@@ -5,9 +5,8 @@ from __future__ import annotations
 from attrs import evolve
 from sqlalchemy import Connection
 
-from cormorant.rules.watch.catalogue_walks import CatalogueProgress
-from cormorant.rules.watch.release_dates import read_release_date
-from cormorant.rules.watch.releases import Album, CatalogueArtist
+from cormorant.rules.watch.artists import CatalogueProgress
+from cormorant.rules.watch.releases import Album, CatalogueArtist, read_release_date
 from storage.watch import catalogue_walks
 from tests.storage.job_store import NOW, at
 from tests.storage.watch_store import add_artist

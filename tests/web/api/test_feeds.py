@@ -9,10 +9,9 @@ import pytest
 import trio
 
 from cormorant.rules.schedules import Schedule
+from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import BadRequest
-from cormorant.rules.search.source_errors import SourceUnavailable
-from cormorant.rules.settings.subscription_settings import FeedSettings, SubscriptionSettings
-from cormorant.rules.settings.watch import TargetSettings
+from cormorant.rules.settings.watch import FeedSettings, SubscriptionSettings, TargetSettings
 from cormorant.rules.watch.feeds import FeedEntryItem, FetchedFeed, Subscription
 from cormorant.scripted_watches import ScriptedTarget
 from tests.web.web_place import web_place

@@ -15,8 +15,8 @@ import trio
 from cormorant.clients.files import Download
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.watch.handovers import TargetInDoubt, TargetUnavailable
 from cormorant.rules.watch.releases import CatalogueArtist
-from cormorant.rules.watch.target_errors import TargetInDoubt, TargetUnavailable
 from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource
 from storage.search.sources import SourceRecord
