@@ -16,12 +16,12 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SearchesPruned
 from cormorant.rules.watch.artists import KEPT as WALKS_KEPT
-from storage import gate, gate_links, pauses
+from storage import gate, pauses
 from storage.database import Database
-from storage.engine.pages import PAGE, in_pages
+from storage.engine.statements import PAGE, in_pages
 from storage.jobs import jobs, reports, workers
-from storage.search import answers, history, ledger, source_states
-from storage.watch import catalogue_walks
+from storage.search import answers, history, source_states
+from storage.watch import artists
 
 REQUESTS_KEPT = timedelta(days=32)
 """Longer than the widest window, a month: what is older opens nothing."""
@@ -77,11 +77,11 @@ class Maintenance(Actor[None]):
         oldest = now - timedelta(seconds=self.keep_history_s)
         pruned = SearchesPruned(
             history=await self._in_pages(history.prune, before=oldest, keep=self.history_max),
-            answers=await self._in_pages(answers.prune, now=now)
-            + await self._in_pages(ledger.prune)
-            + await self._in_pages(gate_links.prune, before=now - LINKS_KEPT)
+            answers=await self._in_pages(answers.prune_cached, now=now)
+            + await self._in_pages(answers.prune_answers)
+            + await self._in_pages(gate.prune_links, before=now - LINKS_KEPT)
             + await self._in_pages(gate.prune, before=now - NEWS_KEPT)
-            + await self._in_pages(catalogue_walks.prune, before=now - WALKS_KEPT),
+            + await self._in_pages(artists.prune_progress, before=now - WALKS_KEPT),
             requests=await self._in_pages(source_states.prune_requests, before=now - REQUESTS_KEPT),
         )
         if pruned.history or pruned.answers or pruned.requests:

@@ -7,14 +7,13 @@ from datetime import datetime
 from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import PAUSED_FLAG
-from storage import flags
 from storage.engine.columns import check_text, to_micros
 from storage.jobs.jobs import announce
 
 
 def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> None:
     """Let every process claim nothing of any kind, or go on."""
-    flags.set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
+    set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
     announce(connection)
 
 
@@ -72,3 +71,21 @@ _CHANGE = """
 """
 _HOLD = text(_CHANGE.format(held="true", which="NOT held AND kind IN (SELECT kind FROM paused_kinds)"))
 _FREE = text(_CHANGE.format(held="false", which="held AND kind NOT IN (SELECT kind FROM paused_kinds)"))
+
+
+def is_set(connection: Connection, name: str) -> bool:
+    """Whether a switch is on. One that was never set is off."""
+    return connection.execute(_GET, {"name": name}).scalar() == "on"
+
+
+def set_flag(connection: Connection, name: str, *, is_on: bool, now: datetime) -> None:
+    """Turn a switch on or off."""
+    words = {"name": check_text(name), "value": "on" if is_on else "off", "now": to_micros(now)}
+    connection.execute(_SET, words)
+
+
+_GET = text("SELECT value FROM flags WHERE name = :name")
+_SET = text("""
+    INSERT INTO flags (name, value, changed_at) VALUES (:name, :value, :now)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed_at = excluded.changed_at
+""")

@@ -45,7 +45,7 @@ from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.want_search import WantSearch
 from cormorant.services.watch.watch_orders import WatchValidator
 from cormorant.services.watch.watches import Watches
-from storage import flags
+from storage import pauses
 from storage.database import Database
 from storage.jobs.jobs import NewJob
 from storage.watch import wants
@@ -435,4 +435,4 @@ class _IdleChild:
 
 
 def _read_paused(connection: Connection) -> bool:
-    return flags.is_set(connection, PAUSED_FLAG)
+    return pauses.is_set(connection, PAUSED_FLAG)

@@ -212,7 +212,7 @@ def reserve_now(  # noqa: PLR0913 - one look at the database has all that it nee
     A call may be held through an outage; counted from before it, a window would open while the request still counts. Nothing
     is spent where the answer is kept under `key` by now.
     """
-    if key is not None and (kept := answers.find(connection, [source_id], key, now=clock.now())):
+    if key is not None and (kept := answers.find_cached(connection, [source_id], key, now=clock.now())):
         return CachedAnswer(kept[source_id]), None
     return source_states.reserve(connection, source_id, wish, configured=configured, now=clock.now(), hint=hint)
 
@@ -241,9 +241,9 @@ def record_landing(  # noqa: PLR0913 - all that is written at the end of a reque
         return known  # nothing is kept, so nothing is to be forgotten
     # A cut answer is not kept: a search with a longer time-out may find more.
     if landing.end.kind is EndKind.ANSWERED and not landing.was_cut:
-        answers.put(connection, record.id, key, landing.results, ttl_s=ttl_s, now=now)
+        answers.put_cached(connection, record.id, key, landing.results, ttl_s=ttl_s, now=now)
     else:
-        answers.drop(connection, record.id, key)
+        answers.drop_cached(connection, record.id, key)
     return known
 
 

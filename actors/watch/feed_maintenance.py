@@ -13,7 +13,7 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.feeds import SubscriptionsMaintained
 from storage.database import Database
-from storage.watch import feed_items, feeds, subscription_checks
+from storage.watch import feed_items, feeds
 
 __all__ = ["FeedMaintenance"]
 
@@ -45,7 +45,7 @@ class FeedMaintenance:
             return False
         now = self.clock.now()
         before = now - timedelta(seconds=self.options.keep_checks_s)
-        pruned = await self.database.run(subscription_checks.prune_checks, before=before, after=now + AHEAD, limit=PAGE)
+        pruned = await self.database.run(feed_items.prune_checks, before=before, after=now + AHEAD, limit=PAGE)
         gone_before = now - timedelta(seconds=self.options.keep_items_s)
         forgotten = await self.database.run(feed_items.prune, before=gone_before, limit=PAGE)
         found = 0

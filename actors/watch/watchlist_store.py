@@ -15,8 +15,8 @@ from storage.database import Database
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
 from storage.watch import artists as watchlist
-from storage.watch import catalogue_walks, wants
-from storage.watch.catalogue_walks import Key
+from storage.watch import wants
+from storage.watch.artists import Key
 
 
 class WatchlistStore(Protocol):
@@ -101,7 +101,7 @@ class DatabaseProgressStore:
 
     async def find(self, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
         """What was kept for these artists."""
-        return await self.database.read(catalogue_walks.find, artists)
+        return await self.database.read(watchlist.find_progress, artists)
 
     async def keep(self, walks: Mapping[Key, CatalogueProgress], *, ended: Collection[Key]) -> None:
         """Keep these, and forget those that have ended."""
@@ -110,9 +110,9 @@ class DatabaseProgressStore:
 
 def _keep(connection: Connection, walks: Mapping[Key, CatalogueProgress], ended: Sequence[Key]) -> None:
     for key, walk in sorted(walks.items(), key=lambda each: each[0]):
-        catalogue_walks.put(connection, key, walk)
+        watchlist.put_progress(connection, key, walk)
     for key in ended:
-        catalogue_walks.drop(connection, key)
+        watchlist.drop_progress(connection, key)
 
 
 def _claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:

@@ -51,7 +51,7 @@ from cormorant.rules.watch.events import (
 from cormorant.rules.watch.releases import Album, AlbumPage, Release, Track, distinct_releases, is_by, want_key
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantState
-from storage.watch.catalogue_walks import Key
+from storage.watch.artists import Key
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SourceLimited, SourceNotAsked
-from storage.search.ledger import SourceAnswer
+from storage.search.answers import SourceAnswer
 
 PATIENCE_S = 20.0
 """How long one run waits for a source before it is put back; then its handler is free for others."""

@@ -17,7 +17,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
 from cormorant.services.searches import Searches
-from storage.search import ledger
+from storage.search import answers
 from storage.search.sources import UnknownSource
 
 KIND = "search"
@@ -48,7 +48,7 @@ class DurableSearch:
         """Ask those that have not answered yet; come back for those that are closed."""
         request, sources, priority = _read(context.payload)
         assert context.job_id is not None
-        answered = await context.transaction(ledger.read, context.job_id)
+        answered = await context.transaction(answers.read_answers, context.job_id)
         left = [source for source in sources if source not in answered]
         if not left:
             return
@@ -61,7 +61,9 @@ class DurableSearch:
             async for outcome in search:
                 outcomes.append(outcome)
                 if is_answer(outcome):
-                    await context.transaction(ledger.write, context.job_id, [entry_of(outcome, now=self.clock.now())])
+                    await context.transaction(
+                        answers.record_answers, context.job_id, [entry_of(outcome, now=self.clock.now())]
+                    )
         _decide(outcomes)
 
 

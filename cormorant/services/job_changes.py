@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 
 from cormorant.rules.errors import CommitUnknown, IllegalChange, KeyTaken
 from cormorant.rules.jobs.states import FINISHED, PAUSED_FLAG, JobState, Verb, allowed_from
-from storage import flags, pauses
+from storage import pauses
 from storage.database import Database
-from storage.engine.pages import in_pages
+from storage.engine.statements import in_pages
 from storage.jobs import jobs, reports
 
 __all__ = [
@@ -137,7 +137,7 @@ async def resume_all(database: Database) -> bool:
 
 
 def _switch(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
-    if flags.is_set(connection, PAUSED_FLAG) is is_paused:
+    if pauses.is_set(connection, PAUSED_FLAG) is is_paused:
         return False
     pauses.set_all(connection, is_paused=is_paused, now=now)
     return True

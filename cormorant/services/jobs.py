@@ -20,7 +20,7 @@ from cormorant.rules.jobs.states import checked_payload
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage import pauses
 from storage.database import Database
-from storage.engine.pages import in_pages
+from storage.engine.statements import in_pages
 from storage.jobs import jobs, reports
 from storage.jobs.jobs import Enqueued, NewJob
 from storage.jobs.reports import JobView

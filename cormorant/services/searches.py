@@ -116,7 +116,7 @@ class Searches:
         if not self.is_cached or not names:
             return {}
         by_id = {self.desks.by_name[name].record.id: name for name in names}
-        found = await self.database.read(answers.find, list(by_id), search_key(request), now=self.clock.now())
+        found = await self.database.read(answers.find_cached, list(by_id), search_key(request), now=self.clock.now())
         return {by_id[source_id]: results for source_id, results in found.items()}
 
     def explain(self, source: str, priority: Priority | None = None, *, lane: Lane = Lane.QUERY) -> Explanation:

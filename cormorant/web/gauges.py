@@ -21,7 +21,7 @@ from cormorant.web.metrics import TEXT_TYPE, MetricValue
 from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.jobs import reports
-from storage.search import source_reports
+from storage.search import source_views
 from storage.watch import feeds
 
 __all__ = ["looked_up", "metrics_route"]
@@ -138,4 +138,4 @@ def _counted(connection: Connection, asked: Sequence[_GaugeRows]) -> tuple[int, 
 
 
 def _spent(connection: Connection, each: _GaugeRows) -> int:
-    return source_reports.spent_at_most(connection, each.source_id, each.lane, since=each.since, after=each.after)
+    return source_views.spent_at_most(connection, each.source_id, each.lane, since=each.since, after=each.after)

@@ -41,10 +41,9 @@ from cormorant.web.overview_models import (
 from cormorant.web.parts import WebParts
 from storage.jobs import reports
 from storage.jobs.reports import KindCount
-from storage.search import history, source_reports, source_views
+from storage.search import history, source_views
 from storage.search.history import HistoryEntry
-from storage.search.source_reports import ClientWindowSpend
-from storage.search.source_views import SourceView, WindowSpend
+from storage.search.source_views import ClientWindowSpend, SourceView, WindowSpend
 from storage.search.sources import SourceRecord
 from storage.watch import handovers
 
@@ -120,7 +119,7 @@ class _Look:
         jobs, took_s = self._jobs(connection)
         return OverviewRows(
             looks=[source_views.look(connection, record, now=self.now) for record in self.records],
-            clients=source_reports.spent_by_clients(connection, since=self.now - _DAY),
+            clients=source_views.spent_by_clients(connection, since=self.now - _DAY),
             history=history.recent(connection, limit=HISTORY_SHOWN),
             jobs=jobs,
             jobs_took_s=took_s,
@@ -132,7 +131,7 @@ class _Look:
         if self.jobs is not None:
             return self.jobs, None
         began = self.clock.stopwatch()
-        return reports.counts(connection), self.clock.stopwatch() - began
+        return reports.count_by_kind(connection), self.clock.stopwatch() - began
 
 
 def decisive(explanation: Explanation) -> Reason | None:

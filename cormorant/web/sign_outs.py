@@ -16,7 +16,7 @@ from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock
 from cormorant.web.auth import BrowserSession, BrowserSessions
 from cormorant.web.porter import given_key
-from storage import sign_outs
+from storage import access
 from storage.database import Database
 
 __all__ = ["ListenPermit", "SignOuts"]
@@ -95,7 +95,7 @@ class SignOuts:
                 return
             await self._write()
             with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
-                for number in await self.database.read(sign_outs.ended, now=self.clock.now()):
+                for number in await self.database.read(access.ended_sessions, now=self.clock.now()):
                     self.sessions.end(number)
                 self._is_known = True
             self._looked_at = trio.current_time()  # at the end: whoever waited for this look need not look again
@@ -105,7 +105,7 @@ class SignOuts:
         with trio.move_on_after(_PATIENCE_S):
             try:
                 if owed:
-                    await self.database.run(sign_outs.end, owed, now=self.clock.now())
+                    await self.database.run(access.end_session, owed, now=self.clock.now())
             except (StorageUnavailable, CommitUnknown):
                 return
             for number in owed:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
+import outcome
 from outcome import Outcome
 from sqlalchemy import Connection
 from trio import current_time
-from trio.lowlevel import current_task
+from trio.lowlevel import Abort, ParkingLot, current_task, reschedule, wait_task_rescheduled
+
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 
 T = TypeVar("T")
 
@@ -159,3 +163,119 @@ class CallQueue:
         with self._lock:
             self._is_closed = True
             self._changed.notify_all()
+
+
+class Admission:
+    """Seats for the calls under way. Whoever finds none waits outside, in order."""
+
+    def __init__(self, seats: int) -> None:
+        # Invariant: while somebody waits outside, no seat is free. A seat that is given back goes to the first of them.
+        self._free = seats
+        self._outside = ParkingLot()
+
+    def take_seat(self) -> bool:
+        """Take a seat if one is free."""
+        if not self._free:
+            return False
+        self._free -= 1
+        return True
+
+    async def enter(self) -> None:
+        """Take a seat, or wait for one."""
+        if not self.take_seat():
+            await self._outside.park()
+
+    def leave(self) -> None:
+        """Give a seat back."""
+        if self._outside:
+            self._outside.unpark()
+        else:
+            self._free += 1
+
+    async def wait(self, call: Call[T], line: CallQueue) -> T:
+        """Wait for the answer. A call still in line is withdrawn when its caller is cancelled; a taken one is waited for."""
+
+        def abort(raise_cancel: Callable[[], NoReturn]) -> Abort:
+            if line.withdraw(call):
+                self.leave()
+                return Abort.SUCCEEDED
+            call.raise_cancel = raise_cancel
+            return Abort.FAILED
+
+        answer: T = await wait_task_rescheduled(abort)
+        return answer
+
+    def answer(self, calls: Iterable[Call[Any]]) -> None:
+        """Wake those whose calls have an outcome."""
+        for call in calls:
+            assert call.outcome is not None
+            self.leave()
+            reschedule(call.task, call.outcome)
+
+    def refuse(self, calls: Iterable[Call[Any]], why: str) -> None:
+        """Wake those whose calls will not run."""
+        for call in calls:
+            call.outcome = outcome.Error(StorageUnavailable(why))
+            self.answer([call])
+
+    def let_go(self, call: Call[Any], line: CallQueue) -> None:
+        """Wake a cancelled caller whose call was taken and given back without having run."""
+        if call.raise_cancel is not None and line.withdraw(call):
+            call.outcome = outcome.capture(call.raise_cancel)
+            self.answer([call])
+
+
+class ConnectionWorker:
+    """Serves calls over one session that is opened when needed. A thread's own, or the loop's when in line."""
+
+    def __init__(self, open_session: Callable[[], CallSession]) -> None:
+        self._open = open_session
+        self._session: CallSession | None = None
+        self._busy_since: float | None = None
+
+    def serve(self, calls: Sequence[Call[Any]]) -> DatabaseAway | None:
+        """Give each call its outcome. Those left without one surely did not run, because the database is away."""
+        was_open = self._session is not None
+        away = self._attempt(calls)
+        # A connection that idled may be long dead while the database is well: one new try, at once.
+        if away is not None and away.is_stale and was_open:
+            away = self._attempt([call for call in calls if call.outcome is None])
+        return away
+
+    def cut_if_hung(self, limit_s: float) -> None:
+        """End what the session does when that takes longer than any time-out of the database explains."""
+        busy_since, session = self._busy_since, self._session
+        if session is not None and busy_since is not None and time.monotonic() - busy_since > limit_s:
+            session.cut()
+
+    def close(self) -> None:
+        """Let go of the connection; the next call opens another."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _attempt(self, calls: Sequence[Call[Any]]) -> DatabaseAway | None:
+        self._busy_since = time.monotonic()
+        is_settled = False
+        try:
+            self._session = self._session or self._open()
+            self._session.serve(calls)
+            is_settled = True
+        except DatabaseAway as away:
+            self.close()
+            is_settled = True
+            return away
+        finally:
+            self._busy_since = None
+            if not is_settled:
+                _give_up(calls)
+        if not self._session.is_usable:
+            self.close()
+        return None
+
+
+def _give_up(calls: Sequence[Call[Any]]) -> None:
+    """Nobody waits for ever when the gateway itself crashes, and nobody is told more than is known."""
+    for call in calls:
+        if call.outcome is None:
+            call.outcome = outcome.Error(CommitUnknown("the storage gateway crashed with this call in hand"))

@@ -10,8 +10,7 @@ from sqlalchemy import Connection
 from trio.lowlevel import ParkingLot, checkpoint_if_cancelled
 from typing_extensions import override
 
-from storage.engine.calls import Call, CallQueue, DatabaseAway
-from storage.engine.desk import ConnectionWorker
+from storage.engine.calls import Call, CallQueue, ConnectionWorker, DatabaseAway
 from storage.engine.gateway import Gateway, GatewayParts
 
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from typing import Any
 
 import psycopg
 from psycopg import errors
@@ -15,9 +16,7 @@ from cormorant.rules.errors import StorageMisconfigured
 from cormorant.rules.secrets import hide_passwords
 from storage.engine.calls import DatabaseAway
 from storage.engine.options import StorageOptions
-from storage.engine.postgres_ear import PostgresListener
-from storage.engine.postgres_errors import cause_of, is_refusal
-from storage.engine.postgres_session import GuardedPostgresConnection, PostgresSession
+from storage.engine.postgres_session import GuardedPostgresConnection, PostgresSession, cause_of, is_refusal
 from storage.engine.schema import SchemaState, check_compatible, describe, pending_after, read_applied
 from storage.migrations.runner import Migrated, Migration, apply
 
@@ -175,3 +174,30 @@ def _milliseconds(seconds: float) -> int:
 
 def _words_of(error: BaseException) -> str:
     return hide_passwords(str(cause_of(error)).strip())
+
+
+class PostgresListener:
+    """A connection of its own that listens to a channel."""
+
+    def __init__(self, connection: psycopg.Connection[Any], channel: str) -> None:
+        self._connection = connection
+        self._connection.execute(f'LISTEN "{channel}"'.encode())
+
+    def fileno(self) -> int | None:
+        """Its socket."""
+        return self._connection.fileno()
+
+    def has_heard(self) -> bool:
+        """Whether a notice came in; all that wait are one."""
+        try:
+            self._connection.pgconn.consume_input()
+        except psycopg.OperationalError as error:
+            raise DatabaseAway(str(error)) from error
+        heard = False
+        while self._connection.pgconn.notifies() is not None:
+            heard = True
+        return heard
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -14,13 +15,10 @@ from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import MigrationFailed, StorageMisconfigured
 from storage.engine.calls import DatabaseAway
-from storage.engine.data_files import create_file
+from storage.engine.data_files import FILE_MODE, create_file, folder_mode, make_folder
 from storage.engine.options import StorageOptions
 from storage.engine.schema import Applied, SchemaState, check_compatible, describe, pending_after, read_applied
-from storage.engine.sqlite_backup import back_up
-from storage.engine.sqlite_driver import GuardedSqliteConnection, note_destroyers
-from storage.engine.sqlite_ear import SqliteListener
-from storage.engine.sqlite_errors import BUSY, code_of, remedy_for
+from storage.engine.sqlite_driver import BUSY, GuardedSqliteConnection, code_of, note_destroyers, remedy_for
 from storage.engine.sqlite_session import SqliteSession
 from storage.engine.write_turns import FileWriteTurn, NoWriteTurn, WriteTurn
 from storage.migrations.runner import Migrated, Migration, apply
@@ -290,3 +288,57 @@ def _open_to_look(path: Path) -> sqlite3.Connection:
     # Without a log beside it the file is complete, and reading it as unchangeable creates no log either.
     has_log = path.with_name(f"{path.name}-wal").exists()
     return sqlite3.connect(f"{path.as_uri()}?{'mode=ro' if has_log else 'immutable=1'}", uri=True)
+
+
+def back_up(database: Path, folder: Path, *, version: int, file_mode: int = FILE_MODE) -> Path:
+    """Save the committed state of `database` into `folder` and return the copy, which is complete or not there at all.
+
+    A copy of the same version is replaced: a start that fails again and again must not fill the disk.
+    """
+    make_folder(folder, mode=folder_mode(file_mode))
+    copy = folder / f"{database.stem}.schema-{version}.backup{database.suffix}"
+    partial = copy.with_name(f"{copy.name}.partial")
+    partial.unlink(missing_ok=True)
+    create_file(partial, mode=file_mode)  # SQLite writes into an empty file
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, isolation_level=None)) as reader:
+        reader.execute("VACUUM INTO ?", (str(partial),))
+    _sync(partial)
+    partial.replace(copy)
+    _sync(folder)
+    return copy
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+class SqliteListener:
+    """A connection of its own that sees the file's version change when another one commits."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._version = self._look()
+
+    def fileno(self) -> int | None:
+        """A file does not tell."""
+        return None
+
+    def has_heard(self) -> bool:
+        """Whether anybody has committed."""
+        before, self._version = self._version, self._look()
+        return before != self._version
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _look(self) -> int:
+        try:
+            version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error as error:
+            raise DatabaseAway(str(error)) from error
+        return version

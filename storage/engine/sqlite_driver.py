@@ -7,9 +7,10 @@ from typing import NoReturn
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DBAPIError, StatementError
 from typing_extensions import override
 
-from cormorant.rules.errors import TransactionMisused
+from cormorant.rules.errors import CormorantError, StatementTooSlow, StorageUnavailable, TransactionMisused
 
 ENDED = "a storage function ended its transaction or connection itself: leave that to the gateway, use begin_nested()"
 
@@ -54,3 +55,48 @@ def note_destroyers(engine: Engine) -> None:
         driver = context.connection and context.connection.connection.driver_connection
         if isinstance(driver, GuardedSqliteConnection) and driver.is_guarded and not driver.in_transaction:
             driver.destroyer = driver.destroyer or context.sqlalchemy_exception or context.original_exception
+
+
+_PRIMARY = 0xFF  # the extended codes of SQLite keep the kind of error in their lowest byte
+
+BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "the disk or the database is full: make room",
+    sqlite3.SQLITE_IOERR: "the disk reported an error: look at the disk and the system's log",
+    sqlite3.SQLITE_BUSY: "another program keeps the database locked: close it",
+    sqlite3.SQLITE_LOCKED: "another program keeps the database locked: close it",
+    sqlite3.SQLITE_CANTOPEN: "the database file cannot be opened: look at the folder and its permissions",
+}
+
+
+def code_of(error: BaseException) -> int | None:
+    """SQLite's kind of error. None: it is not SQLite's."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", None)
+    return code & _PRIMARY if isinstance(code, int) else None
+
+
+def remedy_for(error: BaseException) -> str:
+    """What is wrong and what helps, in a sentence."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    known = _REMEDIES.get(code_of(error) or 0)
+    return f"{known} ({cause})" if known else str(cause)
+
+
+def translate(error: BaseException, *, reads_only: bool, limit_s: float) -> BaseException:
+    """What the caller is told, when its function raised `error` and its changes are undone."""
+    if isinstance(error, StatementError) and isinstance(error.orig, CormorantError):
+        return error.orig
+    told: BaseException
+    match code_of(error):
+        case sqlite3.SQLITE_INTERRUPT:
+            told = StatementTooSlow(limit_s)
+        case sqlite3.SQLITE_READONLY if reads_only:
+            told = TransactionMisused("a function that writes was given to read(): give it to run()")
+        case code if code in _REMEDIES:
+            told = StorageUnavailable(remedy_for(error))
+        case _:
+            return error
+    told.__cause__ = error
+    return told

@@ -23,8 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
 from storage.engine.calls import Call, DatabaseAway
 from storage.engine.options import StorageOptions
-from storage.engine.sqlite_driver import ENDED, GuardedSqliteConnection
-from storage.engine.sqlite_errors import BUSY, code_of, remedy_for, translate
+from storage.engine.sqlite_driver import BUSY, ENDED, GuardedSqliteConnection, code_of, remedy_for, translate
 from storage.engine.write_turns import WriteTurn
 
 DESTROYED_MAX = 3

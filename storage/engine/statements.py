@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.exc import DBAPIError
 
+from storage.database import Database
 from storage.engine.sqlite_driver import GuardedSqliteConnection
 
 _NAME: Final = re.compile(r":(\w+)")
@@ -81,3 +82,26 @@ class FastStatement:
         if isinstance(driver, GuardedSqliteConnection) and driver.is_guarded and not driver.in_transaction:
             driver.destroyer = driver.destroyer or told
         return told
+
+
+PAGE = 1_000
+
+
+async def in_pages(
+    database: Database, change: Callable[..., Sequence[int]], tell: Callable[[int], object] = lambda _: None
+) -> int:
+    """Call `change` until it finds nothing more after the last id; `tell` hears of each page. Returns how many in all."""
+    total = after = 0
+    while changed := await database.run(change, limit=PAGE, after=after):
+        total += len(changed)
+        after = changed[-1]
+        tell(len(changed))
+    return total
+
+
+SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
+
+
+def skip_locked(connection: Connection, sql: str) -> TextClause:
+    """A statement that goes past rows which another holds, where its text says `{lock}`. SQLite has one writer, and no need."""
+    return text(sql.format(lock=SKIP_LOCKED if connection.dialect.name == "postgresql" else ""))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from attrs import frozen
-from sqlalchemy import Connection
+from attrs import evolve, frozen
+from sqlalchemy import Connection, text
 
 from cormorant.rules.search.limits import Lane, SourceLimits, Window, counts_since, windows_of
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, explain
-from storage.search import source_reports, source_states
+from storage.engine.columns import from_micros, to_micros
+from storage.search import source_states, sources
 from storage.search.source_states import KnownState
-from storage.search.sources import CONFIGURED, SourceRecord
+from storage.search.sources import CONFIGURED, SourceOfOtherSettings, SourceRecord, UnknownSource
 
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
@@ -73,14 +75,124 @@ def look(connection: Connection, record: SourceRecord, *, now: datetime) -> Sour
     for lane in Lane:
         for window in windows_of(known.limits, lane, Priority.INTERACTIVE):
             since = counts_since(window, now=now)
-            count = source_reports.spent(connection, record.id, lane, since=since)
+            count = spent_since(connection, record.id, lane, since=since)
             spent.append(WindowSpend(lane=lane, window=window, count=count, since=since))
     return SourceView(
         now=now,
         record=record,
         known=known,
         spent=tuple(spent),
-        queries_this_hour=source_reports.spent(connection, record.id, Lane.QUERY, since=now - _HOUR),
-        queries_today=source_reports.spent(connection, record.id, Lane.QUERY, since=now - _DAY),
-        caps_at=source_reports.caps_at(connection, record.id),
+        queries_this_hour=spent_since(connection, record.id, Lane.QUERY, since=now - _HOUR),
+        queries_today=spent_since(connection, record.id, Lane.QUERY, since=now - _DAY),
+        caps_at=caps_at(connection, record.id),
     )
+
+
+@frozen(kw_only=True)
+class ClientWindowSpend:
+    """What one client has spent in one lane, at all sources together. Without a name it is this program itself."""
+
+    consumer: str
+    lane: Lane
+    count: int
+
+
+def spent_since(connection: Connection, source_id: int, lane: Lane, *, since: datetime) -> int:
+    """How many requests were made in a lane after a moment."""
+    words = {"source_id": source_id, "lane": lane.value, "since": to_micros(since)}
+    count: int = connection.execute(_SPENT, words).scalar_one()
+    return count
+
+
+def spent_by_clients(connection: Connection, *, since: datetime) -> list[ClientWindowSpend]:
+    """Who has made how many requests after a moment, at all sources together."""
+    rows = connection.execute(_BY_CLIENTS, {"since": to_micros(since)})
+    return [ClientWindowSpend(consumer=row.consumer, lane=Lane(row.lane), count=row.number) for row in rows]
+
+
+def spent_at_most(connection: Connection, source_id: int, lane: Lane, *, since: datetime, after: int) -> int:
+    """How many requests with a number above `after` were made after a moment: no more rows are looked at than a limit has."""
+    words = {"source_id": source_id, "lane": lane.value, "since": to_micros(since), "after": after}
+    count: int = connection.execute(_SPENT_AT_MOST, words).scalar_one()
+    return count
+
+
+def caps_at(connection: Connection, source_id: int) -> datetime | None:
+    """When the source last said what it can do; None: never."""
+    at = connection.execute(_CAPS_AT, {"id": source_id}).scalar_one_or_none()
+    return None if at is None else from_micros(at)
+
+
+_SPENT = text("SELECT count(*) FROM source_requests WHERE source_id = :source_id AND lane = :lane AND at > :since")
+_BY_CLIENTS = text("""
+    SELECT consumer, lane, count(*) AS number FROM source_requests WHERE at > :since GROUP BY consumer, lane
+    ORDER BY consumer, lane
+""")
+_SPENT_AT_MOST = text("""
+    SELECT count(*) FROM source_requests
+    WHERE source_id = :source_id AND lane = :lane AND seq > :after AND at > :since
+""")
+_CAPS_AT = text("SELECT caps_at FROM sources WHERE id = :id")
+
+
+def nth_latest(
+    connection: Connection, source_id: int, lane: Lane, consumer: str, numbers: Iterable[int]
+) -> Mapping[int, datetime | None]:
+    """When the latest, the second latest, … request of an app was made; None: there are not so many."""
+    words = {"source_id": source_id, "lane": lane.value, "consumer": consumer}
+    found: dict[int, datetime | None] = {}
+    for number in numbers:
+        at = connection.execute(_NTH, words | {"before": number - 1}).scalar_one_or_none()
+        found[number] = None if at is None else from_micros(at)
+    return found
+
+
+_NTH = text("""
+    SELECT at FROM source_requests WHERE source_id = :source_id AND lane = :lane AND consumer = :consumer
+    ORDER BY seq DESC LIMIT 1 OFFSET :before
+""")
+
+
+def look_at_all(connection: Connection, configured: Sequence[SourceRecord], *, now: datetime) -> list[SourceView]:
+    """Every source, by name."""
+    return [look(connection, record, now=now) for record in _records(connection, configured)]
+
+
+def look_at_one(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceView:
+    """One source, or `UnknownSource`."""
+    return look(connection, _named(connection, name, configured), now=now)
+
+
+def take_in(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceRecord:
+    """One source as it is to be asked. One of the settings file that no service has taken in yet gets its row here."""
+    record = _named(connection, name, configured)
+    stored = {each.name: each for each in sources.all_sources(connection)}
+    there = stored.get(name)
+    if there == sources.as_stored(record):
+        return record
+    if there is not None and there.identity != record.identity:
+        sources.remove(connection, name, now=now)
+    return sources.change(connection, record, now=now)
+
+
+def _records(connection: Connection, configured: Sequence[SourceRecord]) -> list[SourceRecord]:
+    """Invariant: the settings file wins, as it does when a service starts."""
+    names, identities = {each.name for each in configured}, {each.identity for each in configured}
+    usable = sources.usable_sources(connection, configured)
+    others = [each for each in usable if each.name not in names and each.identity not in identities]
+    ours = [evolve(each, id=_id_of(connection, each)) for each in configured]
+    return sorted([*ours, *others], key=lambda each: each.name)
+
+
+def _id_of(connection: Connection, record: SourceRecord) -> int:
+    known = sources.by_identity(connection, record.identity)
+    return 0 if known is None else known[0].id
+
+
+def _named(connection: Connection, name: str, configured: Sequence[SourceRecord]) -> SourceRecord:
+    records = {each.name: each for each in _records(connection, configured)}
+    if name not in records:
+        if any(each.name == name for each in sources.all_sources(connection)):
+            raise SourceOfOtherSettings(name)
+        raise UnknownSource(name, list(records))
+    return records[name]

@@ -14,7 +14,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.secrets import Secret
 from storage.engine.columns import check_text, from_micros, to_micros
-from storage.search.source_limits import dump_limits, load_limits
+from storage.search.source_rows import dump_limits, load_limits
 from storage.search.source_states import announce
 
 CONFIGURED = "configured"

@@ -11,9 +11,9 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.watch.artists import Artist, Charge, RetryCharge, Start
+from cormorant.rules.watch.artists import Artist, CatalogueProgress, Charge, RetryCharge, Start, dump_walk, load_walk
 from storage.engine.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
-from storage.engine.locking import passing_locked
+from storage.engine.statements import skip_locked
 
 ERROR_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
@@ -73,7 +73,7 @@ def claim(connection: Connection, *, now: datetime, until: datetime, limit: int)
     Whoever was last looked at in the future is due, too: the clock has been set back since.
     """
     words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
-    rows = connection.execute(passing_locked(connection, _CLAIM), words)
+    rows = connection.execute(skip_locked(connection, _CLAIM), words)
     return sorted((_artist(row) for row in rows), key=lambda artist: (artist.next_attempt_at, artist.id))
 
 
@@ -239,4 +239,50 @@ _CHECK_NOW = text("""
 """)
 _NEXT_DUE = text("""
     SELECT next_attempt_at FROM watchlist_artists WHERE NOT is_paused ORDER BY next_attempt_at, id LIMIT 1
+""")
+
+
+Key = tuple[str, str]
+"""A source, and an id there."""
+
+
+def find_progress(connection: Connection, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
+    """What was kept of the lists of these artists."""
+    if connection.execute(_ANY).first() is None:
+        return {}
+    found = {}
+    for artist in artists:
+        row = connection.execute(_FIND_PROGRESS, {"source": artist.source, "artist_id": artist.artist_id}).one_or_none()
+        if row is not None:
+            found[artist.source, artist.artist_id] = load_walk(row.walk, began_at=from_micros(row.began_at))
+    return found
+
+
+def put_progress(connection: Connection, key: Key, walk: CatalogueProgress) -> None:
+    """Keep what was read of a list."""
+    words = {"source": key[0], "artist_id": key[1], "began_at": to_micros(walk.began_at), "walk": dump_walk(walk)}
+    connection.execute(_PUT_PROGRESS, words)
+
+
+def drop_progress(connection: Connection, key: Key) -> None:
+    """Forget it: all of it was read, or it cannot be gone on with."""
+    connection.execute(_DROP_PROGRESS, {"source": key[0], "artist_id": key[1]})
+
+
+def prune_progress(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Forget lists that nobody has read to their end, such as those of artists that are no longer watched."""
+    pruned: int = connection.execute(_PRUNE_PROGRESS, {"before": to_micros(before), "limit": limit}).rowcount
+    return pruned
+
+
+_ANY = text("SELECT 1 FROM catalogue_walks LIMIT 1")
+_FIND_PROGRESS = text("SELECT began_at, walk FROM catalogue_walks WHERE source = :source AND artist_id = :artist_id")
+_PUT_PROGRESS = text("""
+    INSERT INTO catalogue_walks (source, artist_id, began_at, walk) VALUES (:source, :artist_id, :began_at, :walk)
+    ON CONFLICT (source, artist_id) DO UPDATE SET began_at = excluded.began_at, walk = excluded.walk
+""")
+_DROP_PROGRESS = text("DELETE FROM catalogue_walks WHERE source = :source AND artist_id = :artist_id")
+_PRUNE_PROGRESS = text("""
+    DELETE FROM catalogue_walks WHERE (source, artist_id) IN (
+        SELECT source, artist_id FROM catalogue_walks WHERE began_at < :before ORDER BY began_at LIMIT :limit)
 """)

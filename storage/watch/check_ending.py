@@ -19,7 +19,7 @@ from cormorant.rules.watch.feeds import (
     after_check,
     is_wanted,
 )
-from storage.watch import feed_claims, feed_items, subscription_checks
+from storage.watch import feed_claims, feed_items
 from storage.watch.feed_claims import CheckedElsewhere
 
 ADAPTED_BY = 10
@@ -75,7 +75,7 @@ class RecordCheck:
     ) -> NextCheck:
         recent: Sequence[int] = ()
         if subscription.is_adaptive and not is_first:  # what was there before says nothing of how busy it is
-            before = subscription_checks.recent_new(connection, subscription.id, limit=ADAPTED_BY - 1)
+            before = feed_items.recent_new(connection, subscription.id, limit=ADAPTED_BY - 1)
             recent = [check.new_items, *before]
         following = after_check(subscription, error=check.error, recent_new=recent, now=now, wait_s=page.wait_s)
         is_ours = feed_claims.end_check(

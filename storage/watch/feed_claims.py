@@ -16,8 +16,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import overdue_delay_s
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, NextCheck, host_of
 from storage.engine.columns import from_micros, kept_text, to_micros
-from storage.engine.locking import SKIP_LOCKED, passing_locked
-from storage.engine.statements import FastStatement
+from storage.engine.statements import SKIP_LOCKED, FastStatement, skip_locked
 from storage.watch.feeds import DUE_COLUMNS, RESCHEDULE, due_of
 
 __all__ = [
@@ -111,9 +110,7 @@ def spread_overdue(
     connection: Connection, *, before: datetime, now: datetime, limit: int
 ) -> list[tuple[str, datetime]]:
     """Let some that were due before that wait for their share of a minute; their names, and when they were due."""
-    found = connection.execute(
-        passing_locked(connection, _OVERDUE), {"before": to_micros(before), "limit": limit}
-    ).all()
+    found = connection.execute(skip_locked(connection, _OVERDUE), {"before": to_micros(before), "limit": limit}).all()
     moved = [{"id": row.id, "at": to_micros(now + timedelta(seconds=overdue_delay_s(row.id)))} for row in found]
     if moved:
         connection.execute(RESCHEDULE, sorted(moved, key=lambda each: each["id"]))

@@ -8,11 +8,11 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.watch.feeds import FeedEntryItem
+from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, FeedEntryItem
 from cormorant.rules.watch.wants import short_key
-from storage.engine.columns import kept_text, to_micros
+from storage.engine.columns import from_micros, kept_text, to_micros
 from storage.engine.statements import FastStatement
 
 KEY_LENGTH_MAX = 500
@@ -130,3 +130,60 @@ _PUT_ALL = text(f"""
     FROM json_to_recordset(CAST(:rows AS json)) AS told(key text, title text, published bigint)
     ON CONFLICT (subscription_id, key) DO NOTHING RETURNING key
 """)  # noqa: S608 - all parts are ours
+
+
+LOOKED_AT = 10
+"""For each that may go so many are looked at: some that a clock that ran ahead has dated do not keep the others."""
+
+
+def recent_new(connection: Connection, number: int, *, limit: int) -> list[int]:
+    """How many new items the last successful checks brought, newest first."""
+    return list(connection.execute(_RECENT_NEW, {"id": number, "limit": limit}).scalars())
+
+
+def checks(connection: Connection, number: int, *, limit: int = 20) -> list[FeedCheck]:
+    """The last checks, newest first."""
+    return [_check(row) for row in connection.execute(_CHECKS, {"id": number, "limit": limit})]
+
+
+def last_checks(connection: Connection, numbers: Sequence[int]) -> dict[int, FeedCheck]:
+    """The last check of each of these subscriptions, as far as there is one."""
+    rows = connection.execute(_LAST, {"ids": list(numbers)})
+    return {row.subscription_id: _check(row) for row in rows}
+
+
+def prune_checks(connection: Connection, *, before: datetime, after: datetime, limit: int) -> int:
+    """Forget old checks, oldest first: they came in the order of their numbers, but for jumps of the clock.
+
+    Those that a clock that ran ahead has dated after that go as well: thousands of them would keep all others.
+    """
+    words = {"before": to_micros(before), "after": to_micros(after), "limit": limit, "looked_at": limit * LOOKED_AT}
+    return connection.execute(_PRUNE_CHECKS, words).rowcount
+
+
+def _check(row: Any) -> FeedCheck:
+    return FeedCheck(
+        subscription_id=row.subscription_id,
+        started_at=from_micros(row.started_at),
+        status=CheckStatus(row.status),
+        items_found=row.items_found,
+        new_items=row.new_items,
+        duration_ms=row.duration_ms,
+        error=row.error,
+    )
+
+
+_RECENT_NEW = text("""
+    SELECT new_items FROM subscription_checks WHERE subscription_id = :id AND status = 'success'
+    ORDER BY id DESC LIMIT :limit
+""")
+_CHECKS = text("SELECT * FROM subscription_checks WHERE subscription_id = :id ORDER BY id DESC LIMIT :limit")
+_LAST = text("""
+    SELECT * FROM subscription_checks WHERE id IN (
+        SELECT MAX(id) FROM subscription_checks WHERE subscription_id IN :ids GROUP BY subscription_id)
+""").bindparams(bindparam("ids", expanding=True))
+_PRUNE_CHECKS = text("""
+    DELETE FROM subscription_checks WHERE id IN (
+        SELECT id FROM (SELECT id, started_at FROM subscription_checks ORDER BY id LIMIT :looked_at) AS first
+        WHERE started_at < :before OR started_at > :after ORDER BY id LIMIT :limit)
+""")

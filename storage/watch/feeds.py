@@ -15,8 +15,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import DueFeed, Subscription, is_same_feed
 from storage.engine.columns import check_text, from_micros, maybe_from_micros, to_micros
-from storage.engine.locking import passing_locked
-from storage.engine.statements import FastStatement
+from storage.engine.statements import FastStatement, skip_locked
 
 CHANNEL = "cormorant_subscriptions"
 CONFIGURED = "configured"
@@ -137,7 +136,7 @@ def is_any_ahead(connection: Connection, *, now: datetime) -> bool:
 
 def pull_in(connection: Connection, *, now: datetime, limit: int) -> int:
     """Let some of those that a clock that ran ahead put off be due now; how many."""
-    found = connection.execute(passing_locked(connection, _PUT_OFF), _ahead(now) | {"limit": limit}).scalars()
+    found = connection.execute(skip_locked(connection, _PUT_OFF), _ahead(now) | {"limit": limit}).scalars()
     moved = [{"id": number, "at": to_micros(now)} for number in sorted(found)]
     if moved:
         connection.execute(RESCHEDULE, moved)

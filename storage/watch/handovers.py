@@ -13,7 +13,7 @@ from sqlalchemy import Connection, String, bindparam, text
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState
 from storage.engine.columns import check_text, from_micros, kept_text, to_micros
-from storage.engine.locking import passing_locked
+from storage.engine.statements import skip_locked
 
 TEXT_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
@@ -114,7 +114,7 @@ def due_to_follow(
         "ahead": to_micros(now + AHEAD),
         "limit": limit,
     }
-    follow = passing_locked(connection, _FOLLOW).bindparams(bindparam("known", type_=String, expanding=True))
+    follow = skip_locked(connection, _FOLLOW).bindparams(bindparam("known", type_=String, expanding=True))
     return sorted((_handover(row) for row in connection.execute(follow, words)), key=lambda each: each.id)
 
 

@@ -15,7 +15,7 @@ from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.profiles import Judgement
 from cormorant.rules.watch.wants import UnknownWant, Want, WantState, check_change
 from storage.engine.columns import from_micros, kept_text, to_micros
-from storage.search.results import dump_results, load_results
+from storage.search.answers import dump_results, load_results
 
 TEXT_LENGTH_MAX = 500
 CANDIDATES_MAX = 200

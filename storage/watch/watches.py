@@ -14,7 +14,7 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from storage.engine.columns import check_text, from_micros, kept_text, to_micros
-from storage.engine.locking import passing_locked
+from storage.engine.statements import skip_locked
 
 CONFIGURED = "configured"
 ERROR_LENGTH_MAX = 500
@@ -87,7 +87,7 @@ def find(connection: Connection, name: str) -> SavedSearch:
 def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[SavedSearch]:
     """Take due searches in hand, so that no other process does until `until`."""
     words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
-    rows = connection.execute(passing_locked(connection, _CLAIM), words)
+    rows = connection.execute(skip_locked(connection, _CLAIM), words)
     return sorted((_saved(row) for row in rows), key=lambda saved: (saved.next_attempt_at, saved.id))
 
 

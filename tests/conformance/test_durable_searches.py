@@ -11,7 +11,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.services.durable_search import payload_for
 from cormorant.testing import ScriptedSource, busy
-from storage.search import ledger
+from storage.search import answers
 from tests.conformance.searching import search_place
 
 SEARCH = payload_for(SearchRequest(query="x"), sources=["a", "b"], priority=Priority.BACKGROUND)
@@ -26,11 +26,11 @@ async def test_a_closed_source_is_asked_when_it_opens_and_the_others_are_not_ask
             job_id = await service.enqueue("search", SEARCH)
             await trio.sleep(60)
             waiting = await service.jobs.show(job_id)
-            early = await service.transaction(ledger.read, job_id)
+            early = await service.transaction(answers.read_answers, job_id)
         async with place.service() as service:
             await trio.sleep(4000)
             done = await service.jobs.show(job_id)
-            late = await service.transaction(ledger.read, job_id)
+            late = await service.transaction(answers.read_answers, job_id)
 
     assert (waiting.state, waiting.attempts) == (JobState.PENDING, 0)
     assert [*early] == ["a"]

@@ -7,9 +7,9 @@ from datetime import timedelta
 from sqlalchemy import Connection
 
 from cormorant.rules.search.limits import Lane, SourceLimits
-from storage import gate_links
-from storage.gate_links import GateLink
-from storage.search import source_states, spending
+from storage import gate
+from storage.gate import GateLink
+from storage.search import source_states, source_views
 from storage.search.source_states import ReservationRequest
 from tests.storage.job_store import NOW
 
@@ -21,24 +21,24 @@ def link(number: int, source_id: int = 1) -> GateLink:
 
 
 def test_a_link_is_found_by_its_reference_and_its_source_alone(connection: Connection) -> None:
-    gate_links.remember(connection, [link(1), link(1), link(2), link(1, source_id=2)], now=NOW)
+    gate.remember(connection, [link(1), link(1), link(2), link(1, source_id=2)], now=NOW)
 
-    assert gate_links.find(connection, "ref1-1", source_id=1) == "http://x/1?apikey=k"
-    assert gate_links.find(connection, "ref1-1", source_id=2) is None
-    assert gate_links.find(connection, "ref1-9", source_id=1) is None
+    assert gate.find(connection, "ref1-1", source_id=1) == "http://x/1?apikey=k"
+    assert gate.find(connection, "ref1-1", source_id=2) is None
+    assert gate.find(connection, "ref1-9", source_id=1) is None
 
 
 def test_a_link_remembers_when_it_was_first_seen_and_is_forgotten_when_it_is_seen_no_more(
     connection: Connection,
 ) -> None:
-    gate_links.remember(connection, [link(1), link(2)], now=NOW)
+    gate.remember(connection, [link(1), link(2)], now=NOW)
 
-    seen = gate_links.remember(connection, [link(2), link(3)], now=NOW + 2 * DAY)
-    pruned = gate_links.prune(connection, before=NOW + DAY, limit=10)
+    seen = gate.remember(connection, [link(2), link(3)], now=NOW + 2 * DAY)
+    pruned = gate.prune_links(connection, before=NOW + DAY, limit=10)
 
     assert seen == {"ref1-2": NOW, "ref1-3": NOW + 2 * DAY}
     assert pruned == 1
-    assert [gate_links.find(connection, f"ref1-{number}", source_id=1) is None for number in (1, 2, 3)] == [
+    assert [gate.find(connection, f"ref1-{number}", source_id=1) is None for number in (1, 2, 3)] == [
         True,
         False,
         False,
@@ -46,8 +46,8 @@ def test_a_link_remembers_when_it_was_first_seen_and_is_forgotten_when_it_is_see
 
 
 def test_what_cannot_be_kept_is_left_out(connection: Connection) -> None:
-    assert gate_links.remember(connection, [], now=NOW) == {}
-    assert gate_links.remember(connection, [GateLink(ref="x", source_id=1, link="http://x/\0")], now=NOW) == {}
+    assert gate.remember(connection, [], now=NOW) == {}
+    assert gate.remember(connection, [GateLink(ref="x", source_id=1, link="http://x/\0")], now=NOW) == {}
 
 
 def test_the_requests_of_one_app_are_counted_back_from_its_latest(connection: Connection) -> None:
@@ -56,6 +56,6 @@ def test_the_requests_of_one_app_are_counted_back_from_its_latest(connection: Co
         wish = ReservationRequest(lane=lane, lease_s=60.0, consumer=who)
         source_states.reserve(connection, 7, wish, configured=limits, now=NOW + number * DAY)
 
-    found = spending.nth_latest(connection, 7, Lane.QUERY, "a", [1, 2, 3])
+    found = source_views.nth_latest(connection, 7, Lane.QUERY, "a", [1, 2, 3])
 
     assert found == {1: NOW + 2 * DAY, 2: NOW, 3: None}

@@ -23,7 +23,7 @@ from storage.database import SCHEMA_VERSION, Database, Mode
 from storage.engine.columns import EPOCH
 from storage.migrations import MIGRATIONS, v0012_feed_memory
 from storage.migrations.runner import Migration
-from storage.watch import feed_items, subscription_checks
+from storage.watch import feed_items
 from tests.storage.support import gateway, serving
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ def remember_a_check(connection: Connection) -> None:
 
 
 def what_is_known_of_seven(connection: Connection) -> tuple[list[CheckStatus], list[FeedEntryItem]]:
-    told = [check.status for check in subscription_checks.checks(connection, 7)]
+    told = [check.status for check in feed_items.checks(connection, 7)]
     return told, feed_items.take_in(
         connection, 7, [FeedEntryItem(key="k", title="t"), FeedEntryItem(key="new", title="n")], now=EPOCH
     )

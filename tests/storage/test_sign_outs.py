@@ -6,19 +6,19 @@ from datetime import timedelta
 
 from sqlalchemy import Connection
 
-from storage import flags, sign_outs
+from storage import access, pauses
 from tests.storage.job_store import NOW
 
 
 def test_a_session_stays_signed_out_until_its_time_is_over_and_is_then_forgotten(connection: Connection) -> None:
     soon, late = NOW + timedelta(minutes=1), NOW + timedelta(days=14)
-    flags.set_flag(connection, "paused", is_on=True, now=NOW)
+    pauses.set_flag(connection, "paused", is_on=True, now=NOW)
 
-    sign_outs.end(connection, {"a": soon, "b": late}, now=NOW)
-    sign_outs.end(connection, {"b": late}, now=NOW)  # twice is once
-    seen = [sign_outs.ended(connection, now=NOW), sign_outs.ended(connection, now=soon)]
-    sign_outs.end(connection, {"c": late}, now=soon)
-    seen.append(sign_outs.ended(connection, now=NOW))
+    access.end_session(connection, {"a": soon, "b": late}, now=NOW)
+    access.end_session(connection, {"b": late}, now=NOW)  # twice is once
+    seen = [access.ended_sessions(connection, now=NOW), access.ended_sessions(connection, now=soon)]
+    access.end_session(connection, {"c": late}, now=soon)
+    seen.append(access.ended_sessions(connection, now=NOW))
 
     assert seen == [{"a", "b"}, {"b"}, {"b", "c"}]
-    assert flags.is_set(connection, "paused")
+    assert pauses.is_set(connection, "paused")

@@ -21,7 +21,7 @@ from cormorant.services.keys import Keys
 from cormorant.testing import START, ScriptedSource, memory_gateway
 from cormorant.web.auth import BrowserSessions
 from cormorant.web.sign_outs import LOOK_S, ListenPermit, SignOuts
-from storage import sign_outs
+from storage import access
 from storage.database import Database
 from tests.web.web_place import KEY, SONARR, WebPlace, web_place
 
@@ -207,7 +207,7 @@ async def test_signing_out_while_the_database_is_away_holds_at_once_and_is_writt
         gateway.come_back()
         await trio.sleep(60)
 
-        assert await gateway.read(sign_outs.ended, now=START) == {session.number}
+        assert await gateway.read(access.ended_sessions, now=START) == {session.number}
         assert await theirs.session_of(session.cookie) is None
         assert await theirs.session_of(stranger.cookie) == stranger
 

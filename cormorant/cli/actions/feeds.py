@@ -31,7 +31,7 @@ from cormorant.services.watch.feed_views import SubscriptionShownOut, check_out,
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
-from storage import flags
+from storage import pauses
 from storage.database import Database
 from storage.jobs import workers
 from storage.watch.feeds import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
@@ -170,7 +170,7 @@ class FeedActions:
         return self._tell({"written": len(feeds), "file": str(file)}, told)
 
     async def _tell_plan(self, plan: SchedulePreview, *, empty: str) -> int:
-        is_paused = await self.database.read(flags.is_set, PAUSED_FLAG)
+        is_paused = await self.database.read(pauses.is_set, PAUSED_FLAG)
         facts = {
             "runs": [{"at": run.at, "kind": run.kind, "name": run.name} for run in plan.runs],
             "has_more": plan.has_more,
@@ -187,7 +187,7 @@ class FeedActions:
     async def _service_hint(self) -> list[str]:
         if not await self._is_served():
             return ["no service runs on this database: it is checked when one is started, cormorant run"]
-        if await self.database.read(flags.is_set, PAUSED_FLAG):
+        if await self.database.read(pauses.is_set, PAUSED_FLAG):
             return ["everything is paused: it is checked after cormorant jobs resume"]
         return []
 

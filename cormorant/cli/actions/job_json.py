@@ -11,8 +11,7 @@ import attrs
 
 from cormorant.rules.jobs.states import FINISHED, JobState
 from cormorant.services.job_changes import JobChange
-from storage.jobs.job_looks import JobPage, JobStats, JobSurroundings, StuckJobs
-from storage.jobs.reports import JobView
+from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView, StuckJobs
 
 __all__ = ["as_text", "changes_json", "job_json", "page_json", "stats_json", "stuck_json"]
 

@@ -13,8 +13,7 @@ from cormorant.cli.console.output import painter, pairs, printable, table
 from cormorant.rules.jobs.states import FINISHED, JobState
 from cormorant.rules.jobs.wait_reasons import WaitReason
 from cormorant.rules.units import clock_time, format_duration, from_now, rough
-from storage.jobs.job_looks import JobPage, JobStats, JobSurroundings, StuckJobs
-from storage.jobs.reports import JobView
+from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView, StuckJobs
 from storage.jobs.workers import WorkerRow
 
 __all__ = ["JobText"]

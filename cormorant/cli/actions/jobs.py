@@ -27,8 +27,8 @@ from cormorant.services import job_changes
 from cormorant.services.job_changes import JobChange, Tell
 from storage.database import Database
 from storage.engine.columns import check_text
-from storage.jobs import job_looks, reports
-from storage.jobs.job_looks import JobSurroundings
+from storage.jobs import reports
+from storage.jobs.reports import JobSurroundings
 
 __all__ = ["JobActions", "at_desk"]
 
@@ -45,25 +45,25 @@ class JobActions:
 
     async def list_jobs(self, *, state: JobState | None, kind: str | None, before: int | None, limit: int) -> int:
         """The newest jobs."""
-        page = await self._look(job_looks.look_at_list, state=state, kind=kind, before=before, limit=limit)
+        page = await self._look(reports.look_at_list, state=state, kind=kind, before=before, limit=limit)
         return self._tell(page_json(page), self._words(page.scene).page(page))
 
     async def show(self, job_id: int) -> int:
         """One job."""
-        scene, job = await self._look(job_looks.look_at_one, job_id)
+        scene, job = await self._look(reports.look_at_one, job_id)
         if job is None:
             raise CommandFailed(str(UnknownJob(job_id)))
         return self._tell(job_json(job, scene), self._words(scene).one(job))
 
     async def stats(self) -> int:
         """All numbers."""
-        stats = await self._look(job_looks.look_at_stats)
+        stats = await self._look(reports.look_at_stats)
         return self._tell(stats_json(stats), self._words(stats.scene).stats(stats))
 
     async def stuck(self, silent_s: float | None) -> int:
         """Running jobs whose owner is silent."""
         wanted_s = self.settings.jobs.lock_timeout_s if silent_s is None else silent_s
-        stuck = await self._look(job_looks.look_at_stuck, silent_s=wanted_s)
+        stuck = await self._look(reports.look_at_stuck, silent_s=wanted_s)
         return self._tell(stuck_json(stuck), self._words(stuck.scene).stuck(stuck, silent_s=wanted_s))
 
     async def change(self, verb: str, ids: Sequence[int], *, failed: bool = False, kind: str | None = None) -> int:
@@ -92,7 +92,7 @@ class JobActions:
     async def pause_kind(self, kind: str) -> int:
         """Hold the jobs of a kind."""
         _check_kind(kind)
-        known = await self.database.read(job_looks.known_kinds)
+        known = await self.database.read(reports.known_kinds)
         with _progress(await self._count(kind, held=False), "hold") as tell:
             held = await job_changes.pause_kind(self.database, kind, tell=tell)
         told = [f"{kind} is paused: {held:,} of its jobs are held, and those to come; what runs goes on"]
@@ -121,7 +121,7 @@ class JobActions:
         """How many there are to do; counted only for somebody who watches."""
         if not sys.stderr.isatty():
             return 0
-        counts = await self.database.read(reports.counts)
+        counts = await self.database.read(reports.count_by_kind)
         return sum(count.count for count in counts if count.kind == kind and count.held is held)
 
     def _soon(self) -> str:

@@ -33,7 +33,7 @@ from cormorant.rules.units import clock_time, zone_of
 from cormorant.services.source_clients import SourceClients
 from cormorant.services.sources import SourceClosed, try_out
 from storage.database import Database
-from storage.search import source_looks, source_states, sources
+from storage.search import source_states, source_views, sources
 from storage.search.source_views import SourceView
 from storage.search.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
 from supervisors.search_assembly import configured_sources
@@ -54,7 +54,7 @@ class SourceActions:
 
     async def list_sources(self) -> int:
         """All sources."""
-        looks = await self.database.read(source_looks.look_at_all, self._configured(), now=_now())
+        looks = await self.database.read(source_views.look_at_all, self._configured(), now=_now())
         return self._tell(sources_json(looks), self._words().listed(looks))
 
     async def explain(self, name: str, priority: Priority, lane: Lane) -> int:
@@ -118,7 +118,7 @@ class SourceActions:
 
     async def test(self, name: str) -> int:
         """Ask a source what it can do."""
-        record = await self.database.run(source_looks.take_in, name, self._configured(), now=_now())
+        record = await self.database.run(source_views.take_in, name, self._configured(), now=_now())
         if record.kind not in SEARCHED:
             tries = "watchlist add ARTIST" if record.kind == "spotify" else f"search WORDS --source {name}"
             raise CommandFailed(
@@ -146,7 +146,7 @@ class SourceActions:
         return f"{record.name}: {said.partition(';')[0]}; it is stopped until that is put right: {remedy}"
 
     async def _look(self, name: str) -> SourceView:
-        return await self.database.read(source_looks.look_at_one, name, self._configured(), now=_now())
+        return await self.database.read(source_views.look_at_one, name, self._configured(), now=_now())
 
     async def _change(self, name: str, rule: Rule) -> SourceView:
         await self.database.run(_change, name, rule, self._configured(), now=_now())
@@ -226,5 +226,5 @@ def _add(connection: Connection, record: SourceRecord, *, now: datetime) -> bool
 
 
 def _change(connection: Connection, name: str, rule: Rule, configured: list[SourceRecord], *, now: datetime) -> None:
-    record = source_looks.take_in(connection, name, configured, now=now)
+    record = source_views.take_in(connection, name, configured, now=now)
     source_states.change(connection, record.id, rule, configured=record.limits)

@@ -19,9 +19,9 @@ from cormorant.rules.web_requests import LruCache
 from cormorant.services.gate.links import DownloadLinks
 from cormorant.services.gate.torznab_documents import PASSED_ON, GateInfo, TorznabItem
 from cormorant.services.keys import Keys
-from storage import gate_links
+from storage import gate
 from storage.database import Database
-from storage.gate_links import GateLink
+from storage.gate import GateLink
 from storage.search.sources import SourceRecord
 
 __all__ = ["GateItems", "GateResult", "client_of_token", "placeholder"]
@@ -77,7 +77,7 @@ class GateItems:
 
     async def link(self, token: str, record: SourceRecord) -> str | None:
         """The link of the site that ours stands for; None when that is too long ago."""
-        return await self.database.read(gate_links.find, _ref_of_token(token), source_id=record.id)
+        return await self.database.read(gate.find, _ref_of_token(token), source_id=record.id)
 
     def is_ours(self, token: str, record: SourceRecord) -> bool:
         """Whether we have made this link, for the app that it names."""

@@ -10,9 +10,9 @@ from attrs import define, field
 
 from cormorant.rules.ports import Clock
 from cormorant.rules.web_requests import LruCache
-from storage import gate_links
+from storage import gate
 from storage.database import Database
-from storage.gate_links import GateLink
+from storage.gate import GateLink
 
 __all__ = ["DownloadLinks"]
 
@@ -35,7 +35,7 @@ class DownloadLinks:
         now = self.clock.now()
         known = {link.ref: self._known.get(link.ref) for link in links}
         stale = [link for link in links if not _is_fresh(known[link.ref], now)]
-        seen = await self.database.run(gate_links.remember, stale, now=now) if stale else {}
+        seen = await self.database.run(gate.remember, stale, now=now) if stale else {}
         for ref, first in seen.items():
             self._known.put(ref, (first, now))
         return {ref: found[0] for ref, found in known.items() if found is not None} | dict(seen)

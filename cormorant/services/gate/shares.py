@@ -19,7 +19,7 @@ from cormorant.rules.search.shares import ShareUsedUp, share_opens_at, share_win
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.services.searches import Searches
 from storage.database import Database
-from storage.search import answers, spending
+from storage.search import answers, source_views
 from storage.search.sources import SourceRecord
 
 __all__ = ["AppShare", "ShareClaim", "Shares"]
@@ -130,13 +130,13 @@ class Shares:
         self, record: SourceRecord, client: AppShare, lane: Lane, windows: Sequence[Window], *, now: datetime
     ) -> datetime | None:
         numbers = sorted({window.limit for window in windows})
-        spent = await self.database.read(spending.nth_latest, record.id, lane, client.name, numbers)
+        spent = await self.database.read(source_views.nth_latest, record.id, lane, client.name, numbers)
         return share_opens_at(windows, spent, now=now)
 
     async def _is_kept(self, request: SearchRequest, name: str) -> bool:
         desk = self.searches.desks.by_name[name]
         now = self.clock.now()
-        return bool(await self.database.read(answers.find, [desk.record.id], search_key(request), now=now))
+        return bool(await self.database.read(answers.find_cached, [desk.record.id], search_key(request), now=now))
 
 
 def _refusal(client: AppShare, name: str, priority: Priority, *, wait_s: float) -> Outcome:

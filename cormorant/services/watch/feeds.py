@@ -27,8 +27,8 @@ from cormorant.rules.secrets import told
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, Subscription, check_order, host_of
 from storage.database import Database
+from storage.watch import feed_items
 from storage.watch import feeds as subscriptions
-from storage.watch import subscription_checks
 
 CHECK_S = 120.0
 """How long a check by hand is waited for."""
@@ -117,14 +117,14 @@ class Feeds:
 
     async def checks(self, number: int, *, limit: int = 20) -> list[FeedCheck]:
         """How the last checks went, newest first; one that runs here has only started."""
-        kept = await self.database.read(subscription_checks.checks, number, limit=limit)
+        kept = await self.database.read(feed_items.checks, number, limit=limit)
         since = self.started(number)
         now = [] if since is None else [FeedCheck(subscription_id=number, started_at=since, status=CheckStatus.STARTED)]
         return [*now, *kept][:limit]
 
     async def last_checks(self, numbers: Sequence[int]) -> dict[int, FeedCheck]:
         """How the last check of each of these went."""
-        return await self.database.read(subscription_checks.last_checks, numbers)
+        return await self.database.read(feed_items.last_checks, numbers)
 
     async def pause(self, name: str, *, why: str = "paused by hand") -> None:
         """Leave one alone."""

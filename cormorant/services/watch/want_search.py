@@ -26,8 +26,8 @@ from cormorant.rules.watch.wants import TRACKS_AFTER, Want, WantState, next_look
 from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
 from cormorant.services.searches import Searches
 from storage.jobs.jobs import NewJob
-from storage.search import ledger, sources
-from storage.search.ledger import SourceAnswer
+from storage.search import answers, sources
+from storage.search.answers import SourceAnswer
 from storage.watch import artists, wants
 from storage.watch.choice import CandidateChoice, Judged, why_chosen, why_nothing_fits
 
@@ -95,7 +95,7 @@ class WantSearch:
     async def _gather(self, context: JobContext, want: Want) -> _Answers:
         await self.searches.desks.have_come.wait()  # right after a start not all are there
         assert context.job_id is not None
-        entries = dict(await context.transaction(ledger.read, context.job_id))
+        entries = dict(await context.transaction(answers.read_answers, context.job_id))
         left = [name for name in self._names(want) if name not in entries]
         outcomes: list[Outcome] = []
         for request, names in (await self._requests(context, want, left)).items():
@@ -105,7 +105,7 @@ class WantSearch:
                 entries[outcome.source] = entry_of(outcome, now=self.clock.now())
         new = [entries[outcome.source] for outcome in outcomes if is_answer(outcome)]
         if new:
-            await context.transaction(ledger.write, context.job_id, new)
+            await context.transaction(answers.record_answers, context.job_id, new)
         return _Answers(
             entries=entries,
             failed=tuple(each for each in outcomes if _has_failed(each)),
@@ -198,7 +198,7 @@ class WantSearch:
         chosen = self.chooser.choose(connection, want, judged, now=now)
         if chosen is not None:
             return chosen
-        ledger.forget(connection, job_id)  # the next look asks everyone anew
+        answers.drop_answers(connection, job_id)  # the next look asks everyone anew
         pieces = tracks_of(want, now=now) if self._may_be_in_pieces(want) else []
         if pieces:
             jobs = [(each, self.make_search(each)) for each in pieces]

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from actors.jobs.handler import Handler, JobContext, Run
 from cormorant.rules.errors import LeaseLost
 from cormorant.rules.jobs.events import JobRetried
-from storage import flags
+from storage import pauses
 from storage.jobs import jobs
 from tests.actors.working import Handled, Workplace, states, workplace
 
@@ -25,11 +25,11 @@ def place() -> Iterator[Workplace]:
 
 
 def leave_a_mark(connection: Connection, place: Workplace) -> None:
-    flags.set_flag(connection, "mark", is_on=True, now=place.clock.now())
+    pauses.set_flag(connection, "mark", is_on=True, now=place.clock.now())
 
 
 def has_mark(connection: Connection) -> bool:
-    return flags.is_set(connection, "mark")
+    return pauses.is_set(connection, "mark")
 
 
 @pytest.mark.slow("two lives of a service")

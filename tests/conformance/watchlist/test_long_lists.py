@@ -22,8 +22,8 @@ from cormorant.rules.watch.events import WatchlistProcess
 from cormorant.rules.watch.releases import Album
 from cormorant.scripted_watches import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock
-from storage.watch import catalogue_walks
-from storage.watch.catalogue_walks import Key
+from storage.watch import artists
+from storage.watch.artists import Key
 from supervisors import Service
 from tests.conformance.watchlist.test_own_stores import OwnStore
 from tests.conformance.watchlist.watching import WatchPlace, file_gateway, watch, watch_place
@@ -60,7 +60,7 @@ async def test_a_thousand_releases_are_read_over_several_ticks_and_each_page_onc
             [artist] = await service.watches.artists()
             assert artist.watermark == START + timedelta(seconds=60)
             assert artist.next_attempt_at == START + timedelta(seconds=240 + 12 * 3_600)
-            assert await place.gateway.read(catalogue_walks.find, [artist]) == {}
+            assert await place.gateway.read(artists.find_progress, [artist]) == {}
         assert place.events.of(WatchlistProcess)[0].error == "260 releases so far; the next tick goes on from there"
 
 
@@ -149,7 +149,7 @@ async def test_a_list_that_does_not_end_is_left_alone_until_the_next_look(clock:
             [artist] = await service.watches.artists()
             assert artist.last_error is not None
             assert "does not end: 1001 releases on 1001 pages" in artist.last_error
-            assert await place.gateway.read(catalogue_walks.find, [artist]) == {}
+            assert await place.gateway.read(artists.find_progress, [artist]) == {}
         assert len(place.catalogue.asked) == PAGES_MAX + 1
 
 

@@ -17,10 +17,10 @@ import trio
 
 from cormorant.rules.ports import ignore
 from cormorant.testing import START
-from storage import flags
+from storage import pauses
 from storage.database import Database, Mode, StorageOptions
 from storage.engine.data_files import DataFolder, WrongMode, create_file, make_folder
-from storage.engine.sqlite_backup import back_up
+from storage.engine.sqlite import back_up
 
 
 @pytest.fixture(autouse=True, params=[0o022, 0o077, 0o000], ids=lambda mask: f"umask {mask:03o}")
@@ -45,7 +45,7 @@ async def write_to(file: Path, *, file_mode: int) -> None:
     database = Database(options, mode=Mode.THREADS, emit=ignore, chance=random.Random(0))
     async with trio.open_nursery() as nursery:
         await nursery.start(database)
-        await database.run(flags.set_flag, "one", is_on=True, now=START)
+        await database.run(pauses.set_flag, "one", is_on=True, now=START)
         beside = modes(file.parent)
         database.stop()
     assert {beside[f"data/{file.name}{suffix}"] for suffix in ("-wal", "-shm")} == {f"{file_mode:04o}"}

@@ -90,7 +90,7 @@ def test_jobs_are_counted_by_kind_and_state(connection: Connection) -> None:
     pauses.pause(connection, "play", now=NOW)
     put(connection, "play")
 
-    counted = reports.counts(connection)
+    counted = reports.count_by_kind(connection)
 
     assert counted == [
         KindCount(kind="play", state=JobState.PENDING, held=True, count=1, oldest_run_at=NOW),
@@ -115,7 +115,7 @@ def test_looking_at_jobs_changes_nothing(connection: Connection) -> None:
     take(connection)
     before = reports.recent(connection, limit=9)
 
-    reports.counts(connection)
+    reports.count_by_kind(connection)
     reports.waiting_kinds(connection)
     reports.owned_by_the_silent(connection, beat_before=at(9), limit=9)
 

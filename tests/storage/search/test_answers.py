@@ -10,64 +10,63 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from cormorant.rules.search.requests import Result
-from storage.search import answers, ledger
-from storage.search.ledger import SourceAnswer
-from storage.search.results import dump_results, load_results
+from storage.search import answers
+from storage.search.answers import SourceAnswer, dump_results, load_results
 from tests.storage.job_store import NOW, at, put
 
 FIND = Result(title="x", guid="g", link="http://a.test/x", protocol="torrent")
 
 
 def test_an_answer_is_found_until_its_time_is_over_and_by_its_source_alone(connection: Connection) -> None:
-    answers.put(connection, 1, "key", [FIND], ttl_s=60, now=NOW)
+    answers.put_cached(connection, 1, "key", [FIND], ttl_s=60, now=NOW)
 
-    found = [answers.find(connection, [1, 2], "key", now=at(seconds)) for seconds in (0, 59.9, 60)]
+    found = [answers.find_cached(connection, [1, 2], "key", now=at(seconds)) for seconds in (0, 59.9, 60)]
 
     assert found == [{1: [FIND]}, {1: [FIND]}, {}]
-    assert answers.find(connection, [1], "other", now=NOW) == {}
-    assert answers.find(connection, [], "key", now=NOW) == {}
-    assert answers.find(connection, [1], "key", now=at(-1)) == {}, "a clock that went back"
+    assert answers.find_cached(connection, [1], "other", now=NOW) == {}
+    assert answers.find_cached(connection, [], "key", now=NOW) == {}
+    assert answers.find_cached(connection, [1], "key", now=at(-1)) == {}, "a clock that went back"
 
 
 def test_a_newer_answer_replaces_and_an_empty_or_failed_one_drops(connection: Connection) -> None:
     other = Result(title="y", guid="h", link="", protocol="usenet")
     for source in (1, 2, 3):
-        answers.put(connection, source, "key", [FIND], ttl_s=60, now=NOW)
+        answers.put_cached(connection, source, "key", [FIND], ttl_s=60, now=NOW)
 
-    answers.put(connection, 1, "key", [other], ttl_s=60, now=at(1))
-    answers.put(connection, 2, "key", [], ttl_s=60, now=at(1))
-    answers.drop(connection, 3, "key")
+    answers.put_cached(connection, 1, "key", [other], ttl_s=60, now=at(1))
+    answers.put_cached(connection, 2, "key", [], ttl_s=60, now=at(1))
+    answers.drop_cached(connection, 3, "key")
 
-    assert answers.find(connection, [1, 2, 3], "key", now=at(2)) == {1: [other]}
+    assert answers.find_cached(connection, [1, 2, 3], "key", now=at(2)) == {1: [other]}
 
 
 def test_an_answer_that_must_not_be_kept_is_not(connection: Connection) -> None:
-    answers.put(connection, 1, "key", [FIND], ttl_s=0, now=NOW)
+    answers.put_cached(connection, 1, "key", [FIND], ttl_s=0, now=NOW)
 
-    assert answers.find(connection, [1], "key", now=NOW) == {}
+    assert answers.find_cached(connection, [1], "key", now=NOW) == {}
 
 
 def test_answers_are_pruned_when_their_time_is_over(connection: Connection) -> None:
     for number in range(5):
-        answers.put(connection, number, "key", [FIND], ttl_s=number + 1, now=NOW)
+        answers.put_cached(connection, number, "key", [FIND], ttl_s=number + 1, now=NOW)
 
-    pruned = [answers.prune(connection, now=at(3), limit=2) for _ in range(3)]
+    pruned = [answers.prune_cached(connection, now=at(3), limit=2) for _ in range(3)]
 
     assert pruned == [2, 1, 0]
-    assert set(answers.find(connection, range(5), "key", now=NOW)) == {3, 4}
+    assert set(answers.find_cached(connection, range(5), "key", now=NOW)) == {3, 4}
 
 
 def test_the_ledger_says_who_has_answered_and_is_forgotten_with_its_job(connection: Connection) -> None:
     job = put(connection)
     entries = [SourceAnswer(source=name, status="found", answered_at=NOW, results=[FIND]) for name in "ab"]
-    ledger.write(connection, job, entries)
-    ledger.write(connection, job, [SourceAnswer(source="b", status="refused", answered_at=at(1), error="no")])
-    ledger.write(connection, job + 1, entries)
+    answers.record_answers(connection, job, entries)
+    answers.record_answers(connection, job, [SourceAnswer(source="b", status="refused", answered_at=at(1), error="no")])
+    answers.record_answers(connection, job + 1, entries)
 
-    pruned = [ledger.prune(connection, limit=10) for _ in range(2)]
+    pruned = [answers.prune_answers(connection, limit=10) for _ in range(2)]
 
     assert pruned == [2, 0]
-    assert {name: (each.status, each.error) for name, each in ledger.read(connection, job).items()} == {
+    assert {name: (each.status, each.error) for name, each in answers.read_answers(connection, job).items()} == {
         "a": ("found", None),
         "b": ("refused", "no"),
     }

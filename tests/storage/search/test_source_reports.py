@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection
 
 from cormorant.rules.search.limits import Lane, SourceLimits
-from storage.search import source_reports, source_states, sources
+from storage.search import source_states, source_views, sources
 from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
 
@@ -23,10 +23,10 @@ def test_what_was_spent_is_counted_by_lane_since_a_moment(connection: Connection
         source_states.reserve(connection, source_id, ReservationRequest(lane=lane, lease_s=60), configured=FREE, now=at)
 
     since = NOON + timedelta(minutes=1)
-    assert source_reports.spent(connection, source_id, Lane.QUERY, since=since) == 1
-    assert source_reports.spent(connection, source_id, Lane.QUERY, since=since - timedelta(seconds=1)) == 2
-    assert source_reports.spent(connection, source_id, Lane.GRAB, since=NOON) == 1
-    assert source_reports.spent(connection, source_id + 1, Lane.QUERY, since=NOON) == 0
+    assert source_views.spent_since(connection, source_id, Lane.QUERY, since=since) == 1
+    assert source_views.spent_since(connection, source_id, Lane.QUERY, since=since - timedelta(seconds=1)) == 2
+    assert source_views.spent_since(connection, source_id, Lane.GRAB, since=NOON) == 1
+    assert source_views.spent_since(connection, source_id + 1, Lane.QUERY, since=NOON) == 0
 
 
 def test_what_clients_have_spent_is_counted_over_all_sources(connection: Connection) -> None:
@@ -35,8 +35,8 @@ def test_what_clients_have_spent_is_counted_over_all_sources(connection: Connect
         wish = ReservationRequest(lane=lane, lease_s=60, consumer=who)
         source_states.reserve(connection, source_id, wish, configured=FREE, now=NOON + timedelta(minutes=minute))
 
-    found = source_reports.spent_by_clients(connection, since=NOON - timedelta(seconds=1))
-    later = source_reports.spent_by_clients(connection, since=NOON + timedelta(minutes=3))
+    found = source_views.spent_by_clients(connection, since=NOON - timedelta(seconds=1))
+    later = source_views.spent_by_clients(connection, since=NOON + timedelta(minutes=3))
 
     counts = {(each.consumer, each.lane): each.count for each in found}
     assert counts == {("", Lane.QUERY): 1, ("a", Lane.QUERY): 2, ("a", Lane.GRAB): 1, ("b", Lane.QUERY): 1}
@@ -45,11 +45,11 @@ def test_what_clients_have_spent_is_counted_over_all_sources(connection: Connect
 
 def test_the_age_of_the_caps_is_known_once_they_are(connection: Connection) -> None:
     source_id = sources.add(connection, ATTIC, now=NOON).id
-    assert source_reports.caps_at(connection, source_id) is None
+    assert source_views.caps_at(connection, source_id) is None
 
     sources.set_caps(connection, source_id, {"title": "Attic"}, now=NOON)
 
-    assert source_reports.caps_at(connection, source_id) == NOON
+    assert source_views.caps_at(connection, source_id) == NOON
 
 
 def test_a_removed_source_is_still_known_by_its_address(connection: Connection) -> None:

@@ -15,7 +15,7 @@ from cormorant.rules.search.reservations import Reserved, SourceClosedNow
 from cormorant.rules.secrets import Secret
 from cormorant.rules.units import zone_of
 from storage.search import sources
-from storage.search.source_limits import dump_limits, load_limits
+from storage.search.source_rows import dump_limits, load_limits
 from storage.search.sources import BY_COMMAND, CONFIGURED, SourceExists, UnknownSource
 from tests.storage.job_store import NOW, at
 from tests.storage.search.test_source_states import undone

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.watch.artists import CatalogueProgress
 from cormorant.rules.watch.releases import Album, CatalogueArtist, read_release_date
-from storage.watch import catalogue_walks
+from storage.watch import artists
 from tests.storage.job_store import NOW, at
 from tests.storage.watch_store import add_artist
 
@@ -34,17 +34,17 @@ def test_a_walk_is_read_as_it_was_kept_until_it_is_dropped(connection: Connectio
     artist = add_artist(connection)
     later = evolve(WALK, albums=WALK.albums[:1], following=None, is_done=True)
 
-    catalogue_walks.put(connection, KEY, WALK)
-    assert catalogue_walks.find(connection, [artist]) == {KEY: WALK}
-    catalogue_walks.put(connection, KEY, later)
-    assert catalogue_walks.find(connection, [artist]) == {KEY: later}
-    catalogue_walks.drop(connection, KEY)
-    assert catalogue_walks.find(connection, [artist]) == {}
+    artists.put_progress(connection, KEY, WALK)
+    assert artists.find_progress(connection, [artist]) == {KEY: WALK}
+    artists.put_progress(connection, KEY, later)
+    assert artists.find_progress(connection, [artist]) == {KEY: later}
+    artists.drop_progress(connection, KEY)
+    assert artists.find_progress(connection, [artist]) == {}
 
 
 def test_what_nobody_reads_to_its_end_is_pruned(connection: Connection) -> None:
-    catalogue_walks.put(connection, KEY, WALK)
-    catalogue_walks.put(connection, ("spotify", "a2"), evolve(WALK, began_at=at(100)))
+    artists.put_progress(connection, KEY, WALK)
+    artists.put_progress(connection, ("spotify", "a2"), evolve(WALK, began_at=at(100)))
 
-    assert catalogue_walks.prune(connection, before=at(50), limit=10) == 1
-    assert catalogue_walks.prune(connection, before=at(50), limit=10) == 0
+    assert artists.prune_progress(connection, before=at(50), limit=10) == 1
+    assert artists.prune_progress(connection, before=at(50), limit=10) == 0

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from cormorant.rules.schedules import Schedule, overdue_delay_s
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FeedEntryItem, NextCheck, Subscription
 from storage.engine.columns import to_micros
-from storage.watch import feed_claims, feed_items, feeds, subscription_checks
+from storage.watch import feed_claims, feed_items, feeds
 from storage.watch.feeds import SubscriptionExists, UnknownSubscription
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at
@@ -99,11 +99,11 @@ def test_a_claim_ends_when_it_is_freed_and_then_the_old_owner_writes_nothing(con
     assert not end(connection, old)
     feed_claims.release(connection, [old])
     assert feed_claims.renew(connection, [old, current], until=at(900)) == {current.id}
-    assert subscription_checks.checks(connection, old.id) == []
+    assert feed_items.checks(connection, old.id) == []
     assert claim(connection, now_s=61) == []
     assert end(connection, current)
     assert feed_claims.renew(connection, [current], until=at(900)) == set()
-    assert len(subscription_checks.checks(connection, old.id)) == 1
+    assert len(feed_items.checks(connection, old.id)) == 1
 
 
 def test_a_claim_that_was_renewed_since_it_was_seen_is_not_freed(connection: Connection) -> None:
@@ -161,12 +161,12 @@ def test_the_end_of_a_check_is_kept_and_a_failure_keeps_what_the_last_success_kn
     known = feeds.find(connection, "n")
     assert (known.etag, known.url, known.last_error, known.failures) == ("e", "http://new.test/n", "nope", 1)
     assert (known.last_checked, known.last_success, known.effective_s) == (at(4_000), at(5), 7_200.0)
-    newest, oldest = subscription_checks.checks(connection, known.id)
+    newest, oldest = feed_items.checks(connection, known.id)
     assert (newest.status, newest.error, oldest.status) == (CheckStatus.FAILED, "nope", CheckStatus.SUCCESS)
-    assert subscription_checks.last_checks(connection, [known.id, known.id + 1]) == {known.id: newest}
-    assert subscription_checks.last_checks(connection, []) == {}
-    assert subscription_checks.recent_new(connection, known.id, limit=9) == [2]
-    assert subscription_checks.prune_checks(connection, before=at(100), after=at(99_000_000), limit=9) == 1
+    assert feed_items.last_checks(connection, [known.id, known.id + 1]) == {known.id: newest}
+    assert feed_items.last_checks(connection, []) == {}
+    assert feed_items.recent_new(connection, known.id, limit=9) == [2]
+    assert feed_items.prune_checks(connection, before=at(100), after=at(99_000_000), limit=9) == 1
 
 
 def test_a_new_address_given_while_it_is_checked_stays(connection: Connection) -> None:
@@ -242,12 +242,12 @@ def test_old_records_go_in_the_order_they_came_and_some_of_a_wrong_clock_do_not_
         for each in claim(connection, now_s=99_000_000):
             end(connection, each, now_s=now_s)
 
-    assert subscription_checks.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 2
-    assert subscription_checks.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 1
-    assert subscription_checks.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 0
+    assert feed_items.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 2
+    assert feed_items.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 1
+    assert feed_items.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 0
 
     number = feeds.find(connection, "n").id
-    assert [each.started_at for each in subscription_checks.checks(connection, number)] == [at(30), at(9_000_000)]
+    assert [each.started_at for each in feed_items.checks(connection, number)] == [at(30), at(9_000_000)]
 
 
 def test_records_of_a_clock_that_ran_ahead_go_as_well_and_do_not_keep_the_others(connection: Connection) -> None:
@@ -256,9 +256,9 @@ def test_records_of_a_clock_that_ran_ahead_go_as_well_and_do_not_keep_the_others
         for each in claim(connection, now_s=99_000_000):
             end(connection, each, now_s=now_s)
 
-    assert [
-        subscription_checks.prune_checks(connection, before=at(30), after=at(86_400), limit=1) for _ in range(14)
-    ] == [1] * 13 + [0]
+    assert [feed_items.prune_checks(connection, before=at(30), after=at(86_400), limit=1) for _ in range(14)] == [
+        1
+    ] * 13 + [0]
 
 
 def test_overdue_ones_wait_for_their_share_of_a_minute_except_those_in_hand(connection: Connection) -> None:
