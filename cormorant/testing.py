@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from actors.jobs.handler import Handler, Run
 from actors.search.request_execution import Ask
-from cormorant.clients.telling import Tell
+from cormorant.clients.apprise import Tell
 from cormorant.rules.events import Event, Stamped, fields_of
 from cormorant.rules.notices import Message
 from cormorant.rules.ports import ignore

@@ -23,9 +23,9 @@ from actors.watch.handover_tracker import ConfiguredTarget
 from actors.watch.watchlist_store import WatchlistStore
 from actors.watch.watchlist_ticker import ArtistCatalogue
 from cormorant import __version__
+from cormorant.clients.apprise import Tell, tell_apart
 from cormorant.clients.files import Download
 from cormorant.clients.targets.target import Target
-from cormorant.clients.telling import Tell, tell_apart
 from cormorant.rules.jobs.states import RetryPolicy
 from cormorant.rules.ports import Chance, Clock, Emit, Offload
 from cormorant.rules.settings.settings import Settings

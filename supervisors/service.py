@@ -19,8 +19,8 @@ from actors.search.search import Execute, Search
 from actors.watch.watchlist_store import WatchlistStore
 from actors.watch.watchlist_ticker import ArtistCatalogue
 from cormorant import __version__
+from cormorant.clients.apprise import Tell
 from cormorant.clients.targets.target import Target
-from cormorant.clients.telling import Tell
 from cormorant.rules.errors import ServiceFailed, ServiceStopped
 from cormorant.rules.events import ServiceReady, ServiceStopping
 from cormorant.rules.ports import Chance, Clock, Emit, Offload

@@ -27,8 +27,7 @@ def test(config: str, *, as_json: bool) -> None:
     import trio  # noqa: PLC0415  # `--help` need not wait for it
 
     from cormorant.cli.console.preflight import load_or_refuse  # noqa: PLC0415  # as above
-    from cormorant.clients.apprise import NotTold  # noqa: PLC0415  # as above
-    from cormorant.clients.telling import tell_apart  # noqa: PLC0415  # as above
+    from cormorant.clients.apprise import NotTold, tell_apart  # noqa: PLC0415  # as above
     from cormorant.rules.notices import Message  # noqa: PLC0415  # as above
 
     addresses = load_or_refuse(config).notify.apprise.reveal().split()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from attrs import frozen
+from lxml import etree
 
 from cormorant.clients.http.json_api import JsonApi
-from cormorant.rules.app_indexers import AppIndexer, GateEndpoint
-from cormorant.rules.search.outcomes import SourceRefused
+from cormorant.clients.http.transport import Transport
+from cormorant.clients.torznab_replies import StatedError, local_name, read_reply
+from cormorant.rules.app_indexers import AppIndexer, GateEndpoint, OfferedIndexer
+from cormorant.rules.ports import Offload
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
-
-__all__ = ["APPS", "ArrApp", "ArrClient"]
 
 _ENABLED: Final = ("enableRss", "enableAutomaticSearch", "enableInteractiveSearch")
 _NAME_MAX: Final = 200
@@ -111,3 +114,79 @@ def _fill(resource: dict[str, Any], endpoint: GateEndpoint, key: Secret) -> None
     for each in resource.get("fields", ()):
         if isinstance(each, dict) and each.get("name") in values:
             each["value"] = values[each["name"]]
+
+
+PROWLARR: Final = "Prowlarr"
+_TITLE_MAX: Final = 100
+
+
+async def prowlarr_indexers(api: JsonApi) -> list[OfferedIndexer]:
+    """Its indexers, by number. Raises a `SourceError`."""
+    status = await api.get("/api/v1/system/status")
+    app = status.get("appName") if isinstance(status, dict) else None
+    if app != PROWLARR:
+        raise SourceRefused(
+            f"what is there is {str(app)[:40] if app else 'something else'} and not {PROWLARR}; check the address"
+        )
+    said = await api.get("/api/v1/indexer")
+    if not isinstance(said, list):
+        raise SourceRefused("it did not answer with a list of its indexers")
+    return list(_of_prowlarr(api.url.rstrip("/"), said))
+
+
+def _of_prowlarr(url: str, said: list[Any]) -> Iterator[OfferedIndexer]:
+    for each in said:
+        if not isinstance(each, dict) or not isinstance(each.get("id"), int):
+            continue
+        yield OfferedIndexer(
+            title=str(each.get("name") or f"prowlarr-{each['id']}")[:_TITLE_MAX],
+            url=f"{url}/{each['id']}/api",
+            kind="newznab" if each.get("protocol") == "usenet" else "torznab",
+            is_private=each.get("privacy") != "public",
+            is_enabled=each.get("enable") is not False,
+        )
+
+
+JACKETT: Final = "Jackett"
+_LIST: Final = "/api/v2.0/indexers/all/results/torznab/api"
+_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_ACCOUNT: Final = range(100, 200)
+_ERRORS: Final = 400
+
+
+async def jackett_indexers(url: str, key: Secret, transport: Transport, *, offload: Offload) -> list[OfferedIndexer]:
+    """Its configured indexers. Raises a `SourceError`."""
+    base = url.rstrip("/")
+    params = [("t", "indexers"), ("configured", "true"), ("apikey", key.reveal())]
+    answer = await transport.get(f"{base}{_LIST}", params=params, secrets=[key])
+    is_page = "html" in answer.headers.get("Content-Type", "").lower()
+    if is_page or answer.status >= _ERRORS:
+        what = "a web page" if is_page else f"HTTP {answer.status}"
+        raise SourceRefused(
+            f"what is there answers with {what}, so it is not the API of {JACKETT}; check the address: "
+            f"the port, and the base path if {JACKETT} has one, such as http://host:9117/jackett"
+        )
+    try:
+        said = await offload(read_reply, answer.body)
+    except SourceUnavailable:
+        raise SourceRefused(f"what is there does not answer as {JACKETT} does; check the address") from None
+    if isinstance(said, StatedError):
+        if said.code in _ACCOUNT:
+            raise CredentialsRefused(f"it does not accept this key; look at the top of {JACKETT}'s page")
+        raise SourceRefused(f"it refuses to list its indexers (code {said.code})")
+    return list(_of_jackett(base, said))
+
+
+def _of_jackett(base: str, root: etree._Element) -> Iterator[OfferedIndexer]:
+    for each in root.iter():
+        name = each.get("id") or ""
+        if local_name(each) != "indexer" or not _ID.fullmatch(name):
+            continue
+        facts = {local_name(part): (part.text or "").strip() for part in each}
+        yield OfferedIndexer(
+            title=(facts.get("title") or name)[:_TITLE_MAX],
+            url=f"{base}/api/v2.0/indexers/{name}/results/torznab/api",
+            kind="torznab",
+            is_private=facts.get("type") != "public",
+            is_enabled=each.get("configured", "true").lower() == "true",
+        )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from importlib import import_module
 from itertools import islice
+from time import struct_time
 from typing import Any, Final
 
 from attrs import frozen
 from lxml import etree
 
-from cormorant.clients.feed_dates import read_feed_date
-from cormorant.clients.feed_text import decode_feed
-from cormorant.clients.http.xml_documents import mended, parse_xml, refuse_entities
+from cormorant.clients.http.headers import read_date
+from cormorant.clients.http.xml_documents import is_encoding_of_text, mended, parse_xml, refuse_entities
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import told
@@ -314,3 +317,115 @@ def _said(item: dict[str, Any], *names: str) -> str:
 def _list(found: dict[str, Any], name: str) -> list[Any]:
     value = found.get(name)
     return value if isinstance(value, list) else []
+
+
+Reader = Callable[[str], struct_time | None]
+_LENGTH_MAX: Final = 64
+_FORMS: Final = ("onblog", "nate", "greek", "hungarian", "rfc822", "w3dtf", "asctime", "perforce")
+_USUAL: Final = re.compile(
+    r"\A[A-Za-z0-9, ]+ \d\d:\d\d:\d\d (?:[+-]\d{4}|GMT|UTC|Z)"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
+)
+
+
+def read_feed_date(text: str) -> datetime | None:
+    """The time in UTC, or None when there is none to be had.
+
+    >>> print(read_feed_date("Thu, 01 Jan 2004 19:48:21 GMT"), read_feed_date("2004년 05월 28일  01:31:15"))
+    2004-01-01 19:48:21+00:00 2004-05-27 16:31:15+00:00
+    """
+    if not text or len(text) > _LENGTH_MAX:
+        return None
+    if _USUAL.fullmatch(text) and (usual := read_date(text)) is not None:
+        return usual
+    return next((found for read in _readers() if (found := _read(read, text)) is not None), None) or _rest(text)
+
+
+def _rest(text: str) -> datetime | None:
+    """Seconds since 1970, and forms of ISO 8601 that are odd but whole."""
+    return read_date(text) if text.isascii() and "T" not in text[11:] and ":" not in text[19:] else None
+
+
+def _read(read: Reader, text: str) -> datetime | None:
+    try:
+        found = read(text)
+        return None if found is None else datetime(*found[:6], tzinfo=UTC)
+    except (ValueError, OverflowError, TypeError, IndexError, KeyError, AttributeError):
+        # What stands for a date may be anything, and its readers raise more than the errors they document.
+        return None
+
+
+@cache
+def _readers() -> tuple[Reader, ...]:
+    """Loaded when the first odd date comes: most processes never see one.
+
+    Not the one for ISO 8601: it fills up what is missing with what is today, and finds a date in everything.
+    """
+    known = import_module("feedparser.datetimes")
+    found = (getattr(known, f"_parse_date_{form}", None) for form in _FORMS)
+    return tuple(read for read in found if read is not None)
+
+
+_MARKS: Final = (
+    # The longer first: the mark of UTF-16 begins that of UTF-32.
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    # No mark, but a document begins with "<" or "{", and zeros around that tell the rest.
+    (b"<\0\0\0", "utf-32-le"),
+    (b"\0\0\0<", "utf-32-be"),
+    (b"<\0", "utf-16-le"),
+    (b"\0<", "utf-16-be"),
+)
+_DECLARED: Final = re.compile(rb"<\?xml[^>]{0,200}?encoding\s{0,20}=\s{0,20}[\"']\s{0,20}([A-Za-z0-9._:-]{1,40})")
+_CHARSET: Final = re.compile(r"charset\s{0,20}=\s{0,20}[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
+# What is called Latin-1 is the code page of Windows wherever the two differ; and the first Chinese set is a part of the last.
+_MEANT: Final = {"gb2312": "gb18030", "gbk": "gb18030"}
+_LATIN: Final = re.compile(r"(iso[-_]?)?8859[-_]1|latin[-_]?1")
+
+
+def charset_of(content_type: str) -> str:
+    """The encoding that a header states, or nothing.
+
+    >>> charset_of("text/xml; charset = 'Windows-1252'"), charset_of("text/xml")
+    ('windows-1252', '')
+    """
+    found = _CHARSET.search(content_type[:1_000])
+    return found[1].lower() if found else ""
+
+
+def decode_feed(body: bytes, *, charset: str = "") -> str:
+    """The text of a document, whatever its bytes are."""
+    body = body.lstrip() if body[:1].isspace() else body
+    for encoding in _encodings(body, charset):
+        try:
+            return body.decode(encoding).lstrip("\ufeff")
+        except (UnicodeError, LookupError):
+            continue
+    return body.removeprefix(codecs.BOM_UTF8).decode("cp1252", "replace")
+
+
+def _encodings(body: bytes, charset: str) -> list[str]:
+    for mark, encoding in _MARKS:
+        if body.startswith(mark):
+            return [encoding, "utf-8"]
+    declared = _DECLARED.match(body)
+    own = declared[1].decode("ascii").lower() if declared else ""
+    if own in {"utf-8", "utf8"}:  # where a document is what it says it is, a header of another opinion is a mistake
+        return ["utf-8", *_named(charset)]
+    return [*_named(charset), *_named(own), "utf-8"]
+
+
+def _named(encoding: str) -> list[str]:
+    if encoding in {"utf-8", "utf8"}:
+        return ["utf-8"]
+    if _LATIN.fullmatch(encoding):
+        # It is what programs say that do not know; and text in Latin-1 is never by chance valid UTF-8.
+        return ["utf-8", "cp1252", "latin-1"]
+    # Without a mark these two are told by their zeros; there are none, so it is something else.
+    if not is_encoding_of_text(encoding) or encoding.startswith(("utf-16", "utf-32", "utf16", "utf32")):
+        return []
+    return [_MEANT.get(encoding, encoding)]

@@ -10,14 +10,13 @@ from typing import Final
 import httpx2
 from attrs import frozen
 
-from cormorant.clients.feed_documents import FeedDocument, read_feed
-from cormorant.clients.feed_replies import error_of_feed
-from cormorant.clients.feed_text import charset_of
-from cormorant.clients.http.retry_after import retry_after_s
+from cormorant.clients.feed_documents import FeedDocument, charset_of, read_feed
+from cormorant.clients.files import Download, download_from_magnet, parse_download
+from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party, shown_origin
 from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.search.outcomes import SourceUnavailable
-from cormorant.rules.secrets import keys_in
+from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.secrets import keys_in, told
 from cormorant.rules.watch.feed_items import items_of
 from cormorant.rules.watch.feeds import FeedEntryItem, FetchedFeed
 
@@ -110,3 +109,57 @@ def _moved_to(url: str, answer: Answer) -> str | None:
 
 def _where(answer: Answer) -> str:
     return shown_origin(httpx2.URL(answer.url))
+
+
+_BUSY = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY}
+
+
+def error_of_feed(status: int, *, asked: str, retry_after_s: float | None = None) -> SourceError | None:
+    """The error, or None when it is fine. `asked` is what was asked for, for people.
+
+    >>> print(error_of_feed(410, asked="the feed at https://x.org"))
+    the feed at https://x.org is gone for good (HTTP 410); remove it, or write its new address
+    """
+    if status in range(200, 300):
+        return None
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return SourceLimited(
+            f"{asked} was asked for too often (HTTP 429); check it less often", retry_after_s=retry_after_s
+        )
+    if status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return SourceUnavailable(f"{asked} cannot be had now (HTTP {status})", retry_after_s=retry_after_s)
+    return SourceRefused(f"{asked} {_refusal(status)}")
+
+
+def _refusal(status: int) -> str:
+    if status == HTTPStatus.GONE:
+        return "is gone for good (HTTP 410); remove it, or write its new address"
+    if status == HTTPStatus.NOT_FOUND:
+        return "is not there (HTTP 404); check its address"
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED}:
+        return f"is not given to us (HTTP {status}); check the key or password in its address"
+    return f"was refused (HTTP {status}); check its address"
+
+
+LIMITS: Final = FetchLimits(timeout_s=60.0, body_max_bytes=20_000_000)
+
+
+async def fetch_link(
+    link: str, transport: Transport, *, offload: Offload, clock: Clock, limits: FetchLimits = LIMITS
+) -> Download:
+    """Fetch it, and make sure what it is. Raises a `SourceError`."""
+    if link.startswith("magnet:"):
+        return download_from_magnet(link)
+    secrets = keys_in(link, in_path=False)
+    answer = await transport.get(link, secrets=secrets, limits=limits)
+    if answer.magnet is not None:
+        return download_from_magnet(answer.magnet)
+    where = shown_origin(httpx2.URL(answer.url))
+    wait_s = retry_after_s(answer.headers.get("Retry-After"), now=clock.now())
+    error = error_of_feed(answer.status, asked=f"the download at {where}", retry_after_s=wait_s)
+    if error is not None:
+        raise error
+    found = await offload(partial(parse_download, answer.body))
+    if isinstance(found, Download):
+        return found
+    raise SourceRefused(f"{where} gave an error instead of a download: {told(found.description, secrets)}")

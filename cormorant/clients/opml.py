@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 from lxml import etree
 
-from cormorant.clients.feed_text import decode_feed
+from cormorant.clients.feed_documents import decode_feed
 from cormorant.clients.http.xml_documents import mended, parse_xml, refuse_entities
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.outcomes import SourceUnavailable

@@ -11,10 +11,9 @@ from urllib.parse import quote
 
 from attrs import asdict, field, frozen
 
-from cormorant.clients.http.headers import read_date
-from cormorant.clients.http.retry_after import retry_after_s
+from cormorant.clients.http.headers import read_date, retry_after_s
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
-from cormorant.clients.source_replies import IndexerReply, error_of
+from cormorant.clients.torznab_replies import IndexerReply, error_of
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable

@@ -11,12 +11,10 @@ from urllib.parse import urljoin
 from attrs import frozen
 
 from cormorant.clients.files import Download, download_from_magnet, parse_download
-from cormorant.clients.http.retry_after import retry_after_s
+from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
-from cormorant.clients.source_replies import IndexerReply, error_of
-from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
-from cormorant.clients.torznab_replies import StatedError, parse_page, read_reply
+from cormorant.clients.torznab_replies import IndexerReply, StatedError, error_of, parse_page, read_caps, read_reply
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Caps, Protocol, SearchKind, SearchPage, SearchRequest

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from attrs import frozen
 from lxml import etree
 
-from cormorant.clients.http.headers import read_date
-from cormorant.clients.http.retry_after import RETRY_AFTER_MAX_S
+from cormorant.clients.http.headers import RETRY_AFTER_MAX_S, read_date
 from cormorant.clients.http.xml_documents import read_xml
 from cormorant.clients.torznab_items import ItemReader, whole
 from cormorant.rules.json_documents import parse_json
-from cormorant.rules.search.outcomes import SourceUnavailable
-from cormorant.rules.search.requests import SearchPage, StatedLimits
+from cormorant.rules.search.outcomes import (
+    CredentialsRefused,
+    SourceError,
+    SourceLimited,
+    SourceRefused,
+    SourceUnavailable,
+)
+from cormorant.rules.search.requests import Caps, Category, SearchKind, SearchPage, StatedLimits, page_size
 
 _DESCRIPTION_MAX = 2_000
 
@@ -151,3 +156,152 @@ def stated_limits(attributes: Mapping[str, str], headers: Mapping[str, str]) -> 
         rate_limit=whole(headers.get("x-ratelimit-limit")),
         rate_remaining=whole(headers.get("x-ratelimit-remaining")),
     )
+
+
+_OK = range(200, 300)
+_ACCOUNT = range(100, 200)
+_CALL_OR_CONTENT = range(200, 400)
+_CLIENT_ERRORS = range(400, 500)
+_CREDENTIALS = {401, 403}
+_LIMITS = {429, 500, 501}
+_TOO_MANY_REQUESTS = 429
+_GONE = 410
+_MISSING_PARAMETER = 200
+# "Took too long" and "too early" are about the moment, not about what was asked.
+_PASSING = {408, 425}
+_LIMIT_WORDS = ("request limit reached", "you have reached your daily limit", "download limit reached")
+
+
+@frozen(kw_only=True)
+class IndexerReply:
+    """What of a reply decides. `code` is that of an error document; `words` are the server's own, without secrets."""
+
+    status: int
+    code: int | None = None
+    words: str = ""
+    retry_after_s: float | None = None
+    key_was_sent: bool = True
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the document or the status says that something is wrong. A code of 200 is no success."""
+        return self.code is not None or bool(self.words) or self.status not in _OK
+
+
+def error_of(reply: IndexerReply) -> SourceError | None:
+    """The error that a reply stands for; None when it is none.
+
+    >>> for status, code in (200, 100), (429, 900), (200, 500), (400, 201), (503, None), (200, None):
+    ...     print(type(error_of(IndexerReply(status=status, code=code))).__name__)
+    CredentialsRefused
+    SourceLimited
+    SourceLimited
+    SourceRefused
+    SourceUnavailable
+    NoneType
+    """
+    if not reply.is_error:
+        return None
+    said = _told(reply)
+    if _is_about_credentials(reply):
+        return CredentialsRefused(f"it does not accept our key ({said}); check the key, then enable the source again")
+    if _is_limit(reply):
+        return SourceLimited(f"it wants to be asked less ({said})", retry_after_s=reply.retry_after_s)
+    if _is_final(reply):
+        return SourceRefused(f"it refused the request ({said})", retry_after_s=reply.retry_after_s)
+    return SourceUnavailable(f"it cannot serve us now ({said})", retry_after_s=reply.retry_after_s)
+
+
+def _is_about_credentials(reply: IndexerReply) -> bool:
+    if reply.code is None:
+        return reply.status in _CREDENTIALS
+    if reply.code == _MISSING_PARAMETER and not reply.key_was_sent and "key" in reply.words.lower():
+        return True
+    is_unsaid = reply.code not in _CALL_OR_CONTENT and reply.code not in _LIMITS
+    return reply.code in _ACCOUNT or reply.code in _CREDENTIALS or (is_unsaid and reply.status in _CREDENTIALS)
+
+
+def _is_limit(reply: IndexerReply) -> bool:
+    if reply.code in _LIMITS or reply.status == _TOO_MANY_REQUESTS:
+        return True
+    return reply.words.lower().startswith(_LIMIT_WORDS)
+
+
+def _is_final(reply: IndexerReply) -> bool:
+    if reply.code is not None:
+        return reply.code in _CALL_OR_CONTENT or reply.code == _GONE
+    return reply.status in _CLIENT_ERRORS and reply.status not in _PASSING
+
+
+def _told(reply: IndexerReply) -> str:
+    parts = [f"HTTP {reply.status}"]
+    if reply.code is not None:
+        parts.append(f"code {reply.code}")
+    if reply.words:
+        parts.append(reply.words)
+    return ", ".join(parts)
+
+
+_KINDS: Final[Mapping[str, SearchKind]] = {
+    "search": "search",
+    "tv-search": "tv",
+    "movie-search": "movie",
+    "audio-search": "music",
+    "music-search": "music",
+    "book-search": "book",
+}
+# What a kind takes when the source does not say: the specification's defaults.
+_DEFAULTS: Final[Mapping[SearchKind, frozenset[str]]] = {
+    "search": frozenset({"q"}),
+    "tv": frozenset({"q", "rid", "season", "ep"}),
+    "movie": frozenset({"q", "imdbid"}),
+    "music": frozenset({"q"}),
+    "book": frozenset({"q"}),
+}
+
+
+def read_caps(root: etree._Element) -> Caps:
+    """What a source offers. Raises `SourceUnavailable` when the document is no caps."""
+    if local_name(root) != "caps":
+        raise SourceUnavailable(f"it answered with a <{local_name(root)[:40]}> instead of what it can do")
+    limits = _child(root, "limits")
+    server = _child(root, "server")
+    searching, states_params = _searching(_child(root, "searching"))
+    return Caps(
+        page_size=page_size(*(None if limits is None else limits.get(name) for name in ("default", "max"))),
+        searching=searching,
+        states_params=states_params,
+        categories=tuple(_categories(_child(root, "categories"), "category")),
+        title=((server is not None and server.get("title")) or "")[:200],
+    )
+
+
+def _child(parent: etree._Element, name: str) -> etree._Element | None:
+    return next((child for child in parent if local_name(child) == name), None)
+
+
+def _searching(parent: etree._Element | None) -> tuple[dict[SearchKind, frozenset[str]], frozenset[SearchKind]]:
+    found: dict[SearchKind, set[str]] = {}
+    stated: set[SearchKind] = set()
+    for element in () if parent is None else parent:
+        kind = _KINDS.get(local_name(element))
+        if kind is None or (element.get("available") or "").strip().lower() != "yes":
+            continue
+        listed = element.get("supportedParams")
+        found.setdefault(kind, set()).update(_DEFAULTS[kind] if listed is None else _names(listed))
+        if listed is not None:
+            stated.add(kind)
+    return {kind: frozenset(params) for kind, params in found.items()}, frozenset(stated)
+
+
+def _names(listed: str) -> frozenset[str]:
+    return frozenset(name.strip().lower() for name in listed.split(",") if name.strip())
+
+
+def _categories(parent: etree._Element | None, name: str) -> Iterator[Category]:
+    """Those that have a number; private ones are large, and a subcategory may stand at the top."""
+    for element in () if parent is None else parent:
+        number = whole(element.get("id"))
+        if local_name(element) == name and number is not None:
+            title = (element.get("name") or "").strip()
+            yield Category(id=number, name=title, children=tuple(_categories(element, "subcat")))

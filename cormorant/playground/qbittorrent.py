@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from attrs import define, field
 
-from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
+from cormorant.clients.files import NotATorrent, Torrent, read_torrent
 from cormorant.playground.forms import FormData, read_form
 from cormorant.rules.watch.handovers import infohash_of_magnet, infohash_v2_of_magnet
 

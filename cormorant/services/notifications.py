@@ -9,7 +9,7 @@ import trio
 from attrs import define, field
 
 from actors.jobs.handler import JobContext
-from cormorant.clients.telling import Tell, tell_apart
+from cormorant.clients.apprise import Tell, tell_apart
 from cormorant.rules.events import NoticeSent
 from cormorant.rules.jobs.verdicts import Cancel, Snooze
 from cormorant.rules.notices import message_of, quiet_until, read_batch

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from attrs import field, frozen
 
 from actors.environment import SystemRandom
-from cormorant.clients.feeds import FeedClient, FeedOptions
+from cormorant.clients.feeds import FeedClient, FeedOptions, fetch_link
 from cormorant.clients.files import Download
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.links import fetch_link
 from cormorant.clients.price_sites import PriceClient, PriceRecipe
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions

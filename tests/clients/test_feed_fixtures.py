@@ -11,9 +11,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from cormorant.clients.feed_dates import read_feed_date
-from cormorant.clients.feed_documents import FeedDocument, read_feed
-from cormorant.clients.feed_text import charset_of
+from cormorant.clients.feed_documents import FeedDocument, charset_of, read_feed, read_feed_date
 from cormorant.rules.search.outcomes import SourceError, SourceRefused
 from cormorant.rules.watch.feed_items import items_of, plain
 

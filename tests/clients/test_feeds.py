@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from cormorant.clients.feed_documents import read_feed
-from cormorant.clients.feeds import FeedClient, FeedOptions
+from cormorant.clients.feeds import FeedClient, FeedOptions, fetch_link
 from cormorant.clients.http.transport import FetchLimits, Transport
-from cormorant.clients.links import fetch_link
 from cormorant.playground.feed_site import FeedStandIn, PlayedFeed
 from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.watch.feed_items import ITEMS_MAX, items_of

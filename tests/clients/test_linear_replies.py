@@ -10,9 +10,8 @@ import pytest
 
 from cormorant.clients.feed_documents import read_feed
 from cormorant.clients.http.xml_documents import read_xml
-from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import TORZNAB, ItemReader
-from cormorant.clients.torznab_replies import parse_page
+from cormorant.clients.torznab_replies import parse_page, read_caps
 from cormorant.rules.search.caps import merged_caps
 from cormorant.rules.search.requests import Result, SearchPage
 from cormorant.rules.secrets import KEYS_MAX, hide_keys, hide_link, keys_in, told

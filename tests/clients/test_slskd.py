@@ -13,8 +13,8 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.rules_slskd_replies import BUSY_S, OFFLINE_S
 from cormorant.clients.slskd import SlskdClient, SlskdOptions
+from cormorant.clients.slskd_replies import BUSY_S, OFFLINE_S
 from cormorant.playground.slskd import Answered, SlskdStandIn
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cormorant.clients.slskd_states import Transfer, receipt_of_transfers
+from cormorant.clients.slskd_replies import Transfer, receipt_of_transfers
 from cormorant.rules.watch.handovers import ParcelState
 
 DONE = "Completed, Succeeded"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.clients.slskd_times import QUIET_MS_MIN, search_times
+from cormorant.clients.slskd import QUIET_MS_MIN, search_times
 
 timeouts_s = st.floats(min_value=0.015, max_value=10_000.0)
 """From three times the shortest silence that slskd accepts."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.clients.source_replies import IndexerReply, error_of
+from cormorant.clients.torznab_replies import IndexerReply, error_of
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     SourceError,

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.clients.spotify_token import Token, TokenCache
+from cormorant.clients.spotify import Token, TokenCache
 from cormorant.rules.search.outcomes import SourceLimited
 from cormorant.rules.secrets import Secret
 

@@ -12,9 +12,8 @@ from urllib.parse import urljoin
 import pytest
 from lxml import etree
 
-from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
-from cormorant.clients.torznab_replies import StatedError, read_page, read_reply
+from cormorant.clients.torznab_replies import StatedError, read_caps, read_page, read_reply
 from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import SearchPage, page_size
 from cormorant.rules.secrets import hide_keys

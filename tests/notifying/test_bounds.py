@@ -11,9 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.clients import telling
-from cormorant.clients.apprise import NotTold
-from cormorant.clients.telling import tell_apart
+from cormorant.clients import apprise
+from cormorant.clients.apprise import NotTold, tell_apart
 from cormorant.rules.notices import Message
 from tests.bounds import WAIT_S
 from tests.waiting import until_deadline_in
@@ -100,7 +99,7 @@ async def test_when_its_time_is_up_the_process_that_sends_is_ended_whatever_it_d
 
 @pytest.mark.slow("a real process")
 async def test_a_process_that_crashes_is_told_without_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "_SELF", "cormorant.no_such_module")
+    monkeypatch.setattr(apprise, "_SELF", "cormorant.no_such_module")
 
     with pytest.raises(NotTold, match="ended with 1 and did not say why") as caught:
         await tell_apart("json://hunter2hunter2", MESSAGE)

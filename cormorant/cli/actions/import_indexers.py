@@ -17,10 +17,10 @@ from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandIn
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.output import table
 from cormorant.cli.console.preflight import load_or_refuse, look_at_database
-from cormorant.clients import prowlarr
+from cormorant.clients import arr
+from cormorant.clients.arr import jackett_indexers
 from cormorant.clients.http.json_api import JsonApi
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.jackett import jackett_indexers
 from cormorant.rules.addresses import normalised
 from cormorant.rules.app_indexers import ImportAction, ImportStep, KnownSource, OfferedIndexer, plan
 from cormorant.rules.errors import CommitUnknown, CormorantError
@@ -84,9 +84,9 @@ def adopt_now(config: str, wanted: ImportOptions) -> int:
 
 async def _ask(wanted: ImportOptions) -> list[OfferedIndexer]:
     async with Transport(written=[wanted.url]) as transport:
-        if wanted.app == prowlarr.APP:
+        if wanted.app == arr.PROWLARR:
             api = JsonApi(app=wanted.app, url=wanted.url, key=wanted.key, transport=transport, offload=in_thread)
-            return await prowlarr.prowlarr_indexers(api)
+            return await arr.prowlarr_indexers(api)
         return await jackett_indexers(wanted.url, wanted.key, transport, offload=in_thread)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import logging
 import re
 import ssl
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from types import TracebackType
 from typing import Any, Final, NoReturn, Protocol, Self, cast
@@ -18,7 +21,6 @@ from attrs import field, frozen
 from cormorant import __version__
 from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, pour_body, read_body, refuse_length
 from cormorant.clients.http.dialer import Dialer, Place
-from cormorant.clients.http.hushing import hushed
 from cormorant.rules.addresses import is_for_good
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret, hide_link, spellings, told
@@ -216,7 +218,7 @@ class _Exchange:
     async def run(self) -> Answer:
         """Follow redirects until there is an answer, or time is up."""
         asked_at = trio.current_time()
-        with trio.move_on_after(self.limits.timeout_s), hushed():
+        with trio.move_on_after(self.limits.timeout_s), silence_http_logging():
             return await self._follow(asked_at)
         raise SourceUnavailable(f"{shown_origin(self.url)} did not answer in full within {self.limits.timeout_s:g} s")
 
@@ -396,3 +398,20 @@ def own_headers(url: httpx2.URL, headers: Mapping[str, str]) -> dict[str, str]:
         pair = f"{url.username}:{url.password}".encode()
         own.setdefault("Authorization", f"Basic {base64.b64encode(pair).decode('ascii')}")
     return own
+
+
+_is_ours: ContextVar[bool] = ContextVar("cormorant_request", default=False)
+
+
+for _name in ("http11", "http2", "connection", "proxy", "socks"):
+    logging.getLogger(f"httpcore2.{_name}").addFilter(lambda _record: not _is_ours.get())
+
+
+@contextmanager
+def silence_http_logging() -> Iterator[None]:
+    """Keep the log of the HTTP library silent in this task. What other tasks and programs do with it is still logged."""
+    token = _is_ours.set(True)
+    try:
+        yield
+    finally:
+        _is_ours.reset(token)

@@ -8,9 +8,8 @@ from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
-from cormorant.clients.targets.file_names import clean_name
-from cormorant.clients.targets.folders import Folder, PlacedFile, trouble_with
-from cormorant.clients.targets.parcels import refuse_false
+from cormorant.clients.targets.folders import Folder, PlacedFile, clean_name, trouble_with
+from cormorant.clients.targets.target import refuse_false
 from cormorant.rules.ports import Offload
 from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus
 

@@ -12,8 +12,7 @@ import trio
 from attrs import field, frozen
 
 from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
-from cormorant.clients.http.hushing import hushed
-from cormorant.clients.http.retry_after import retry_after_s
+from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.transport import (
     CLOSING_S,
     FOREIGN,
@@ -22,14 +21,20 @@ from cormorant.clients.http.transport import (
     Transport,
     own_headers,
     shown_origin,
+    silence_http_logging,
     words_of,
 )
-from cormorant.clients.targets.target_replies import TargetReply, error_of_reply
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.outcomes import SourceError
 from cormorant.rules.secrets import Secret, spellings, told
-from cormorant.rules.watch.handovers import TargetError, TargetInDoubt, TargetMisconfigured, TargetUnavailable
+from cormorant.rules.watch.handovers import (
+    TargetError,
+    TargetInDoubt,
+    TargetMisconfigured,
+    TargetRefused,
+    TargetUnavailable,
+)
 
 ANSWER_MAX_BYTES: Final = 10_000_000
 _WORDS_MAX_BYTES: Final = 2_000
@@ -104,7 +109,7 @@ class TargetCaller:
         """Send it and read the answer, whatever its status. Raises `TargetUnavailable`, or `TargetInDoubt` if it gives."""
         asked_at = trio.current_time()
         trip = _Sending(call)
-        with trio.move_on_after(self._timeout_s), hushed():
+        with trio.move_on_after(self._timeout_s), silence_http_logging():
             return await self._send(trip, asked_at)
         raise trip.error(f"{self.name} at {shown_origin(self._base)} did not answer within {self._timeout_s:g} s")
 
@@ -209,3 +214,63 @@ def as_json(answer: Answer) -> Any:
         return parse_json(answer.body)
     except ValueError:
         return None
+
+
+_GOOD = range(200, 300)
+_REDIRECTS = range(300, 400)
+_CLIENT_ERRORS = range(400, 500)
+_CREDENTIALS = {401, 403, 407}
+_MISSING = {404, 405}
+# Said before anything is done with a request. 502 and 504 come from a proxy that may have passed it on.
+_NOT_NOW = {408, 425, 429, 503, 507}
+
+
+@frozen(kw_only=True)
+class TargetReply:
+    """What of a reply decides. `words` are the server's own, without secrets."""
+
+    name: str
+    """How the target is called in messages."""
+    status: int
+    words: str = ""
+    retry_after_s: float | None = None
+
+
+def error_of_reply(reply: TargetReply) -> TargetError | None:
+    """The error that a reply stands for; None when the status is good.
+
+    >>> for status in 200, 302, 401, 404, 413, 429, 500, 502, 503:
+    ...     print(status, type(error_of_reply(TargetReply(name="x", status=status))).__name__)
+    200 NoneType
+    302 TargetMisconfigured
+    401 TargetMisconfigured
+    404 TargetMisconfigured
+    413 TargetRefused
+    429 TargetUnavailable
+    500 TargetInDoubt
+    502 TargetInDoubt
+    503 TargetUnavailable
+    """
+    status, name = reply.status, reply.name
+    said = f"HTTP {status}, {reply.words}" if reply.words else f"HTTP {status}"
+    remedy = _remedy(status)
+    if status in _GOOD:
+        return None
+    if remedy is not None:
+        return TargetMisconfigured(f"{name} {remedy[0]} ({said}); {remedy[1]}")
+    if status in _NOT_NOW:
+        return TargetUnavailable(f"{name} cannot take it now ({said})", retry_after_s=reply.retry_after_s)
+    if status in _CLIENT_ERRORS:
+        return TargetRefused(f"{name} refused it ({said})")
+    return TargetInDoubt(f"{name} failed while it had it ({said})", retry_after_s=reply.retry_after_s)
+
+
+def _remedy(status: int) -> tuple[str, str] | None:
+    """What is wrong with how the target is set up, and what to do; None when the status says nothing of it."""
+    if status in _REDIRECTS:
+        return "redirects", "write the address that it leads to into the settings"
+    if status in _CREDENTIALS:
+        return "does not let us in", "check user, password and key"
+    if status in _MISSING:
+        return "is not at this address", "check host, port and path"
+    return None

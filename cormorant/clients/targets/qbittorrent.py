@@ -13,11 +13,10 @@ import attrs
 import trio
 from attrs import frozen
 
+from cormorant.clients.files import NotATorrent, Torrent, read_torrent
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json, form, multipart
-from cormorant.clients.targets.parcels import refuse_false
-from cormorant.clients.targets.qbittorrent_states import receipt_of_state
-from cormorant.clients.torrents import NotATorrent, Torrent, read_torrent
+from cormorant.clients.targets.target import refuse_false
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
@@ -266,3 +265,46 @@ def _ids(parcel: Parcel, torrent: Torrent | None) -> list[str]:
 def _is_one_of(torrent: Mapping[str, Any], ids: list[str]) -> bool:
     named = (str(torrent.get(name) or "").lower()[:_ID_LENGTH] for name in ("hash", "infohash_v1", "infohash_v2"))
     return any(name in ids for name in named if name)
+
+
+# Before Web API 2.11 "stopped" was "paused".
+_DONE = {"uploading", "stalledUP", "queuedUP", "forcedUP", "checkingUP", "pausedUP", "stoppedUP"}
+_RUNNING = {
+    "downloading",
+    "metaDL",
+    "forcedMetaDL",
+    "forcedDL",
+    "queuedDL",
+    "checkingDL",
+    "checkingResumeData",
+    "allocating",
+    "moving",
+    "stalledDL",
+}
+_STOPPED = {"pausedDL", "stoppedDL"}
+_FAILED = {
+    "error": "qBittorrent reports an error; its log has the reason, often a full disk or missing rights",
+    "missingFiles": "its files are missing",
+}
+
+
+def receipt_of_state(state: str, *, torrent_id: str) -> ParcelStatus:
+    """What is told of a torrent in this state.
+
+    >>> [receipt_of_state(state, torrent_id="x").standing.value for state in ("stalledUP", "stoppedDL", "error", "new")]
+    ['done', 'present', 'failed', 'unknown']
+    >>> receipt_of_state("stalledDL", torrent_id="x").is_stalled
+    True
+    """
+    if state in _DONE:
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.DONE)
+    if state in _FAILED:
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.FAILED, reason=_FAILED[state])
+    if state in _STOPPED:
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.PRESENT, reason="it is stopped in qBittorrent")
+    if state == "stalledDL":
+        why = "it is stalled: no peer sends anything"
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.RUNNING, reason=why, is_stalled=True)
+    if state in _RUNNING:
+        return ParcelStatus(target_id=torrent_id, standing=ParcelState.RUNNING)
+    return ParcelStatus(target_id=torrent_id, standing=ParcelState.UNKNOWN, reason=f"its state is {state[:40]!r}")

@@ -13,13 +13,19 @@ import attrs
 import trio
 from attrs import frozen
 
-from cormorant.clients.http.json_replies import segment
+from cormorant.clients.http.json_api import segment
 from cormorant.clients.http.transport import Answer, Transport
-from cormorant.clients.rules_slskd_replies import BUSY_S
-from cormorant.clients.slskd_replies import objects_of, read_transfers, text_of
-from cormorant.clients.slskd_states import Transfer, newest, receipt_of_transfers
+from cormorant.clients.slskd_replies import (
+    BUSY_S,
+    Transfer,
+    newest,
+    objects_of,
+    read_transfers,
+    receipt_of_transfers,
+    text_of,
+)
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json
-from cormorant.clients.targets.parcels import refuse_false
+from cormorant.clients.targets.target import refuse_false
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (

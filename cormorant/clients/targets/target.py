@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
-from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelStatus
+from cormorant.clients.files import NotAnNzb, NotATorrent, Torrent, read_nzb, read_torrent
+from cormorant.rules.ports import Offload
+from cormorant.rules.search.outcomes import SourceError
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelStatus, TargetRefused
 
 
 class Target(Protocol):
@@ -34,3 +38,26 @@ class Target(Protocol):
     async def test(self) -> str:
         """Try address and credentials without giving anything; what answered, in words."""
         ...
+
+
+async def refuse_false(parcel: Parcel, takes: Collection[ParcelKind], *, name: str, offload: Offload) -> Torrent | None:
+    """Raise `TargetRefused` unless a target of these kinds may get the parcel; of a torrent, what identifies it."""
+    if parcel.kind not in takes:
+        known = ", ".join(sorted(kind.value for kind in takes))
+        raise TargetRefused(f"{name} takes no {parcel.kind.value}, only {known}; choose another target")
+    if parcel.kind is ParcelKind.MAGNET and not (parcel.link or "").lower().startswith("magnet:?"):
+        raise TargetRefused("what should be a magnet link is none, and is not handed over")
+    if parcel.kind is ParcelKind.URL and not (parcel.link or "").lower().startswith(("http://", "https://")):
+        raise TargetRefused("the link leads neither to http nor to https, and is not handed over")
+    return await offload(_content, parcel)
+
+
+def _content(parcel: Parcel) -> Torrent | None:
+    try:
+        if parcel.kind is ParcelKind.TORRENT:
+            return read_torrent(parcel.body or b"")
+        if parcel.kind is ParcelKind.NZB and (parcel.body is not None or parcel.link is None):
+            read_nzb(parcel.body or b"")
+    except (NotATorrent, NotAnNzb, SourceError) as error:
+        raise TargetRefused(f"what should be a {parcel.kind.value} is none, and is not handed over: {error}") from error
+    return None

@@ -8,9 +8,8 @@ from typing import TypeVar
 from attrs import define, field
 
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
+from cormorant.clients.spotify import SpotifyClient, SpotifyOptions, TokenCache
 from cormorant.clients.spotify_replies import Json, read_tracks
-from cormorant.clients.spotify_token import TokenCache
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.search.priorities import Priority

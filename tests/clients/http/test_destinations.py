@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.clients.http.destinations import is_local_name, is_numeric, is_public
+from cormorant.clients.http.dialer import is_local_name, is_numeric, is_public
 
 PRIVATE = [
     "0.0.0.0",  # noqa: S104 - nothing is bound to it

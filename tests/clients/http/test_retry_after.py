@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.clients.http.retry_after import RETRY_AFTER_MAX_S, retry_after_s
+from cormorant.clients.http.headers import RETRY_AFTER_MAX_S, retry_after_s
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from cormorant.clients.files import parse_download
 from cormorant.clients.http import xml_documents
 from cormorant.clients.http.xml_documents import read_xml
-from cormorant.clients.torznab_caps import read_caps
 from cormorant.clients.torznab_items import ItemReader
-from cormorant.clients.torznab_replies import StatedError, parse_page, read_reply
+from cormorant.clients.torznab_replies import StatedError, parse_page, read_caps, read_reply
 from cormorant.rules.search.outcomes import SourceError, SourceUnavailable
 from cormorant.rules.search.requests import SearchPage
 from tests.bounds import QUADRATIC_FROM, growth

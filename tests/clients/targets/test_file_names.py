@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.clients.targets.file_names import FALLBACK, clean_name, cut_to, fill_template
+from cormorant.clients.targets.folders import FALLBACK, clean_name, cut_to, fill_template
 
 TITLES = st.text() | st.text(alphabet="./\\ -~:\0\n{}aé👩‍\u0301", max_size=400)
 WINDOWS_RESERVES = {"con", "prn", "aux", "nul", "com1", "lpt9"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cormorant.clients.targets.media import media_ending, media_problem
+from cormorant.clients.targets.download_folder import media_ending, media_problem
 
 MP3 = "https://x.org/a.mp3"
 PAGES = ("<!doctype html>", "<html>", "<HTML lang=de>", "<?xml version='1.0'?><error/>", "<script>", "<!-- x --><head>")

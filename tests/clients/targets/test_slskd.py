@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.rules_slskd_replies import BUSY_S
+from cormorant.clients.slskd_replies import BUSY_S
 from cormorant.clients.targets.slskd import SlskdTarget, SlskdTargetOptions, batch_id_of
 from cormorant.clients.targets.target import Target
 from cormorant.playground.slskd import SlskdStandIn
