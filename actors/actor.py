@@ -10,13 +10,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import trio
 from attrs import define, field, frozen
 
-from actors.reply import Reply
 from cormorant.rules.errors import ActorCrashed, ActorGone, AskTimedOut, MailboxFull, WaitForbidden
 from cormorant.rules.events import MessageLost
 from cormorant.rules.ports import Emit, ignore
 from cormorant.rules.supervision import may_wait_for
-
-__all__ = ["Actor", "Address", "Ask", "Reply", "ServedActor"]
 
 M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
@@ -294,3 +291,52 @@ class ServedActor(Generic[M]):
             actor._idle = self._idle
             return await self._address._receive.receive()
         return None
+
+
+class Reply(Generic[T]):
+    """A one-shot answer: synchronous, never waits, the first one wins."""
+
+    __slots__ = ("_answer", "_error", "_on_settled", "_settled", "abandoned")
+
+    def __init__(self, on_settled: Callable[[Reply[Any]], None] | None = None) -> None:
+        self._settled = trio.Event()
+        self._answer: T | None = None
+        self._error: BaseException | None = None
+        self._on_settled = on_settled
+        self.abandoned = False
+        """Nobody waits for it any more."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has been answered or refused."""
+        return self._settled.is_set()
+
+    def answer(self, value: T) -> None:
+        """Give the answer."""
+        if not self.settled:
+            self._answer = value
+            self._settle()
+
+    def refuse(self, error: BaseException) -> None:
+        """Let the asker's call raise `error`."""
+        if not self.settled:
+            self._error = error
+            self._settle()
+
+    def _settle(self) -> None:
+        self._settled.set()
+        if self._on_settled is not None:
+            self._on_settled(self)
+
+    async def wait(self) -> T:
+        """The answer, or the error it was refused with."""
+        try:
+            await self._settled.wait()
+        except trio.Cancelled:
+            # Settled in the same tick: who answered counts on its being heard. The cancellation comes at the next step.
+            if not self.settled:
+                self.abandoned = True
+                raise
+        if self._error is not None:
+            raise self._error
+        return self._answer  # type: ignore[return-value]  # settled without an error: `answer` has set it

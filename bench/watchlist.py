@@ -41,7 +41,7 @@ from cormorant.rules.watch.handovers import ParcelKind
 from cormorant.rules.watch.profiles import Profile, best_first, judge
 from cormorant.rules.watch.releases import Album, AlbumPage
 from cormorant.rules.watch.wants import Want, WantState
-from cormorant.scripted_watches import ScriptedCatalogue, album
+from cormorant.scripted import ScriptedCatalogue, album
 from cormorant.testing import memory_gateway
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs.jobs import NewJob

@@ -8,12 +8,13 @@ from typing import Any, Final
 import trio
 from attrs import define, field
 
-from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.sources import SourceSettings
+from cormorant.rules.watch.artists import Artist as Watched
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus, TargetError
+from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Track, read_release_date
 from storage.search.sources import SourceRecord
-
-__all__ = ["BROKEN", "BUSY", "TIMEOUT", "ScriptedSource", "busy", "named_sources", "scripted"]
 
 Step = Sequence[str] | BaseException | Callable[[], Any]
 """Titles that are found, an error that is raised, or an async function that does something."""
@@ -91,3 +92,135 @@ def scripted(sources: Mapping[str, ScriptedSource]) -> Callable[[SourceRecord, S
 def named_sources(*names: str, **limits: Any) -> dict[str, SourceSettings]:
     """Settings of sources that differ in name alone, for `settings(sources=…)`."""
     return {name: SourceSettings(url=f"http://{name}.test/api", **limits) for name in names}
+
+
+WatchStep = Sequence[Album] | Exception
+"""Albums that are out, or an error that is raised."""
+
+
+def album(title: str, released: str = "2026-01-02", *, by: str = "a1", tracks: int = 10) -> Album:
+    """An album of an artist."""
+    return Album(
+        id=f"{by}-{title}".replace(" ", "-").lower(),
+        title=title,
+        artists=(CatalogueArtist(id=by, name=by.upper()),),
+        kind="album",
+        group="album",
+        released=read_release_date(released),
+        tracks_total=tracks,
+    )
+
+
+@define(eq=False)
+class ScriptedCatalogue:
+    """Answers for each artist with one step after the other; the last one holds for ever. Nobody has released anything."""
+
+    scripts: dict[str, list[WatchStep]] = field(factory=dict)
+    takes_s: float = 0.0
+    asked: list[tuple[float, str]] = field(factory=list)
+    together: int = 0
+    together_most: int = 0
+    artists: list[CatalogueArtist] = field(factory=list)
+    page_size: int | None = None
+    """How many albums are on a page; None: all."""
+    between: list[Exception] = field(factory=list)
+    """Raised, one after the other, when a page after the first is asked for."""
+    _out: dict[str, Sequence[Album]] = field(init=False, factory=dict)
+
+    async def albums_page(self, artist: Watched, *, after: str | None, timeout_s: float) -> AlbumPage:
+        """Be asked for albums; the address of a page is the number of its first album."""
+        self.asked.append((round(trio.current_time(), 6), artist.artist_id))
+        self.together += 1
+        self.together_most = max(self.together_most, self.together)
+        try:
+            with trio.fail_after(timeout_s):
+                await trio.sleep(self.takes_s)
+        finally:
+            self.together -= 1
+        if after is None:
+            self._out[artist.artist_id] = self._step(artist.artist_id)
+        elif self.between:
+            raise self.between.pop(0)
+        out, begin = self._out[artist.artist_id], int(after or 0)
+        end = len(out) if self.page_size is None else begin + self.page_size
+        return AlbumPage(albums=tuple(out[begin:end]), next=str(end) if end < len(out) else None)
+
+    def _step(self, artist_id: str) -> Sequence[Album]:
+        steps = self.scripts.get(artist_id, [()])
+        step = steps.pop(0) if len(steps) > 1 else steps[0]
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    async def tracks_of(self, artist: Watched, album: Album, *, timeout_s: float) -> Sequence[Track]:  # noqa: ARG002 - a port
+        """Be asked for tracks."""
+        await trio.lowlevel.checkpoint()
+        return [
+            Track(id=f"{album.id}-{n}", title=f"{album.title} {n}", number=n) for n in range(1, album.tracks_total + 1)
+        ]
+
+    async def find_artist(
+        self,
+        source: str,
+        wanted: str,
+        *,
+        timeout_s: float,  # noqa: ARG002 - a port
+        max_wait_s: float | None = None,  # noqa: ARG002 - as above
+    ) -> CatalogueArtist:
+        """Be asked who this is: everybody in `artists` is known, by id and by name."""
+        await trio.lowlevel.checkpoint()
+        self.asked.append((round(trio.current_time(), 6), wanted))
+        found = next((each for each in self.artists if wanted in {each.id, each.name}), None)
+        if found is None:
+            raise SourceRefused(f"{source} knows no artist called {wanted!r}")
+        return found
+
+
+@define(eq=False)
+class ScriptedTarget:
+    """Takes parcels, each by its key once, and raises the errors of its script first.
+
+    An error in `script` is raised instead of taking; one in `after` is raised although it was taken.
+    """
+
+    takes: frozenset[ParcelKind] = frozenset(ParcelKind)
+    can_be_asked: bool = True
+    script: list[TargetError] = field(factory=list)
+    after: list[TargetError] = field(factory=list)
+    standing: ParcelState = ParcelState.DONE
+    """What it says of a parcel that it has."""
+    shows_after_s: float = 0.0
+    hangs: bool = False
+    """It takes what it is given, and never answers."""
+    given: list[tuple[float, Parcel]] = field(factory=list)
+    """Every call, in order."""
+    has: dict[str, float] = field(factory=dict)
+    """Since when it has which parcel, by key."""
+    looked: list[float] = field(factory=list)
+
+    async def give(self, parcel: Parcel) -> ParcelStatus:
+        """Be given something."""
+        await trio.lowlevel.checkpoint()
+        self.given.append((trio.current_time(), parcel))
+        if self.script:
+            raise self.script.pop(0)
+        self.has.setdefault(parcel.key, trio.current_time())
+        if self.hangs:
+            await trio.sleep_forever()
+        if self.after:
+            raise self.after.pop(0)
+        return ParcelStatus(target_id=parcel.key, standing=ParcelState.PRESENT)
+
+    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - a port
+        """Be asked about something."""
+        await trio.lowlevel.checkpoint()
+        self.looked.append(trio.current_time())
+        since = self.has.get(parcel.key)
+        if since is None or trio.current_time() < since + self.shows_after_s:
+            return ParcelStatus(standing=ParcelState.ABSENT)
+        return ParcelStatus(target_id=parcel.key, standing=self.standing)
+
+    async def test(self) -> str:
+        """Be tried out."""
+        await trio.lowlevel.checkpoint()
+        return "it is a script"

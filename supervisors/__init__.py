@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cormorant.rules.supervision import ChildState, ChildView, Ending, OnExhausted, Restart, Strategy
-from supervisors.child import ChildSpec
-from supervisors.report import ChildReport, ShutdownReport
+from supervisors.child import ChildReport, ChildSpec, ShutdownReport
 from supervisors.supervisor import Supervisor
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
 import trio
@@ -13,7 +13,6 @@ from attrs import define, field, frozen
 
 from cormorant.rules.errors import StartFailed, split_crash
 from cormorant.rules.supervision import ChildState, ChildView, Ending, OnExhausted, Restart
-from supervisors.report import ChildReport, ShutdownReport
 
 GRACE_S = 5.0
 START_TIMEOUT_S = 30.0
@@ -212,3 +211,43 @@ class _Status:
 
     def started(self, value: object = None) -> None:  # noqa: ARG002 - trio's signature; nobody reads the value here
         self._acknowledge(self._child)
+
+
+_FORCED = frozenset({Ending.OVERRAN, Ending.CRASHED})
+
+
+@frozen(kw_only=True)
+class ChildReport:
+    """How one child stopped."""
+
+    name: str
+    ending: Ending
+    took_s: float
+    error: BaseException | None = None
+    children: tuple[ChildReport, ...] = ()
+
+    def forced(self, above: str = "") -> Iterator[str]:
+        """The names, with the path to them, of what did not stop as it should."""
+        path = f"{above}{self.name}"
+        if self.ending in _FORCED:
+            yield path
+        for child in self.children:
+            yield from child.forced(f"{path}/")
+
+
+@frozen(kw_only=True)
+class ShutdownReport:
+    """How a supervisor stopped, in the order its children ended."""
+
+    took_s: float
+    children: tuple[ChildReport, ...] = ()
+
+    @property
+    def forced(self) -> tuple[str, ...]:
+        """What had to be cancelled past its grace, or crashed while stopping."""
+        return tuple(name for child in self.children for name in child.forced())
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything stopped by itself, in time."""
+        return not self.forced

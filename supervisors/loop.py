@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Literal
 
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.errors import RestartsExhausted, StartFailed
+from actors.actor import Reply
+from cormorant.rules.errors import RestartsExhausted, StartFailed, in_words
 from cormorant.rules.events import (
     ChildCrashed,
     ChildExited,
@@ -30,10 +33,52 @@ from cormorant.rules.supervision import (
     is_restarted,
     restarted_with,
 )
-from supervisors.child import Child
-from supervisors.commands import StartChild, StopChild, start_failed, subject_of
-from supervisors.report import ChildReport, ShutdownReport
-from supervisors.revivals import RestartQueue
+from supervisors.child import Child, ChildReport, ChildSpec, ShutdownReport
+
+
+@define(eq=False)
+class RestartQueue:
+    """The children that wait out their back-off, and a clock that stands still meanwhile."""
+
+    _due: list[tuple[float, int, Child]] = field(init=False, factory=list)
+    _order: Iterator[int] = field(init=False, factory=count)
+    _waiting: set[Child] = field(init=False, factory=set)
+    _stood_still_s: float = field(init=False, default=0.0)
+    _standing_since: float = field(init=False, default=0.0)
+
+    def plan(self, child: Child, delay_s: float) -> None:
+        """Start a child again after a delay."""
+        now = trio.current_time()
+        if child.spec.on_exhausted is OnExhausted.ESCALATE:  # those that are set aside are counted by themselves
+            if not self._waiting:
+                self._standing_since = now
+            self._waiting.add(child)
+        child.state = ChildState.BACKING_OFF
+        child.revive_at = now + delay_s
+        heapq.heappush(self._due, (child.revive_at, next(self._order), child))
+
+    def forget(self, child: Child) -> None:
+        """Nothing is planned for a child any more."""
+        child.revive_at = child.leader = None
+        if child in self._waiting:
+            self._waiting.remove(child)
+            if not self._waiting:
+                self._stood_still_s += trio.current_time() - self._standing_since
+
+    def next(self) -> Child | None:
+        """The child that is due first; its `revive_at` says when."""
+        while self._due:
+            revive_at, _, child = self._due[0]
+            if child.revive_at == revive_at:
+                return child
+            heapq.heappop(self._due)
+        return None
+
+    def running_time(self) -> float:
+        """Time that stands still while a child waits out its back-off."""
+        now = self._standing_since if self._waiting else trio.current_time()
+        return now - self._stood_still_s
+
 
 OVER = frozenset({ChildState.ENDED, ChildState.SET_ASIDE})
 
@@ -380,3 +425,33 @@ class SupervisorLoop:
         else:
             crashed = ChildCrashed(supervisor=by, child=name, error=child.crash, ran_s=ran_s, restart_in_s=restart_in_s)
             self.policy.emit(crashed)
+
+
+@frozen
+class StartChild:
+    """Command: add a child and start it. Answered when it is up."""
+
+    spec: ChildSpec
+    reply: Reply[None]
+
+
+@frozen
+class StopChild:
+    """Command: stop a child and forget it. Answered with how it ended."""
+
+    name: str
+    reply: Reply[ChildReport]
+
+
+def subject_of(command: StartChild | StopChild) -> str:
+    """The name of the child a command is about."""
+    return command.spec.name if isinstance(command, StartChild) else command.name
+
+
+def start_failed(child: Child) -> StartFailed:
+    """What whoever wanted a child is told when it did not come up."""
+    if isinstance(child.crash, StartFailed) and child.crash.child == child.name:
+        return child.crash
+    error = StartFailed(child.name, in_words(child.crash))
+    error.__cause__ = child.crash
+    return error

@@ -13,9 +13,9 @@ from actors.search.callbacks import Callbacks, CallbackStream
 from actors.search.dispatcher import AdmittedTickets, Dispatcher, Submit
 from actors.search.rate_limiter import RateLimiter
 from actors.search.request_execution import Ask
-from actors.search.slots import SlotWaiters
 from actors.search.source_reconciler import SourceDirectory, SourceReconciler
 from actors.search.source_requests import SourceRequests
+from actors.search.waiting import SlotWaiters
 from cormorant.rules.addresses import normalised
 from cormorant.rules.errors import in_words
 from cormorant.rules.ports import Chance, Clock, Emit

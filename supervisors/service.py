@@ -39,7 +39,7 @@ from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
 from storage.database import Database, Mode
 from supervisors.assembly import Assembly, storage_options
-from supervisors.report import ShutdownReport
+from supervisors.child import ShutdownReport
 from supervisors.tree import tree
 from supervisors.watch_assembly import Feed
 

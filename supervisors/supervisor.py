@@ -10,14 +10,12 @@ from typing import Any, Self
 
 import trio
 
-from actors.reply import Reply
+from actors.actor import Reply
 from cormorant.rules.errors import StartFailed, SupervisionError
 from cormorant.rules.ports import Chance, Emit, ignore
 from cormorant.rules.supervision import ChildView, Restart, Strategy
-from supervisors.child import GRACE_S, Child, ChildSpec, Nested
-from supervisors.commands import StartChild, StopChild
-from supervisors.loop import Policy, SupervisorLoop
-from supervisors.report import ChildReport, ShutdownReport
+from supervisors.child import GRACE_S, Child, ChildReport, ChildSpec, Nested, ShutdownReport
+from supervisors.loop import Policy, StartChild, StopChild, SupervisorLoop
 
 ROUNDING_S = 1e-6
 """Sums of seconds are not exact; nobody plans in millionths."""

@@ -10,8 +10,8 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.actor import Address
-from actors.bell import WakeUp
 from actors.jobs.handler import Handler
+from actors.periodic import WakeUp
 from actors.search.request_execution import Ask
 from actors.watch.feed_checker import FeedChecker
 from actors.watch.feed_ticker import LOOK_S, CheckNow, FeedTicker
@@ -35,16 +35,15 @@ from cormorant.rules.watch.prices import COLLECT
 from cormorant.rules.watch.wants import Want
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from cormorant.services.jobs import Jobs
+from cormorant.services.schedule import Timetable
 from cormorant.services.searches import Searches
-from cormorant.services.timetable import Timetable
 from cormorant.services.watch import handover_job, want_search
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.handover_job import HandoverJob
 from cormorant.services.watch.price_collector import PriceCollector
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.want_search import WantSearch
-from cormorant.services.watch.watch_orders import WatchValidator
-from cormorant.services.watch.watches import Watches
+from cormorant.services.watch.watches import Watches, WatchValidator
 from storage import pauses
 from storage.database import Database
 from storage.jobs.jobs import NewJob

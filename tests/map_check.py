@@ -21,7 +21,7 @@ LAYERS: Final = (
         "cormorant.playground",
         "cormorant.reference",
         "cormorant.scripted",
-        "cormorant.scripted_watches",
+        "cormorant.scripted",
         "cormorant.settings",
         "cormorant.log",
         "cormorant.testing",

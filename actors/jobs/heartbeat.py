@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import trio
 from attrs import define
 
-from actors.jobs.lease import OwnerLease
-from actors.jobs.working_set import LOST, UNCONFIRMED, JobWakeUp, WorkingSet, is_claimed
+from actors.jobs.working_set import LOST, UNCONFIRMED, JobWakeUp, OwnerLease, WorkingSet, is_claimed
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
 from cormorant.rules.ports import Chance, Clock, Emit

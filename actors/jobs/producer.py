@@ -9,18 +9,25 @@ from datetime import datetime, timedelta
 import trio
 from attrs import define, field
 
-from actors.jobs.job_notes import about, note_completed, note_dropped, note_settled
-from actors.jobs.lease import OwnerLease
-from actors.jobs.working_set import CANCELLED, FinishedJob, JobWakeUp, WorkingSet
+from actors.jobs.working_set import CANCELLED, FinishedJob, JobWakeUp, OwnerLease, WorkingSet, about
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.jobs.error_log import remember_error
-from cormorant.rules.jobs.events import JobCancelled
+from cormorant.rules.jobs.error_log import describe_error, remember_error
+from cormorant.rules.jobs.events import (
+    JobCancelled,
+    JobCompleted,
+    JobEvent,
+    JobFailed,
+    JobReleased,
+    JobResultDropped,
+    JobRetried,
+    JobSnoozed,
+)
 from cormorant.rules.jobs.states import WAITING, JobState, Verb
 from cormorant.rules.jobs.verdicts import DONE
 from cormorant.rules.ports import Clock, Emit
 from storage.database import Database
 from storage.jobs.batch import Batch, BatchResult, Reconciled, all_endings, clear_up, leave, run_errand
-from storage.jobs.jobs import JobEnd
+from storage.jobs.jobs import ClaimedJob, JobEnd, Settled
 
 LEAVE_S = 2.0
 CALLED = 2
@@ -304,3 +311,36 @@ def _ending_of(done: FinishedJob, *, now: datetime) -> JobEnd:
         run_at=job.run_at if verdict.verb is Verb.RELEASE else now + timedelta(seconds=verdict.delay_s),
         last_errors=errors,
     )
+
+
+def note_settled(done: FinishedJob, settled: Settled) -> JobEvent:
+    """What is told of a job that its owner let go of, once that is durable."""
+    job, verdict = done.job, done.verdict
+    of = about(job)
+    error = "" if verdict.error is None else describe_error(verdict.error)
+    if settled.state is JobState.FAILED:
+        return JobFailed(**of, attempts=settled.attempts, error=error)
+    match verdict.verb:
+        case Verb.SNOOZE:
+            return JobSnoozed(**of, for_s=verdict.delay_s)
+        case Verb.RETRY:
+            return JobRetried(**of, attempts=settled.attempts, retry_in_s=verdict.delay_s, error=error)
+        case Verb.CANCEL:
+            return JobCancelled(**of, why=error)
+        case Verb.RELEASE:
+            return JobReleased(**of, why=error)
+        case _:
+            return JobCompleted(**of, took_s=done.took_s, runs_again=settled.state is JobState.PENDING)
+
+
+def note_completed(done: FinishedJob) -> JobCompleted:
+    """What is told of a job that has ended as most do."""
+    job = done.job
+    return JobCompleted(
+        job_id=job.id, kind=job.kind, correlation_id=job.correlation_id, took_s=done.took_s, runs_again=False
+    )
+
+
+def note_dropped(job: ClaimedJob, verb: Verb) -> JobEvent:
+    """What is told when a handler ended and its job was no longer ours."""
+    return JobResultDropped(**about(job), verb=verb.value)

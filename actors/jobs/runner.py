@@ -7,12 +7,9 @@ from collections.abc import Mapping
 import trio
 from attrs import define, field, frozen
 
-from actors.actor import Actor
-from actors.bell import WakeUp
+from actors.actor import Actor, Reply
 from actors.jobs.handler import Handler, JobServices
 from actors.jobs.heartbeat import Heartbeat
-from actors.jobs.job_notes import about
-from actors.jobs.lease import OwnerLease
 from actors.jobs.producer import Producer
 from actors.jobs.queue import JobQueue
 from actors.jobs.worker import JobWorker
@@ -21,10 +18,12 @@ from actors.jobs.working_set import (
     STOPPING,
     EphemeralJob,
     JobWakeUp,
+    OwnerLease,
     Work,
     WorkingSet,
+    about,
 )
-from actors.reply import Reply
+from actors.periodic import WakeUp
 from cormorant.rules.errors import JobError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.events import EphemeralWorkDropped, JobFailed

@@ -8,13 +8,20 @@ from collections.abc import Mapping
 import trio
 from attrs import define, field
 
-from actors.bell import WakeUp
 from actors.jobs.handler import Handler, HandlerMonitor, JobContext, JobServices, payload_of, run_handler
-from actors.jobs.job_notes import about
-from actors.jobs.leaks import give_up, is_left_open
-from actors.jobs.lease import OwnerLease
 from actors.jobs.producer import Producer
-from actors.jobs.working_set import CANCELLED, LOST, EphemeralJob, FinishedJob, RunningJob, Work, WorkingSet
+from actors.jobs.working_set import (
+    CANCELLED,
+    LOST,
+    EphemeralJob,
+    FinishedJob,
+    OwnerLease,
+    RunningJob,
+    Work,
+    WorkingSet,
+    about,
+)
+from actors.periodic import WakeUp
 from cormorant.rules.errors import CormorantError, HandlerMisbehaved, JobTimedOut, split_off, trace_of
 from cormorant.rules.events import ItemFailed
 from cormorant.rules.jobs.error_log import describe_error
@@ -246,3 +253,13 @@ class JobWorker:
 def _was_stopped(running: RunningJob, error: BaseException | None) -> bool:
     """Whether a handler that was cancelled obeyed; it may have come to its end all the same."""
     return running.scope.cancelled_caught or error is not None
+
+
+def is_left_open(task: trio.lowlevel.Task, scope: trio.CancelScope) -> bool:
+    """Whether `scope`, entered by `task`, is not the innermost one: a generator that was dropped half-way holds another."""
+    return task._cancel_status is not scope._cancel_status  # noqa: SLF001 - there is no public word for it
+
+
+def give_up(task: trio.lowlevel.Task) -> None:
+    """Let a task end quietly in which nurseries were left open. What runs in them is cancelled with the scope around."""
+    task._child_nurseries.clear()  # noqa: SLF001 - otherwise its end would be a crash

@@ -9,8 +9,9 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from actors.bell import WakeUp
 from actors.jobs.queue import JobQueue
+from actors.periodic import WakeUp
+from cormorant.rules.jobs.events import About
 from cormorant.rules.jobs.verdicts import Verdict
 from storage.jobs.jobs import Claim, ClaimedJob
 
@@ -138,3 +139,21 @@ class WorkingSet:
         works = [running.work for running in self.running.values()] + [done.job for done in self.finished]
         works += self.queue.jobs()
         return {(work.id, work.token) for work in works if isinstance(work, ClaimedJob)}
+
+
+def about(work: Work) -> About:
+    """Which job it is."""
+    job_id = work.id if isinstance(work, ClaimedJob) else None
+    return About(job_id=job_id, kind=work.kind, correlation_id=work.correlation_id)
+
+
+@define(eq=False)
+class OwnerLease:
+    """The owner id of this run, and when the database last confirmed it. A new run has a new id."""
+
+    owner: str = ""
+    confirmed_at: float = -math.inf
+    doubtful_at: float = -math.inf
+    """From when on others may be taking our jobs, unless it is confirmed before: nothing is begun then."""
+    is_held: bool = False
+    """Whether jobs may be claimed under it."""

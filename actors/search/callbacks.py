@@ -10,7 +10,7 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Actor
-from actors.bell import WakeUp
+from actors.periodic import WakeUp
 from cormorant.rules.ports import Emit
 from cormorant.rules.search.events import CallbackFailed
 from cormorant.rules.search.outcomes import Outcome

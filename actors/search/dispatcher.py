@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 import trio
 from attrs import define, field, frozen
 
-from actors.actor import Actor, Address
-from actors.reply import Reply
+from actors.actor import Actor, Address, Reply
 from actors.search.callbacks import CallbackStream, OnComplete, OnJobDone
 from actors.search.search import Execute, Search, Ticket
 from actors.search.source_requests import SourceRequests

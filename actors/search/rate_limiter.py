@@ -12,7 +12,6 @@ import trio
 from attrs import define, evolve, field
 
 from actors.actor import Actor
-from actors.search.openings import OpeningTimes
 from actors.search.request_execution import (
     Ask,
     CachedAnswer,
@@ -25,9 +24,8 @@ from actors.search.request_execution import (
     started,
     wish_of,
 )
-from actors.search.slots import SlotWaiters, Wanted
 from actors.search.source_requests import PendingRequest, SourceRequests
-from actors.search.waiting import WaitExpiry
+from actors.search.waiting import OpeningTimes, SlotWaiters, WaitExpiry, Wanted
 from cormorant.rules.errors import ActorCrashed, CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SourceStopped

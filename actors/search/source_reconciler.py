@@ -9,7 +9,7 @@ import trio
 from attrs import define, field
 
 from actors.actor import Actor
-from actors.bell import WakeUp
+from actors.periodic import WakeUp
 from actors.search.dispatcher import AdmittedTickets
 from actors.search.source_requests import SourceRequests
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable

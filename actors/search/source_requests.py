@@ -10,7 +10,7 @@ from functools import reduce
 import trio
 from attrs import define, field
 
-from actors.bell import WakeUp
+from actors.periodic import WakeUp
 from actors.search.search import Execute, Ticket
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import islice
+from typing import TypeVar
 
-from attrs import evolve, frozen
+import trio
+from attrs import define, evolve, field, frozen
 
-from actors.search.openings import OpeningTimes
 from actors.search.request_execution import RequestResult
 from actors.search.search import Ticket
 from actors.search.source_requests import PendingRequest, SourceRequests
-from cormorant.rules.ports import Emit
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError, SourceNotAsked
-from cormorant.rules.search.priorities import aged
-from cormorant.rules.search.reasons import GateName, look_again_at
+from cormorant.rules.search.priorities import Priority, aged
+from cormorant.rules.search.reasons import GateName, Reason, earliest_opening, look_again_at, next_opening, openings
 from cormorant.rules.search.reservations import EndKind, RequestEnd
+from cormorant.rules.search.slots import Rank, SlotPool
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _FINAL = {GateName.ENABLED, GateName.STOPPED}
@@ -109,3 +113,121 @@ class WaitExpiry:
             end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.RATE_LIMITED, error=error, waited_s=waited_s
         )
         self.emit(never.finished(ticket, never.status))
+
+
+T = TypeVar("T")
+
+_ALREADY = datetime.min.replace(tzinfo=UTC)
+
+
+@define(eq=False)
+class OpeningTimes:
+    """The openings of one source, remembered by class and age."""
+
+    desk: SourceRequests
+    clock: Clock
+    _found: dict[tuple[Lane, Priority, Priority, float | None], datetime | None] = field(init=False, factory=dict)
+
+    def forget(self) -> None:
+        """What is known has changed, or the clock may have."""
+        self._found.clear()
+
+    def gates(self, flight: PendingRequest, now: datetime) -> tuple[Reason, ...]:
+        """What is in the way of a request now."""
+        return self._ask(openings, flight, now)
+
+    def earliest(self, flight: PendingRequest, now: datetime) -> datetime | None:
+        """When a request can go, its growing older counted in."""
+        return self._ask(earliest_opening, flight, now)
+
+    def _ask(self, rule: Callable[..., T], flight: PendingRequest, now: datetime) -> T:
+        known = self.desk.known
+        assert known is not None
+        return rule(
+            known.state,
+            known.limits,
+            lane=flight.lane,
+            priority=flight.priority,
+            now=now,
+            edges=known.edges[flight.lane],
+            pace_s=flight.pace_s,
+            waited_s=(now - flight.submitted_at).total_seconds(),
+        )
+
+    def of(self, flight: PendingRequest, rank: Priority) -> datetime | None:
+        """When the source opens for a request that counts as this class by now."""
+        key = (flight.lane, flight.priority, rank, flight.pace_s)
+        if key in self._found:
+            return self._found[key]
+        now = self.clock.now()
+        gates = self.gates(flight, now)
+        # Not the time of this look: the turn it belongs to began a little earlier, and would find it closed.
+        opens_at = next_opening(gates, now=now) if gates else _ALREADY
+        if aged(flight.priority, (now - flight.submitted_at).total_seconds()) is rank:
+            self._found[key] = opens_at
+        return opens_at
+
+
+Wanted = tuple[Rank, bool]
+"""What is bid for a ticket: its rank, and whether it is for people."""
+
+
+@define(eq=False)
+class SlotWaiters:
+    """The slots of a service, shared by all its sources. Belongs to the search supervisor and outlives limiters."""
+
+    pool: SlotPool[str] = field(factory=SlotPool[str])
+    _waiting: dict[str, trio.Event] = field(init=False, factory=dict)
+    _for_people: set[str] = field(init=False, factory=set)
+    """Who bids, or was last granted a slot, for a person."""
+
+    async def acquire_for(self, source: str, wanted: Wanted, best: Callable[[], Wanted | None]) -> None:
+        """Wait for a slot for what is the best by then: who was granted one for a person who has left bids anew."""
+        while True:
+            await self.acquire(source, wanted[0], is_for_people=wanted[1])
+            now_wanted = best()
+            if now_wanted is None or now_wanted[1] or source not in self._for_people:
+                return
+            self.free(source)
+            wanted = now_wanted
+
+    async def acquire(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
+        """Wait for a slot. Cancelled, it holds none."""
+        self._note(source, is_for_people)
+        granted = trio.Event()
+        self._waiting[source] = granted
+        is_taken = False
+        try:
+            self._grant(self.pool.bid(source, rank, is_for_people=is_for_people))
+            await granted.wait()
+            is_taken = True
+        finally:
+            del self._waiting[source]
+            if not is_taken and not self.pool.withdraw(source):
+                self.free(source)  # granted and cancelled in the same tick
+
+    def acquire_nowait(self, source: str, rank: Rank, *, is_for_people: bool) -> bool:
+        """Take a slot if one is free for it. False: it has none, and does not bid."""
+        granted_to = self.pool.bid(source, rank, is_for_people=is_for_people)
+        if source not in granted_to:
+            self.pool.withdraw(source)
+        self._grant(tuple(each for each in granted_to if each != source))
+        return source in granted_to
+
+    def change_bid(self, source: str, rank: Rank, *, is_for_people: bool) -> None:
+        """Another ticket is the best now: a better one has come, or the best has left."""
+        waiting = self._waiting.get(source)
+        if waiting is not None and not waiting.is_set():
+            self._note(source, is_for_people)
+            self._grant(self.pool.change_bid(source, rank, is_for_people=is_for_people))
+
+    def _note(self, source: str, is_for_people: bool) -> None:  # noqa: FBT001 - it is what is noted
+        (self._for_people.add if is_for_people else self._for_people.discard)(source)
+
+    def free(self, source: str) -> None:
+        """Give a slot back."""
+        self._grant(self.pool.free(source))
+
+    def _grant(self, sources: tuple[str, ...]) -> None:
+        for source in sources:
+            self._waiting[source].set()

@@ -11,9 +11,8 @@ import trio
 from attrs import define, field, frozen
 from sqlalchemy import Connection
 
-from actors.actor import Actor
-from actors.bell import WakeUp
-from actors.reply import Reply
+from actors.actor import Actor, Reply
+from actors.periodic import WakeUp
 from actors.watch.claim_watch import Claims, StaleClaims
 from actors.watch.feed_checker import PUT_OFF_S, CheckNotRecorded, FeedChecker
 from actors.watch.feed_claims import BEAT_S, ClaimedFeed, FeedClaims, silence_s

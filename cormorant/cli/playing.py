@@ -11,7 +11,7 @@ import trio
 
 from cormorant.cli.console.streams import say
 from cormorant.playground import open_playground
-from cormorant.playground.feeds import LOOKS_AFTER_S, feeds_of_the_town
+from cormorant.playground.feed_site import LOOKS_AFTER_S, feeds_of_the_town
 from cormorant.playground.person import Person
 from cormorant.playground.price_site import PRICES
 from cormorant.playground.releases import SOON, WATCHED

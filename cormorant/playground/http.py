@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from email import message_from_bytes
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
 import trio
 from attrs import evolve, field, frozen
-
-__all__ = ["StandInRequest", "StandInResponse", "StandInSite", "as_html", "as_json", "as_xml", "talk", "whole"]
 
 BODY_BYTES_MAX: Final = 1_000_000
 PARAMS_MAX: Final = 100
@@ -170,3 +169,38 @@ async def _send(stream: trio.SocketStream, connection: h11.Connection, reply: St
     head = h11.Response(status_code=reply.status, headers=list(headers.items()))
     parts = [connection.send(head), connection.send(h11.Data(data=reply.body)), connection.send(h11.EndOfMessage())]
     await stream.send_all(b"".join(part for part in parts if part))
+
+
+Handler = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], tuple[int, Mapping[str, str], bytes]]
+"""Answers a request: method, path, query, headers in lower case and body; with status, headers and body."""
+
+
+@frozen
+class FormData:
+    """The fields by name, and the files: their name, and their bytes."""
+
+    fields: Mapping[str, str] = field(factory=dict)
+    files: Mapping[str, tuple[str, bytes]] = field(factory=dict)
+
+
+def read_form(headers: Mapping[str, str], body: bytes) -> FormData:
+    """What a form says; nothing when it is none."""
+    kind = headers.get("content-type", "")
+    if kind.startswith("application/x-www-form-urlencoded"):
+        return FormData(dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)))
+    if not kind.startswith("multipart/form-data"):
+        return FormData()
+    message = message_from_bytes(b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n" + body)
+    fields: dict[str, str] = {}
+    files: dict[str, tuple[str, bytes]] = {}
+    for part in message.walk():
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True)
+        if not isinstance(name, str) or not isinstance(content, bytes):
+            continue
+        file_name = part.get_filename()
+        if file_name is None:
+            fields[name] = content.decode("utf-8", "replace")
+        else:
+            files[name] = (file_name, content)
+    return FormData(fields, files)

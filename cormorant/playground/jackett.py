@@ -10,8 +10,7 @@ from typing import Final
 from attrs import define, evolve, field
 
 from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_xml
-from cormorant.playground.indexer import Indexer
-from cormorant.playground.indexer_documents import error
+from cormorant.playground.indexer import Indexer, error
 
 __all__ = ["Jackett"]
 

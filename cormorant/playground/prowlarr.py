@@ -9,8 +9,7 @@ from typing import Any, Final
 from attrs import define, evolve, field, frozen
 
 from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json
-from cormorant.playground.indexer import Indexer
-from cormorant.playground.indexer_documents import error
+from cormorant.playground.indexer import Indexer, error
 
 __all__ = ["Prowlarr", "ProwlarrEntry"]
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from attrs import define, field
 
 from cormorant.clients.files import NotATorrent, Torrent, read_torrent
-from cormorant.playground.forms import FormData, read_form
+from cormorant.playground.http import FormData, read_form
 from cormorant.rules.watch.handovers import infohash_of_magnet, infohash_v2_of_magnet
 
 _Reply = tuple[int, Mapping[str, str], bytes]

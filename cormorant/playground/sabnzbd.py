@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define, field
 
-from cormorant.playground.forms import FormData, read_form
+from cormorant.playground.http import FormData, read_form
 
 _Reply = tuple[int, Mapping[str, str], bytes]
 

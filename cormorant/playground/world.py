@@ -10,7 +10,7 @@ from attrs import evolve
 
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import PlayedCatalogue
-from cormorant.playground.feeds import feed_site, feeds_of_the_town
+from cormorant.playground.feed_site import feed_site, feeds_of_the_town
 from cormorant.playground.http import StandInSite
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.jackett import Jackett

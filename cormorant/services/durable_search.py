@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from attrs import frozen
@@ -12,12 +13,12 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Clock
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SourceLimited, SourceNotAsked
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import BadRequest, SearchRequest
-from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
 from cormorant.services.searches import Searches
 from storage.search import answers
+from storage.search.answers import SourceAnswer
 from storage.search.sources import UnknownSource
 
 KIND = "search"
@@ -85,3 +86,37 @@ def _read(payload: Any) -> tuple[SearchRequest, list[str], Priority]:
         return SearchRequest(**words), sources, priority
     except (BadRequest, CormorantError, KeyError, TypeError, ValueError) as error:
         raise Fail(f"the payload is no search: {describe_error(error)}") from error
+
+
+PATIENCE_S = 20.0
+"""How long one run waits for a source before it is put back; then its handler is free for others."""
+UNKNOWN_S = 300.0
+"""After so long a source is looked at again of which nobody knows when it opens."""
+SNOOZE_S_MIN = 1.0
+
+
+def is_answer(outcome: Outcome) -> bool:
+    """Whether the source has said something; one that was not asked, because a person has to act first, has not."""
+    if outcome.status is OutcomeStatus.REFUSED:
+        return not isinstance(outcome.error, SourceNotAsked)
+    return outcome.status is OutcomeStatus.FOUND
+
+
+def wait_of(outcome: Outcome) -> float:
+    """After how many seconds a source that did not answer is asked again."""
+    if isinstance(outcome.error, RateLimitWaitError):
+        return UNKNOWN_S if outcome.error.wait_s is None else outcome.error.wait_s
+    if isinstance(outcome.error, SourceLimited):
+        return UNKNOWN_S if outcome.error.retry_after_s is None else outcome.error.retry_after_s
+    return UNKNOWN_S if outcome.status in {OutcomeStatus.REFUSED, OutcomeStatus.SHUT_DOWN} else SNOOZE_S_MIN
+
+
+def entry_of(outcome: Outcome, *, now: datetime) -> SourceAnswer:
+    """An answer as the ledger keeps it."""
+    return SourceAnswer(
+        source=outcome.source,
+        status=outcome.status.value,
+        answered_at=now,
+        results=outcome.results,
+        error=None if outcome.error is None else describe_error(outcome.error),
+    )

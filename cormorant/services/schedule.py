@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
-from attrs import frozen
+import trio
+from attrs import define, field, frozen
 
+from actors.actor import Actor
 from cormorant.rules.schedules import HostPacing, Schedule, ScheduledWatch, SchedulePreview, plan_of
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.watch.artists import Artist
@@ -14,8 +18,6 @@ from cormorant.rules.watch.watches import SavedSearch
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
-
-__all__ = ["ScheduleService"]
 
 
 @frozen(kw_only=True)
@@ -65,3 +67,24 @@ class ScheduleService:
             schedule=Schedule(every_s=artist.every_s or options.every_s),
             turns=HostPacing(name="watchlist", room=options.max_per_tick, apart_s=options.interval_s),
         )
+
+
+A = TypeVar("A", bound=Actor[Any])
+
+
+@define(eq=False)
+class Timetable:
+    """The actors that wake by themselves, in the order they came."""
+
+    _actors: dict[str, Actor[Any]] = field(init=False, factory=dict)
+
+    def noted(self, name: str, actor: A) -> A:
+        """Remember an incarnation, in the place of the one before."""
+        self._actors[name] = actor
+        return actor
+
+    def due(self) -> list[tuple[str, float | None]]:
+        """Each with the seconds until its next time; None: it has none just now."""
+        now = trio.current_time()
+        times = {name: actor.due_at for name, actor in self._actors.items()}
+        return [(name, None if at == math.inf else max(0.0, at - now)) for name, at in times.items()]

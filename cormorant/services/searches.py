@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from attrs import define, frozen
 
@@ -18,16 +19,16 @@ from actors.search.source_requests import SourceRequests
 from cormorant.rules.ports import Clock
 from cormorant.rules.search import priorities, reservations
 from cormorant.rules.search.limits import INTERVAL_S_MAX, Lane, LearnedLimits
-from cormorant.rules.search.outcomes import NestedSearch
+from cormorant.rules.search.outcomes import NestedSearch, Outcome, SearchError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, explain, set_aside
-from cormorant.rules.search.requests import BadRequest, Result, SearchRequest, search_key
+from cormorant.rules.search.requests import QUERY_LENGTH_MAX, BadRequest, Result, SearchPage, SearchRequest, search_key
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.settings.sources import SEARCHED
 from storage.database import Database
 from storage.search import answers, source_states
 from storage.search.source_states import KnownState
-from storage.search.sources import UnknownSource
+from storage.search.sources import SourceRecord, UnknownSource
 
 WAIT_S_MAX = 366 * 86_400.0
 """Who waits longer waits as long as it takes."""
@@ -193,3 +194,49 @@ def _request(wanted: str | SearchRequest) -> SearchRequest:
     if not wanted.strip():
         raise BadRequest("query", "it is empty; give words, or a SearchRequest without any for what is new")
     return SearchRequest(query=wanted)
+
+
+T = TypeVar("T")
+
+
+async def through_gate(  # noqa: PLR0913 - as a search
+    searches: Searches,
+    source: str,
+    call: Callable[[SourceRecord], Awaitable[T]],
+    *,
+    about: str,
+    max_wait_s: float | None,
+    timeout_s: float,
+    priority: Priority = Priority.BACKGROUND,
+    lane: Lane = Lane.QUERY,
+    consumer: str,
+) -> T:
+    """What the call returns, once the source may be asked. Raises what the call raised, or why it was not made."""
+    got: list[T] = []
+
+    async def execute(record: SourceRecord, _request: SearchRequest) -> SearchPage:
+        got.append(await call(record))
+        return SearchPage(results=())
+
+    search = await searches.search(
+        SearchRequest(query=about.replace("\0", "")[:QUERY_LENGTH_MAX]),
+        sources=[source],
+        priority=priority,
+        max_wait_s=max_wait_s,
+        timeout_s=timeout_s,
+        lane=lane,
+        consumer=consumer,
+        execute=execute,
+    )
+    async with search:
+        outcomes = [outcome async for outcome in search]
+    if got and outcomes[0].is_answer:
+        return got[0]
+    raise error_of(outcomes[0])
+
+
+def error_of(outcome: Outcome) -> Exception:
+    """Why there is no answer."""
+    if isinstance(outcome.error, Exception):
+        return outcome.error
+    return SearchError(f"{outcome.source} was not asked: {outcome.status.value}")

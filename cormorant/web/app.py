@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from litestar import Litestar, Router
+import trio
+from attrs import frozen
+from litestar import Litestar, Response, Router, get
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.exceptions import NotAuthorizedException
 from litestar.handlers import BaseRouteHandler
 from litestar.plugins.attrs import AttrsSchemaPlugin
 from litestar.types import Message, Scope
+from sqlalchemy import Connection, text
 
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.services.gate.gate import GateService
 from cormorant.services.keys import Keys
 from cormorant.web.api.clients import client_routes
@@ -26,24 +30,18 @@ from cormorant.web.api.session import session_routes
 from cormorant.web.api.sources import source_routes
 from cormorant.web.api.wants import want_routes
 from cormorant.web.api.watches import watch_routes
-from cormorant.web.auth import BrowserSessions, check_change
-from cormorant.web.bodies import BoundedRequest
-from cormorant.web.counts import CountCache
+from cormorant.web.auth import BrowserSessions, KeyThrottle, SignOuts, check_change, client_of, given_key
 from cormorant.web.crashes import Crashes
 from cormorant.web.event_stream import EventStreams
 from cormorant.web.gate_routes import download, torznab
 from cormorant.web.gauges import metrics_route
 from cormorant.web.head_requests import allowing_head
-from cormorant.web.health import health, ready
+from cormorant.web.listening import SERVICE
 from cormorant.web.openapi import openapi_config
 from cormorant.web.page_files import page_routes
-from cormorant.web.parts import WebParts
-from cormorant.web.porter import KeyThrottle, client_of, given_key
-from cormorant.web.problems import problem_handlers
+from cormorant.web.parts import CountCache, WebParts
+from cormorant.web.problems import AnyRequest, BoundedRequest, parts_of, problem, problem_handlers
 from cormorant.web.shutdown import Shutdown
-from cormorant.web.sign_outs import SignOuts
-
-__all__ = ["OPEN", "make_app"]
 
 OPEN: Final = "open"
 """In the `opt` of a handler: it needs no key of the API, because it is harmless or has keys of its own."""
@@ -157,3 +155,47 @@ async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 
     if message["type"] == "http.response.start":
         given = {name.lower() for name, _ in message["headers"]}  # the page brings a policy of its own
         message["headers"] = [*allowing_head(message["headers"]), *[each for each in _HEADERS if each[0] not in given]]
+
+
+_PATIENCE_S = 2.0
+
+
+@frozen(kw_only=True)
+class Health:
+    """That it is alive, or ready. `service` tells it from other programs at the same port."""
+
+    status: str
+    service: str = SERVICE
+
+
+@get("/health", opt={"open": True}, summary="Whether the process is alive")
+async def health() -> Health:
+    """Alive, if it answers at all."""
+    await trio.lowlevel.checkpoint()
+    return Health(status="alive")
+
+
+@get("/ready", opt={"open": True}, summary="Whether it can do its work")
+async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
+    """Ready, if every child of the tree is up and the database answers."""
+    parts = parts_of(request)
+    closing: Shutdown = request.app.state["closing"]
+    if closing.is_told or not parts.is_ready():
+        return problem(503, "it is starting or stopping")
+    if not await _storage_answers(parts):
+        return problem(503, "the database does not answer")
+    return Response(Health(status="ready"))
+
+
+async def _storage_answers(parts: WebParts) -> bool:
+    with trio.move_on_after(_PATIENCE_S):
+        try:
+            await parts.database.read(_nothing)
+        except (StorageUnavailable, CommitUnknown):
+            return False
+        return True
+    return False
+
+
+def _nothing(connection: Connection) -> None:
+    connection.execute(text("SELECT 1"))

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import math
 import secrets
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+import trio
 from attrs import define, field, frozen
 from litestar.connection import ASGIConnection
 from litestar.datastructures import Cookie
 from litestar.exceptions import PermissionDeniedException
 
-from cormorant.rules.ports import Clock
+from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
+from cormorant.rules.events import WebClientBlocked, WebKeyRefused
+from cormorant.rules.ports import Clock, Emit
+from cormorant.rules.web_requests import BLOCKED_S, LogThrottle, WrongKeys, address_group
 from cormorant.services.keys import Keys
-
-__all__ = ["CHANGE_HEADER", "BrowserSession", "BrowserSessions", "check_change", "check_own_page"]
+from storage import access
+from storage.database import Database
 
 CHANGE_HEADER: Final = "X-Csrf-Token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -135,3 +143,173 @@ def _own_hosts(connection: ASGIConnection[Any, Any, Any, Any]) -> set[str]:
     # No page can set either of them for a request to another site.
     names = (connection.headers.get("host", ""), connection.headers.get("x-forwarded-host", ""))
     return {name.lower() for name in names if name}
+
+
+class TooManyTries(CormorantError):
+    """From this address so many wrong keys have come that none is looked at now."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__("too many wrong keys came from this address; wait, and look at the key")
+        self.retry_after_s = max(1, math.ceil(wait_s))
+
+
+@define(eq=False, kw_only=True)
+class KeyThrottle:
+    """Counts wrong keys. Ask it before a key is compared, and tell it what came of it."""
+
+    wrong_keys_per_minute: int
+    emit: Emit
+    _wrong: WrongKeys = field(init=False)
+    _said: LogThrottle = field(init=False, factory=LogThrottle)
+
+    def __attrs_post_init__(self) -> None:
+        self._wrong = WrongKeys(per_minute=self.wrong_keys_per_minute)
+
+    def check(self, client: str, given: str) -> None:
+        """Raise `TooManyTries` when this client's keys are not looked at now."""
+        wait_s = self._wrong.wait_s(address_group(client), _mark(given), now=trio.current_time())
+        if wait_s > 0:
+            raise TooManyTries(wait_s)
+
+    def accepted(self, client: str, given: str) -> None:
+        """The key was right."""
+        self._wrong.right(address_group(client), _mark(given))
+
+    def refused(self, client: str, *, path: str) -> None:
+        """The key was wrong."""
+        group, now = address_group(client), trio.current_time()
+        if self._said.is_news(group, now=now):
+            self.emit(WebKeyRefused(path=path[:200], client=client))
+        if self._wrong.wrong(group, now=now):
+            self.emit(WebClientBlocked(client=client, for_s=BLOCKED_S))
+
+
+def client_of(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    """The address that a request came from, as far as it can be believed."""
+    return connection.client.host if connection.client else ""
+
+
+def given_key(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    """The key that somebody has sent; empty: none."""
+    kind, _, token = connection.headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if kind.lower() == "bearer" else ""
+    return connection.headers.get("x-api-key") or connection.query_params.get("apikey") or bearer
+
+
+def _mark(given: str) -> str:
+    # Not the key itself: what is remembered for long should open nothing.
+    return hashlib.sha256(given.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+LOOK_S: Final = 2.0
+"""After so long a sign-out in another process is known here, and a stream ends whose session is over."""
+_PATIENCE_S: Final = 2.0
+
+T = TypeVar("T")
+
+
+@define(eq=False, kw_only=True)
+class SignOuts:
+    """Ends sessions for good, and knows which are still open."""
+
+    sessions: BrowserSessions
+    database: Database
+    clock: Clock
+    _owed: dict[str, datetime] = field(init=False, factory=dict)
+    """Signed out here and not yet written down: the database was away."""
+    _looked_at: float = field(init=False, default=-math.inf)
+    _is_known: bool = field(init=False, default=False)
+    """Whether the database was seen since the start."""
+    _turn: trio.Lock = field(init=False, factory=trio.Lock)
+    _listening: dict[trio.CancelScope, str] = field(init=False, factory=dict)
+    """The cookies of those who listen."""
+
+    async def session_of(self, cookie: str) -> BrowserSession | None:
+        """The session of a cookie, if nobody has signed it out."""
+        if self.sessions.of(cookie) is None:
+            return None
+        await self._look()
+        if not self._is_known:
+            raise StorageUnavailable("who has signed out cannot be looked up now: ask again later, or use the key")
+        return self.sessions.of(cookie)
+
+    async def end(self, session: BrowserSession) -> None:
+        """Sign a browser out, everywhere and for good. What the database cannot take now it is given later."""
+        self.sessions.end(session.number)
+        self._owed[session.number] = session.expires_at
+        self._end_streams()
+        async with self._turn:
+            await self._write()
+
+    async def watch(self) -> None:
+        """End streams of those who were signed out elsewhere, or whose time is over. Runs as long as the server."""
+        while True:
+            await trio.sleep(LOOK_S)
+            if self._listening or self._owed:
+                await self._look()
+                self._end_streams()
+
+    def permit(self, connection: ASGIConnection[Any, Any, Any, Any]) -> ListenPermit:
+        """How long one who was let in may listen."""
+        cookie = "" if given_key(connection) else connection.cookies.get(self.sessions.cookie_name, "")
+        return ListenPermit(self, cookie)
+
+    @contextmanager
+    def listening(self, cookie: str) -> Iterator[trio.CancelScope]:
+        """A scope that is cancelled when the session is over."""
+        with trio.CancelScope() as scope:
+            self._listening[scope] = cookie
+            try:
+                yield scope
+            finally:
+                del self._listening[scope]
+
+    def _end_streams(self) -> None:
+        for scope, cookie in list(self._listening.items()):
+            if self.sessions.of(cookie) is None:
+                scope.cancel()
+
+    async def _look(self) -> None:
+        async with self._turn:
+            if trio.current_time() - self._looked_at < LOOK_S:
+                return
+            await self._write()
+            with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
+                for number in await self.database.read(access.ended_sessions, now=self.clock.now()):
+                    self.sessions.end(number)
+                self._is_known = True
+            self._looked_at = trio.current_time()  # at the end: whoever waited for this look need not look again
+
+    async def _write(self) -> None:
+        owed = dict(self._owed)
+        with trio.move_on_after(_PATIENCE_S):
+            try:
+                if owed:
+                    await self.database.run(access.end_session, owed, now=self.clock.now())
+            except (StorageUnavailable, CommitUnknown):
+                return
+            for number in owed:
+                self._owed.pop(number, None)
+
+
+@define(eq=False)
+class ListenPermit:
+    """How long somebody may listen: with a cookie until its session is over, with a key as long as the server runs."""
+
+    sign_outs: SignOuts
+    cookie: str = field(repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more may be told."""
+        return bool(self.cookie) and self.sign_outs.sessions.of(self.cookie) is None
+
+    async def unless_over(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        """What comes of something that may wait for long; None when the session is over first."""
+        if not self.cookie:
+            return await work()
+        result: T | None = None
+        if not self.is_over:
+            with self.sign_outs.listening(self.cookie):
+                result = await work()
+        return result

@@ -13,9 +13,9 @@ from litestar.types import Receive, Scope, Send
 from cormorant.rules.events import Stamped, fields_of
 from cormorant.rules.secrets import NO_SCREEN, SecretFilter, hide_passwords, screen_of
 from cormorant.services.event_bus import EventStream
+from cormorant.web.auth import ListenPermit
 from cormorant.web.parts import WebParts
 from cormorant.web.shutdown import Shutdown
-from cormorant.web.sign_outs import ListenPermit
 from storage.search.sources import SourceRecord
 
 __all__ = ["EVENT_EXAMPLE", "EventResponse", "EventStreams"]

@@ -19,8 +19,8 @@ from cormorant.rules.search.outcomes import SearchQueueFull
 from cormorant.rules.torznab_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
 from cormorant.services.gate.gate import COMBINED, AppShare, GateService, NothingAnswered
 from cormorant.services.gate.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
+from cormorant.web.auth import KeyThrottle, TooManyTries, client_of
 from cormorant.web.head_requests import asked_method, head_of_unknown_length, is_head
-from cormorant.web.porter import KeyThrottle, TooManyTries, client_of
 from cormorant.web.problems import BUSY_S, AnyRequest, crashes_of, parts_of
 from cormorant.web.shutdown import Shutdown
 from storage.search.sources import UnknownSource

@@ -23,7 +23,6 @@ from cormorant.rules.secrets import NO_SCREEN, SecretFilter, hide_passwords, scr
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.watch.handovers import Handover
 from cormorant.services.watch.views import WantViews
-from cormorant.web.counts import CountCache
 from cormorant.web.models import ChildOut, GateOut, tree_out
 from cormorant.web.overview_models import (
     AccountOut,
@@ -38,7 +37,7 @@ from cormorant.web.overview_models import (
     StatedOut,
     WaitingOut,
 )
-from cormorant.web.parts import WebParts
+from cormorant.web.parts import CountCache, WebParts
 from storage.jobs import reports
 from storage.jobs.reports import KindCount
 from storage.search import history, source_views

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
-from attrs import frozen
+import trio
+from attrs import define, field, frozen
 
 from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.settings.service import ClientSettings, WebSettings
@@ -18,8 +21,6 @@ from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
 from cormorant.web.metrics import Metrics
 from storage.database import Database
-
-__all__ = ["Scheduled", "WebParts"]
 
 
 @frozen(kw_only=True)
@@ -59,3 +60,27 @@ class WebParts:
     clock: Clock
     emit: Emit
     offload: Offload
+
+
+TIMES: Final = 20.0
+"""A count is kept for so many times as long as it took: counting takes at most a twentieth of the time."""
+KEPT_S_MAX: Final = 30.0
+
+T = TypeVar("T")
+
+
+@define(eq=False)
+class CountCache(Generic[T]):
+    """What was counted last, as long as it may be shown."""
+
+    _value: T | None = field(init=False, default=None)
+    _until: float = field(init=False, default=-math.inf)
+
+    @property
+    def known(self) -> T | None:
+        """The count; None: it has to be made."""
+        return self._value if trio.current_time() < self._until else None
+
+    def keep(self, value: T, *, took_s: float) -> None:
+        """Remember a count that was just made."""
+        self._value, self._until = value, trio.current_time() + min(KEPT_S_MAX, took_s * TIMES)

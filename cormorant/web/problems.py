@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+import attrs
 import msgspec
 from attrs import frozen
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
+from typing_extensions import override
 
 from cormorant.rules.errors import (
     ActorError,
@@ -23,17 +25,17 @@ from cormorant.rules.errors import (
     TextRefused,
     UnknownJob,
 )
-from cormorant.rules.json_documents import NestedTooDeep
+from cormorant.rules.json_documents import NestedTooDeep, check_nesting
 from cormorant.rules.search.outcomes import RateLimitWaitError, SearchQueueFull, SourceError, SourceRefused
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.watch.handovers import TargetError, UnknownTarget
 from cormorant.rules.watch.wants import UnknownWant, WantError
 from cormorant.web.api.running_searches import UnknownSearch
+from cormorant.web.auth import TooManyTries, client_of
 from cormorant.web.crashes import Crashes
 from cormorant.web.head_requests import asked_method
 from cormorant.web.parts import WebParts
-from cormorant.web.porter import TooManyTries, client_of
 from storage.access import ClientExists, UnknownClient
 from storage.search.sources import UnknownSource
 from storage.watch.artists import ArtistExists, UnknownArtist
@@ -42,8 +44,6 @@ from storage.watch.feeds import SubscriptionConfigured, SubscriptionExists, Unkn
 from storage.watch.handovers import UnknownDownload
 from storage.watch.price_watches import IntakeTakenOut, PriceWatchConfigured, PriceWatchExists, UnknownPriceWatch
 from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
-
-__all__ = ["PROBLEM_TYPE", "ProblemDocument", "crashes_of", "parts_of", "problem", "problem_handlers"]
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
@@ -182,3 +182,25 @@ def problem_handlers() -> ExceptionHandlersMap:
         ServiceStopped: _away,
         Exception: _crashed,
     }
+
+
+class BoundedRequest(Request[Any, Any, Any]):
+    """A request whose JSON cannot be nested too deep. Litestar reads every body through it."""
+
+    @override
+    async def json(self) -> Any:
+        """The body. Raises `NestedTooDeep`."""
+        try:
+            body = await super().json()
+        except RecursionError:
+            raise NestedTooDeep from None
+        check_nesting(body)
+        return body
+
+
+def refuse_unknown(body: object, model: type[Any]) -> None:
+    """Raise `BadRequest` for a field that the model has not."""
+    known = sorted(attrs.fields_dict(model))
+    unknown = sorted(set(body) - set(known)) if isinstance(body, dict) else []
+    if unknown:
+        raise BadRequest(str(unknown[0])[:40], f"there is no such field; there are {', '.join(known)}")

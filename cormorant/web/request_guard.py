@@ -28,7 +28,7 @@ from cormorant.rules.web_requests import (
     is_within,
     path_problem,
 )
-from cormorant.web.connection import CONNECTION
+from cormorant.web.listener import CONNECTION
 
 __all__ = ["RequestGuard"]
 

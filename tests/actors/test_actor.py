@@ -10,8 +10,7 @@ import trio.lowlevel
 from attrs import define, field, frozen
 from trio.testing import MockClock
 
-from actors.actor import Actor, Address
-from actors.reply import Reply
+from actors.actor import Actor, Address, Reply
 from cormorant.rules.errors import ActorCrashed, ActorGone, AskTimedOut, MailboxFull, WaitForbidden
 from cormorant.rules.events import Event, MessageLost
 from supervisors import ChildSpec, ChildState, OnExhausted, Restart, Strategy, Supervisor

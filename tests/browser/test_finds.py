@@ -16,7 +16,7 @@ from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watch.handovers import TargetInDoubt
 from cormorant.rules.watch.releases import CatalogueArtist
-from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, album
 from storage.search.sources import SourceRecord
 from tests.browser.conftest import Watched
 from tests.browser.serving import Serving

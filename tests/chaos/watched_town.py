@@ -13,9 +13,8 @@ from urllib.parse import quote, unquote
 import trio
 from attrs import define, field
 
-from cormorant.playground.catalogue import PlayedRelease
-from cormorant.playground.files import nzb_of, torrent_of
-from cormorant.playground.forms import Handler
+from cormorant.playground.catalogue import PlayedRelease, nzb_of, torrent_of
+from cormorant.playground.http import Handler
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.slskd import SlskdStandIn

@@ -12,7 +12,7 @@ import trio
 from attrs import define, field
 
 from cormorant.clients.http.transport import Transport
-from cormorant.playground.forms import Handler
+from cormorant.playground.http import Handler
 
 Cut = Literal["before", "after", "silent"]
 

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from cormorant.clients.http.dialer import Dialer
 from cormorant.clients.http.transport import Transport
-from cormorant.playground.forms import Handler
+from cormorant.playground.http import Handler
 from tests.clients.mounted import Mounted
 
 PORT = 80

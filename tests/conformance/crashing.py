@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.search.slots import SlotWaiters
 from actors.search.source_requests import SourceRequests
+from actors.search.waiting import SlotWaiters
 from supervisors import Service
 
 BOMB: Any = object()

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.search.slots import SlotWaiters
+from actors.search.waiting import SlotWaiters
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority

@@ -18,7 +18,7 @@ from trio.testing import MockClock
 
 from cormorant.cli.playing import PlaygroundRun
 from cormorant.playground import open_playground
-from cormorant.playground.feeds import SOON
+from cormorant.playground.feed_site import SOON
 from cormorant.playground.price_site import EVERY as MARKET_EVERY
 from cormorant.playground.price_site import SOON as MARKET_SOON
 from cormorant.playground.price_site import sales_since

@@ -19,8 +19,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.services.keys import Keys
 from cormorant.testing import START, ScriptedSource, memory_gateway
-from cormorant.web.auth import BrowserSessions
-from cormorant.web.sign_outs import LOOK_S, ListenPermit, SignOuts
+from cormorant.web.auth import LOOK_S, BrowserSessions, ListenPermit, SignOuts
 from storage import access
 from storage.database import Database
 from tests.web.web_place import KEY, SONARR, WebPlace, web_place

@@ -18,7 +18,7 @@ from cormorant.rules.events import Event, WebBodyTooDeep, WebConnectionCrashed, 
 from cormorant.rules.json_documents import DEPTH_MAX
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.watch import TargetSettings
-from cormorant.scripted_watches import ScriptedTarget
+from cormorant.scripted import ScriptedTarget
 from cormorant.web.listener import ConnectionListener
 from cormorant.web.listening import bound
 from cormorant.web.problems import PROBLEM_TYPE

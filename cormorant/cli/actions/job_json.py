@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from cormorant.rules.jobs.states import FINISHED, JobState
-from cormorant.services.job_changes import JobChange
+from cormorant.services.jobs import JobChange
 from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView, StuckJobs
 
 __all__ = ["as_text", "changes_json", "job_json", "page_json", "stats_json", "stuck_json"]

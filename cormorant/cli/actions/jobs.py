@@ -23,8 +23,8 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
-from cormorant.services import job_changes
-from cormorant.services.job_changes import JobChange, Tell
+from cormorant.services import jobs
+from cormorant.services.jobs import JobChange, Tell
 from storage.database import Database
 from storage.engine.columns import check_text
 from storage.jobs import reports
@@ -68,21 +68,21 @@ class JobActions:
 
     async def change(self, verb: str, ids: Sequence[int], *, failed: bool = False, kind: str | None = None) -> int:
         """Retry, cancel or discard jobs, by their ids or all that failed."""
-        chosen = await job_changes.dead_letters(self.database, kind) if failed else ids
+        chosen = await jobs.dead_letters(self.database, kind) if failed else ids
         with _progress(len(chosen), verb) as tell:
-            done = await job_changes.change_each(self.database, verb, chosen, tell=tell)
+            done = await jobs.change_each(self.database, verb, chosen, tell=tell)
         self._tell(changes_json(done), _changed(done) if done else ["no dead letters"])
         return EXIT_OK if all(each.is_done for each in done) else EXIT_FAILED
 
     async def pause_all(self) -> int:
         """Let no process claim jobs."""
-        is_new = await job_changes.pause_all(self.database)
+        is_new = await jobs.pause_all(self.database)
         told = f"everything is paused: no process claims jobs any more{self._soon()}; what runs goes on"
         return self._tell({"paused": True, "changed": is_new}, [told if is_new else "everything was paused already"])
 
     async def resume_all(self) -> int:
         """Let processes claim jobs again."""
-        is_new = await job_changes.resume_all(self.database)
+        is_new = await jobs.resume_all(self.database)
         paused = list((await self.database.read(reports.pauses)).kinds_since)
         told = [f"jobs are claimed again{self._soon()}" if is_new else "the whole was not paused"]
         if paused:
@@ -94,7 +94,7 @@ class JobActions:
         _check_kind(kind)
         known = await self.database.read(reports.known_kinds)
         with _progress(await self._count(kind, held=False), "hold") as tell:
-            held = await job_changes.pause_kind(self.database, kind, tell=tell)
+            held = await jobs.pause_kind(self.database, kind, tell=tell)
         told = [f"{kind} is paused: {held:,} of its jobs are held, and those to come; what runs goes on"]
         if kind not in known:
             told.append(f"there is no job and no handler of that kind{suggestion(kind, known)}")
@@ -104,7 +104,7 @@ class JobActions:
         """Free the jobs of a kind."""
         _check_kind(kind)
         with _progress(await self._count(kind, held=True), "free") as tell:
-            freed = await job_changes.resume_kind(self.database, kind, tell=tell)
+            freed = await jobs.resume_kind(self.database, kind, tell=tell)
         pauses = await self.database.read(reports.pauses)
         told = [f"{kind} is no longer paused: {freed or 0:,} of its jobs are free"]
         if freed is None:

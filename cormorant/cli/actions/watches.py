@@ -39,8 +39,7 @@ from cormorant.rules.watch.watches import FirstCheck
 from cormorant.services.event_bus import EventBus
 from cormorant.services.source_clients import SourceClients, price_recipes
 from cormorant.services.watch.views import WantViews, artist_out, saved_out
-from cormorant.services.watch.watch_orders import WatchOptions
-from cormorant.services.watch.watches import Watches
+from cormorant.services.watch.watches import Watches, WatchOptions
 from storage.database import Database
 from storage.search import sources
 from storage.search.sources import SourceRecord

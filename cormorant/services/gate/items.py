@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import attrs
@@ -16,15 +16,12 @@ from cormorant.rules.ports import Clock
 from cormorant.rules.search.requests import Protocol, Result
 from cormorant.rules.secrets import HIDDEN, SecretFilter, hide_passwords, screen_of
 from cormorant.rules.web_requests import LruCache
-from cormorant.services.gate.links import DownloadLinks
 from cormorant.services.gate.torznab_documents import PASSED_ON, GateInfo, TorznabItem
 from cormorant.services.keys import Keys
 from storage import gate
 from storage.database import Database
 from storage.gate import GateLink
 from storage.search.sources import SourceRecord
-
-__all__ = ["GateItems", "GateResult", "client_of_token", "placeholder"]
 
 _LONG_AGO: Final = datetime(1970, 1, 2, tzinfo=UTC)
 _PLACEHOLDER: Final = "placeholder"
@@ -187,3 +184,32 @@ def _ref_of_token(token: str) -> str:
 
 def _text(signature: bytes) -> str:
     return urlsafe_b64encode(signature).rstrip(b"=").decode()
+
+
+_AGAIN: Final = timedelta(hours=1)
+"""Links are kept for 60 days after they were last given out: an hour more or less is no matter."""
+_KEPT_MAX: Final = 20_000
+
+
+@define(eq=False, kw_only=True)
+class DownloadLinks:
+    """Remembers links for later downloads."""
+
+    database: Database
+    clock: Clock
+    _known: LruCache[tuple[datetime, datetime]] = field(init=False, factory=lambda: LruCache(_KEPT_MAX))
+    """When each was first given out, and when that was last written down."""
+
+    async def first_seen(self, links: Sequence[GateLink]) -> Mapping[str, datetime]:
+        """When each was first given out, by its short name; all of them are kept from now on."""
+        now = self.clock.now()
+        known = {link.ref: self._known.get(link.ref) for link in links}
+        stale = [link for link in links if not _is_fresh(known[link.ref], now)]
+        seen = await self.database.run(gate.remember, stale, now=now) if stale else {}
+        for ref, first in seen.items():
+            self._known.put(ref, (first, now))
+        return {ref: found[0] for ref, found in known.items() if found is not None} | dict(seen)
+
+
+def _is_fresh(found: tuple[datetime, datetime] | None, now: datetime) -> bool:
+    return found is not None and timedelta(0) <= now - found[1] < _AGAIN

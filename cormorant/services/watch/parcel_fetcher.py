@@ -14,8 +14,7 @@ from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.handovers import Parcel, ParcelKind, infohash_of_magnet, infohash_v2_of_magnet
 from cormorant.rules.watch.soulseek import files_of
 from cormorant.rules.watch.wants import Want
-from cormorant.services.gated import through_gate
-from cormorant.services.searches import Searches
+from cormorant.services.searches import Searches, through_gate
 from storage.search.sources import SourceRecord
 from storage.watch.wants import Candidate
 

@@ -22,7 +22,7 @@ from cormorant.rules.watch.prices import (
     problems_of,
     request_for,
 )
-from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, wait_of
+from cormorant.services.durable_search import PATIENCE_S, SNOOZE_S_MIN, wait_of
 from cormorant.services.searches import Searches
 from storage.search.sources import UnknownSource
 from storage.watch import price_watches, prices

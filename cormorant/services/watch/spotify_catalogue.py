@@ -17,8 +17,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SPOTIFY_URL
 from cormorant.rules.watch.artists import Artist as Watched
 from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Track
-from cormorant.services.gated import through_gate
-from cormorant.services.searches import Searches
+from cormorant.services.searches import Searches, through_gate
 from storage.search.sources import SourceRecord
 
 T = TypeVar("T")

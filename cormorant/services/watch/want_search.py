@@ -23,7 +23,7 @@ from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import charged
 from cormorant.rules.watch.events import WantChanged, WatchlistSearch
 from cormorant.rules.watch.wants import TRACKS_AFTER, Want, WantState, next_look, tracks_of
-from cormorant.services.answers import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
+from cormorant.services.durable_search import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
 from cormorant.services.searches import Searches
 from storage.jobs.jobs import NewJob
 from storage.search import answers, sources

@@ -9,10 +9,9 @@ from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.services.keys import new_key
-from cormorant.web.bodies import refuse_unknown
 from cormorant.web.models import AddedClientOut, ClientBody, ClientOut, client_out
 from cormorant.web.parts import WebParts
-from cormorant.web.problems import AnyRequest, parts_of
+from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
 from storage import access
 from storage.access import ClientExists, ClientRecord, digest_of
 

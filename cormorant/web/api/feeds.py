@@ -22,8 +22,7 @@ from cormorant.services.watch.feed_views import (
     check_out,
     subscription_out,
 )
-from cormorant.web.bodies import refuse_unknown
-from cormorant.web.problems import AnyRequest, parts_of
+from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
 
 __all__ = ["subscription_routes"]
 

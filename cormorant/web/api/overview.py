@@ -8,12 +8,12 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.types import ASGIApp
 
+from cormorant.web.auth import SignOuts
 from cormorant.web.event_stream import EVENT_EXAMPLE, EventStreams
 from cormorant.web.overview import JobCounts, overview_of
 from cormorant.web.overview_models import EXAMPLE, OverviewOut
 from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["overview_routes"]
 

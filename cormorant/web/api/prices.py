@@ -19,8 +19,7 @@ from cormorant.services.watch.price_views import (
     price_shown_out,
     value_out,
 )
-from cormorant.web.bodies import refuse_unknown
-from cormorant.web.problems import AnyRequest, parts_of
+from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
 
 __all__ = ["price_routes"]
 

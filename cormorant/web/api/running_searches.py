@@ -14,9 +14,9 @@ from attrs import define, field
 from actors.search.search import Search
 from actors.search.source_requests import SourceRequests
 from cormorant.rules.errors import CormorantError
+from cormorant.web.auth import ListenPermit
 from cormorant.web.models import OutcomeOut, SearchOut, outcome_out
 from cormorant.web.shutdown import Shutdown
-from cormorant.web.sign_outs import ListenPermit
 
 __all__ = ["OutcomeStream", "RunningSearch", "RunningSearches", "UnknownSearch"]
 

@@ -14,8 +14,7 @@ from sqlalchemy import Connection
 from cormorant.rules.ports import Clock
 from cormorant.rules.supervision import ChildView
 from cormorant.rules.watch.feeds import Subscription
-from cormorant.web.counts import CountCache
-from cormorant.web.parts import WebParts
+from cormorant.web.parts import CountCache, WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.jobs import reports
 from storage.watch import feeds

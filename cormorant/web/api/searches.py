@@ -10,10 +10,9 @@ from litestar.response import Stream
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import KINDS, BadRequest, SearchRequest
 from cormorant.web.api.running_searches import WAIT_S_MAX, RunningSearches, wait_s_of
-from cormorant.web.bodies import refuse_unknown
+from cormorant.web.auth import SignOuts
 from cormorant.web.models import SearchBody, SearchOut
-from cormorant.web.problems import AnyRequest, parts_of
-from cormorant.web.sign_outs import SignOuts
+from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
 
 __all__ = ["search_routes"]
 

@@ -12,10 +12,8 @@ from litestar.openapi.spec import Example
 from litestar.params import JSONBody
 
 from cormorant.services.keys import Keys
-from cormorant.web.auth import BrowserSession, check_own_page
-from cormorant.web.porter import KeyThrottle, client_of
+from cormorant.web.auth import BrowserSession, KeyThrottle, SignOuts, check_own_page, client_of
 from cormorant.web.problems import AnyRequest
-from cormorant.web.sign_outs import SignOuts
 
 __all__ = ["SessionOut", "session_routes"]
 

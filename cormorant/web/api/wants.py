@@ -21,8 +21,7 @@ from cormorant.services.watch.views import (
     WantsOut,
     WantViews,
 )
-from cormorant.web.bodies import refuse_unknown
-from cormorant.web.problems import AnyRequest, parts_of
+from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
 
 __all__ = ["want_routes"]
 

@@ -13,8 +13,7 @@ from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.watch.artists import read_start
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from cormorant.services.watch.views import ArtistBody, ArtistOut, SavedBody, SavedOut, artist_out, saved_out
-from cormorant.web.bodies import refuse_unknown
-from cormorant.web.problems import AnyRequest, parts_of
+from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
 from storage.watch.artists import ArtistExists
 from storage.watch.watches import UnknownSavedSearch
 

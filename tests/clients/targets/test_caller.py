@@ -12,7 +12,7 @@ import trio
 
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.targets.caller import TargetCaller, TargetRequest, form, multipart
-from cormorant.playground.forms import read_form
+from cormorant.playground.http import read_form
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import TargetInDoubt, TargetMisconfigured, TargetUnavailable
 from cormorant.testing import SimulatedClock

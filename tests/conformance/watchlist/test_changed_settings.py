@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import ParcelState, TargetError, TargetInDoubt, TargetUnavailable
-from cormorant.scripted_watches import ScriptedTarget
+from cormorant.scripted import ScriptedTarget
 from supervisors import Service
 from tests.conformance.watchlist.test_decisions import SWEPT_S, Silent, lose_jobs, the_want, with_release
 from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place

@@ -27,7 +27,7 @@ from cormorant.rules.watch.handovers import (
 )
 from cormorant.rules.watch.releases import Album, Track
 from cormorant.rules.watch.wants import CannotHandOver, Want
-from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource, memory_gateway
 from storage.jobs import jobs, reports
 from storage.search.sources import SourceRecord

@@ -21,7 +21,7 @@ from cormorant.rules.watch.events import SavedSearchChecked
 from cormorant.rules.watch.handovers import FOLLOW_S, Parcel, ParcelStatus
 from cormorant.rules.watch.prices import PriceCollected
 from cormorant.rules.watch.wants import Want
-from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, Step, album
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, WatchStep, album
 from cormorant.services.watch.prices import Prices
 from cormorant.testing import (
     START,
@@ -162,7 +162,7 @@ async def test_a_store_whose_connection_breaks_does_not_stop_the_service(
         for each in ("a1", "a2")
     }
     store, events = BrokenStore(artists, set(broken)), Recorder()
-    out: dict[str, list[Step]] = {each: [[album(f"New of {each}", "2026-01-01", by=each)]] for each in artists}
+    out: dict[str, list[WatchStep]] = {each: [[album(f"New of {each}", "2026-01-01", by=each)]] for each in artists}
     slow = ("release", "") in broken  # the tick ends in the middle of a look and gives the artists back
     catalogue = ScriptedCatalogue(scripts=out, takes_s=20.0 if slow else 0.0)
     chosen = settings(watchlist=WatchlistSettings(db_io_mode="async", spotify_timeout_s=30.0))

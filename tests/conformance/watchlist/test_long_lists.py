@@ -20,7 +20,7 @@ from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import PAGES_MAX, Artist, CatalogueProgress, Charge, RetryCharge, Start
 from cormorant.rules.watch.events import WatchlistProcess
 from cormorant.rules.watch.releases import Album
-from cormorant.scripted_watches import ScriptedCatalogue, album
+from cormorant.scripted import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock
 from storage.watch import artists
 from storage.watch.artists import Key

@@ -22,7 +22,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
-from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.services.source_clients import SourceClients
 from cormorant.testing import Recorder, ScriptedSource, SimulatedClock, in_line, memory_gateway, settings
 from storage.search.sources import SourceRecord

@@ -22,7 +22,7 @@ from cormorant.rules.watch.events import (
     WatchlistStopped,
     WatchlistTick,
 )
-from cormorant.scripted_watches import album
+from cormorant.scripted import album
 from cormorant.testing import START, SimulatedClock
 from tests.conformance.watchlist.watching import WatchPlace, file_gateway, watch, watch_place
 

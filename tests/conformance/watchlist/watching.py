@@ -17,7 +17,7 @@ from cormorant.rules.ports import ignore
 from cormorant.rules.settings.settings import JobSettings
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watch.artists import Artist
-from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget
 from cormorant.testing import (
     Recorder,
     ScriptedSource,

@@ -30,7 +30,7 @@ from cormorant.rules.watch.handovers import (
 from cormorant.rules.watch.releases import Album, AlbumPage, Track
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantState
-from cormorant.scripted_watches import album
+from cormorant.scripted import album
 from cormorant.testing import Recorder, Simulation, in_line, named_sources, settings
 from storage.database import Database
 from storage.search.sources import SourceRecord

@@ -11,9 +11,9 @@ from trio.testing import MockClock
 
 from cormorant.rules.secrets import HIDDEN, Secret
 from cormorant.services.gate.items import GateResult
-from cormorant.services.gate.kept_pages import LIFE_S, PAGES_MAX, PageCache, Version
+from cormorant.services.gate.latest import LIFE_S, PAGES_MAX, PageCache, Version
 from cormorant.testing import START, ScriptedSource, simulated
-from cormorant.web.counts import KEPT_S_MAX, TIMES, CountCache
+from cormorant.web.parts import KEPT_S_MAX, TIMES, CountCache
 from storage.search.sources import SourceRecord
 from tests.bounds import WAIT_S
 from tests.web.gate_alone import app, ask, gate_alone

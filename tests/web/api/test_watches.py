@@ -17,7 +17,7 @@ from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watch.handovers import TargetInDoubt, TargetUnavailable
 from cormorant.rules.watch.releases import CatalogueArtist
-from cormorant.scripted_watches import ScriptedCatalogue, ScriptedTarget, album
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource
 from storage.search.sources import SourceRecord
 from supervisors import Service
