@@ -10,13 +10,10 @@ from pathlib import Path
 import click
 import pytest
 
-from cormorant.cli.downloads import downloads
 from cormorant.cli.prices import prices
-from cormorant.cli.saved import saved
 from cormorant.cli.sources import add, sources
-from cormorant.cli.targets import targets
-from cormorant.cli.wants import wants
-from cormorant.cli.watches import watchlist
+from cormorant.cli.wants import downloads, targets, wants
+from cormorant.cli.watches import saved, watchlist
 from cormorant.reference import all_events, events_reference, metrics_reference, settings_reference
 from cormorant.rules.jobs.states import JobState, Verb
 from cormorant.rules.settings.keys import known_settings

@@ -17,33 +17,29 @@ STARTED_AT = time.perf_counter()
 """When the program began, for "ready in …"."""
 
 _COMMANDS = {
-    name: name
-    for name in (
-        "run",
-        "doctor",
-        "init",
-        "sources",
-        "import",
-        "clients",
-        "connect",
-        "disconnect",
-        "search",
-        "explain",
-        "watchlist",
-        "saved",
-        "subscriptions",
-        "schedule",
-        "wants",
-        "downloads",
-        "targets",
-        "notify",
-        "prices",
-        "jobs",
-        "migrate",
-    )
+    "run": "service.run",
+    "doctor": "service.doctor",
+    "init": "service.init",
+    "sources": "sources.sources",
+    "import": "import_indexers.adopt",
+    "clients": "clients.clients",
+    "connect": "connect.connect",
+    "disconnect": "connect.disconnect",
+    "search": "search.search",
+    "explain": "sources.explain",
+    "watchlist": "watches.watchlist",
+    "saved": "watches.saved",
+    "subscriptions": "feeds.subscriptions",
+    "schedule": "feeds.schedule",
+    "wants": "wants.wants",
+    "downloads": "wants.downloads",
+    "targets": "wants.targets",
+    "notify": "service.notify",
+    "prices": "prices.prices",
+    "jobs": "jobs.jobs",
+    "migrate": "service.migrate",
 }
-_COMMANDS["import"] = "adopt"  # no module can be called like the word that loads it
-_MODULES = {"run": "service", "adopt": "import_indexers", "watchlist": "watches", "subscriptions": "feeds"}
+"""Each command, with the module and the name of its function."""
 
 
 class Commands(HintingGroup):
@@ -57,8 +53,8 @@ class Commands(HintingGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        name = _COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(f"cormorant.cli.{_MODULES.get(name, name)}"), name)
+        module, _, name = _COMMANDS[cmd_name].partition(".")
+        command: click.Command = getattr(import_module(f"cormorant.cli.{module}"), name)
         return command
 
 

@@ -8,8 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 from attrs import frozen
 
-from cormorant.cli.console.command_line import UsageRefused, config_option, json_option
-from cormorant.cli.console.key_options import key_of, key_options
+from cormorant.cli.console.command_line import UsageRefused, config_option, json_option, key_of, key_options
 from cormorant.rules.addresses import web_address_problem
 from cormorant.rules.secrets import Secret
 

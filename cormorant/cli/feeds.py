@@ -17,7 +17,6 @@ from cormorant.rules.addresses import FEED_LENGTH_MAX
 if TYPE_CHECKING:
     from cormorant.cli.actions.feeds import FeedActions
 
-__all__ = ["subscriptions"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -164,3 +163,23 @@ def import_file(config: str, *, as_json: bool, file: BinaryIO, **order: Any) -> 
 def export(config: str, *, as_json: bool, file: Path | None) -> None:
     """Write all feeds as OPML to a new file, or to standard output. Keys in addresses are in it: keep it to yourself."""
     _at_desk(config, lambda desk: desk.export(file), as_json=as_json)
+
+
+@click.command(short_help="What runs when in the next hours.", epilog=EXIT_CODES)
+@options
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, 24 * 366, min_open=True),
+    default=24.0,
+    show_default=True,
+    help="So far is looked ahead.",
+)
+@click.option("--limit", type=LIMIT, default=200, show_default=True, help="So many times at most.")
+def schedule(config: str, *, as_json: bool, hours: float, limit: int) -> None:
+    """What runs when: subscriptions, saved searches, artists and prices, soonest first, each in its turn at its host.
+
+    As far as it is known now: what fails, or waits for the limits of a source, comes later.
+    """
+    from cormorant.cli.actions.feeds import at_subscription_desk  # noqa: PLC0415 - `--help` need not wait for it
+
+    sys.exit(at_subscription_desk(config, lambda desk: desk.schedule(hours=hours, limit=limit), as_json=as_json))

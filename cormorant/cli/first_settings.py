@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import attrs
 from attrs import frozen
 
-from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.console.command_line import UsageRefused, shown_path
 from cormorant.rules.addresses import parse_listen_address
 from cormorant.rules.errors import KeyUnusable, SettingsError

@@ -8,8 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
-from cormorant.cli.console.command_line import HintingGroup, UsageRefused, config_option, json_option
-from cormorant.cli.console.key_options import key_of, key_options
+from cormorant.cli.console.command_line import (
+    HintingGroup,
+    UsageRefused,
+    config_option,
+    json_option,
+    key_of,
+    key_options,
+)
 from cormorant.cli.sources import EXIT_CODES
 from cormorant.rules.addresses import web_address_problem
 

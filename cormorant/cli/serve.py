@@ -17,6 +17,7 @@ from actors.jobs.handler import Handler, Run
 from cormorant import __version__
 from cormorant.cli import STARTED_AT
 from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, UsageRefused, causes, shown_path
+from cormorant.cli.console.output import say
 from cormorant.cli.console.preflight import (
     load_or_refuse,
     make_data_folder,
@@ -26,7 +27,6 @@ from cormorant.cli.console.preflight import (
     shown_database,
 )
 from cormorant.cli.console.signals import StopSignals
-from cormorant.cli.console.streams import say
 from cormorant.log import LogWriter
 from cormorant.rules.errors import PlaygroundClosed, ServiceFailed
 from cormorant.rules.secrets import Secret
@@ -36,7 +36,7 @@ from supervisors import ChildReport, Ending, Service, ShutdownReport, open_servi
 from supervisors.handler_plugins import HandlersBroken, installed_handlers
 
 if TYPE_CHECKING:
-    from cormorant.cli.playing import PlaygroundRun
+    from cormorant.cli.playground_run import PlaygroundRun
 
 __all__ = ["report_lines", "serve"]
 
@@ -110,7 +110,7 @@ async def _until_told_to_stop(service: Service, signals: StopSignals, config: st
 def _playground(service: Service) -> PlaygroundRun | None:
     if not service.settings.playground.enabled:
         return None
-    from cormorant.cli.playing import PlaygroundRun  # noqa: PLC0415 - only a playground need wait for it
+    from cormorant.cli.playground_run import PlaygroundRun  # noqa: PLC0415 - only a playground need wait for it
 
     return PlaygroundRun(service)
 

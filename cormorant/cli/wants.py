@@ -8,8 +8,6 @@ from cormorant.cli.console.command_line import HintingGroup
 from cormorant.cli.watch_options import EXIT_CODES, LIMIT, RowId, at_desk, options
 from cormorant.rules.watch.wants import WantState
 
-__all__ = ["wants"]
-
 _WANT = RowId("want")
 _ID = click.argument("want_id", metavar="ID", type=_WANT)
 
@@ -66,3 +64,68 @@ def ignore(config: str, *, as_json: bool, want_id: int) -> None:
 def hand_over(config: str, *, as_json: bool, want_id: int, candidate: str | None) -> None:
     """Hand a candidate over by hand, also in observe mode. The service sends it."""
     at_desk(config, lambda desk: desk.hand_over(want_id, candidate), as_json=as_json)
+
+
+_DOWNLOAD = RowId("download")
+_DOWNLOAD_ID = click.argument("number", metavar="ID", type=_DOWNLOAD)
+
+
+@click.group(cls=HintingGroup, short_help="See what was handed over; decide what is held.", epilog=EXIT_CODES)
+def downloads() -> None:
+    """See what was handed over, to whom and how far it is; decide about what is held.
+
+    Held is what may have arrived at a target that cannot be asked: look there, then say which it is.
+    """
+
+
+@downloads.command("list", short_help="The newest downloads, and how far each is.", epilog=EXIT_CODES)
+@options
+@click.option("--before", type=_DOWNLOAD, metavar="ID", help="Only older ones than this: the next page.")
+@click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
+def list_downloads(config: str, *, as_json: bool, before: int | None, limit: int) -> None:
+    """The newest first."""
+    at_desk(config, lambda desk: desk.list_downloads(before, limit), as_json=as_json)
+
+
+@downloads.command("show", short_help="Everything about one download.", epilog=EXIT_CODES)
+@options
+@_DOWNLOAD_ID
+def show_download(config: str, *, as_json: bool, number: int) -> None:
+    """Its target, state and reason, how often it was sent, and its want."""
+    at_desk(config, lambda desk: desk.show_download(number), as_json=as_json)
+
+
+@downloads.command(short_help="What is held has arrived.", epilog=EXIT_CODES)
+@options
+@_DOWNLOAD_ID
+def arrived(config: str, *, as_json: bool, number: int) -> None:
+    """Say that a download that is held has arrived: its want is done."""
+    at_desk(config, lambda desk: desk.settle(number, has_arrived=True), as_json=as_json)
+
+
+@downloads.command("send-again", short_help="What is held has not arrived.", epilog=EXIT_CODES)
+@options
+@_DOWNLOAD_ID
+def send_again(config: str, *, as_json: bool, number: int) -> None:
+    """Say that a download that is held has not arrived: it is sent once more, under the same key."""
+    at_desk(config, lambda desk: desk.settle(number, has_arrived=False), as_json=as_json)
+
+
+@click.group(cls=HintingGroup, short_help="List and test those that take finds.", epilog=EXIT_CODES)
+def targets() -> None:
+    """List and test those that take finds: [targets.NAME] of the settings file."""
+
+
+@targets.command("list", short_help="All targets, and what each takes.", epilog=EXIT_CODES)
+@options
+def list_targets(config: str, *, as_json: bool) -> None:
+    """All targets: what each takes, whether it can be asked, and what happens in doubt. Addresses and keys are not shown."""
+    at_desk(config, lambda desk: desk.list_targets(), as_json=as_json, may_make=True)
+
+
+@targets.command("test", short_help="Try a target out.", epilog=EXIT_CODES)
+@options
+@click.argument("name", metavar="NAME")
+def test_target(config: str, *, as_json: bool, name: str) -> None:
+    """Try address and credentials of a target. Nothing is given to it."""
+    at_desk(config, lambda desk: desk.test_target(name), as_json=as_json, may_make=True)

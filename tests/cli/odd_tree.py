@@ -12,7 +12,7 @@ import trio
 from typing_extensions import override
 
 from cormorant.cli import main, serve
-from cormorant.cli.console.streams import say
+from cormorant.cli.console.output import say
 from cormorant.log import LogWriter
 from cormorant.rules.events import MessageLost
 from cormorant.rules.settings.settings import LogSettings

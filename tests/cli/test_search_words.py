@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cormorant.cli.search_words import SearchText, SourceLine, merged, search_json
+from cormorant.cli.live_search import SearchText, SourceLine, merged, search_json
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, GateName, Reason

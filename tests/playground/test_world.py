@@ -16,7 +16,7 @@ import trio
 from attrs import define, evolve, field
 from trio.testing import MockClock
 
-from cormorant.cli.playing import PlaygroundRun
+from cormorant.cli.playground_run import PlaygroundRun
 from cormorant.playground import open_playground
 from cormorant.playground.feed_site import SOON
 from cormorant.playground.price_site import EVERY as MARKET_EVERY

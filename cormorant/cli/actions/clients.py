@@ -9,7 +9,7 @@ from typing import Any
 import click
 from attrs import frozen
 
-from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.output import table

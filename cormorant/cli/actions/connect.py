@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -13,8 +15,7 @@ from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from actors.environment import in_thread
-from cormorant.cli.actions.gate_clients import client_key
-from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.app_options import AppOptions
 from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused
 from cormorant.cli.console.database_session import visit
@@ -34,18 +35,22 @@ from cormorant.rules.app_indexers import (
     endpoints,
     goes_direct,
 )
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import CormorantError, KeyUnusable
+from cormorant.rules.ports import ignore
 from cormorant.rules.search.caps import load_caps
 from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.settings.fields import name_problem
+from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED
+from cormorant.services.keys import kept_key
+from storage import access
+from storage.access import ClientExists, ClientRecord, digest_of
 from storage.database import Database
 from storage.search import source_states, sources
 from storage.search.sources import SourceRecord
 from supervisors.search_assembly import configured_sources
-
-__all__ = ["connect_now", "disconnect_now"]
 
 _DONE: Final = {ConnectStep.ADD: "added", ConnectStep.UPDATE: "up to date", ConnectStep.REMOVE: "removed"}
 _WOULD: Final = {
@@ -282,3 +287,56 @@ def _lines(wanted: AppOptions, told: ConnectReport) -> Iterator[str]:
         yield ""
         yield f"warning: {wanted.title} still asks these past the gate: {', '.join(told.direct)}"
         yield "  the sites count both together; switch them off there once you trust ours"
+
+
+def client_key(settings: Settings, name: str, *, may_make: bool = True) -> Secret:
+    """The key of a client; made when it is not there yet, exactly as the server would, or empty if it may not be made."""
+    client = settings.clients.get(name)
+    if client is not None and (client.key or not may_make):
+        return client.key
+    if not may_make:
+        return Secret("")
+    problem = name_problem(name)
+    if problem:
+        raise CommandFailed(problem)
+    file = Path(settings.data) / "keys" / f"client-{name}.key"
+    if client is None and not _is_let_in(settings, name):
+        file.unlink(missing_ok=True)  # the key of one that was removed must not come back
+    try:
+        key = kept_key(file, of=f"the client {name}", emit=ignore, file_mode=settings.data_file_mode)
+    except KeyUnusable as error:
+        raise CommandFailed(str(error)) from None
+    if client is None:
+        _let_in(settings, name, key)
+    return key
+
+
+def _is_let_in(settings: Settings, name: str) -> bool:
+    async def look(database: Database) -> bool:
+        return any(each.name == name for each in await database.read(access.all_clients))
+
+    return visit(settings, look)
+
+
+def _let_in(settings: Settings, name: str, key: Secret) -> None:
+    """A client that the settings do not name is kept in the database, as `clients add` would."""
+    record = ClientRecord(
+        name=name, settings=ClientSettings(), key_digest=digest_of(key.reveal()), added_at=datetime.now(UTC)
+    )
+
+    async def put(database: Database) -> None:
+        await database.run(_put, record)
+
+    try:
+        visit(settings, put)
+    except ClientExists:
+        raise CommandFailed(
+            f"a client {name} was added by command, and only its app has its key; choose another name with --client, "
+            f"or remove it first: cormorant clients remove {name}"
+        ) from None
+
+
+def _put(connection: Connection, record: ClientRecord) -> None:
+    there = next((each for each in access.all_clients(connection) if each.name == record.name), None)
+    if there is None or there.key_digest != record.key_digest:
+        access.add(connection, record)

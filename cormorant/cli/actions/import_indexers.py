@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from sqlalchemy import Connection
 
 from actors.environment import in_thread
-from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.output import table

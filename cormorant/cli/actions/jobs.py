@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 import click
 from attrs import frozen
 
-from cormorant.cli.actions.job_json import as_text, changes_json, job_json, page_json, stats_json, stuck_json
-from cormorant.cli.actions.job_text import JobText
+from cormorant.cli.actions.job_text import JobText, as_text, changes_json, job_json, page_json, stats_json, stuck_json
 from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, CommandFailed, UsageRefused
 from cormorant.cli.console.database_session import visit
 from cormorant.cli.console.output import printable

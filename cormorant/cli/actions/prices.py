@@ -10,7 +10,7 @@ import attrs
 import click
 from attrs import frozen
 
-from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.watches import assembly_of
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused
 from cormorant.cli.console.database_session import visit

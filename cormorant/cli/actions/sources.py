@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from sqlalchemy import Connection
 
 from actors.environment import SystemClock, in_thread
-from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.source_json import explanation_json, source_json, sources_json
 from cormorant.cli.actions.source_text import SourceText, caps_lines, host_of, sentence_of, state_of
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path

@@ -12,7 +12,7 @@ import click
 from attrs import frozen
 
 from actors.environment import SystemClock, SystemRandom, in_thread
-from cormorant.cli.actions.job_json import as_text
+from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.watch_text import WatchText
 from cormorant.cli.console.command_line import (
     EXIT_FAILED,

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 import click
 from typing_extensions import override
 
-from cormorant.cli.console.output import printable
-from cormorant.cli.console.streams import say
+from cormorant.cli.console.output import printable, say
 from cormorant.rules.secrets import Secret, hide_secrets
 from cormorant.rules.settings.keys import nearest
-
-__all__ = [
-    "EXIT_FAILED",
-    "EXIT_OK",
-    "EXIT_REFUSED",
-    "CommandFailed",
-    "CommandInterrupted",
-    "HintingGroup",
-    "UsageRefused",
-    "causes",
-    "config_option",
-    "json_option",
-    "shown_path",
-]
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -139,3 +126,44 @@ def shown_path(path: str) -> str:
         return printable(str(Path(path).relative_to(Path.cwd())))
     except (OSError, ValueError):  # it is elsewhere, or here has been removed
         return printable(path)
+
+
+KEY_LENGTH_MAX: Final = 1_000
+
+
+def key_options(command: F) -> F:
+    """The options `--key-env` and `--key-file`."""
+    for option in (
+        click.option(
+            "--key-file", type=click.File("r"), metavar="FILE", help="File that holds its key; - is standard input."
+        ),
+        click.option("--key-env", metavar="NAME", help="Variable of the environment that holds its key."),
+    ):
+        command = option(command)
+    return command
+
+
+def key_of(app: str, variable: str | None, file: Any) -> Secret:
+    """The key that was given, or asked for. Invariant: no message holds it."""
+    if variable is not None and file is not None:
+        raise click.UsageError("give --key-env or --key-file, not both")
+    if variable is not None:
+        if not os.environ.get(variable):
+            raise UsageRefused(f"--key-env: the environment variable {variable} is not set; set it to the key of {app}")
+        text = os.environ[variable]
+    elif file is not None:
+        text = file.read(KEY_LENGTH_MAX + 2)
+    elif sys.stdin.isatty():
+        text = click.prompt(f"Key of {app} (Settings, General there)", hide_input=True, err=True)
+    else:
+        text = sys.stdin.readline(KEY_LENGTH_MAX + 2)
+    text = text.strip()
+    if not text:
+        raise UsageRefused(
+            f"the key of {app} is empty; give it with --key-env, with --key-file, or when you are asked for it"
+        )
+    if len(text) > KEY_LENGTH_MAX or not text.isprintable() or " " in text:
+        raise UsageRefused(
+            f"the key of {app}: it is no single word of at most 1000 letters; was something else pasted with it?"
+        )
+    return Secret(text)

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from cormorant.cli.console.streams import attempt, leave, say
+from cormorant.cli.console.output import attempt, leave, say
 
 __all__ = ["StopSignals"]
 

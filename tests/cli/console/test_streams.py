@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.cli.console.streams import attempt, say
+from cormorant.cli.console.output import attempt, say
 from tests.bounds import WAIT_S
 from tests.cli.program import Program, environment
 
@@ -95,7 +95,7 @@ def test_an_attempt_that_succeeds_is_over_when_it_returns() -> None:
 
 OPEN_A_FILE = """
 import os, sys
-from cormorant.cli.console.streams import open_missing
+from cormorant.cli.console.output import open_missing
 open_missing()
 print("lost", flush=True)
 print("lost", file=sys.stderr, flush=True)

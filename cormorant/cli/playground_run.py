@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import trio
 
-from cormorant.cli.console.streams import say
+from cormorant.cli.console.output import say
 from cormorant.playground import open_playground
 from cormorant.playground.feed_site import LOOKS_AFTER_S, feeds_of_the_town
 from cormorant.playground.person import Person
