@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Protocol, Self
 
 import trio
+from attrs import frozen
 
-from cormorant.playground.http import StandInSite, talk
+from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite, talk
 from cormorant.rules.addresses import parse_listen_address
 from cormorant.rules.errors import PlaygroundClosed
-
-__all__ = ["Playground", "open_playground"]
 
 CONNECTIONS_MAX: Final = 100
 """Conversations at the same time; whoever comes then waits."""
@@ -71,3 +70,43 @@ class Playground:
 def open_playground(*sites: StandInSite, listen: str = "127.0.0.1:0") -> Playground:
     """A playground with these stand-ins, on a free port unless told."""
     return Playground({site.name: site for site in sites}, listen)
+
+
+ASKED_MAX: Final = 1_000
+"""Requests that are remembered, the newest."""
+_KIND: Final = "content-type"
+
+
+class StandIn(Protocol):
+    """Answers requests, and remembers what it was asked."""
+
+    asked: list[Any]
+
+    def handle(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body."""
+        ...
+
+
+@frozen
+class MountedStandIn:
+    """A stand-in under a name."""
+
+    name: str
+    stand_in: StandIn
+
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says. A stranger may send anything: what it cannot read is a bad request, and ends nothing else."""
+        headers = {**asked.headers, "host": asked.base.partition("://")[2]}  # links of its own lead back here
+        try:
+            status, given, body = self.stand_in.handle(asked.method, asked.path, asked.params, headers, asked.body)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return StandInResponse(status=400, body=b"that makes no sense to a stand-in\n")
+        finally:
+            del self.stand_in.asked[:-ASKED_MAX]
+        kinds = [value for name, value in given.items() if name.lower() == _KIND]
+        rest = {name: value for name, value in given.items() if name.lower() != _KIND}
+        return StandInResponse(
+            status=status, kind=kinds[0] if kinds else "text/plain; charset=utf-8", body=body, headers=rest
+        )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import trio
-from attrs import evolve
+from attrs import define, evolve, field
 
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import PlayedCatalogue
@@ -14,13 +16,12 @@ from cormorant.playground.feed_site import feed_site, feeds_of_the_town
 from cormorant.playground.http import StandInSite
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.jackett import Jackett
-from cormorant.playground.mounting import MountedStandIn
-from cormorant.playground.phone import PhoneStandIn
 from cormorant.playground.price_site import MARKET, PRICES, PriceSiteStandIn, market_source, sales_since
 from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.releases import GrowingArtists, PlayedNews, news_since, peers_with
 from cormorant.playground.sabnzbd import SabnzbdStandIn
+from cormorant.playground.server import MountedStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import SpotifyStandIn
 from cormorant.playground.webhook import WebhookStandIn
@@ -31,8 +32,6 @@ from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import Settings, StorageSettings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
-
-__all__ = ["FOLDER", "KEY", "sites_of_the_town", "with_playground"]
 
 FOLDER: Final = "playground"
 """Where its database is, below the data folder: a real set-up later begins clean."""
@@ -203,3 +202,24 @@ def with_playground(settings: Settings) -> Settings:
         search=evolve(settings.search, cache_ttl_s=min(settings.search.cache_ttl_s, _CACHE_S)),
         clients={**{name: ClientSettings() for name in APPS}, **settings.clients},
     )
+
+
+_Reply = tuple[int, Mapping[str, str], bytes]
+
+
+@define(kw_only=True)
+class PhoneStandIn:
+    """Takes everything; `GET` shows what came."""
+
+    told: deque[Any] = field(factory=lambda: deque(maxlen=50))
+    asked: list[str] = field(factory=list)
+
+    def handle(
+        self, method: str, path: str, _query: Mapping[str, str], _headers: Mapping[str, str], body: bytes
+    ) -> _Reply:
+        """Answer one request."""
+        self.asked.append(f"{method} {path}")
+        if method == "POST":
+            said = json.loads(body)
+            self.told.append({part: str(said[part]) for part in ("title", "message")})
+        return 200, {"Content-Type": "application/json"}, json.dumps(list(self.told), indent=2).encode()

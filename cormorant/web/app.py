@@ -31,16 +31,15 @@ from cormorant.web.api.sources import source_routes
 from cormorant.web.api.wants import want_routes
 from cormorant.web.api.watches import watch_routes
 from cormorant.web.auth import BrowserSessions, KeyThrottle, SignOuts, check_change, client_of, given_key
-from cormorant.web.crashes import Crashes
 from cormorant.web.event_stream import EventStreams
 from cormorant.web.gate_routes import download, torznab
 from cormorant.web.gauges import metrics_route
 from cormorant.web.head_requests import allowing_head
-from cormorant.web.listening import SERVICE
+from cormorant.web.listener import SERVICE
 from cormorant.web.openapi import openapi_config
 from cormorant.web.page_files import page_routes
 from cormorant.web.parts import CountCache, WebParts
-from cormorant.web.problems import AnyRequest, BoundedRequest, parts_of, problem, problem_handlers
+from cormorant.web.problems import AnyRequest, BoundedRequest, Crashes, parts_of, problem, problem_handlers
 from cormorant.web.shutdown import Shutdown
 
 OPEN: Final = "open"

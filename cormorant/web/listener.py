@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import socket
 from collections import Counter
 from contextlib import suppress
@@ -20,12 +21,14 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import parse_socket_addr
 
-from cormorant.rules.errors import split_crash
+from cormorant.rules.addresses import ListenAddress
+from cormorant.rules.errors import CannotListen, split_crash
 from cormorant.rules.events import WebConnectionCrashed, WebFull
+from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Emit
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.web_requests import LogThrottle, address_group, is_within
-from cormorant.web.crashes import kind_of
+from cormorant.web.problems import kind_of
 
 _AT_ONCE: Final = 32
 """So many are let in before others have their turn."""
@@ -345,3 +348,49 @@ class HttpConnection:
             if sending.cancelled_caught:
                 return False
         return True
+
+
+SERVICE: Final = "cormorant"
+"""How `/health` names the program."""
+
+ANSWER_S: Final = 2.0
+_ANSWER_BYTES: Final = 8_000
+_BACKLOG: Final = 1024
+
+
+def bound(address: ListenAddress) -> socket.socket:
+    """A socket that listens at this address, or `CannotListen`."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address.host, address.port))
+        listening.settimeout(0)
+        listening.listen(_BACKLOG)  # two may bind with SO_REUSEADDR; only one may listen
+    except OSError as error:
+        listening.close()
+        why = os.strerror(error.errno or 0).lower()
+        raise CannotListen(address.shown, why, is_in_use=error.errno == errno.EADDRINUSE) from error
+    return listening
+
+
+def is_cormorant(address: ListenAddress, url_base: str) -> bool:
+    """Whether a Cormorant answers at this address within 2 s. Blocks; not for use inside of a Trio program."""
+    return trio.run(_is_cormorant, address, url_base)
+
+
+async def _is_cormorant(address: ListenAddress, url_base: str) -> bool:
+    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)  # noqa: S104 - asked, not bound
+    # HTTP/1.0: the answer is not chunked, and ends with the connection.
+    question = f"GET {url_base.rstrip('/')}/health HTTP/1.0\r\nHost: {address.shown}\r\n\r\n".encode()
+    answer = b""
+    try:
+        with trio.fail_after(ANSWER_S):
+            async with await trio.open_tcp_stream(near, address.port) as stream:
+                await stream.send_all(question)
+                while (piece := await stream.receive_some(_ANSWER_BYTES)) and len(answer) < _ANSWER_BYTES:
+                    answer += piece
+        said = parse_json(answer.partition(b"\r\n\r\n")[2])
+    except (OSError, trio.BrokenResourceError, trio.TooSlowError, ValueError):
+        return False
+    return isinstance(said, dict) and said.get("service") == SERVICE

@@ -9,7 +9,8 @@ from typing import Any
 
 import attrs
 import msgspec
-from attrs import frozen
+import trio
+from attrs import define, field, frozen
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
@@ -25,15 +26,17 @@ from cormorant.rules.errors import (
     TextRefused,
     UnknownJob,
 )
+from cormorant.rules.events import WebBodyTooDeep, WebRequestCrashed
 from cormorant.rules.json_documents import NestedTooDeep, check_nesting
+from cormorant.rules.ports import Emit
 from cormorant.rules.search.outcomes import RateLimitWaitError, SearchQueueFull, SourceError, SourceRefused
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.secrets import hide_passwords
 from cormorant.rules.watch.handovers import TargetError, UnknownTarget
 from cormorant.rules.watch.wants import UnknownWant, WantError
+from cormorant.rules.web_requests import LogThrottle
 from cormorant.web.api.running_searches import UnknownSearch
 from cormorant.web.auth import TooManyTries, client_of
-from cormorant.web.crashes import Crashes
 from cormorant.web.head_requests import asked_method
 from cormorant.web.parts import WebParts
 from storage.access import ClientExists, UnknownClient
@@ -204,3 +207,35 @@ def refuse_unknown(body: object, model: type[Any]) -> None:
     unknown = sorted(set(body) - set(known)) if isinstance(body, dict) else []
     if unknown:
         raise BadRequest(str(unknown[0])[:40], f"there is no such field; there are {', '.join(known)}")
+
+
+_PATH_MAX = 200
+
+
+@define(eq=False, kw_only=True)
+class Crashes:
+    """Emits an event for each kind of error at most once a minute in all, with the number of those left out."""
+
+    emit: Emit
+    _said: LogThrottle = field(init=False, factory=LogThrottle)
+
+    def crashed(self, error: BaseException, *, method: str, path: str) -> None:
+        """Report a request that was answered with 500."""
+        left_out = self._said.say_or_count(kind_of(error), now=trio.current_time())
+        if left_out is not None:
+            self.emit(WebRequestCrashed(method=method, path=path[:_PATH_MAX], error=error, left_out=left_out))
+
+    def too_deep(self, *, client: str, path: str) -> None:
+        """Report a body that was refused for its nesting."""
+        left_out = self._said.say_or_count("too deep", now=trio.current_time())
+        if left_out is not None:
+            self.emit(WebBodyTooDeep(client=client, path=path[:_PATH_MAX], left_out=left_out))
+
+
+def kind_of(error: BaseException) -> str:
+    """The type of an error and the line that raised it. Nothing in it comes from a request."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f" {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return f"{type(error).__qualname__}{where}"

@@ -16,8 +16,7 @@ from cormorant.services.keys import keys_of
 from cormorant.web.api.running_searches import RunningSearches
 from cormorant.web.app import make_app
 from cormorant.web.head_requests import HeadAnswers
-from cormorant.web.listener import ConnectionListener
-from cormorant.web.listening import bound
+from cormorant.web.listener import ConnectionListener, bound
 from cormorant.web.parts import WebParts
 from cormorant.web.request_guard import RequestGuard
 from cormorant.web.shutdown import Shutdown

@@ -20,9 +20,9 @@ from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite, talk
 from cormorant.playground.indexer import Habits, Indexer
-from cormorant.playground.mounting import MountedStandIn
 from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
+from cormorant.playground.server import MountedStandIn
 from cormorant.playground.spotify import SpotifyStandIn, busy_artist
 from tests.bounds import WAIT_S
 

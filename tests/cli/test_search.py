@@ -14,7 +14,7 @@ import trio
 from sqlalchemy import Connection
 
 from cormorant.playground import open_playground
-from cormorant.playground.mounting import MountedStandIn
+from cormorant.playground.server import MountedStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse

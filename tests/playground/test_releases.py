@@ -10,8 +10,8 @@ from attrs import define
 
 from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.http import StandInRequest
-from cormorant.playground.mounting import ASKED_MAX, MountedStandIn
 from cormorant.playground.releases import SOON, TRACKS, WATCHED, GrowingArtists, news_since, peers_with
+from cormorant.playground.server import ASKED_MAX, MountedStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import SpotifyStandIn
 

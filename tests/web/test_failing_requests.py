@@ -19,8 +19,7 @@ from cormorant.rules.json_documents import DEPTH_MAX
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.scripted import ScriptedTarget
-from cormorant.web.listener import ConnectionListener
-from cormorant.web.listening import bound
+from cormorant.web.listener import ConnectionListener, bound
 from cormorant.web.problems import PROBLEM_TYPE
 from tests.bounds import WAIT_S
 from tests.web.raw_client import RawAnswer, say

@@ -20,7 +20,7 @@ from cormorant.rules.settings.keys import secrets_in
 from cormorant.rules.settings.settings import Settings
 from cormorant.services.data_folder import data_folder, prepare_data
 from cormorant.settings import load_settings
-from cormorant.web.listening import bound, is_cormorant
+from cormorant.web.listener import bound, is_cormorant
 from storage.database import SchemaState, inspect
 from storage.engine.data_files import WrongMode
 
