@@ -11,6 +11,11 @@ from storage.engine.columns import check_text, to_micros
 from storage.jobs.jobs import announce
 
 
+def is_all_paused(connection: Connection) -> bool:
+    """Whether every kind of work is paused."""
+    return is_set(connection, PAUSED_FLAG)
+
+
 def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> None:
     """Let every process claim nothing of any kind, or go on."""
     set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)

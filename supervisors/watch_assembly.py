@@ -21,7 +21,6 @@ from actors.watch.saved_search_ticker import SavedSearchTicker
 from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore, WatchlistStore
 from actors.watch.watchlist_ticker import ArtistCatalogue, WatchlistTicker
 from cormorant.rules.errors import SettingsError
-from cormorant.rules.jobs.states import PAUSED_FLAG
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
@@ -128,7 +127,6 @@ class WatchAssembly:
             database=parts.database,
             fetch=parts.feed,
             take=self._take,
-            is_paused=_read_paused,
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
             emit=parts.emit,
@@ -139,7 +137,6 @@ class WatchAssembly:
         self.pricing = PriceAssembly(
             prices=Prices(settings=parts.settings, database=parts.database, jobs=parts.jobs, clock=parts.clock),
             searches=parts.searches,
-            is_paused=_read_paused,
             emit=parts.emit,
             timetable=parts.timetable,
         )
@@ -221,7 +218,6 @@ class WatchAssembly:
             configured=self._configured(),
             run=self._run_saved,
             take=self._take,
-            is_paused=_read_paused,
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
             emit=parts.emit,
@@ -229,7 +225,7 @@ class WatchAssembly:
         return parts.timetable.noted("saved_search_ticker", made)
 
     async def _is_paused(self) -> bool:
-        return await self.parts.database.read(_read_paused)
+        return await self.parts.database.read(pauses.is_all_paused)
 
     async def _run_saved(self, saved: SavedSearch) -> Sequence[Outcome]:
         search = await self.parts.searches.search(
@@ -293,7 +289,6 @@ class FeedAssembly:
     fetch: Callable[[DueFeed], Awaitable[FetchedFeed]]
     take: Callable[..., Want | None]
     """A statement: a find is wanted and chosen; None when it is wanted already."""
-    is_paused: Callable[[Connection], bool]
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
@@ -322,7 +317,6 @@ class FeedAssembly:
             active=lambda: 0 if self._checker is None else len(self._checker.active),
             ring=self._bell.ring,
             started=lambda number: None if self._checker is None else self._checker.active.get(number),
-            is_paused=self.is_paused,
             clock=self.clock,
             delay_s=self.settings.subscriptions.domain_request_delay_s,
             targets=self.targets,
@@ -345,7 +339,6 @@ class FeedAssembly:
             database=self.database,
             checker=self._checker,
             configured=self._configured(),
-            is_paused=self.is_paused,
             options=options,
             bell=self._bell,
             clock=self.clock,
@@ -390,7 +383,6 @@ class PriceAssembly:
 
     prices: Prices
     searches: Searches
-    is_paused: Callable[[Connection], bool]
     emit: Emit
     timetable: Timetable = field(factory=Timetable)
     address: Address[None] = field(init=False)
@@ -412,7 +404,6 @@ class PriceAssembly:
             database=own.database,
             configured=own.configured(),
             enqueue=own.enqueue,
-            is_paused=self.is_paused,
             ring=own.jobs.bell.ring,
             clock=own.clock,
             emit=self.emit,
@@ -431,7 +422,3 @@ class _IdleChild:
 
     def gone(self) -> None:
         self.served.gone()  # type: ignore[attr-defined]  # an address that is served has it
-
-
-def _read_paused(connection: Connection) -> bool:
-    return pauses.is_set(connection, PAUSED_FLAG)

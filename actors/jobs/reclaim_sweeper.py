@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import trio
 from attrs import define, field
-from sqlalchemy import Connection
 
 from actors.actor import Actor
 from actors.jobs.working_set import JobWakeUp
@@ -15,17 +12,11 @@ from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerDe
 from cormorant.rules.jobs.states import JobState, LivenessObservation, look
 from cormorant.rules.ports import Clock, Emit
 from storage.database import Database
-from storage.jobs import jobs, workers
+from storage.jobs import workers
 from storage.jobs.jobs import Reclaimed
+from storage.jobs.workers import reclaim_if_dead
 
 PAGE = 500
-
-
-def reclaim_if_dead(connection: Connection, worker_id: str, *, limit: int, now: datetime) -> list[Reclaimed]:
-    """A page of a dead process's jobs; nothing while it lives, as it does when it beat just before it was buried."""
-    if workers.is_living(connection, worker_id):
-        return []
-    return jobs.reclaim(connection, owner=worker_id, limit=limit, now=now)
 
 
 @define(eq=False, kw_only=True)

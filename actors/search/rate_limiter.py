@@ -14,15 +14,13 @@ from attrs import define, evolve, field
 from actors.actor import Actor
 from actors.search.request_execution import (
     Ask,
-    CachedAnswer,
-    RequestResult,
     execute,
+    finished,
+    history_entry,
     holding_slot,
-    landing_of,
-    record_landing,
-    reserve_now,
+    reservation_request_of,
+    result_of,
     started,
-    wish_of,
 )
 from actors.search.source_requests import PendingRequest, SourceRequests
 from actors.search.waiting import OpeningTimes, SlotWaiters, WaitExpiry, Wanted
@@ -35,6 +33,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
 from storage.database import Database
 from storage.search import source_states
+from storage.search.requests import CachedAnswer, RequestResult, record_result, reserve_now
 from storage.search.source_states import KnownState
 
 RETRY_S = 1.0
@@ -263,7 +262,7 @@ class RateLimiter(Actor[None]):
 
     async def _reserve(self, flight: PendingRequest) -> Reserved | None:
         """Spend a request. None: it may not go, and waits again."""
-        wish = wish_of(flight, self.clock.now())
+        wish = reservation_request_of(flight, self.clock.now())
         record = self.desk.record
         answer: Reserved | SourceClosedNow | CachedAnswer | None = None
         with trio.move_on_after(RESERVE_S), suppress(StorageUnavailable, CommitUnknown):
@@ -309,22 +308,23 @@ class RateLimiter(Actor[None]):
         took_s = trio.current_time() - began
         if ended.was_cancelled:
             return evolve(NOT_SENT, took_s=took_s)
-        return landing_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
+        return result_of(ended, self.desk.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
 
     async def _land(self, flight: PendingRequest, permit: RequestPermit, landing: RequestResult) -> None:
         """Record the end, then tell everyone. When the service stops around it, it may take a little longer."""
         status = OutcomeStatus.SHUT_DOWN if self.desk.is_closing and landing.was_cancelled else landing.status
+        now, record = self.clock.now(), self.desk.record
         await self._record(
             flight,
             partial(
-                record_landing,
-                record=self.desk.record,
+                record_result,
+                record=record,
                 permit=permit,
-                landing=landing,
-                tickets=flight.living(),
+                result=landing,
+                entries=[history_entry(ticket, record, landing, now) for ticket in flight.living()],
                 key=flight.key,
                 ttl_s=self.cache_ttl_s(flight.priority),
-                now=self.clock.now(),
+                now=now,
                 hint=self.desk.known,
             ),
         )
@@ -332,7 +332,7 @@ class RateLimiter(Actor[None]):
             self.emit(SourceStopped(source=self.desk.name, because=landing.end.because))
         self.emit(landing.request_finished(self.desk.name, flight.lane, status))
         for ticket in flight.living():
-            self.emit(landing.finished(ticket, status))
+            self.emit(finished(ticket, landing, status))
         flight.finish(landing.outcome(self.desk.name, status))
         self.desk.landed(flight)
 

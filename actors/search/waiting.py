@@ -10,7 +10,7 @@ from typing import TypeVar
 import trio
 from attrs import define, evolve, field, frozen
 
-from actors.search.request_execution import RequestResult
+from actors.search.request_execution import finished
 from actors.search.search import Ticket
 from actors.search.source_requests import PendingRequest, SourceRequests
 from cormorant.rules.ports import Clock, Emit
@@ -20,6 +20,7 @@ from cormorant.rules.search.priorities import Priority, aged
 from cormorant.rules.search.reasons import GateName, Reason, earliest_opening, look_again_at, next_opening, openings
 from cormorant.rules.search.reservations import EndKind, RequestEnd
 from cormorant.rules.search.slots import Rank, SlotPool
+from storage.search.requests import RequestResult
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _FINAL = {GateName.ENABLED, GateName.STOPPED}
@@ -112,7 +113,7 @@ class WaitExpiry:
         never = RequestResult(
             end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.RATE_LIMITED, error=error, waited_s=waited_s
         )
-        self.emit(never.finished(ticket, never.status))
+        self.emit(finished(ticket, never, never.status))
 
 
 T = TypeVar("T")

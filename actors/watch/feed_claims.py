@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 import trio
 from attrs import define, field, frozen
-from sqlalchemy import Connection
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.ports import Clock
@@ -43,7 +42,6 @@ class FeedClaims:
     """What this process has claimed, by number."""
 
     database: Database
-    is_paused: Callable[[Connection], bool]
     is_asked_for: Callable[[int], bool]
     """Whether somebody waits for its check: then it is made though it is paused."""
     timeout_s: float
@@ -94,7 +92,7 @@ class FeedClaims:
         if not mine:
             return
         firm = {each.id for each in mine if each.id in self._begun or self.is_asked_for(each.id)}
-        kept = await self.database.run(self._renewed, mine, firm=firm, until=self.until())
+        kept = await self.database.run(feed_claims.renew_running, mine, firm=firm, until=self.until())
         for each in mine:
             held = self.held.get(each.id)
             if held is not None and held.subscription.token == each.token:
@@ -102,11 +100,3 @@ class FeedClaims:
         # Not together with the renewals: all must touch rows in one order.
         if paused := [each for each in mine if each.id not in kept and each.id not in firm]:
             await self.database.run(feed_claims.release, paused)
-
-    def _renewed(
-        self, connection: Connection, mine: Sequence[DueFeed], *, firm: Collection[int], until: datetime
-    ) -> set[int]:
-        """The numbers of those that are still ours, and that neither they nor all are paused."""
-        if len(firm) < len(mine) and self.is_paused(connection):
-            mine = [each for each in mine if each.id in firm]
-        return feed_claims.renew(connection, mine, until=until, even_paused=firm)

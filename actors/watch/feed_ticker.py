@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import trio
 from attrs import define, field, frozen
-from sqlalchemy import Connection
 
 from actors.actor import Actor, Reply
 from actors.periodic import WakeUp
-from actors.watch.claim_watch import Claims, StaleClaims
+from actors.watch.claim_watch import StaleClaims
 from actors.watch.feed_checker import PUT_OFF_S, CheckNotRecorded, FeedChecker
 from actors.watch.feed_claims import BEAT_S, ClaimedFeed, FeedClaims, silence_s
 from actors.watch.feed_maintenance import FeedMaintenance
@@ -25,7 +24,7 @@ from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedCheck, Subscription, SubscriptionMisfired, host_of
 from storage.database import Database
 from storage.watch import feed_claims, feeds
-from storage.watch.feed_claims import CheckedElsewhere
+from storage.watch.feed_claims import CheckedElsewhere, DueFeeds
 
 LOOK_S = 60.0
 """How often is looked for what is due, whatever happens."""
@@ -56,16 +55,6 @@ class CheckNow:
     reply: Reply[FeedCheck]
 
 
-@frozen
-class _DueFeeds:
-    """What a look at the database shows."""
-
-    is_paused: bool
-    next_due: datetime | None
-    held: Claims | None
-    """None: nobody looked."""
-
-
 @define(eq=False, kw_only=True)
 class FeedTicker(Actor[CheckNow]):
     """Scheduled and manual checks go one way."""
@@ -73,7 +62,6 @@ class FeedTicker(Actor[CheckNow]):
     database: Database
     checker: FeedChecker
     configured: Sequence[Subscription]
-    is_paused: Callable[[Connection], bool]
     options: SubscriptionSettings
     bell: WakeUp
     """Rung in this process when something may be due."""
@@ -118,7 +106,6 @@ class FeedTicker(Actor[CheckNow]):
         )
         self._hand = FeedClaims(
             database=self.database,
-            is_paused=self.is_paused,
             is_asked_for=self._waiting.__contains__,
             timeout_s=self.options.check_timeout_s,
             clock=self.clock,
@@ -225,7 +212,7 @@ class FeedTicker(Actor[CheckNow]):
         upcoming = outlook.next_due
         if upcoming is not None and upcoming <= now:
             await self._take_due(now)
-            upcoming = (await self.database.read(self._outlook, is_watching=False)).next_due
+            upcoming = (await self.database.read(feed_claims.read_due, held_at=None)).next_due
         if upcoming is not None:
             self._look_within(max(CALM_S, (upcoming - self.clock.now()).total_seconds()))
         if await self._maintenance.run():
@@ -234,24 +221,19 @@ class FeedTicker(Actor[CheckNow]):
     def _look_within(self, seconds: float) -> None:
         self.wake_at = min(self.wake_at, trio.current_time() + seconds)
 
-    async def _watched(self) -> _DueFeeds:
+    async def _watched(self) -> DueFeeds:
         """What there is to do, after what dead processes had in hand is free."""
-        is_watching = trio.current_time() >= self._watch_at
-        outlook = await self.database.read(self._outlook, is_watching=is_watching)
+        held_at = self.clock.now() if trio.current_time() >= self._watch_at else None
+        also = sorted(self._others.asked_for)
+        outlook = await self.database.read(feed_claims.read_due, held_at=held_at, also=also)
         if outlook.held is not None:
             own = {(number, each.subscription.token) for number, each in self._hand.held.items()}
             if await self._others.look(outlook.held, own=own):
-                outlook = await self.database.read(self._outlook, is_watching=False)
+                outlook = await self.database.read(feed_claims.read_due, held_at=None)
             self._watch_at = trio.current_time() + BEAT_S
         if self._others.is_watching:
             self._look_within(self._watch_at - trio.current_time())
         return outlook
-
-    def _outlook(self, connection: Connection, *, is_watching: bool) -> _DueFeeds:
-        held = None
-        if is_watching:
-            held = feed_claims.held(connection, now=self.clock.now(), also=sorted(self._others.asked_for))
-        return _DueFeeds(self.is_paused(connection), feeds.next_due(connection), held)
 
     async def _take_due(self, now: datetime) -> None:
         for _ in range(SPREAD_PAGES):

@@ -14,6 +14,7 @@ from actors.contained import Failed, contained
 from actors.periodic import Periodic
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.watch.prices import PriceWatch
+from storage import pauses
 from storage.database import Database
 from storage.watch import price_watches
 
@@ -33,8 +34,6 @@ class PriceTicker(Periodic):
     """Those of the settings file."""
     enqueue: Callable[..., int]
     """A statement: jobs for an intake, the first so many places after others. Returns how many."""
-    is_paused: Callable[[Connection], bool]
-    """A statement: whether the service is paused."""
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
@@ -47,7 +46,7 @@ class PriceTicker(Periodic):
         if not self._has_configured:
             await self.database.run(price_watches.set_configured, self.configured)
             self._has_configured = True
-        if await self.database.read(self.is_paused):
+        if await self.database.read(pauses.is_all_paused):
             return
         place, is_more = 0, True
         while is_more:

@@ -19,6 +19,7 @@ from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.events import SavedSearchChecked
 from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState, short_key
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch, next_check
+from storage import pauses
 from storage.database import Database
 from storage.search.sources import UnknownSource
 from storage.watch import wants, watches
@@ -61,8 +62,6 @@ class SavedSearchTicker(Periodic):
     """Those of the settings file."""
     run: RunSearch
     take: RecordFound
-    is_paused: Callable[..., bool]
-    """A statement: whether the service is paused."""
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
@@ -76,7 +75,7 @@ class SavedSearchTicker(Periodic):
         if not self._has_configured:
             await self.database.run(watches.set_configured, self.configured)
             self._has_configured = True
-        if await self.database.read(self.is_paused):
+        if await self.database.read(pauses.is_all_paused):
             return
         while await self._check_some() == TOGETHER:
             pass

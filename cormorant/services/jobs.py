@@ -24,7 +24,7 @@ from cormorant.rules.errors import (
     WaitForbidden,
 )
 from cormorant.rules.jobs.events import About, JobCancelled
-from cormorant.rules.jobs.states import FINISHED, PAUSED_FLAG, JobState, Verb, allowed_from, checked_payload
+from cormorant.rules.jobs.states import FINISHED, JobState, Verb, allowed_from, checked_payload
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage import pauses
 from storage.database import Database
@@ -288,7 +288,7 @@ async def resume_all(database: Database) -> bool:
 
 
 def _switch(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
-    if pauses.is_set(connection, PAUSED_FLAG) is is_paused:
+    if pauses.is_all_paused(connection) is is_paused:
         return False
     pauses.set_all(connection, is_paused=is_paused, now=now)
     return True

@@ -8,7 +8,7 @@ from datetime import datetime
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.jobs.states import PAUSED_FLAG, JobState
+from cormorant.rules.jobs.states import JobState
 from storage import pauses
 from storage.jobs import jobs, workers
 from storage.jobs.jobs import Claim, ClaimedJob, JobEnd, Settled
@@ -102,7 +102,7 @@ def clear_up(connection: Connection, errand: Batch, *, doubtful: Sequence[JobEnd
         settled=settled,
         lost=lost,
         cancelled=jobs.cancelled_among(connection, lost),
-        is_paused=pauses.is_set(connection, PAUSED_FLAG),
+        is_paused=pauses.is_all_paused(connection),
         priorities=jobs.priorities_in_use(connection),
     )
 

@@ -10,6 +10,8 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from storage.engine.columns import check_text, from_micros, to_micros
+from storage.jobs import jobs
+from storage.jobs.jobs import Reclaimed
 
 
 @frozen(kw_only=True)
@@ -91,3 +93,10 @@ _FORGET_DEAD = text("""
     DELETE FROM workers WHERE dead_at IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.owner = workers.id AND jobs.state = 'running')
 """)
+
+
+def reclaim_if_dead(connection: Connection, worker_id: str, *, limit: int, now: datetime) -> list[Reclaimed]:
+    """A page of a dead process's jobs; nothing while it lives, as it does when it beat just before it was buried."""
+    if is_living(connection, worker_id):
+        return []
+    return jobs.reclaim(connection, owner=worker_id, limit=limit, now=now)

@@ -10,14 +10,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from attrs import frozen
 from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import overdue_delay_s
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, NextCheck, host_of
+from storage import pauses
 from storage.engine.columns import from_micros, kept_text, to_micros
 from storage.engine.statements import SKIP_LOCKED, FastStatement, skip_locked
-from storage.watch.feeds import DUE_COLUMNS, RESCHEDULE, due_of
+from storage.watch.feeds import DUE_COLUMNS, RESCHEDULE, due_of, next_due
 
 __all__ = [
     "CheckedElsewhere",
@@ -80,6 +82,15 @@ def renew(
     }
 
 
+def renew_running(
+    connection: Connection, mine: Sequence[DueFeed], *, firm: Collection[int], until: datetime
+) -> set[int]:
+    """As `renew`. While everything is paused, only those of `firm` are renewed."""
+    if len(firm) < len(mine) and pauses.is_all_paused(connection):
+        mine = [each for each in mine if each.id in firm]
+    return renew(connection, mine, until=until, even_paused=firm)
+
+
 def release(connection: Connection, mine: Sequence[DueFeed]) -> None:
     """Give back what was not checked: it is due as before."""
     _RELEASE.change_many(connection, [(each.id, each.token) for each in _sorted(mine)])
@@ -98,6 +109,21 @@ def held(connection: Connection, *, now: datetime, also: Sequence[int] = ()) -> 
         rows = connection.execute(_HELD_ALSO, {"numbers": sorted(also)})
         found |= {(row.id, row.token): row.claimed_until for row in rows}
     return found
+
+
+@frozen
+class DueFeeds:
+    """What the feed ticker needs to know before it claims. `held` is None unless it was asked for."""
+
+    is_paused: bool
+    next_due: datetime | None
+    held: Mapping[tuple[int, int], int] | None
+
+
+def read_due(connection: Connection, *, held_at: datetime | None, also: Sequence[int] = ()) -> DueFeeds:
+    """Whether everything is paused, when the next feed is due, and at `held_at` the claims of all processes."""
+    claims = None if held_at is None else held(connection, now=held_at, also=also)
+    return DueFeeds(pauses.is_all_paused(connection), next_due(connection), claims)
 
 
 def free(connection: Connection, dead: Mapping[tuple[int, int], int]) -> None:

@@ -11,13 +11,13 @@ import trio
 from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
-from actors.search.request_execution import record_landing, reserve_now
 from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.search.outcomes import OutcomeStatus, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reservations import EndKind, RequestEnd, Reserved
 from cormorant.testing import ScriptedSource
 from storage.search import source_states
+from storage.search.requests import record_result, reserve_now
 from storage.search.source_states import ReservationRequest
 from tests.conformance.crashing import desk_of
 from tests.conformance.searching import all_of, search_place, settle
@@ -71,7 +71,7 @@ async def test_an_end_in_doubt_is_recorded_once(
         run, cut = place.gateway.run, list[float]()
 
         async def cut_once(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
-            if cut or not isinstance(function, partial) or function.func is not record_landing:
+            if cut or not isinstance(function, partial) or function.func is not record_result:
                 return await run(function, *args, **words)
             cut.append(trio.current_time())
             if is_written:

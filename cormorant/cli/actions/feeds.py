@@ -21,7 +21,6 @@ from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.clients.opml import BYTES_MAX, NotOpml, Outline, read_opml, write_opml
 from cormorant.rules.addresses import feed_address_problem
 from cormorant.rules.errors import CommitUnknown, CormorantError
-from cormorant.rules.jobs.states import PAUSED_FLAG
 from cormorant.rules.schedules import Schedule, SchedulePreview, plan_of
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import clock_time, format_duration, from_now, zone_of
@@ -174,7 +173,7 @@ class FeedActions:
         return self._tell({"written": len(feeds), "file": str(file)}, told)
 
     async def _tell_plan(self, plan: SchedulePreview, *, empty: str) -> int:
-        is_paused = await self.database.read(pauses.is_set, PAUSED_FLAG)
+        is_paused = await self.database.read(pauses.is_all_paused)
         facts = {
             "runs": [{"at": run.at, "kind": run.kind, "name": run.name} for run in plan.runs],
             "has_more": plan.has_more,
@@ -191,7 +190,7 @@ class FeedActions:
     async def _service_hint(self) -> list[str]:
         if not await self._is_served():
             return ["no service runs on this database: it is checked when one is started, cormorant run"]
-        if await self.database.read(pauses.is_set, PAUSED_FLAG):
+        if await self.database.read(pauses.is_all_paused):
             return ["everything is paused: it is checked after cormorant jobs resume"]
         return []
 

@@ -26,6 +26,7 @@ from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.secrets import told
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, Subscription, check_order, host_of
+from storage import pauses
 from storage.database import Database
 from storage.watch import feed_items
 from storage.watch import feeds as subscriptions
@@ -54,7 +55,6 @@ class Feeds:
     clock: Clock
     started: Callable[[int], datetime | None] = lambda _: None
     """Since when one is being checked here; None: it is not."""
-    is_paused: Callable[[Connection], bool] = lambda _: False
     delay_s: float = 1.0
     """Between two requests to one host."""
     targets: Collection[str] | None = None
@@ -186,7 +186,7 @@ class Feeds:
 
     async def status(self) -> dict[str, Any]:
         """The scheduler's status by the names of old. One that is paused is pending: it has no next time."""
-        is_paused = await self.database.read(self.is_paused)
+        is_paused = await self.database.read(pauses.is_all_paused)
         total, running = await self.database.read(subscriptions.count)
         next_run = await self.database.read(subscriptions.next_due)
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -19,8 +19,9 @@ from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Sub
 from cormorant.rules.watch.wants import Want
 from cormorant.services.watch.feeds import Feeds as Subscriptions
 from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
+from storage import pauses
 from storage.database import Database
-from storage.watch import wants
+from storage.watch import feed_claims, wants
 from supervisors import ChildSpec, Supervisor
 from supervisors.watch_assembly import FeedAssembly
 
@@ -76,15 +77,23 @@ class SubscriptionPlace:
     clock: SimulatedClock = field(factory=SimulatedClock)
     events: Recorder = field(factory=Recorder)
     taken: list[str] = field(factory=list)
-    is_paused: bool = False
     crashes: int = 0
     """So many of the next looks crash the ticker."""
+    _read: Callable[..., Awaitable[Any]] = field(init=False)
 
-    def _is_paused(self, _connection: Connection) -> bool:
-        if self.crashes:
+    def __attrs_post_init__(self) -> None:
+        self._read = self.gateway.read
+        self.gateway.read = self._read_or_crash  # type: ignore[assignment, method-assign]  # only the ticker's look crashes
+
+    async def _read_or_crash(self, function: Any, *args: Any, **how: Any) -> Any:
+        if self.crashes and function is feed_claims.read_due:
             self.crashes -= 1
             raise ZeroDivisionError("a mistake")
-        return self.is_paused
+        return await self._read(function, *args, **how)
+
+    async def pause_all(self, *, is_paused: bool = True) -> None:
+        """Pause everything, or resume it."""
+        await self.gateway.run(pauses.set_all, is_paused=is_paused, now=self.clock.now())
 
     def _emit(self, event: Any) -> None:
         from cormorant.rules.events import Stamped  # noqa: PLC0415 - only here
@@ -97,7 +106,7 @@ class SubscriptionPlace:
             self.taken.append(result.title)
         return there
 
-    def opened(self, *, look_s: float = 60.0, **options: Any) -> _Opened:
+    def opened(self, *, look_s: float = 60.0, has_ticker: bool = True, **options: Any) -> _Opened:
         """The ticker under a supervisor, with its storage; to be entered."""
         chosen = settings(subscriptions=SubscriptionSettings(**options))
         assembly = FeedAssembly(
@@ -105,18 +114,15 @@ class SubscriptionPlace:
             database=self.gateway,
             fetch=self.feeds,
             take=self._take,
-            is_paused=self._is_paused,
             ring=lambda: None,
             clock=self.clock,
             emit=self._emit,
             look_s=look_s,
         )
         self.gateway.adopt(emit=self._emit, chance=random.Random(0), clock=self.clock)
+        ticker = ChildSpec("subscription_ticker", assembly.served(), grace_s=0.5)
         root = Supervisor(
-            [
-                ChildSpec("storage", self.gateway, grace_s=5.0),
-                ChildSpec("subscription_ticker", assembly.served(), grace_s=0.5),
-            ],
+            [ChildSpec("storage", self.gateway, grace_s=5.0), *([ticker] if has_ticker else [])],
             name="root",
             stop_total_s=6.0,
             emit=self._emit,
@@ -145,11 +151,9 @@ async def prepared(place: SubscriptionPlace, *names: str, host: str = "x.test", 
 
     `{}` in the host stands for the name.
     """
-    place.is_paused = True
-    async with place.opened() as subscriptions:
+    async with place.opened(has_ticker=False) as subscriptions:
         for name in names:
             await subscribe(subscriptions, name, host=host.format(name), **how)
-    place.is_paused = False
 
 
 @contextmanager

@@ -127,12 +127,12 @@ async def test_while_all_is_paused_nothing_begins_but_what_is_asked_for_by_hand(
     await prepared(place, "one", "two", "three")
     async with place.opened() as subscriptions:
         await trio.sleep(5)
-        place.is_paused = True
+        await place.pause_all()
         await trio.sleep(5 * HOUR)
         status = await subscriptions.status()
         asked = len(place.feeds.asked)
         await subscriptions.check("three")
-        place.is_paused = False
+        await place.pause_all(is_paused=False)
         await trio.sleep(200)
 
     names = [name for _, name in place.feeds.asked]
@@ -251,8 +251,7 @@ async def test_a_key_in_an_error_is_hidden_where_it_is_kept_and_where_it_is_told
 
 async def test_checks_are_spread_evenly_over_a_window(clock: MockClock, place: SubscriptionPlace) -> None:
     await prepared(place, "one", "two", "three", "four")
-    place.is_paused = True
-    async with place.opened() as subscriptions:
+    async with place.opened(has_ticker=False) as subscriptions:
         count = await subscriptions.spread(window_s=HOUR)
         times = [each.next_check_at - START for each in await subscriptions.page()]
 

@@ -1,0 +1,115 @@
+"""The two transactions of a request: reserve it, and record its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from cormorant.rules.ports import Clock
+from cormorant.rules.search.events import RequestFinished
+from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.requests import Result
+from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
+from storage.search import answers, history, source_states
+from storage.search.history import HistoryEntry
+from storage.search.source_states import KnownState, ReservationRequest
+from storage.search.sources import SourceRecord
+
+
+@frozen(kw_only=True)
+class RequestResult:
+    """How a request ended: what follows for its source, and what those who wait are told."""
+
+    end: RequestEnd
+    status: OutcomeStatus
+    results: tuple[Result, ...] = ()
+    error: BaseException | None = None
+    took_s: float = 0.0
+    waited_s: float = 0.0
+    was_cut: bool = False
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether we ended it ourselves."""
+        return self.status is OutcomeStatus.CANCELLED
+
+    def outcome(self, source: str, status: OutcomeStatus) -> Outcome:
+        """What those who wait are told; each gets it under the number of its own search."""
+        return Outcome(
+            job_id=0,
+            source=source,
+            status=status,
+            results=self.results,
+            coverage=(source,) if status is OutcomeStatus.FOUND else (),
+            error=self.error,
+            waited_s=self.waited_s,
+            took_s=self.took_s,
+            was_cut=self.was_cut,
+        )
+
+    def request_finished(self, source: str, lane: Lane, status: OutcomeStatus) -> RequestFinished:
+        """What is told of the request itself, however many waited for it."""
+        return RequestFinished(
+            source=source, lane=lane.value, outcome=status.value, waited_s=self.waited_s, took_s=self.took_s
+        )
+
+
+@frozen
+class CachedAnswer:
+    """An answer that another process has got meanwhile."""
+
+    results: Sequence[Result]
+
+
+def reserve_now(  # noqa: PLR0913 - one look at the database has all that it needs, by name
+    connection: Connection,
+    source_id: int,
+    wish: ReservationRequest,
+    *,
+    configured: SourceLimits,
+    clock: Clock,
+    hint: KnownState | None = None,
+    key: str | None = None,
+) -> tuple[Reserved | SourceClosedNow, KnownState] | tuple[CachedAnswer, None]:
+    """Spend a request as of the moment at which the database takes it, and not as of that at which we came to it.
+
+    A call may be held through an outage; counted from before it, a window would open while the request still counts. Nothing
+    is spent where the answer is kept under `key` by now.
+    """
+    if key is not None and (kept := answers.find_cached(connection, [source_id], key, now=clock.now())):
+        return CachedAnswer(kept[source_id]), None
+    return source_states.reserve(connection, source_id, wish, configured=configured, now=clock.now(), hint=hint)
+
+
+def record_result(  # noqa: PLR0913 - all that is written at the end of a request, in one transaction
+    connection: Connection,
+    record: SourceRecord,
+    permit: RequestPermit,
+    result: RequestResult,
+    *,
+    entries: Sequence[HistoryEntry],
+    key: str | None,
+    ttl_s: float,
+    now: datetime,
+    is_in_doubt: bool = False,
+    hint: KnownState | None = None,
+) -> KnownState:
+    """Keep the state of the source, the history and the answer. In doubt, only if that was not done before."""
+    if is_in_doubt and not source_states.is_in_flight(connection, record.id, permit):
+        return source_states.look(connection, record.id, configured=record.limits)
+    known = source_states.finish(
+        connection, record.id, permit, result.end, configured=record.limits, now=now, hint=hint
+    )
+    history.record(connection, entries)
+    if key is None or ttl_s <= 0:
+        return known  # nothing is kept, so nothing is to be forgotten
+    # A cut answer is not kept: a search with a longer time-out may find more.
+    if result.end.kind is EndKind.ANSWERED and not result.was_cut:
+        answers.put_cached(connection, record.id, key, result.results, ttl_s=ttl_s, now=now)
+    else:
+        answers.drop_cached(connection, record.id, key)
+    return known
