@@ -142,24 +142,10 @@ def _record(row: Any) -> ClientRecord:
     )
 
 
-_ALL = text("SELECT name, priority, hold_s, share, key_digest, added_at FROM gate_clients ORDER BY name")
-_ADD = text("""
-    INSERT INTO gate_clients (name, priority, hold_s, share, key_digest, added_at)
-    VALUES (:name, :priority, :hold_s, :share, :key_digest, :added_at) ON CONFLICT (name) DO NOTHING
-""")
-_REMOVE = text("DELETE FROM gate_clients WHERE name = :name")
-_SPENT = text("""
-    SELECT r.consumer, s.name AS source, sum(CASE WHEN r.lane = 'query' THEN 1 ELSE 0 END) AS queries,
-           sum(CASE WHEN r.lane = 'grab' THEN 1 ELSE 0 END) AS grabs
-    FROM source_requests r JOIN sources s ON s.id = r.source_id
-    WHERE r.at > :since GROUP BY r.consumer, s.name ORDER BY r.consumer, s.name
-""")
-
-
 KEPT_MAX = 10_000
-"""So many are looked at, the latest first."""
 
-_PREFIX = "signed out "
+
+"""So many are looked at, the latest first."""
 
 
 def end_session(connection: Connection, ended: Mapping[str, datetime], *, now: datetime) -> None:
@@ -176,6 +162,19 @@ def ended_sessions(connection: Connection, *, now: datetime) -> frozenset[str]:
     return frozenset(row.name.removeprefix(_PREFIX) for row in rows)
 
 
+_ALL = text("SELECT name, priority, hold_s, share, key_digest, added_at FROM gate_clients ORDER BY name")
+_ADD = text("""
+    INSERT INTO gate_clients (name, priority, hold_s, share, key_digest, added_at)
+    VALUES (:name, :priority, :hold_s, :share, :key_digest, :added_at) ON CONFLICT (name) DO NOTHING
+""")
+_REMOVE = text("DELETE FROM gate_clients WHERE name = :name")
+_SPENT = text("""
+    SELECT r.consumer, s.name AS source, sum(CASE WHEN r.lane = 'query' THEN 1 ELSE 0 END) AS queries,
+           sum(CASE WHEN r.lane = 'grab' THEN 1 ELSE 0 END) AS grabs
+    FROM source_requests r JOIN sources s ON s.id = r.source_id
+    WHERE r.at > :since GROUP BY r.consumer, s.name ORDER BY r.consumer, s.name
+""")
+_PREFIX = "signed out "
 # Among the switches: each is one, that is on until its time is over.
 _PUT = text("""
     INSERT INTO flags (name, value, changed_at) VALUES (:name, :until, :now)

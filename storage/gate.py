@@ -174,45 +174,6 @@ def _dumped(times: Mapping[int, datetime]) -> str:
     return json.dumps({str(category): to_micros(at) for category, at in sorted(times.items())})
 
 
-_LOOK = text("SELECT fetched, wanted FROM feed_polls WHERE source_id = :source_id")
-_BEGIN = text("INSERT INTO feed_polls (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
-_TAKE = text("""
-    UPDATE feed_polls SET taken_until = :until
-    WHERE source_id = :source_id AND (taken_until IS NULL OR taken_until <= :now OR taken_until > :latest)
-    RETURNING fetched, wanted
-""")
-_WANT = text("UPDATE feed_polls SET wanted = :wanted WHERE source_id = :source_id")
-_FETCHED = text("""
-    INSERT INTO feed_polls (source_id, fetched) VALUES (:source_id, :fetched)
-    ON CONFLICT (source_id) DO UPDATE SET fetched = excluded.fetched
-""")
-_RELEASE = text("UPDATE feed_polls SET taken_until = NULL WHERE source_id = :source_id AND taken_until = :until")
-_PUT = text("""
-    INSERT INTO feed_items (source_id, key, sort_at, rank, seen_at, categories, result)
-    VALUES (:source_id, :key, :sort_at, :rank, :seen_at, :categories, :result)
-    ON CONFLICT (source_id, key) DO UPDATE SET seen_at = excluded.seen_at, categories = excluded.categories,
-                                               result = excluded.result
-""")
-_TRIM = text("""
-    DELETE FROM feed_items WHERE source_id = :source_id AND key NOT IN (
-        SELECT key FROM feed_items WHERE source_id = :source_id ORDER BY sort_at DESC, rank DESC, key LIMIT :most)
-""")
-_KEYS = text("""
-    SELECT key, categories FROM feed_items WHERE source_id IN :source_ids ORDER BY sort_at DESC, rank DESC, key
-""").bindparams(bindparam("source_ids", expanding=True))
-_RESULTS = text("""
-    SELECT source_id, key, sort_at, result FROM feed_items WHERE source_id IN :source_ids AND key IN :keys
-""").bindparams(bindparam("source_ids", expanding=True), bindparam("keys", expanding=True))
-_PRUNE = text("""
-    DELETE FROM feed_items WHERE (source_id, key) IN (
-        SELECT source_id, key FROM feed_items WHERE seen_at < :before ORDER BY seen_at LIMIT :limit)
-""")
-
-
-_FRESH = timedelta(days=1)
-"""So long it is not written again that a link was seen."""
-
-
 @frozen(kw_only=True)
 class GateLink:
     """A link of a source, and the reference that stands for it."""
@@ -247,6 +208,41 @@ def prune_links(connection: Connection, *, before: datetime, limit: int) -> int:
     return pruned
 
 
+_LOOK = text("SELECT fetched, wanted FROM feed_polls WHERE source_id = :source_id")
+_BEGIN = text("INSERT INTO feed_polls (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
+_TAKE = text("""
+    UPDATE feed_polls SET taken_until = :until
+    WHERE source_id = :source_id AND (taken_until IS NULL OR taken_until <= :now OR taken_until > :latest)
+    RETURNING fetched, wanted
+""")
+_WANT = text("UPDATE feed_polls SET wanted = :wanted WHERE source_id = :source_id")
+_FETCHED = text("""
+    INSERT INTO feed_polls (source_id, fetched) VALUES (:source_id, :fetched)
+    ON CONFLICT (source_id) DO UPDATE SET fetched = excluded.fetched
+""")
+_RELEASE = text("UPDATE feed_polls SET taken_until = NULL WHERE source_id = :source_id AND taken_until = :until")
+_PUT = text("""
+    INSERT INTO feed_items (source_id, key, sort_at, rank, seen_at, categories, result)
+    VALUES (:source_id, :key, :sort_at, :rank, :seen_at, :categories, :result)
+    ON CONFLICT (source_id, key) DO UPDATE SET seen_at = excluded.seen_at, categories = excluded.categories,
+                                               result = excluded.result
+""")
+_TRIM = text("""
+    DELETE FROM feed_items WHERE source_id = :source_id AND key NOT IN (
+        SELECT key FROM feed_items WHERE source_id = :source_id ORDER BY sort_at DESC, rank DESC, key LIMIT :most)
+""")
+_KEYS = text("""
+    SELECT key, categories FROM feed_items WHERE source_id IN :source_ids ORDER BY sort_at DESC, rank DESC, key
+""").bindparams(bindparam("source_ids", expanding=True))
+_RESULTS = text("""
+    SELECT source_id, key, sort_at, result FROM feed_items WHERE source_id IN :source_ids AND key IN :keys
+""").bindparams(bindparam("source_ids", expanding=True), bindparam("keys", expanding=True))
+_PRUNE = text("""
+    DELETE FROM feed_items WHERE (source_id, key) IN (
+        SELECT source_id, key FROM feed_items WHERE seen_at < :before ORDER BY seen_at LIMIT :limit)
+""")
+_FRESH = timedelta(days=1)
+"""So long it is not written again that a link was seen."""
 _PUT_LINK = text("""
     INSERT INTO gate_links (ref, source_id, link, first_seen_at, seen_at) VALUES (:ref, :source_id, :link, :now, :now)
     ON CONFLICT (ref) DO UPDATE SET seen_at = excluded.seen_at WHERE gate_links.seen_at < :stale

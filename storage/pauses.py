@@ -64,6 +64,17 @@ def _keep_pauses(connection: Connection) -> None:
         connection.execute(_KEEP_PAUSES)
 
 
+def is_set(connection: Connection, name: str) -> bool:
+    """Whether a switch is on. One that was never set is off."""
+    return connection.execute(_GET, {"name": name}).scalar() == "on"
+
+
+def set_flag(connection: Connection, name: str, *, is_on: bool, now: datetime) -> None:
+    """Turn a switch on or off."""
+    words = {"name": check_text(name), "value": "on" if is_on else "off", "now": to_micros(now)}
+    connection.execute(_SET, words)
+
+
 _KEEP_PAUSES = text("LOCK TABLE paused_kinds IN SHARE MODE")
 _PAUSE = text("INSERT INTO paused_kinds (kind, paused_at) VALUES (:kind, :now) ON CONFLICT (kind) DO NOTHING")
 _RESUME = text("DELETE FROM paused_kinds WHERE kind = :kind")
@@ -76,19 +87,6 @@ _CHANGE = """
 """
 _HOLD = text(_CHANGE.format(held="true", which="NOT held AND kind IN (SELECT kind FROM paused_kinds)"))
 _FREE = text(_CHANGE.format(held="false", which="held AND kind NOT IN (SELECT kind FROM paused_kinds)"))
-
-
-def is_set(connection: Connection, name: str) -> bool:
-    """Whether a switch is on. One that was never set is off."""
-    return connection.execute(_GET, {"name": name}).scalar() == "on"
-
-
-def set_flag(connection: Connection, name: str, *, is_on: bool, now: datetime) -> None:
-    """Turn a switch on or off."""
-    words = {"name": check_text(name), "value": "on" if is_on else "off", "now": to_micros(now)}
-    connection.execute(_SET, words)
-
-
 _GET = text("SELECT value FROM flags WHERE name = :name")
 _SET = text("""
     INSERT INTO flags (name, value, changed_at) VALUES (:name, :value, :now)

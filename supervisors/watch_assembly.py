@@ -188,9 +188,8 @@ class WatchAssembly:
         return HandoverTracker(
             database=parts.database,
             places=parts.places,
-            fail=self.handing.fail_and_choose,
-            leave=self.handing.leave_target,
-            revive=self.watches.revive,
+            chooser=self.chooser,
+            make_job=self.watches.job_of,
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
             emit=parts.emit,

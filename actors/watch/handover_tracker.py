@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import trio
 from attrs import define, field, frozen
-from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
 from actors.periodic import Periodic
@@ -32,10 +31,13 @@ from cormorant.rules.watch.handovers import (
     missed_s,
     told_gone,
 )
-from cormorant.rules.watch.wants import Want, WantState
+from cormorant.rules.watch.wants import Want
 from storage.database import Database
-from storage.watch import handovers, wants
-from storage.watch.handovers import HandoverChanged
+from storage.jobs import jobs
+from storage.jobs.jobs import NewJob
+from storage.watch import choice, handovers, wants
+from storage.watch.choice import CandidateChoice
+from storage.watch.handovers import HandoverChanged, set_done
 
 BATCH = 4
 LOOK_S = 60.0
@@ -85,12 +87,9 @@ class HandoverTracker(Periodic):
 
     database: Database
     places: Mapping[str, ConfiguredTarget]
-    fail: Callable[..., Want]
-    """A statement: a handover failed, and the next candidate is chosen."""
-    leave: Callable[..., Want]
-    """A statement: its target is in no settings any more."""
-    revive: Callable[[Sequence[Want]], Callable[[Connection], None]]
-    """Enqueues anew the jobs of wants that have none."""
+    chooser: CandidateChoice
+    make_job: Callable[[Want], NewJob]
+    """The job of a want that has none."""
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
@@ -180,18 +179,20 @@ class HandoverTracker(Periodic):
         )
 
     async def _done(self, handover: Handover, reason: str) -> None:
-        done: Want = await self.database.run(_set_done, handover, reason, now=self.clock.now())
+        done: Want = await self.database.run(set_done, handover, reason, now=self.clock.now())
         self._tell(handover, HandoverState.DONE, reason)
         self._tell_want(done)
 
     async def _failed(self, handover: Handover, reason: str) -> None:
-        decided: Want = await self.database.run(self.fail, handover, reason, now=self.clock.now())
+        decided: Want = await self.database.run(
+            choice.fail_and_choose, self.chooser, handover, reason, now=self.clock.now()
+        )
         self.ring()
         self._tell(handover, HandoverState.FAILED, reason)
         self._tell_want(decided)
 
     async def _leave(self, handover: Handover) -> None:
-        decided: Want = await self.database.run(self.leave, handover, now=self.clock.now())
+        decided: Want = await self.database.run(choice.leave_target, self.chooser, handover, now=self.clock.now())
         self._tell(handover, HandoverState.FAILED, told_gone(handover.target))
         self._tell_want(decided)
 
@@ -223,10 +224,6 @@ class HandoverTracker(Periodic):
             self.ring()
 
     async def _revive(self, want: Want) -> None:
-        await self.database.run(self.revive([want]))  # with a job it is no orphan any more
-
-
-def _set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> Want:
-    handovers.change(connection, handover, HandoverState.DONE, reason=reason, now=now)
-    why = reason or f"by {handover.target}"
-    return wants.change(connection, handover.want_id, WantState.DONE, reason=why, now=now)
+        await self.database.run(
+            jobs.enqueue, self.make_job(want), now=self.clock.now()
+        )  # with a job it is no orphan any more

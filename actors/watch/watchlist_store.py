@@ -7,16 +7,13 @@ from datetime import datetime
 from typing import Protocol
 
 from attrs import define, frozen
-from sqlalchemy import Connection
 
 from cormorant.rules.watch.artists import Artist, CatalogueProgress, Charge, RetryCharge
 from cormorant.rules.watch.wants import Want, WantState
 from storage.database import Database
-from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
 from storage.watch import artists as watchlist
-from storage.watch import wants
-from storage.watch.artists import Key
+from storage.watch.artists import Key, claim_due, keep_progress, record_success
 
 
 class WatchlistStore(Protocol):
@@ -55,7 +52,7 @@ class DatabaseArtistStore:
 
     async def claim(self, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
         """Take due artists in hand until then; and those that are due and left alone."""
-        return await self.database.run(_claim, now=now, until=until, limit=limit)
+        return await self.database.run(claim_due, now=now, until=until, limit=limit)
 
     async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
         """Give artists back that were not looked at; nothing is charged."""
@@ -66,7 +63,9 @@ class DatabaseArtistStore:
     ) -> list[Want]:
         """A look succeeded. Returns those wants that are new."""
         pairs = [(want, self.make_job(want) if want.state is WantState.WANTED else None) for want in wanted]
-        new = await self.database.run(_succeed, artist, pairs, looked_at=looked_at, next_attempt_at=next_attempt_at)
+        new = await self.database.run(
+            record_success, artist, pairs, looked_at=looked_at, next_attempt_at=next_attempt_at
+        )
         if new:
             self.ring()
         return new
@@ -105,41 +104,4 @@ class DatabaseProgressStore:
 
     async def keep(self, walks: Mapping[Key, CatalogueProgress], *, ended: Collection[Key]) -> None:
         """Keep these, and forget those that have ended."""
-        await self.database.run(_keep, dict(walks), sorted(ended))
-
-
-def _keep(connection: Connection, walks: Mapping[Key, CatalogueProgress], ended: Sequence[Key]) -> None:
-    for key, walk in sorted(walks.items(), key=lambda each: each[0]):
-        watchlist.put_progress(connection, key, walk)
-    for key in ended:
-        watchlist.drop_progress(connection, key)
-
-
-def _claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
-    claimed = watchlist.claim(connection, now=now, until=until, limit=limit)
-    return claimed, watchlist.blocked(connection, now=now, limit=limit)
-
-
-def _succeed(
-    connection: Connection,
-    artist: Artist,
-    wanted: Sequence[tuple[Want, NewJob | None]],
-    *,
-    looked_at: datetime,
-    next_attempt_at: datetime,
-) -> list[Want]:
-    """Wants, their jobs and the watermark together: a crash in between would lose a release, or want it twice."""
-    if not watchlist.succeed(connection, artist, looked_at=looked_at, next_attempt_at=next_attempt_at):
-        return []  # another process has it in hand, and finds the same
-    return take_in(connection, wanted, now=looked_at)
-
-
-def take_in(connection: Connection, wanted: Sequence[tuple[Want, NewJob | None]], *, now: datetime) -> list[Want]:
-    """Take wants in, each with the job that searches for it. Returns those that are new and searched for."""
-    new = []
-    for want, job in wanted:
-        there = wants.want(connection, want)
-        if there is not None and job is not None:
-            jobs.enqueue(connection, job, now=now)
-            new.append(there)
-    return new
+        await self.database.run(keep_progress, dict(walks), sorted(ended))

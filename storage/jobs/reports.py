@@ -145,32 +145,6 @@ def _recent(filters: tuple[str, ...]) -> FastStatement:
     return FastStatement(f"{_SELECT} WHERE {where} ORDER BY j.id DESC LIMIT :limit")
 
 
-_COLUMNS = (
-    "id", "uid", "kind", "state", "priority", "held", "attempts", "max_attempts", "reclaims", "run_at", "enqueued_at",
-    "claimed_at", "finished_at", "owner", "heartbeat_at", "dedupe_key", "correlation_id", "payload", "rerun_payload",
-    "last_errors",
-)  # fmt: skip
-_TIMES = ("run_at", "enqueued_at", "claimed_at", "finished_at", "heartbeat_at")
-_SHOWN = ", ".join("w.beat_at" if name == "heartbeat_at" else f"j.{name}" for name in _COLUMNS)
-_SELECT = f"SELECT {_SHOWN} FROM jobs j LEFT JOIN workers w ON w.id = j.owner"
-_FILTERS = {"state": "j.state = :state", "kind": "j.kind = :kind", "before": "j.id < :before"}
-_SHOW = FastStatement(f"{_SELECT} WHERE j.id = :id")
-_STUCK = FastStatement(f"""
-    {_SELECT} WHERE j.state = 'running' AND (w.beat_at IS NULL OR w.beat_at < :before OR w.dead_at IS NOT NULL)
-    ORDER BY j.id LIMIT :limit
-""")
-_COUNTS = text("""
-    SELECT kind, state, held, count(*) AS number, min(run_at) AS oldest FROM jobs GROUP BY kind, state, held
-    ORDER BY kind, state, held
-""")
-_WAITING = text("""
-    SELECT kind, count(*) AS number FROM jobs WHERE state IN ('pending', 'retryable') AND NOT held GROUP BY kind ORDER BY kind
-""")
-_RUNNING = text("SELECT owner, count(*) AS number FROM jobs WHERE state = 'running' GROUP BY owner ORDER BY owner")
-_ALL_PAUSED = FastStatement("SELECT changed_at FROM flags WHERE name = :name AND value = 'on'")
-_PAUSED_KINDS = FastStatement("SELECT kind, paused_at FROM paused_kinds ORDER BY kind")
-
-
 STUCK_MOST = 1_000
 
 
@@ -300,3 +274,29 @@ def look_at_stuck(connection: Connection, *, now: datetime, silence_s: float, si
     """Running jobs whose owner has not been heard of for `silent_s`."""
     silent = owned_by_the_silent(connection, beat_before=now - timedelta(seconds=silent_s), limit=STUCK_MOST)
     return StuckJobs(scene=look_around(connection, now=now, silence_s=silence_s), jobs=silent)
+
+
+_COLUMNS = (
+    "id", "uid", "kind", "state", "priority", "held", "attempts", "max_attempts", "reclaims", "run_at", "enqueued_at",
+    "claimed_at", "finished_at", "owner", "heartbeat_at", "dedupe_key", "correlation_id", "payload", "rerun_payload",
+    "last_errors",
+)  # fmt: skip
+_TIMES = ("run_at", "enqueued_at", "claimed_at", "finished_at", "heartbeat_at")
+_SHOWN = ", ".join("w.beat_at" if name == "heartbeat_at" else f"j.{name}" for name in _COLUMNS)
+_SELECT = f"SELECT {_SHOWN} FROM jobs j LEFT JOIN workers w ON w.id = j.owner"
+_FILTERS = {"state": "j.state = :state", "kind": "j.kind = :kind", "before": "j.id < :before"}
+_SHOW = FastStatement(f"{_SELECT} WHERE j.id = :id")
+_STUCK = FastStatement(f"""
+    {_SELECT} WHERE j.state = 'running' AND (w.beat_at IS NULL OR w.beat_at < :before OR w.dead_at IS NOT NULL)
+    ORDER BY j.id LIMIT :limit
+""")
+_COUNTS = text("""
+    SELECT kind, state, held, count(*) AS number, min(run_at) AS oldest FROM jobs GROUP BY kind, state, held
+    ORDER BY kind, state, held
+""")
+_WAITING = text("""
+    SELECT kind, count(*) AS number FROM jobs WHERE state IN ('pending', 'retryable') AND NOT held GROUP BY kind ORDER BY kind
+""")
+_RUNNING = text("SELECT owner, count(*) AS number FROM jobs WHERE state = 'running' GROUP BY owner ORDER BY owner")
+_ALL_PAUSED = FastStatement("SELECT changed_at FROM flags WHERE name = :name AND value = 'on'")
+_PAUSED_KINDS = FastStatement("SELECT kind, paused_at FROM paused_kinds ORDER BY kind")

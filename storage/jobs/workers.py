@@ -79,6 +79,13 @@ def forget_dead(connection: Connection) -> int:
     return forgotten
 
 
+def reclaim_if_dead(connection: Connection, worker_id: str, *, limit: int, now: datetime) -> list[Reclaimed]:
+    """A page of a dead process's jobs; nothing while it lives, as it does when it beat just before it was buried."""
+    if is_living(connection, worker_id):
+        return []
+    return jobs.reclaim(connection, owner=worker_id, limit=limit, now=now)
+
+
 _REGISTER = text("INSERT INTO workers (id, beat, beat_at, kinds, version) VALUES (:id, 0, :now, :kinds, :version)")
 _BEAT = text("UPDATE workers SET beat = beat + 1, beat_at = :now WHERE id = :id AND dead_at IS NULL RETURNING beat")
 _RETIRE = text("DELETE FROM workers WHERE id = :id")
@@ -93,10 +100,3 @@ _FORGET_DEAD = text("""
     DELETE FROM workers WHERE dead_at IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.owner = workers.id AND jobs.state = 'running')
 """)
-
-
-def reclaim_if_dead(connection: Connection, worker_id: str, *, limit: int, now: datetime) -> list[Reclaimed]:
-    """A page of a dead process's jobs; nothing while it lives, as it does when it beat just before it was buried."""
-    if is_living(connection, worker_id):
-        return []
-    return jobs.reclaim(connection, owner=worker_id, limit=limit, now=now)

@@ -53,27 +53,6 @@ def prune_cached(connection: Connection, *, now: datetime, limit: int) -> int:
     return pruned
 
 
-_FIND_CACHED = text("""
-    SELECT source_id, results FROM search_cache
-    WHERE source_id IN :source_ids AND key = :key AND expires_at > :now AND stored_at <= :now
-""").bindparams(bindparam("source_ids", expanding=True))
-_PUT_CACHED = text("""
-    INSERT INTO search_cache (source_id, key, stored_at, expires_at, results)
-    VALUES (:source_id, :key, :now, :expires_at, :results)
-    ON CONFLICT (source_id, key) DO UPDATE SET stored_at = excluded.stored_at, expires_at = excluded.expires_at,
-                                               results = excluded.results
-""")
-_DROP_CACHED = text("DELETE FROM search_cache WHERE source_id = :source_id AND key = :key")
-_PRUNE_CACHED = text("""
-    DELETE FROM search_cache WHERE (source_id, key) IN (
-        SELECT source_id, key FROM search_cache WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit)
-""")
-
-
-_NAMES = frozenset(each.name for each in attrs.fields(Result))
-_USUAL = {each.name: each.default for each in attrs.fields(Result) if each.default is not attrs.NOTHING}
-
-
 def dump_results(results: Sequence[Result]) -> str:
     """Finds as text."""
     return json.dumps([_plain(result) for result in results])
@@ -163,6 +142,23 @@ def prune_answers(connection: Connection, *, limit: int) -> int:
     return pruned
 
 
+_FIND_CACHED = text("""
+    SELECT source_id, results FROM search_cache
+    WHERE source_id IN :source_ids AND key = :key AND expires_at > :now AND stored_at <= :now
+""").bindparams(bindparam("source_ids", expanding=True))
+_PUT_CACHED = text("""
+    INSERT INTO search_cache (source_id, key, stored_at, expires_at, results)
+    VALUES (:source_id, :key, :now, :expires_at, :results)
+    ON CONFLICT (source_id, key) DO UPDATE SET stored_at = excluded.stored_at, expires_at = excluded.expires_at,
+                                               results = excluded.results
+""")
+_DROP_CACHED = text("DELETE FROM search_cache WHERE source_id = :source_id AND key = :key")
+_PRUNE_CACHED = text("""
+    DELETE FROM search_cache WHERE (source_id, key) IN (
+        SELECT source_id, key FROM search_cache WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit)
+""")
+_NAMES = frozenset(each.name for each in attrs.fields(Result))
+_USUAL = {each.name: each.default for each in attrs.fields(Result) if each.default is not attrs.NOTHING}
 _READ_ANSWERS = text(
     "SELECT source, status, answered_at, results, error FROM search_ledger WHERE job_id = :job_id ORDER BY source"
 )

@@ -123,18 +123,6 @@ def caps_at(connection: Connection, source_id: int) -> datetime | None:
     return None if at is None else from_micros(at)
 
 
-_SPENT = text("SELECT count(*) FROM source_requests WHERE source_id = :source_id AND lane = :lane AND at > :since")
-_BY_CLIENTS = text("""
-    SELECT consumer, lane, count(*) AS number FROM source_requests WHERE at > :since GROUP BY consumer, lane
-    ORDER BY consumer, lane
-""")
-_SPENT_AT_MOST = text("""
-    SELECT count(*) FROM source_requests
-    WHERE source_id = :source_id AND lane = :lane AND seq > :after AND at > :since
-""")
-_CAPS_AT = text("SELECT caps_at FROM sources WHERE id = :id")
-
-
 def nth_latest(
     connection: Connection, source_id: int, lane: Lane, consumer: str, numbers: Iterable[int]
 ) -> Mapping[int, datetime | None]:
@@ -145,12 +133,6 @@ def nth_latest(
         at = connection.execute(_NTH, words | {"before": number - 1}).scalar_one_or_none()
         found[number] = None if at is None else from_micros(at)
     return found
-
-
-_NTH = text("""
-    SELECT at FROM source_requests WHERE source_id = :source_id AND lane = :lane AND consumer = :consumer
-    ORDER BY seq DESC LIMIT 1 OFFSET :before
-""")
 
 
 def look_at_all(connection: Connection, configured: Sequence[SourceRecord], *, now: datetime) -> list[SourceView]:
@@ -196,3 +178,19 @@ def _named(connection: Connection, name: str, configured: Sequence[SourceRecord]
             raise SourceOfOtherSettings(name)
         raise UnknownSource(name, list(records))
     return records[name]
+
+
+_SPENT = text("SELECT count(*) FROM source_requests WHERE source_id = :source_id AND lane = :lane AND at > :since")
+_BY_CLIENTS = text("""
+    SELECT consumer, lane, count(*) AS number FROM source_requests WHERE at > :since GROUP BY consumer, lane
+    ORDER BY consumer, lane
+""")
+_SPENT_AT_MOST = text("""
+    SELECT count(*) FROM source_requests
+    WHERE source_id = :source_id AND lane = :lane AND seq > :after AND at > :since
+""")
+_CAPS_AT = text("SELECT caps_at FROM sources WHERE id = :id")
+_NTH = text("""
+    SELECT at FROM source_requests WHERE source_id = :source_id AND lane = :lane AND consumer = :consumer
+    ORDER BY seq DESC LIMIT 1 OFFSET :before
+""")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -12,8 +12,12 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.watch.artists import Artist, CatalogueProgress, Charge, RetryCharge, Start, dump_walk, load_walk
+from cormorant.rules.watch.wants import Want
 from storage.engine.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
 from storage.engine.statements import skip_locked
+from storage.jobs import jobs
+from storage.jobs.jobs import NewJob
+from storage.watch import wants
 
 ERROR_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
@@ -187,6 +191,82 @@ def _artist(row: Any) -> Artist:
     )
 
 
+Key = tuple[str, str]
+
+
+"""A source, and an id there."""
+
+
+def find_progress(connection: Connection, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
+    """What was kept of the lists of these artists."""
+    if connection.execute(_ANY).first() is None:
+        return {}
+    found = {}
+    for artist in artists:
+        row = connection.execute(_FIND_PROGRESS, {"source": artist.source, "artist_id": artist.artist_id}).one_or_none()
+        if row is not None:
+            found[artist.source, artist.artist_id] = load_walk(row.walk, began_at=from_micros(row.began_at))
+    return found
+
+
+def put_progress(connection: Connection, key: Key, walk: CatalogueProgress) -> None:
+    """Keep what was read of a list."""
+    words = {"source": key[0], "artist_id": key[1], "began_at": to_micros(walk.began_at), "walk": dump_walk(walk)}
+    connection.execute(_PUT_PROGRESS, words)
+
+
+def drop_progress(connection: Connection, key: Key) -> None:
+    """Forget it: all of it was read, or it cannot be gone on with."""
+    connection.execute(_DROP_PROGRESS, {"source": key[0], "artist_id": key[1]})
+
+
+def prune_progress(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Forget lists that nobody has read to their end, such as those of artists that are no longer watched."""
+    pruned: int = connection.execute(_PRUNE_PROGRESS, {"before": to_micros(before), "limit": limit}).rowcount
+    return pruned
+
+
+def keep_progress(connection: Connection, walks: Mapping[Key, CatalogueProgress], ended: Sequence[Key]) -> None:
+    """Store the progress of long catalogues, and remove that of those that were read to their end."""
+    for key, walk in sorted(walks.items(), key=lambda each: each[0]):
+        put_progress(connection, key, walk)
+    for key in ended:
+        drop_progress(connection, key)
+
+
+def claim_due(
+    connection: Connection, *, now: datetime, until: datetime, limit: int
+) -> tuple[list[Artist], list[Artist]]:
+    """Claim due artists. Also returns those that are due and blocked after too many failures."""
+    claimed = claim(connection, now=now, until=until, limit=limit)
+    return claimed, blocked(connection, now=now, limit=limit)
+
+
+def record_success(
+    connection: Connection,
+    artist: Artist,
+    wanted: Sequence[tuple[Want, NewJob | None]],
+    *,
+    looked_at: datetime,
+    next_attempt_at: datetime,
+) -> list[Want]:
+    """Wants, their jobs and the watermark together: a crash in between would lose a release, or want it twice."""
+    if not succeed(connection, artist, looked_at=looked_at, next_attempt_at=next_attempt_at):
+        return []  # another process has it in hand, and finds the same
+    return record_wants(connection, wanted, now=looked_at)
+
+
+def record_wants(connection: Connection, wanted: Sequence[tuple[Want, NewJob | None]], *, now: datetime) -> list[Want]:
+    """Take wants in, each with the job that searches for it. Returns those that are new and searched for."""
+    new = []
+    for want, job in wanted:
+        there = wants.want(connection, want)
+        if there is not None and job is not None:
+            jobs.enqueue(connection, job, now=now)
+            new.append(there)
+    return new
+
+
 _ADD = text("""
     INSERT INTO watchlist_artists (source, artist_id, name, start, start_on, every_s, sources, profile, targets, origin,
                                    next_attempt_at, added_at)
@@ -240,41 +320,6 @@ _CHECK_NOW = text("""
 _NEXT_DUE = text("""
     SELECT next_attempt_at FROM watchlist_artists WHERE NOT is_paused ORDER BY next_attempt_at, id LIMIT 1
 """)
-
-
-Key = tuple[str, str]
-"""A source, and an id there."""
-
-
-def find_progress(connection: Connection, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
-    """What was kept of the lists of these artists."""
-    if connection.execute(_ANY).first() is None:
-        return {}
-    found = {}
-    for artist in artists:
-        row = connection.execute(_FIND_PROGRESS, {"source": artist.source, "artist_id": artist.artist_id}).one_or_none()
-        if row is not None:
-            found[artist.source, artist.artist_id] = load_walk(row.walk, began_at=from_micros(row.began_at))
-    return found
-
-
-def put_progress(connection: Connection, key: Key, walk: CatalogueProgress) -> None:
-    """Keep what was read of a list."""
-    words = {"source": key[0], "artist_id": key[1], "began_at": to_micros(walk.began_at), "walk": dump_walk(walk)}
-    connection.execute(_PUT_PROGRESS, words)
-
-
-def drop_progress(connection: Connection, key: Key) -> None:
-    """Forget it: all of it was read, or it cannot be gone on with."""
-    connection.execute(_DROP_PROGRESS, {"source": key[0], "artist_id": key[1]})
-
-
-def prune_progress(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Forget lists that nobody has read to their end, such as those of artists that are no longer watched."""
-    pruned: int = connection.execute(_PRUNE_PROGRESS, {"before": to_micros(before), "limit": limit}).rowcount
-    return pruned
-
-
 _ANY = text("SELECT 1 FROM catalogue_walks LIMIT 1")
 _FIND_PROGRESS = text("SELECT began_at, walk FROM catalogue_walks WHERE source = :source AND artist_id = :artist_id")
 _PUT_PROGRESS = text("""

@@ -11,12 +11,12 @@ from sqlalchemy import Connection
 
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.requests import Result
-from cormorant.rules.watch.handovers import ParcelKind, told_gone
+from cormorant.rules.watch.handovers import Handover, HandoverState, ParcelKind, told_gone
 from cormorant.rules.watch.profiles import Judgement, Profile, best_first, judge
 from cormorant.rules.watch.wants import Want, WantState
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
-from storage.watch import wants
+from storage.watch import handovers, wants
 
 Judged = tuple[str, Result, Judgement]
 
@@ -108,3 +108,50 @@ def why_nothing_fits(judged: Sequence[Judged], asked: Sequence[str], failed: Seq
     _, result, judgement = judged[0]
     first = "; ".join(judgement.reasons) or "tried in vain"
     return f"no candidate: {len(judged)} rejected, such as {result.title[:80]!r} ({first}){without}"
+
+
+def fail_and_choose(
+    connection: Connection, chooser: CandidateChoice, handover: Handover, why: str, *, now: datetime
+) -> Want:
+    """A handover failed: its candidate is not tried again, and the next one is chosen. May raise `HandoverChanged`."""
+    handovers.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
+    return _reject_and_choose(connection, chooser, handover.want_id, handover.ref, why, now=now)
+
+
+def leave_target(connection: Connection, chooser: CandidateChoice, handover: Handover, *, now: datetime) -> Want:
+    """The target of a handover is gone. What surely is not there is chosen anew; else a person has to look there."""
+    why = told_gone(handover.target)
+    handovers.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
+    want = wants.find(connection, handover.want_id)
+    if handover.state is HandoverState.WAITING:
+        chosen = chooser.take_best(connection, want, now=now)
+        if chosen is not None:
+            return chosen
+    reason = (
+        f"{why}, and whether it has it is not known; write [targets.{handover.target}] again, "
+        f"or look there and hand it to another: cormorant wants retry {want.id}"
+    )
+    return wants.change(connection, want.id, WantState.GAVE_UP, reason=reason, now=now)
+
+
+def reject_chosen(
+    connection: Connection, chooser: CandidateChoice, want_id: int, ref: str, why: str, *, now: datetime
+) -> Want:
+    """A candidate cannot be had; unless a person has decided meanwhile, the next one is chosen."""
+    want = wants.find(connection, want_id, lock=True)
+    if want.state is WantState.CHOSEN and want.chosen_ref == ref:
+        return _reject_and_choose(connection, chooser, want_id, ref, why, now=now)
+    wants.reject_candidate(connection, want_id, ref, why)
+    return want
+
+
+def _reject_and_choose(
+    connection: Connection, chooser: CandidateChoice, want_id: int, ref: str, why: str, *, now: datetime
+) -> Want:
+    wants.reject_candidate(connection, want_id, ref, why)
+    want = wants.find(connection, want_id)
+    chosen = chooser.take_best(connection, want, now=now)
+    if chosen is not None:
+        return chosen
+    reason = f"every candidate was tried in vain; the last: {why}"
+    return wants.change(connection, want_id, WantState.GAVE_UP, reason=reason, now=now)

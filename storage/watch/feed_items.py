@@ -104,35 +104,9 @@ def _put(connection: Connection, rows: Sequence[dict[str, Any]], words: dict[str
     return {row["key"] for row in rows}
 
 
-_THERE = FastStatement("SELECT key FROM subscription_items WHERE gone_at IS NULL AND subscription_id = :id")
-_GO = FastStatement("UPDATE subscription_items SET gone_at = :now WHERE subscription_id = :id AND key = :key")
-_COME_BACK = FastStatement("UPDATE subscription_items SET gone_at = NULL WHERE subscription_id = :id AND key = :key")
-# Twice: on PostgreSQL one may come back between the two, and then it is not forgotten.
-_PRUNE = FastStatement("""
-    DELETE FROM subscription_items WHERE (subscription_id, key) IN (
-        SELECT subscription_id, key FROM subscription_items WHERE gone_at < :before ORDER BY gone_at LIMIT :limit)
-    AND gone_at < :before_still
-""")
-_SEEN = "SELECT key, gone_at FROM subscription_items WHERE subscription_id = :id AND key IN"
-_KNOWN = FastStatement(f"{_SEEN} (SELECT value FROM json_each(:keys))")  # noqa: S608 - all parts are ours
-_KNOWN_OF_POSTGRES = FastStatement(f"{_SEEN} (SELECT json_array_elements_text(CAST(:keys AS json)))")
-_COUNT = FastStatement("""
-    SELECT count(*) FROM (SELECT 1 AS one FROM subscription_items WHERE subscription_id = :id LIMIT :limit) AS counted
-""")
-_OLDEST = FastStatement(
-    "SELECT key FROM subscription_items WHERE subscription_id = :id ORDER BY seen_at, key LIMIT :limit"
-)
-_FORGET = FastStatement("DELETE FROM subscription_items WHERE subscription_id = :id AND key = :key")
-_INSERT = "INSERT INTO subscription_items (subscription_id, key, title, published_at, seen_at)"
-_PUT = text(f"{_INSERT} VALUES (:id, :key, :title, :published, :now)")
-_PUT_ALL = text(f"""
-    {_INSERT} SELECT CAST(:id AS bigint), key, title, published, CAST(:now AS bigint)
-    FROM json_to_recordset(CAST(:rows AS json)) AS told(key text, title text, published bigint)
-    ON CONFLICT (subscription_id, key) DO NOTHING RETURNING key
-""")  # noqa: S608 - all parts are ours
-
-
 LOOKED_AT = 10
+
+
 """For each that may go so many are looked at: some that a clock that ran ahead has dated do not keep the others."""
 
 
@@ -173,6 +147,32 @@ def _check(row: Any) -> FeedCheck:
     )
 
 
+_THERE = FastStatement("SELECT key FROM subscription_items WHERE gone_at IS NULL AND subscription_id = :id")
+_GO = FastStatement("UPDATE subscription_items SET gone_at = :now WHERE subscription_id = :id AND key = :key")
+_COME_BACK = FastStatement("UPDATE subscription_items SET gone_at = NULL WHERE subscription_id = :id AND key = :key")
+# Twice: on PostgreSQL one may come back between the two, and then it is not forgotten.
+_PRUNE = FastStatement("""
+    DELETE FROM subscription_items WHERE (subscription_id, key) IN (
+        SELECT subscription_id, key FROM subscription_items WHERE gone_at < :before ORDER BY gone_at LIMIT :limit)
+    AND gone_at < :before_still
+""")
+_SEEN = "SELECT key, gone_at FROM subscription_items WHERE subscription_id = :id AND key IN"
+_KNOWN = FastStatement(f"{_SEEN} (SELECT value FROM json_each(:keys))")  # noqa: S608 - all parts are ours
+_KNOWN_OF_POSTGRES = FastStatement(f"{_SEEN} (SELECT json_array_elements_text(CAST(:keys AS json)))")
+_COUNT = FastStatement("""
+    SELECT count(*) FROM (SELECT 1 AS one FROM subscription_items WHERE subscription_id = :id LIMIT :limit) AS counted
+""")
+_OLDEST = FastStatement(
+    "SELECT key FROM subscription_items WHERE subscription_id = :id ORDER BY seen_at, key LIMIT :limit"
+)
+_FORGET = FastStatement("DELETE FROM subscription_items WHERE subscription_id = :id AND key = :key")
+_INSERT = "INSERT INTO subscription_items (subscription_id, key, title, published_at, seen_at)"
+_PUT = text(f"{_INSERT} VALUES (:id, :key, :title, :published, :now)")
+_PUT_ALL = text(f"""
+    {_INSERT} SELECT CAST(:id AS bigint), key, title, published, CAST(:now AS bigint)
+    FROM json_to_recordset(CAST(:rows AS json)) AS told(key text, title text, published bigint)
+    ON CONFLICT (subscription_id, key) DO NOTHING RETURNING key
+""")  # noqa: S608 - all parts are ours
 _RECENT_NEW = text("""
     SELECT new_items FROM subscription_checks WHERE subscription_id = :id AND status = 'success'
     ORDER BY id DESC LIMIT :limit

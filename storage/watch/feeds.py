@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.watch.feeds import DueFeed, Subscription, is_same_feed
+from cormorant.rules.watch.feeds import DueFeed, Subscription, is_same_feed, next_time_anew
 from storage.engine.columns import check_text, from_micros, maybe_from_micros, to_micros
 from storage.engine.statements import FastStatement, skip_locked
 
@@ -254,7 +254,30 @@ DUE_COLUMNS = """
     id, name, url, every_s, cron, zone, effective_s, is_adaptive, auto_import, takes_first, accept, reject, targets,
     next_check_at, etag, last_modified, failures, last_success, token, has_moved
 """
+
+
 COLUMNS = f"{DUE_COLUMNS}, folder, origin, is_paused, paused_because, last_checked, last_error, added_at"
+
+
+RESCHEDULE = text("UPDATE subscriptions SET next_check_at = :at WHERE id = :id")
+
+
+def remove_added(connection: Connection, wanted: str) -> Subscription:
+    """Remove a feed that was added, by name or number. Raises `SubscriptionConfigured` for one of the settings file."""
+    found = find_any(connection, wanted)
+    if found.origin == CONFIGURED:
+        raise SubscriptionConfigured(found.name)
+    remove(connection, found.name)
+    return found
+
+
+def reschedule_anew(connection: Connection, number: int, *, now: datetime) -> Subscription:
+    """Set the next check as if the last one had just ended."""
+    found = find(connection, number)
+    reschedule(connection, number, next_time_anew(found, now=now))
+    return find(connection, number)
+
+
 _DUE_WIDTH = len(DUE_COLUMNS.split(","))
 _INSERT = """
     INSERT INTO subscriptions (name, url, every_s, cron, zone, is_adaptive, auto_import, takes_first, accept, reject, targets,
@@ -300,7 +323,6 @@ _DUE_UNTIL = text(f"""
 _PUT_OFF = """
     SELECT id FROM subscriptions WHERE NOT is_paused AND last_checked > :ahead AND next_check_at > :now LIMIT :limit {lock}
 """
-RESCHEDULE = text("UPDATE subscriptions SET next_check_at = :at WHERE id = :id")
 _PAUSE = text("UPDATE subscriptions SET is_paused = true, paused_because = :why WHERE name = :name")
 _RESUME = text("""
     UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now

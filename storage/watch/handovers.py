@@ -11,9 +11,17 @@ from attrs import evolve
 from sqlalchemy import Connection, String, bindparam, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState
+from cormorant.rules.watch.handovers import (
+    GONE_S,
+    Handover,
+    HandoverState,
+    NextStep,
+    ParcelStatus,
+)
+from cormorant.rules.watch.wants import Want, WantState
 from storage.engine.columns import check_text, from_micros, kept_text, to_micros
 from storage.engine.statements import skip_locked
+from storage.watch import wants
 
 TEXT_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
@@ -161,6 +169,74 @@ def _handover(row: Any) -> Handover:
         changed_at=from_micros(row.changed_at),
         next_at=None if row.next_at is None else from_micros(row.next_at),
     )
+
+
+def begin_sending(connection: Connection, handover: Handover, *, now: datetime) -> Handover | None:
+    """Record that a chosen candidate is being sent; None when the choice has changed."""
+    want = wants.find(connection, handover.want_id, lock=True)
+    if want.state is not WantState.CHOSEN or want.chosen_ref != handover.ref:
+        return None
+    written = begin(connection, handover)
+    if written is None:
+        return None
+    wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}", now=now)
+    return written
+
+
+def choose_again(connection: Connection, handover: Handover, why: str, reason: str, *, now: datetime) -> Want:
+    """A handover that did not arrive ends as failed, and its want is only chosen."""
+    change(connection, handover, HandoverState.FAILED, reason=why, now=now)
+    return wants.change(connection, handover.want_id, WantState.CHOSEN, reason=reason, chosen_ref=handover.ref, now=now)
+
+
+def send_again(connection: Connection, handover: Handover, *, now: datetime) -> Handover:
+    """Record that a handover is sent once more."""
+    wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}, again", now=now)
+    return change(connection, handover, HandoverState.SENDING, asked=0, sent=handover.sent + 1, reason="", now=now)
+
+
+def set_arrived(
+    connection: Connection, handover: Handover, receipt: ParcelStatus, *, next_at: datetime | None, now: datetime
+) -> Want:
+    """The target has taken it; without `next_at` that is the end."""
+    is_done = next_at is None  # who is done is not asked again
+    to = HandoverState.DONE if is_done else HandoverState.HANDED_OVER
+    change(
+        connection,
+        handover,
+        to,
+        reason=receipt.reason or "",
+        target_id=receipt.target_id,
+        next_at=next_at,
+        now=now,
+    )
+    state = WantState.DONE if is_done else WantState.HANDED_OVER
+    reason = f"{'by' if is_done else 'to'} {handover.target}"
+    return wants.change(connection, handover.want_id, state, reason=reason, now=now)
+
+
+def postpone(connection: Connection, handover: Handover, why: str, *, is_sure: bool, now: datetime) -> None:
+    """It is sent again later; without asking, where surely nothing has arrived."""
+    to = HandoverState.WAITING if is_sure else HandoverState.IN_DOUBT
+    change(connection, handover, to, reason=why, now=now)
+    state = WantState.SENDING if is_sure else WantState.IN_DOUBT
+    wants.change(connection, handover.want_id, state, reason=f"waits: {why}", now=now)
+
+
+def set_in_doubt(connection: Connection, handover: Handover, why: str, *, step: NextStep, now: datetime) -> None:
+    """The handover may have arrived: its target is asked, or a person decides."""
+    is_held = step is NextStep.HOLD
+    to = HandoverState.HELD if is_held else HandoverState.IN_DOUBT
+    change(connection, handover, to, reason=why, asked=0, now=now)
+    reason = f"may have arrived at {handover.target}; decide by hand" if is_held else why
+    wants.change(connection, handover.want_id, WantState.IN_DOUBT, reason=reason, now=now)
+
+
+def set_done(connection: Connection, handover: Handover, reason: str, *, now: datetime) -> Want:
+    """The target has it: the handover and its want are done."""
+    change(connection, handover, HandoverState.DONE, reason=reason, now=now)
+    why = reason or f"by {handover.target}"
+    return wants.change(connection, handover.want_id, WantState.DONE, reason=why, now=now)
 
 
 _BEGIN = text("""

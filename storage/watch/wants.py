@@ -161,14 +161,14 @@ def candidate(connection: Connection, want_id: int, ref: str) -> Candidate | Non
     return None if row is None else _candidate(row)
 
 
-def deny(connection: Connection, want_id: int, ref: str, why: str) -> None:
+def reject_candidate(connection: Connection, want_id: int, ref: str, why: str) -> None:
     """A candidate was tried in vain: it is not tried again."""
-    connection.execute(_DENY, {"want_id": want_id, "ref": ref, "why": kept_text(why, TEXT_LENGTH_MAX)})
+    connection.execute(_REJECT, {"want_id": want_id, "ref": ref, "why": kept_text(why, TEXT_LENGTH_MAX)})
 
 
-def forgive(connection: Connection, want_id: int) -> None:
+def unreject_candidates(connection: Connection, want_id: int) -> None:
     """A person wants it tried again: so are the candidates that were tried in vain."""
-    connection.execute(_FORGIVE, {"want_id": want_id})
+    connection.execute(_UNREJECT, {"want_id": want_id})
 
 
 def set_targets(connection: Connection, want: Want, targets: Sequence[str]) -> Want:
@@ -278,7 +278,7 @@ _BEST = text("""
     ORDER BY position LIMIT 1
 """)
 _CANDIDATE = text("SELECT * FROM candidates WHERE want_id = :want_id AND ref = :ref")
-_DENY = text("UPDATE candidates SET failed_because = :why WHERE want_id = :want_id AND ref = :ref")
+_REJECT = text("UPDATE candidates SET failed_because = :why WHERE want_id = :want_id AND ref = :ref")
 _ORPHANS = text("""
     SELECT * FROM wants
     WHERE (state IN ('wanted', 'searching', 'sending', 'in doubt') OR (state = 'chosen' AND next_at IS NOT NULL))
@@ -289,4 +289,4 @@ _ORPHANS = text("""
     ORDER BY id LIMIT :limit
 """)
 _SET_TARGETS = text("UPDATE wants SET targets = :targets WHERE id = :id")
-_FORGIVE = text("UPDATE candidates SET failed_because = NULL WHERE want_id = :want_id")
+_UNREJECT = text("UPDATE candidates SET failed_because = NULL WHERE want_id = :want_id")

@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from cormorant.rules.addresses import feed_address_problem
 from cormorant.rules.events import Event
-from cormorant.rules.schedules import Schedule, ScheduleProblem, adapted_s, after_failure_s, next_due
+from cormorant.rules.schedules import Schedule, ScheduleProblem, adapted_s, after_failure_s, next_due, overdue_delay_s
 from cormorant.rules.search.requests import BadRequest, Result
 from cormorant.rules.units import format_duration, zone_of
 from cormorant.rules.watch.profiles import matches, pattern_problem
@@ -416,3 +416,12 @@ def events_of(
         yield SubscriptionFailed(failures=following.failures, error=check.error or "", **facts)
     if following.paused_because is not None:
         yield SubscriptionPaused(subscription=subscription.name, why=following.paused_because)
+
+
+def next_time_anew(each: Subscription, *, now: datetime) -> datetime:
+    """The next check, counted from the last one. A time that has passed becomes a share of the next minute."""
+    if each.last_checked is None:
+        return now
+    last = each.last_checked
+    at = next_due(each.schedule, due=last, now=last, effective_s=each.effective_s)
+    return at if at > now else now + timedelta(seconds=overdue_delay_s(each.id))

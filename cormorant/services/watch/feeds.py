@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from attrs import define, evolve
-from sqlalchemy import Connection
 
 from actors.actor import Address
 from actors.watch.feed_ticker import LOOK_S, CheckNow
@@ -17,7 +16,6 @@ from cormorant.rules.schedules import (
     HostPacing,
     Schedule,
     ScheduledWatch,
-    next_due,
     overdue_delay_s,
     plan_of,
     spread_over,
@@ -30,6 +28,7 @@ from storage import pauses
 from storage.database import Database
 from storage.watch import feed_items
 from storage.watch import feeds as subscriptions
+from storage.watch.feeds import remove_added, reschedule_anew
 
 CHECK_S = 120.0
 """How long a check by hand is waited for."""
@@ -97,7 +96,7 @@ class Feeds:
 
     async def unsubscribe(self, wanted: str) -> Subscription:
         """Subscribe no more. One of the settings file stays until it is taken out there."""
-        return await self.database.run(_remove, wanted)
+        return await self.database.run(remove_added, wanted)
 
     async def page(self, *, after_id: int = 0, limit: int = 100) -> list[Subscription]:
         """Some of them, in the order they came."""
@@ -142,7 +141,7 @@ class Feeds:
 
     async def reschedule_anew(self, number: int) -> Subscription:
         """Give one its next time anew: from its last check on; one that would be late gets its share of the next minute."""
-        anew = await self.database.run(_reschedule_anew, number, now=self.clock.now())
+        anew = await self.database.run(reschedule_anew, number, now=self.clock.now())
         self.ring()
         return anew
 
@@ -205,28 +204,6 @@ class Feeds:
 
 def _effective(each: Subscription) -> Schedule:
     return each.schedule if each.effective_s is None else evolve(each.schedule, every_s=each.effective_s)
-
-
-def _remove(connection: Connection, wanted: str) -> Subscription:
-    found = subscriptions.find_any(connection, wanted)
-    if found.origin == subscriptions.CONFIGURED:
-        raise subscriptions.SubscriptionConfigured(found.name)
-    subscriptions.remove(connection, found.name)
-    return found
-
-
-def _reschedule_anew(connection: Connection, number: int, *, now: datetime) -> Subscription:
-    found = subscriptions.find(connection, number)
-    subscriptions.reschedule(connection, number, _anew(found, now))
-    return subscriptions.find(connection, number)
-
-
-def _anew(each: Subscription, now: datetime) -> datetime:
-    if each.last_checked is None:
-        return now
-    last = each.last_checked
-    at = next_due(each.schedule, due=last, now=last, effective_s=each.effective_s)
-    return at if at > now else now + timedelta(seconds=overdue_delay_s(each.id))
 
 
 def _first_run(each: Subscription, now: datetime) -> datetime:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from attrs import frozen
-from sqlalchemy import Connection
 
 from actors.jobs.handler import JobContext
 from actors.watch.handover_tracker import ConfiguredTarget, facts_of, parcel_of
@@ -45,7 +44,7 @@ from cormorant.rules.watch.handovers import (
     told_gone,
 )
 from cormorant.rules.watch.wants import Want, WantState
-from storage.watch import handovers, wants
+from storage.watch import choice, handovers, wants
 from storage.watch.choice import CandidateChoice
 from storage.watch.wants import Candidate
 
@@ -118,7 +117,7 @@ class HandoverJob:
             created_at=now,
             changed_at=now,
         )
-        written = await context.transaction(_begin_sending, handover, now=now)
+        written = await context.transaction(handovers.begin_sending, handover, now=now)
         if written is None:
             raise Snooze(LOOK_AGAIN_S)  # a person has decided meanwhile
         await self._send(context, want, written, parcel)
@@ -145,7 +144,7 @@ class HandoverJob:
     ) -> None:
         """Give it to its target. Unless `is_sure`, it may be there already, from an earlier sending."""
         place = self.places[handover.target]
-        put_off = partial(self._put_off, is_sure=is_sure)
+        put_off = partial(handovers.postpone, is_sure=is_sure)
         try:
             receipt = await place.target.give(parcel)
         except TargetInDoubt as doubt:
@@ -166,7 +165,7 @@ class HandoverJob:
     async def _doubt(self, context: JobContext, want: Want, handover: Handover, why: str) -> None:
         place = self.places[handover.target]
         step = step_in_doubt(can_be_asked=place.target.can_be_asked, asked=0, otherwise=place.in_doubt)
-        await context.transaction(self._set_in_doubt, handover, why, step=step, now=self.clock.now())
+        await context.transaction(handovers.set_in_doubt, handover, why, step=step, now=self.clock.now())
         self._tell_doubt(want, handover, step)
         if step is not NextStep.HOLD:
             raise Snooze(DOUBT_S if step is NextStep.ASK else doubt_s(handover.sent))
@@ -189,7 +188,7 @@ class HandoverJob:
             await self._ask(context, want, handover, place)
 
     async def _hold(self, context: JobContext, want: Want, handover: Handover, why: str) -> None:
-        hold = partial(self._set_in_doubt, step=NextStep.HOLD)
+        hold = partial(handovers.set_in_doubt, step=NextStep.HOLD)
         await context.transaction(hold, handover, why, now=self.clock.now())
         self._tell_doubt(want, handover, NextStep.HOLD)
 
@@ -230,7 +229,7 @@ class HandoverJob:
         if isinstance(parcel, str):
             await self._not_sent(context, want, handover, parcel, is_sure=surely_not_there)
             return
-        sending = await context.transaction(_sending_again, handover, now=self.clock.now())
+        sending = await context.transaction(handovers.send_again, handover, now=self.clock.now())
         await self._send(context, want, sending, parcel, is_sure=surely_not_there)
 
     async def _not_sent(self, context: JobContext, want: Want, handover: Handover, why: str, *, is_sure: bool) -> None:
@@ -244,7 +243,7 @@ class HandoverJob:
         """It has not arrived and is not to be sent: as if it had only been chosen."""
         why = "observe mode: it was not sent again"
         reason = self.chooser.reason_for(want, candidate.result)
-        decided = await context.transaction(_choose_again, handover, why, reason, now=self.clock.now())
+        decided = await context.transaction(handovers.choose_again, handover, why, reason, now=self.clock.now())
         self._tell_failed(handover, why, decided)
 
     async def _miss_target(self, context: JobContext, handover: Handover) -> None:
@@ -255,7 +254,7 @@ class HandoverJob:
             await context.transaction(partial(handovers.change, reason=why), handover, handover.state, now=now)
         if missing_s is None or missing_s < GONE_S:
             raise Snooze(MISSED_S)
-        decided = await context.transaction(self.leave_target, handover, now=now)
+        decided = await context.transaction(choice.leave_target, self.chooser, handover, now=now)
         self._tell_failed(handover, why, decided)
 
     async def _arrived(self, context: JobContext, want: Want, handover: Handover, receipt: ParcelStatus) -> None:
@@ -265,70 +264,17 @@ class HandoverJob:
         place, now = self.places[handover.target], self.clock.now()
         is_done = receipt.standing is ParcelState.DONE or not place.target.can_be_asked
         next_at = None if is_done else now + timedelta(seconds=place.follow_s)
-        changed = await context.transaction(_set_arrived, handover, receipt, next_at=next_at, now=now)
+        changed = await context.transaction(handovers.set_arrived, handover, receipt, next_at=next_at, now=now)
         self.emit(HandoverSent(want=want.id, title=handover.title, target=handover.target, times=max(1, handover.sent)))
         self.emit(WantChanged(want=want.id, title=want.words, state=changed.state.value, reason=changed.reason))
 
     async def _failed(self, context: JobContext, handover: Handover, why: str) -> None:
-        decided = await context.transaction(self.fail_and_choose, handover, why, now=self.clock.now())
+        decided = await context.transaction(choice.fail_and_choose, self.chooser, handover, why, now=self.clock.now())
         self._tell_failed(handover, why, decided)
 
     async def _next_candidate(self, context: JobContext, want: Want, ref: str, why: str) -> None:
-        decided = await context.transaction(self._deny_chosen, want.id, ref, why, now=self.clock.now())
+        decided = await context.transaction(choice.reject_chosen, self.chooser, want.id, ref, why, now=self.clock.now())
         self.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=decided.reason))
-
-    def fail_and_choose(self, connection: Connection, handover: Handover, why: str, *, now: datetime) -> Want:
-        """A handover failed: its candidate is not tried again, and the next one is chosen. May raise `HandoverChanged`."""
-        handovers.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
-        return self._deny_and_choose(connection, handover.want_id, handover.ref, why, now=now)
-
-    def leave_target(self, connection: Connection, handover: Handover, *, now: datetime) -> Want:
-        """The target of a handover is gone. What surely is not there is chosen anew; else a person has to look there."""
-        why = told_gone(handover.target)
-        handovers.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
-        want = wants.find(connection, handover.want_id)
-        if handover.state is HandoverState.WAITING:
-            chosen = self.chooser.take_best(connection, want, now=now)
-            if chosen is not None:
-                return chosen
-        reason = (
-            f"{why}, and whether it has it is not known; write [targets.{handover.target}] again, "
-            f"or look there and hand it to another: cormorant wants retry {want.id}"
-        )
-        return wants.change(connection, want.id, WantState.GAVE_UP, reason=reason, now=now)
-
-    def _deny_chosen(self, connection: Connection, want_id: int, ref: str, why: str, *, now: datetime) -> Want:
-        """A candidate cannot be had; unless a person has decided meanwhile, the next one is chosen."""
-        want = wants.find(connection, want_id, lock=True)
-        if want.state is WantState.CHOSEN and want.chosen_ref == ref:
-            return self._deny_and_choose(connection, want_id, ref, why, now=now)
-        wants.deny(connection, want_id, ref, why)
-        return want
-
-    def _deny_and_choose(self, connection: Connection, want_id: int, ref: str, why: str, *, now: datetime) -> Want:
-        wants.deny(connection, want_id, ref, why)
-        want = wants.find(connection, want_id)
-        chosen = self.chooser.take_best(connection, want, now=now)
-        if chosen is not None:
-            return chosen
-        reason = f"every candidate was tried in vain; the last: {why}"
-        return wants.change(connection, want_id, WantState.GAVE_UP, reason=reason, now=now)
-
-    def _put_off(self, connection: Connection, handover: Handover, why: str, *, is_sure: bool, now: datetime) -> None:
-        """It is sent again later; without asking, where surely nothing has arrived."""
-        to = HandoverState.WAITING if is_sure else HandoverState.IN_DOUBT
-        handovers.change(connection, handover, to, reason=why, now=now)
-        state = WantState.SENDING if is_sure else WantState.IN_DOUBT
-        wants.change(connection, handover.want_id, state, reason=f"waits: {why}", now=now)
-
-    def _set_in_doubt(
-        self, connection: Connection, handover: Handover, why: str, *, step: NextStep, now: datetime
-    ) -> None:
-        is_held = step is NextStep.HOLD
-        to = HandoverState.HELD if is_held else HandoverState.IN_DOUBT
-        handovers.change(connection, handover, to, reason=why, asked=0, now=now)
-        reason = f"may have arrived at {handover.target}; decide by hand" if is_held else why
-        wants.change(connection, handover.want_id, WantState.IN_DOUBT, reason=reason, now=now)
 
     def _tell_doubt(self, want: Want, handover: Handover, step: NextStep) -> None:
         self.emit(HandoverInDoubt(want=want.id, title=handover.title, target=handover.target, next_step=step.value))
@@ -346,45 +292,3 @@ def key_of(want: Want, candidate: Candidate, *, times: int) -> str:
     """What a target recognises this find by, however often it is sent; another one after `times` handovers that failed."""
     told = hashlib.sha256(f"{want.key}\n{candidate.ref}\n{times}".encode()).hexdigest()
     return f"cormorant-{told[:32]}"
-
-
-def _begin_sending(connection: Connection, handover: Handover, *, now: datetime) -> Handover | None:
-    want = wants.find(connection, handover.want_id, lock=True)
-    if want.state is not WantState.CHOSEN or want.chosen_ref != handover.ref:
-        return None
-    written = handovers.begin(connection, handover)
-    if written is None:
-        return None
-    wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}", now=now)
-    return written
-
-
-def _choose_again(connection: Connection, handover: Handover, why: str, reason: str, *, now: datetime) -> Want:
-    handovers.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
-    return wants.change(connection, handover.want_id, WantState.CHOSEN, reason=reason, chosen_ref=handover.ref, now=now)
-
-
-def _sending_again(connection: Connection, handover: Handover, *, now: datetime) -> Handover:
-    wants.change(connection, handover.want_id, WantState.SENDING, reason=f"to {handover.target}, again", now=now)
-    return handovers.change(
-        connection, handover, HandoverState.SENDING, asked=0, sent=handover.sent + 1, reason="", now=now
-    )
-
-
-def _set_arrived(
-    connection: Connection, handover: Handover, receipt: ParcelStatus, *, next_at: datetime | None, now: datetime
-) -> Want:
-    is_done = next_at is None  # who is done is not asked again
-    to = HandoverState.DONE if is_done else HandoverState.HANDED_OVER
-    handovers.change(
-        connection,
-        handover,
-        to,
-        reason=receipt.reason or "",
-        target_id=receipt.target_id,
-        next_at=next_at,
-        now=now,
-    )
-    state = WantState.DONE if is_done else WantState.HANDED_OVER
-    reason = f"{'by' if is_done else 'to'} {handover.target}"
-    return wants.change(connection, handover.want_id, state, reason=reason, now=now)

@@ -11,7 +11,6 @@ from attrs import frozen
 from sqlalchemy import Connection
 
 from actors.jobs.handler import JobContext
-from actors.watch.watchlist_store import take_in
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search import priorities
@@ -29,6 +28,7 @@ from storage.jobs.jobs import NewJob
 from storage.search import answers, sources
 from storage.search.answers import SourceAnswer
 from storage.watch import artists, wants
+from storage.watch.artists import record_wants
 from storage.watch.choice import CandidateChoice, Judged, why_chosen, why_nothing_fits
 
 KIND = "want"
@@ -202,7 +202,7 @@ class WantSearch:
         pieces = tracks_of(want, now=now) if self._may_be_in_pieces(want) else []
         if pieces:
             jobs = [(each, self.make_search(each)) for each in pieces]
-            take_in(connection, jobs, now=now)
+            record_wants(connection, jobs, now=now)
             reason = f"no whole album; its {len(pieces)} tracks are wanted one by one"
             return wants.change(connection, want.id, WantState.GAVE_UP, reason=reason, looks=want.looks + 1, now=now)
         if again_at is None:

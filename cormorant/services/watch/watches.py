@@ -261,28 +261,17 @@ class Watches:
         self.ring()
         return want
 
-    def revive(self, orphans: Sequence[Want]) -> Callable[..., None]:
-        """A statement that gives wants a job again that have none."""
-        made = [
-            self.make_lost_handover(want)
-            if want.state in {WantState.CHOSEN, WantState.SENDING, WantState.IN_DOUBT}
-            else self.make_search(want)
-            for want in orphans
-        ]
-        now = self.clock.now()
-
-        def enqueue_all(connection: Connection) -> None:
-            for job in made:
-                jobs.enqueue(connection, job, now=now)
-
-        return enqueue_all
+    def job_of(self, want: Want) -> NewJob:
+        """The job that works on a want in its state."""
+        is_chosen = want.state in {WantState.CHOSEN, WantState.SENDING, WantState.IN_DOUBT}
+        return self.make_lost_handover(want) if is_chosen else self.make_search(want)
 
     def _retry(self, connection: Connection, want_id: int, *, now: datetime) -> Want:
         there = wants.find(connection, want_id, lock=True)
         check_by_hand(there)
         self._renew_targets(connection, there)
         want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
-        wants.forgive(connection, want_id)
+        wants.unreject_candidates(connection, want_id)
         _run_now(connection, self.make_search(want), now=now)
         return want
 

@@ -47,7 +47,7 @@ def test_what_nobody_knows_is_said_with_its_number(connection: Connection) -> No
 def test_candidates_keep_their_order_and_what_was_tried_in_vain(connection: Connection) -> None:
     want = add_want(connection)
     wants.set_candidates(connection, want.id, judged("1", "2", "3"), ranked=["s/2", "s/3"], now=NOW)
-    wants.deny(connection, want.id, "s/2", "no")
+    wants.reject_candidate(connection, want.id, "s/2", "no")
     best = wants.best_left(connection, want.id)
     assert best is not None
     assert (best.ref, best.result.guid) == ("s/3", "3")
@@ -55,7 +55,7 @@ def test_candidates_keep_their_order_and_what_was_tried_in_vain(connection: Conn
     wants.set_candidates(connection, want.id, judged("2", "4"), ranked=["s/2", "s/4"], now=at(60))
     known = {each.ref: (each.position, each.failed_because) for each in wants.candidates(connection, want.id)}
     assert known == {"s/2": (0, "no"), "s/4": (1, None), "s/1": (None, None), "s/3": (None, None)}
-    wants.forgive(connection, want.id)
+    wants.unreject_candidates(connection, want.id)
     best = wants.best_left(connection, want.id)
     assert best is not None
     assert best.ref == "s/2"
