@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from datetime import datetime
 
 import trio
 from attrs import define, field, frozen
-from sqlalchemy import Connection
 
 from actors.actor import Address
 from actors.jobs.handler import Handler
@@ -24,11 +22,11 @@ from cormorant.rules.errors import SettingsError
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.requests import Result, SearchRequest
+from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import profile_of, schedule_of
 from cormorant.rules.watch.feed_statistics import CheckStatistics
-from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription, result_of, want_of
+from cormorant.rules.watch.feeds import DueFeed, FetchedFeed, Subscription
 from cormorant.rules.watch.handovers import Parcel
 from cormorant.rules.watch.prices import COLLECT
 from cormorant.rules.watch.wants import Want
@@ -46,7 +44,6 @@ from cormorant.services.watch.watches import Watches, WatchValidator
 from storage import pauses
 from storage.database import Database
 from storage.jobs.jobs import NewJob
-from storage.watch import wants
 from storage.watch.choice import CandidateChoice
 from storage.watch.wants import Candidate
 from supervisors.child import ChildSpec, Runnable
@@ -114,7 +111,7 @@ class WatchAssembly:
             make_search=self._search_job,
             make_handover=self._handover_by_hand,
             make_lost_handover=self._handover_job,
-            target_for=self.chooser.target_for,
+            chooser=self.chooser,
             places=parts.places,
             catalogue=parts.catalogue,
             orders=WatchValidator(settings=parts.settings, targets=parts.places.keys()),
@@ -126,7 +123,7 @@ class WatchAssembly:
             settings=parts.settings,
             database=parts.database,
             fetch=parts.feed,
-            take=self._take,
+            chooser=self.chooser,
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
             emit=parts.emit,
@@ -216,7 +213,7 @@ class WatchAssembly:
             database=parts.database,
             configured=self._configured(),
             run=self._run_saved,
-            take=self._take,
+            chooser=self.chooser,
             ring=parts.jobs.bell.ring,
             clock=parts.clock,
             emit=parts.emit,
@@ -237,14 +234,6 @@ class WatchAssembly:
         )
         async with search:
             return [outcome async for outcome in search]
-
-    def _take(self, connection: Connection, want: Want, source: str, result: Result, *, now: datetime) -> Want | None:
-        """Of what a saved search finds, only what fits is wanted: the rest would be thousands."""
-        judged = self.chooser.judge(want, [(source, result)], now=now)
-        if not judged[0][2].is_accepted:
-            return None
-        there = wants.want(connection, want)
-        return None if there is None else self.chooser.choose(connection, there, judged, now=now)
 
     def _configured(self) -> list[SavedSearch]:
         now = self.parts.clock.now()
@@ -286,8 +275,7 @@ class FeedAssembly:
     settings: Settings
     database: Database
     fetch: Callable[[DueFeed], Awaitable[FetchedFeed]]
-    take: Callable[..., Want | None]
-    """A statement: a find is wanted and chosen; None when it is wanted already."""
+    chooser: CandidateChoice
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
@@ -327,7 +315,7 @@ class FeedAssembly:
         self._checker = FeedChecker(
             database=self.database,
             fetch=self.fetch,
-            take=self._take,
+            chooser=self.chooser,
             timeout_s=options.check_timeout_s,
             statistics=self.statistics,
             ring=self.ring,
@@ -345,16 +333,6 @@ class FeedAssembly:
             look_s=self.look_s,
         )
         return self.timetable.noted("subscription_ticker", ticker)
-
-    def _take(
-        self, connection: Connection, subscription: DueFeed, new: Sequence[FeedEntryItem], *, now: datetime
-    ) -> int:
-        """Each new item is a want with itself as the only candidate."""
-        source = f"feed:{subscription.name}"
-        found = [
-            self.take(connection, want_of(subscription, item, now), source, result_of(item), now=now) for item in new
-        ]
-        return sum(want is not None for want in found)
 
     def _configured(self) -> list[Subscription]:
         now = self.clock.now()

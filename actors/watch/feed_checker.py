@@ -18,8 +18,8 @@ from cormorant.rules.secrets import keys_in, told
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FetchedFeed, NextCheck, after_check, events_of
 from storage.database import Database
-from storage.watch import feed_claims
-from storage.watch.check_ending import RecordCheck
+from storage.watch import feed_claims, feed_items
+from storage.watch.choice import CandidateChoice
 from storage.watch.feed_claims import CheckedElsewhere
 
 __all__ = ["PUT_OFF_S", "CheckNotRecorded", "FeedChecker"]
@@ -48,8 +48,7 @@ class FeedChecker:
     database: Database
     fetch: Callable[[DueFeed], Awaitable[FetchedFeed]]
     """Raises `SourceError`."""
-    take: Callable[..., int]
-    """A statement: items of a subscription are wanted; how many of them are new."""
+    chooser: CandidateChoice
     timeout_s: float
     statistics: CheckStatistics
     ring: Callable[[], None]
@@ -57,10 +56,6 @@ class FeedChecker:
     emit: Emit
     active: dict[int, datetime] = field(init=False, factory=dict)
     """Those that are being asked, and since when."""
-    _ending: RecordCheck = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._ending = RecordCheck(take=self.take)
 
     async def check(
         self, subscription: DueFeed, *, current: Callable[[], DueFeed], until: Callable[[], datetime]
@@ -116,7 +111,9 @@ class FeedChecker:
         self, mine: DueFeed, page: FetchedFeed, check: FeedCheck, *, until: datetime
     ) -> tuple[FeedCheck, int, NextCheck | None]:
         async def written(page: FetchedFeed, check: FeedCheck) -> tuple[FeedCheck, int, NextCheck | None]:
-            return await self.database.run(self._ending, mine, page, check, until=until, now=self.clock.now())
+            return await self.database.run(
+                feed_items.record_check, mine, page, check, chooser=self.chooser, until=until, now=self.clock.now()
+            )
 
         kept = await self._contained(mine, partial(written, page, check))
         if not isinstance(kept, Failed):

@@ -8,21 +8,19 @@ from functools import partial
 from typing import Protocol
 
 import trio
-from attrs import define, evolve, field
-from sqlalchemy import Connection
+from attrs import define, field
 
 from actors.contained import Failed, contained
 from actors.periodic import Periodic
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
-from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.events import SavedSearchChecked
-from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState, short_key
-from cormorant.rules.watch.watches import FirstCheck, SavedSearch, next_check
+from cormorant.rules.watch.watches import SavedSearch, next_check
 from storage import pauses
 from storage.database import Database
 from storage.search.sources import UnknownSource
-from storage.watch import wants, watches
+from storage.watch import choice, watches
+from storage.watch.choice import CandidateChoice, SavedSearchCheck
 
 TOGETHER = 4
 """So many are run at the same time."""
@@ -43,16 +41,6 @@ class RunSearch(Protocol):
         ...
 
 
-class RecordFound(Protocol):
-    """A statement: what fits of new finds is chosen, and handed over where that is wanted."""
-
-    def __call__(
-        self, connection: Connection, want: Want, source: str, result: Result, *, now: datetime
-    ) -> Want | None:
-        """The want, or None when the find does not fit."""
-        ...
-
-
 @define(eq=False, kw_only=True)
 class SavedSearchTicker(Periodic):
     """One check of each search at a time, whichever process does it."""
@@ -61,7 +49,7 @@ class SavedSearchTicker(Periodic):
     configured: Sequence[SavedSearch]
     """Those of the settings file."""
     run: RunSearch
-    take: RecordFound
+    chooser: CandidateChoice
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
@@ -133,41 +121,11 @@ class SavedSearchTicker(Periodic):
         if not answered and missing:
             next_at = _when_open(missing, now) or next_at
         names = [outcome.source for outcome in answered]
-        wanted = await self.database.run(self._take_all, saved, found, next_at, error, names, now=now)
+        check = SavedSearchCheck(found=found, answered=names, next_at=next_at, error=error, now=now)
+        wanted = await self.database.run(choice.record_saved_check, self.chooser, saved, check)
         if wanted:
             self.ring()
         self.emit(SavedSearchChecked(saved=saved.name, found=len(found), wanted=wanted, error=error))
-
-    def _take_all(  # noqa: PLR0913 - all that one check has brought
-        self,
-        connection: Connection,
-        saved: SavedSearch,
-        found: Sequence[tuple[str, Result]],
-        next_at: datetime,
-        error: str | None,
-        answered: Sequence[str],
-        *,
-        now: datetime,
-    ) -> int:
-        checked = now if answered else None
-        if not watches.end_check(
-            connection, saved, answered=answered, next_attempt_at=next_at, error=error, now=checked
-        ):
-            return 0  # another process has it in hand, and finds the same
-        wanted = 0
-        for source, result in found:
-            # The first answer of each source: one that was closed at first has no news later, but all that it has.
-            is_first = saved.first_check is FirstCheck.SKIP and source not in saved.answered
-            want = want_for(saved, source, result, now=now)
-            known = known_to(saved, want)
-            if is_first:
-                wants.want(connection, known)
-            elif (
-                wants.by_key(connection, known.key) is None
-                and self.take(connection, want, source, result, now=now) is not None
-            ):
-                wanted += 1
-        return wanted
 
 
 def _when_open(missing: Sequence[Outcome], now: datetime) -> datetime | None:
@@ -177,27 +135,3 @@ def _when_open(missing: Sequence[Outcome], now: datetime) -> datetime | None:
     ]
     known = [wait for wait in waits if wait is not None]
     return now + timedelta(seconds=max(LOOK_S, min(known))) if known else None
-
-
-def known_to(saved: SavedSearch, want: Want) -> Want:
-    """The note that a search has known something from the start. Its own: what one skips may be new to another."""
-    key = short_key(f"known:{saved.name}:{want.key}", KEY_LENGTH_MAX)
-    return evolve(want, key=key, state=WantState.IGNORED, reason="was there before the search was saved")
-
-
-def want_for(saved: SavedSearch, source: str, result: Result, *, now: datetime) -> Want:
-    """What a find of a saved search is wanted as: the same torrent is one want, wherever it is found."""
-    about = result.infohash.lower() if result.infohash else f"{source}/{result.guid or result.title}"
-    return Want(
-        key=short_key(f"find:{about}".replace("\0", ""), KEY_LENGTH_MAX),
-        kind="search",
-        title=result.title,
-        watch=f"saved:{saved.name}",
-        state=WantState.SEARCHING,
-        reason="found",
-        sources=saved.sources,
-        profile=saved.profile,
-        targets=saved.targets,
-        found_at=now,
-        changed_at=now,
-    )

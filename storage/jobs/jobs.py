@@ -122,7 +122,7 @@ def enqueue(connection: Connection, job: NewJob, *, now: datetime) -> Enqueued:
     return Enqueued(id=row.id, state=JobState(row.state), joined=row.uid != job.uid)
 
 
-def hurry(connection: Connection, kind: str, dedupe_key: str, *, now: datetime) -> None:
+def make_due_now(connection: Connection, kind: str, dedupe_key: str, *, now: datetime) -> None:
     """Let the job of a key run now that waits for a later time."""
     if connection.execute(sql.HURRY, {"kind": kind, "key": dedupe_key, "now": to_micros(now)}).rowcount:
         announce(connection)

@@ -226,6 +226,32 @@ def prune_progress(connection: Connection, *, before: datetime, limit: int) -> i
     return pruned
 
 
+def add_all(connection: Connection, made: Sequence[Artist]) -> list[Artist | None]:
+    """Watch artists, all or none; None for each that is watched already."""
+    return [add(connection, artist) for artist in made]
+
+
+def unwatch(connection: Connection, wanted: str) -> Artist:
+    """Watch an artist no more, by number, ID or name."""
+    artist = find(connection, wanted)
+    remove(connection, artist.id)
+    return artist
+
+
+def pause(connection: Connection, wanted: str, *, is_paused: bool) -> Artist:
+    """Pause or resume an artist, by number, ID or name."""
+    artist = find(connection, wanted)
+    set_paused(connection, artist.id, is_paused=is_paused)
+    return evolve(artist, is_paused=is_paused)
+
+
+def check_soon(connection: Connection, wanted: str, *, now: datetime) -> Artist:
+    """Make an artist due at the next tick, by number, ID or name."""
+    artist = find(connection, wanted)
+    check_now(connection, artist.id, now=now)
+    return find(connection, str(artist.id))
+
+
 def keep_progress(connection: Connection, walks: Mapping[Key, CatalogueProgress], ended: Sequence[Key]) -> None:
     """Store the progress of long catalogues, and remove that of those that were read to their end."""
     for key, walk in sorted(walks.items(), key=lambda each: each[0]):

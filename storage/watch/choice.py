@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -11,12 +12,18 @@ from sqlalchemy import Connection
 
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.requests import Result
+from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, result_of, want_of
 from cormorant.rules.watch.handovers import Handover, HandoverState, ParcelKind, told_gone
 from cormorant.rules.watch.profiles import Judgement, Profile, best_first, judge
-from cormorant.rules.watch.wants import Want, WantState
+from cormorant.rules.watch.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
+from cormorant.rules.watch.watches import FirstCheck, SavedSearch, known_to, want_for
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
-from storage.watch import handovers, wants
+from storage.search import answers
+from storage.watch import artists, feeds, handovers, wants, watches
+from storage.watch.feeds import UnknownSubscription
+from storage.watch.wants import Candidate, WantView
+from storage.watch.watches import UnknownSavedSearch
 
 Judged = tuple[str, Result, Judgement]
 
@@ -155,3 +162,232 @@ def _reject_and_choose(
         return chosen
     reason = f"every candidate was tried in vain; the last: {why}"
     return wants.change(connection, want_id, WantState.GAVE_UP, reason=reason, now=now)
+
+
+@frozen(kw_only=True)
+class WatchTargets:
+    """Targets that exist, and those that artists use unless their watch names others."""
+
+    configured: frozenset[str]
+    usual: tuple[str, ...] = ()
+
+
+def view(connection: Connection, want_id: int) -> WantView:
+    """A want with its candidates and handovers, or `UnknownWant`."""
+    return WantView(
+        want=wants.find(connection, want_id),
+        candidates=tuple(wants.candidates(connection, want_id)),
+        handovers=tuple(handovers.of_want(connection, want_id)),
+    )
+
+
+def take_found(
+    connection: Connection, chooser: CandidateChoice, want: Want, source: str, result: Result, *, now: datetime
+) -> Want | None:
+    """Record a want for a result that fits its profile, and choose the result; None when it does not fit or is known."""
+    judged = chooser.judge(want, [(source, result)], now=now)
+    if not judged[0][2].is_accepted:
+        return None
+    there = wants.want(connection, want)
+    return None if there is None else chooser.choose(connection, there, judged, now=now)
+
+
+@frozen(kw_only=True)
+class SavedSearchCheck:
+    """What one check of a saved search brought: results with their sources, who answered, and when the next one is."""
+
+    found: Sequence[tuple[str, Result]]
+    answered: Sequence[str]
+    next_at: datetime
+    error: str | None
+    now: datetime
+
+
+def record_saved_check(
+    connection: Connection, chooser: CandidateChoice, saved: SavedSearch, check: SavedSearchCheck
+) -> int:
+    """Record a check of a saved search and want what is new and fits. Returns the number of new wants."""
+    checked = check.now if check.answered else None
+    if not watches.end_check(
+        connection, saved, answered=check.answered, next_attempt_at=check.next_at, error=check.error, now=checked
+    ):
+        return 0  # another process has claimed it, and finds the same
+    wanted = 0
+    for source, result in check.found:
+        # The first answer of each source: one that was closed at first has no news later, but all that it has.
+        is_first = saved.first_check is FirstCheck.SKIP and source not in saved.answered
+        want = want_for(saved, source, result, now=check.now)
+        known = known_to(saved, want)
+        if is_first:
+            wants.want(connection, known)
+        elif (
+            wants.by_key(connection, known.key) is None
+            and take_found(connection, chooser, want, source, result, now=check.now) is not None
+        ):
+            wanted += 1
+    return wanted
+
+
+def record_feed_items(
+    connection: Connection, chooser: CandidateChoice, feed: DueFeed, new: Sequence[FeedEntryItem], *, now: datetime
+) -> int:
+    """Want each new item of a feed, with itself as the only candidate. Returns the number of new wants."""
+    source = f"feed:{feed.name}"
+    found = [
+        take_found(connection, chooser, want_of(feed, item, now), source, result_of(item), now=now) for item in new
+    ]
+    return sum(want is not None for want in found)
+
+
+def begin_search(connection: Connection, key: str, *, now: datetime) -> Want | None:
+    """Set a want to searching; None when there is nothing to search for. A want whose next search is later stays wanted."""
+    want = wants.by_key(connection, key)
+    if want is None or want.state is WantState.SEARCHING:
+        return want
+    if want.state is not WantState.WANTED:
+        return None
+    if want.next_at is not None and want.next_at > now:
+        return want  # its job was lost after the last search; that is no reason to search sooner
+    return wants.change(connection, want.id, WantState.SEARCHING, reason="is searched", now=now)
+
+
+def decide(  # noqa: PLR0913 - all that one decision is made of
+    connection: Connection,
+    chooser: CandidateChoice,
+    want: Want,
+    judged: Sequence[Judged],
+    *,
+    why: str,
+    job_id: int,
+    tracks: Sequence[tuple[Want, NewJob]],
+    again_at: datetime | None,
+    now: datetime,
+) -> Want | None:
+    """Choose a candidate. Without one, want the tracks one by one, search again later, or give up.
+
+    None: a person has decided in the meantime.
+    """
+    if wants.find(connection, want.id, lock=True).state is not WantState.SEARCHING:
+        return None
+    chosen = chooser.choose(connection, want, judged, now=now)
+    if chosen is not None:
+        return chosen
+    answers.drop_answers(connection, job_id)  # the next search asks every source again
+    if tracks:
+        artists.record_wants(connection, tracks, now=now)
+        reason = f"no whole album; its {len(tracks)} tracks are wanted one by one"
+        return wants.change(connection, want.id, WantState.GAVE_UP, reason=reason, looks=want.looks + 1, now=now)
+    if again_at is None:
+        return wants.change(connection, want.id, WantState.GAVE_UP, reason=why, looks=want.looks + 1, now=now)
+    return wants.change(
+        connection, want.id, WantState.WANTED, reason=why, looks=want.looks + 1, next_at=again_at, now=now
+    )
+
+
+def search_again(
+    connection: Connection,
+    want_id: int,
+    *,
+    targets: WatchTargets,
+    make_job: Callable[[Want], NewJob],
+    now: datetime,
+) -> Want:
+    """Search at once for a want that was given up, ignored or not found yet."""
+    there = wants.find(connection, want_id, lock=True)
+    check_by_hand(there)
+    _renew_targets(connection, there, targets)
+    want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
+    wants.unreject_candidates(connection, want_id)
+    _enqueue_now(connection, make_job(want), now=now)
+    return want
+
+
+def hand_over(  # noqa: PLR0913 - one decision of a person, by name
+    connection: Connection,
+    want_id: int,
+    ref: str | None,
+    *,
+    chooser: CandidateChoice,
+    targets: WatchTargets,
+    make_job: Callable[[Want], NewJob],
+    now: datetime,
+) -> Want:
+    """Hand over the chosen candidate, or the one that `ref` names. Raises `CannotHandOver`."""
+    want = wants.find(connection, want_id, lock=True)
+    check_by_hand(want)
+    want = _renew_targets(connection, want, targets)
+    if not want.targets:
+        raise CannotHandOver(f"want {want_id} has no target; set hand_to for its watch")
+    candidate = _candidate(connection, want, ref)
+    if chooser.target_for(want, candidate.result) is None:
+        gone = [told_gone(name) for name in want.targets if name not in targets.configured]
+        told = f"none of its targets ({', '.join(want.targets)}) takes a find of {candidate.result.protocol}"
+        raise CannotHandOver(f"want {want_id}: {'; '.join([*gone, told])}; `cormorant targets list` shows all")
+    chosen = wants.change(
+        connection,
+        want_id,
+        WantState.CHOSEN,
+        reason="is handed over by hand",
+        chosen_ref=candidate.ref,
+        next_at=now,
+        now=now,
+    )
+    _enqueue_now(connection, make_job(want), now=now)
+    return chosen
+
+
+def settle(
+    connection: Connection, number: int, *, has_arrived: bool, make_job: Callable[[Want], NewJob], now: datetime
+) -> Want:
+    """Decide about a handover that is held: it has arrived, or it is sent again. Raises `CannotHandOver`."""
+    handover = handovers.find(connection, number)
+    if handover.state is not HandoverState.HELD:
+        raise CannotHandOver(f"download {number} is {handover.state.value}; only what is held can be decided")
+    if has_arrived:
+        handovers.change(connection, handover, HandoverState.DONE, reason="decided by hand", now=now)
+        return wants.change(connection, handover.want_id, WantState.DONE, reason="decided by hand", now=now)
+    handovers.change(connection, handover, HandoverState.WAITING, reason="decided by hand", now=now)
+    want = wants.change(connection, handover.want_id, WantState.SENDING, reason="is sent again", now=now)
+    _enqueue_now(connection, make_job(want), now=now)
+    return want
+
+
+def _candidate(connection: Connection, want: Want, ref: str | None) -> Candidate:
+    """The candidate that is meant: by its ref, by the short form of it that is shown, or the one that was chosen."""
+    known = wants.candidates(connection, want.id)
+    wanted = ref or want.chosen_ref
+    found = next((each for each in known if wanted in {each.ref, short_ref(each.ref)}), None)
+    if found is None:
+        raise CannotHandOver(f"want {want.id} has no such candidate; `cormorant wants show {want.id}` lists them")
+    return found
+
+
+def _enqueue_now(connection: Connection, job: NewJob, *, now: datetime) -> None:
+    """Enqueue a job that is due now, also when such a job waits for a later time."""
+    jobs.enqueue(connection, job, now=now)
+    assert job.dedupe_key is not None
+    jobs.make_due_now(connection, job.kind, job.dedupe_key, now=now)
+
+
+def _renew_targets(connection: Connection, want: Want, targets: WatchTargets) -> Want:
+    """If none of its targets is configured any more, those that its watch has now."""
+    if any(name in targets.configured for name in want.targets):
+        return want
+    return wants.set_targets(connection, want, _targets_of(connection, want.watch, targets) or want.targets)
+
+
+def _targets_of(connection: Connection, watch: str, targets: WatchTargets) -> tuple[str, ...]:
+    """The configured targets that a watch, such as artist:12, hands over to now."""
+    kind, _, name = watch.partition(":")
+    named: Sequence[str] = ()
+    with suppress(UnknownSavedSearch, UnknownSubscription):
+        if kind == "artist" and name.isdigit():
+            artist = artists.by_id(connection, int(name))
+            named = artist.targets if artist is not None else ()
+        elif kind == "saved":
+            named = watches.find(connection, name).targets
+        elif kind == "feed":
+            named = feeds.find(connection, name).targets
+    there = tuple(each for each in named if each in targets.configured)
+    usual = targets.usual if kind == "artist" else ()
+    return there or tuple(each for each in usual if each in targets.configured)

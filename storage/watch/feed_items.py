@@ -8,12 +8,26 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from attrs import evolve
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, FeedEntryItem
+from cormorant.rules.watch.feeds import (
+    IMPORTED_TOGETHER,
+    CheckStatus,
+    DueFeed,
+    FeedCheck,
+    FeedEntryItem,
+    FetchedFeed,
+    NextCheck,
+    after_check,
+    is_wanted,
+)
 from cormorant.rules.watch.wants import short_key
 from storage.engine.columns import from_micros, kept_text, to_micros
 from storage.engine.statements import FastStatement
+from storage.watch import choice, feed_claims
+from storage.watch.choice import CandidateChoice
+from storage.watch.feed_claims import CheckedElsewhere
 
 KEY_LENGTH_MAX = 500
 TITLE_LENGTH_MAX = 500
@@ -22,7 +36,7 @@ KNOWN_MAX = 20_000
 FORGOTTEN_TOGETHER = 2_000
 
 
-def take_in(
+def record_new(
     connection: Connection,
     subscription_id: int,
     items: Sequence[FeedEntryItem],
@@ -44,7 +58,7 @@ def take_in(
     came = islice((key for key in unique if key not in known), limit)
     new = _new(connection, subscription_id, list(came), unique, now=now)
     if limit is None or len(new) < limit:
-        (_let_go if is_whole else _forget_some)(connection, subscription_id, unique, now=now)
+        (_remove_absent if is_whole else _forget_some)(connection, subscription_id, unique, now=now)
     return [item for key, item in unique.items() if key in new]
 
 
@@ -59,7 +73,7 @@ def _known(connection: Connection, subscription_id: int, keys: Iterable[str]) ->
     return {row[0]: row[1] is None for row in statement.rows(connection, (subscription_id, json.dumps(list(keys))))}
 
 
-def _let_go(connection: Connection, subscription_id: int, keys: Collection[str], *, now: datetime) -> None:
+def _remove_absent(connection: Connection, subscription_id: int, keys: Collection[str], *, now: datetime) -> None:
     """Note which are no longer in the feed."""
     went = sorted({row[0] for row in _THERE.rows(connection, (subscription_id,))}.difference(keys))
     _GO.change_many(connection, [(to_micros(now), subscription_id, key) for key in went])
@@ -145,6 +159,64 @@ def _check(row: Any) -> FeedCheck:
         duration_ms=row.duration_ms,
         error=row.error,
     )
+
+
+ADAPTED_BY = 10
+
+
+"""So many of the last checks say how busy a feed is."""
+
+
+def record_check(  # noqa: PLR0913 - all that one check has brought
+    connection: Connection,
+    feed: DueFeed,
+    page: FetchedFeed,
+    check: FeedCheck,
+    *,
+    chooser: CandidateChoice,
+    until: datetime,
+    now: datetime,
+) -> tuple[FeedCheck, int, NextCheck | None]:
+    """Record a check and its new items, at most `IMPORTED_TOGETHER` of them in one transaction.
+
+    Returns the check with the number of new items, how many of them are wanted, and what follows. None: the page has more
+    new items, and the caller repeats the call. Raises `CheckedElsewhere` when this process has lost its claim.
+    """
+    is_first = not feed.has_succeeded and not feed.takes_first
+    is_imported = feed.auto_import and not is_first
+    limit = IMPORTED_TOGETHER if is_imported else None
+    new: Sequence[FeedEntryItem] = ()
+    if check.status is CheckStatus.SUCCESS and not page.is_unchanged:
+        new = record_new(connection, feed.id, page.items, now=now, is_whole=page.left_out == 0, limit=limit)
+    check = check if is_first else evolve(check, new_items=check.new_items + len(new))
+    wanted = [item for item in new if is_wanted(item, feed)] if is_imported else []
+    if limit is not None and len(new) == limit:
+        if not feed_claims.renew(connection, [feed], until=until):
+            raise CheckedElsewhere(feed.id)
+        return check, choice.record_feed_items(connection, chooser, feed, wanted, now=now), None
+    following = _end(connection, feed, page, check, is_first=is_first, now=now)
+    return check, choice.record_feed_items(connection, chooser, feed, wanted, now=now) if wanted else 0, following
+
+
+def _end(
+    connection: Connection, feed: DueFeed, page: FetchedFeed, check: FeedCheck, *, is_first: bool, now: datetime
+) -> NextCheck:
+    recent: Sequence[int] = ()
+    if feed.is_adaptive and not is_first:  # items of the first check say nothing about how busy the feed is
+        recent = [check.new_items, *recent_new(connection, feed.id, limit=ADAPTED_BY - 1)]
+    following = after_check(feed, error=check.error, recent_new=recent, now=now, wait_s=page.wait_s)
+    is_ours = feed_claims.end_check(
+        connection,
+        feed,
+        following,
+        check=check,
+        etag=feed.etag if page.is_unchanged else page.etag,
+        last_modified=feed.last_modified if page.is_unchanged else page.last_modified,
+        url=page.moved_to,
+    )
+    if not is_ours:
+        raise CheckedElsewhere(feed.id)
+    return following
 
 
 _THERE = FastStatement("SELECT key FROM subscription_items WHERE gone_at IS NULL AND subscription_id = :id")

@@ -71,6 +71,13 @@ def remove(connection: Connection, name: str) -> None:
         raise UnknownSavedSearch(name)
 
 
+def remove_added(connection: Connection, name: str) -> None:
+    """Remove a saved search that was added. Raises `SavedSearchConfigured` for one of the settings file."""
+    if find(connection, name).origin == CONFIGURED:
+        raise SavedSearchConfigured(name)
+    remove(connection, name)
+
+
 def all_saved(connection: Connection) -> list[SavedSearch]:
     """All of them, by name."""
     return [_saved(row) for row in connection.execute(_ALL)]

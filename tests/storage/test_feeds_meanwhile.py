@@ -76,15 +76,16 @@ def test_other_settings_take_one_out_of_the_hands_of_who_checks_it(connection: C
 def test_new_items_come_in_their_order_some_at_a_time_and_the_last_of_them_say_what_is_gone(
     connection: Connection,
 ) -> None:
-    feed_items.take_in(connection, 1, entries("old", "back"), now=at(0))
-    feed_items.take_in(connection, 1, entries("old"), now=at(10))
+    feed_items.record_new(connection, 1, entries("old", "back"), now=at(0))
+    feed_items.record_new(connection, 1, entries("old"), now=at(10))
     feed = entries("d", "back", "a", "c", "b")
 
     parts = [
-        [each.key for each in feed_items.take_in(connection, 1, feed, now=at(at_s), limit=2)] for at_s in (20, 30, 40)
+        [each.key for each in feed_items.record_new(connection, 1, feed, now=at(at_s), limit=2)]
+        for at_s in (20, 30, 40)
     ]
 
     assert parts == [["d", "a"], ["c", "b"], []]
     assert feed_items.prune(connection, before=at(40), limit=9) == 0
     assert feed_items.prune(connection, before=at(41), limit=9) == 1
-    assert feed_items.take_in(connection, 1, feed, now=at(50)) == []
+    assert feed_items.record_new(connection, 1, feed, now=at(50)) == []

@@ -137,7 +137,7 @@ def remember_a_check(connection: Connection) -> None:
 
 def what_is_known_of_seven(connection: Connection) -> tuple[list[CheckStatus], list[FeedEntryItem]]:
     told = [check.status for check in feed_items.checks(connection, 7)]
-    return told, feed_items.take_in(
+    return told, feed_items.record_new(
         connection, 7, [FeedEntryItem(key="k", title="t"), FeedEntryItem(key="new", title="n")], now=EPOCH
     )
 

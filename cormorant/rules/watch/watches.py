@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.search.requests import Result, SearchRequest
+from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState, short_key
 
-__all__ = ["FirstCheck", "SavedSearch", "next_check"]
+__all__ = ["FirstCheck", "SavedSearch", "known_to", "next_check", "want_for"]
 
 
 class FirstCheck(StrEnum):
@@ -56,3 +57,27 @@ def next_check(*, due: datetime, every_s: float, now: datetime) -> datetime:
     """
     kept = min(due, now) + timedelta(seconds=every_s)
     return kept if kept > now else now + timedelta(seconds=every_s)
+
+
+def known_to(saved: SavedSearch, want: Want) -> Want:
+    """The note that a search has known something from the start. Its own: what one skips may be new to another."""
+    key = short_key(f"known:{saved.name}:{want.key}", KEY_LENGTH_MAX)
+    return evolve(want, key=key, state=WantState.IGNORED, reason="was there before the search was saved")
+
+
+def want_for(saved: SavedSearch, source: str, result: Result, *, now: datetime) -> Want:
+    """What a find of a saved search is wanted as: the same torrent is one want, wherever it is found."""
+    about = result.infohash.lower() if result.infohash else f"{source}/{result.guid or result.title}"
+    return Want(
+        key=short_key(f"find:{about}".replace("\0", ""), KEY_LENGTH_MAX),
+        kind="search",
+        title=result.title,
+        watch=f"saved:{saved.name}",
+        state=WantState.SEARCHING,
+        reason="found",
+        sources=saved.sources,
+        profile=saved.profile,
+        targets=saved.targets,
+        found_at=now,
+        changed_at=now,
+    )

@@ -217,7 +217,7 @@ class Prices:
             raise IntakeTakenOut(name)
         asked = self.enqueue(connection, intake, place=0, now=now, by_hand=True)
         for source in self.sources_of(intake):
-            jobs.hurry(connection, COLLECT, collect_key(intake.id, source), now=now)
+            jobs.make_due_now(connection, COLLECT, collect_key(intake.id, source), now=now)
         return asked
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection
 
 from actors.jobs.handler import JobContext
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
@@ -27,8 +26,7 @@ from cormorant.services.searches import Searches
 from storage.jobs.jobs import NewJob
 from storage.search import answers, sources
 from storage.search.answers import SourceAnswer
-from storage.watch import artists, wants
-from storage.watch.artists import record_wants
+from storage.watch import artists, choice
 from storage.watch.choice import CandidateChoice, Judged, why_chosen, why_nothing_fits
 
 KIND = "want"
@@ -68,7 +66,7 @@ class WantSearch:
     async def __call__(self, context: JobContext) -> None:
         """Ask those that have not answered yet, judge what came, and choose."""
         assert context.job_id is not None
-        want = await context.transaction(_begin, _key_in(context.payload), now=self.clock.now())
+        want = await context.transaction(choice.begin_search, _key_in(context.payload), now=self.clock.now())
         if want is None:
             return  # it was found, ignored or given up meanwhile
         if want.state is WantState.WANTED and want.next_at is not None:
@@ -162,12 +160,15 @@ class WantSearch:
     async def _decide(self, context: JobContext, want: Want, judged: Sequence[Judged], why: str) -> None:
         now = self.clock.now()
         assert context.job_id is not None
+        tracks = tracks_of(want, now=now) if self._may_be_in_pieces(want) else []
         decide = partial(
-            self._write,
+            choice.decide,
+            chooser=self.chooser,
             want=want,
             judged=judged,
             why=why,
             job_id=context.job_id,
+            tracks=[(each, self.make_search(each)) for each in tracks],
             again_at=next_look(looks=want.looks + 1, now=now, jitter=self.chance.random()),
             now=now,
         )
@@ -181,35 +182,6 @@ class WantSearch:
         self.emit(WatchlistSearch(want=want.id, title=want.words, why=decided.reason))
         if decided.next_at is not None:
             raise Snooze(max(SNOOZE_S_MIN, (decided.next_at - now).total_seconds()))
-
-    def _write(  # noqa: PLR0913 - all that one decision is made of
-        self,
-        connection: Connection,
-        *,
-        want: Want,
-        judged: Sequence[Judged],
-        why: str,
-        job_id: int,
-        again_at: datetime | None,
-        now: datetime,
-    ) -> Want | None:
-        if wants.find(connection, want.id, lock=True).state is not WantState.SEARCHING:
-            return None  # a person has decided meanwhile
-        chosen = self.chooser.choose(connection, want, judged, now=now)
-        if chosen is not None:
-            return chosen
-        answers.drop_answers(connection, job_id)  # the next look asks everyone anew
-        pieces = tracks_of(want, now=now) if self._may_be_in_pieces(want) else []
-        if pieces:
-            jobs = [(each, self.make_search(each)) for each in pieces]
-            record_wants(connection, jobs, now=now)
-            reason = f"no whole album; its {len(pieces)} tracks are wanted one by one"
-            return wants.change(connection, want.id, WantState.GAVE_UP, reason=reason, looks=want.looks + 1, now=now)
-        if again_at is None:
-            return wants.change(connection, want.id, WantState.GAVE_UP, reason=why, looks=want.looks + 1, now=now)
-        return wants.change(
-            connection, want.id, WantState.WANTED, reason=why, looks=want.looks + 1, next_at=again_at, now=now
-        )
 
     def _may_be_in_pieces(self, want: Want) -> bool:
         """Peers share files, sites share albums: only where peers are asked, and not at the first look."""
@@ -246,17 +218,6 @@ def request_for(want: Want, *, kind: str, caps: Caps | None) -> SearchRequest:
 def _has_failed(outcome: Outcome) -> bool:
     """Whether something went wrong; a source that is asked too fast is only closed."""
     return outcome.status is OutcomeStatus.FAILED and not isinstance(outcome.error, SourceLimited)
-
-
-def _begin(connection: Connection, key: str, *, now: datetime) -> Want | None:
-    want = wants.by_key(connection, key)
-    if want is None or want.state is WantState.SEARCHING:
-        return want
-    if want.state is not WantState.WANTED:
-        return None
-    if want.next_at is not None and want.next_at > now:
-        return want  # its job was lost after the last look; that is no reason to look sooner
-    return wants.change(connection, want.id, WantState.SEARCHING, reason="is searched", now=now)
 
 
 def _key_in(payload: Any) -> str:

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from datetime import date, datetime
+from datetime import date
 from typing import Final
 
-from attrs import define, evolve, frozen
-from sqlalchemy import Connection
+from attrs import define, frozen
 
 from actors.watch.handover_tracker import ConfiguredTarget
 from actors.watch.watchlist_ticker import ArtistCatalogue
 from cormorant.rules.ports import Clock
-from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
+from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import DEFAULT_PROFILE
 from cormorant.rules.units import format_duration
 from cormorant.rules.watch.artists import LINE_LENGTH_MAX, Artist, Start, artist_id_in
-from cormorant.rules.watch.handovers import Handover, HandoverState, TargetView, UnknownTarget, told_gone
+from cormorant.rules.watch.handovers import Handover, TargetView, UnknownTarget
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
-from cormorant.rules.watch.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
+from cormorant.rules.watch.wants import Want, WantState
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from storage.database import Database
-from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
 from storage.search import sources
-from storage.watch import artists, feeds, wants, watches
 from storage.watch import artists as watchlist
+from storage.watch import choice, wants, watches
 from storage.watch import handovers as downloads
-from storage.watch.feeds import UnknownSubscription
-from storage.watch.wants import Candidate, WantView
-from storage.watch.watches import CONFIGURED, SavedSearchConfigured, UnknownSavedSearch
+from storage.watch.choice import CandidateChoice, WatchTargets
+from storage.watch.wants import WantView
 
 FIND_WAIT_S = 90.0
 """How long looking an artist up may wait for its turn."""
@@ -49,8 +45,7 @@ class Watches:
     """By hand."""
     make_lost_handover: Callable[[Want], NewJob]
     """As the mode says: nobody has asked for it now."""
-    target_for: Callable[[Want, Result], str | None]
-    """The first target of a want that takes such a find."""
+    chooser: CandidateChoice
     places: Mapping[str, ConfiguredTarget]
     catalogue: ArtistCatalogue
     orders: WatchValidator
@@ -116,19 +111,22 @@ class Watches:
             )
             for each in found
         ]
-        return await self.database.run(self._watch, made, order)
+        await self.check_order(order)
+        return await self.database.run(watchlist.add_all, made)
 
     async def check_order(self, order: WatchOptions) -> None:
         """Raise `BadRequest` unless an artist can be watched like this: before anybody is looked up."""
-        await self.database.read(self.orders.check, order, every_s_max=ARTIST_EVERY_S_MAX)
+        self.orders.check(order, await self._kinds(), every_s_max=ARTIST_EVERY_S_MAX)
 
-    def _watch(self, connection: Connection, made: Sequence[Artist], order: WatchOptions) -> list[Artist | None]:
-        self.orders.check(connection, order, every_s_max=ARTIST_EVERY_S_MAX)
-        return [watchlist.add(connection, artist) for artist in made]
+    async def _kinds(self) -> Mapping[str, str]:
+        """The kind of every source, configured or added, by name."""
+        stored = await self.database.read(sources.all_sources)
+        configured = {name: said.kind for name, said in self.orders.settings.sources.items() if said.enabled}
+        return {each.name: each.kind for each in stored} | configured
 
     async def unwatch_artist(self, wanted: str) -> Artist:
         """Watch an artist no more; by number, id or name."""
-        return await self.database.run(_unwatch, wanted)
+        return await self.database.run(watchlist.unwatch, wanted)
 
     async def artists(self) -> list[Artist]:
         """Everybody on the watchlist."""
@@ -136,11 +134,11 @@ class Watches:
 
     async def check_artist(self, wanted: str) -> Artist:
         """Look at an artist at the next tick."""
-        return await self.database.run(_check_artist, wanted, now=self.clock.now())
+        return await self.database.run(watchlist.check_soon, wanted, now=self.clock.now())
 
     async def pause_artist(self, wanted: str, *, is_paused: bool = True) -> Artist:
         """Leave an artist alone, or go on. What was found already goes its way."""
-        return await self.database.run(_pause_artist, wanted, is_paused=is_paused)
+        return await self.database.run(watchlist.pause, wanted, is_paused=is_paused)
 
     async def save_search(  # noqa: PLR0913 - what can be said of a search, all but three with a default
         self,
@@ -166,17 +164,14 @@ class Watches:
             next_attempt_at=now,
             added_at=now,
         )
-        return await self.database.run(self._save, saved)
-
-    def _save(self, connection: Connection, saved: SavedSearch) -> SavedSearch:
         order = WatchOptions(every_s=saved.every_s, search=saved.sources, choose=saved.profile, hand_to=saved.targets)
         self.orders.check_search(saved.name, saved.request)
-        self.orders.check(connection, order, every_s_max=SEARCH_EVERY_S_MAX)
-        return watches.add(connection, saved)
+        self.orders.check(order, await self._kinds(), every_s_max=SEARCH_EVERY_S_MAX)
+        return await self.database.run(watches.add, saved)
 
     async def forget_search(self, name: str) -> None:
         """Repeat a search no more. One of the settings file stays until it is taken out there."""
-        await self.database.run(_forget, name)
+        await self.database.run(watches.remove_added, name)
 
     async def saved(self) -> list[SavedSearch]:
         """All saved searches, by name."""
@@ -205,7 +200,7 @@ class Watches:
 
     async def want(self, want_id: int) -> WantView:
         """One want with its candidates and their reasons, or `UnknownWant`."""
-        return await self.database.read(_view, want_id)
+        return await self.database.read(choice.view, want_id)
 
     async def counts(self) -> dict[WantState, int]:
         """How many wants are in each state."""
@@ -213,17 +208,27 @@ class Watches:
 
     async def retry(self, want_id: int) -> Want:
         """Search for something again that was given up or ignored, or has not been found yet."""
-        want = await self.database.run(self._retry, want_id, now=self.clock.now())
+        want = await self.database.run(
+            choice.search_again, want_id, targets=self._targets, make_job=self.make_search, now=self.clock.now()
+        )
         self.ring()
         return want
 
     async def ignore(self, want_id: int) -> Want:
         """Want something no more."""
-        return await self.database.run(_ignore, want_id, now=self.clock.now())
+        return await self.database.run(wants.change, want_id, WantState.IGNORED, reason="by hand", now=self.clock.now())
 
     async def hand_over(self, want_id: int, *, ref: str | None = None) -> Want:
         """Hand a chosen find over by hand, also in observe mode; or another of its candidates."""
-        want = await self.database.run(self._hand_over, want_id, ref, now=self.clock.now())
+        want = await self.database.run(
+            choice.hand_over,
+            want_id,
+            ref,
+            chooser=self.chooser,
+            targets=self._targets,
+            make_job=self.make_handover,
+            now=self.clock.now(),
+        )
         self.ring()
         return want
 
@@ -257,123 +262,27 @@ class Watches:
 
     async def settle(self, number: int, *, has_arrived: bool) -> Want:
         """Decide about a handover that is held: it has arrived, or it is to be sent again."""
-        want = await self.database.run(self._settle, number, has_arrived=has_arrived, now=self.clock.now())
+        want = await self.database.run(
+            choice.settle, number, has_arrived=has_arrived, make_job=self.make_handover, now=self.clock.now()
+        )
         self.ring()
         return want
+
+    @property
+    def _targets(self) -> WatchTargets:
+        usual = self.orders.settings.watchlist.hand_to
+        return WatchTargets(configured=frozenset(self.orders.targets), usual=usual)
 
     def job_of(self, want: Want) -> NewJob:
         """The job that works on a want in its state."""
         is_chosen = want.state in {WantState.CHOSEN, WantState.SENDING, WantState.IN_DOUBT}
         return self.make_lost_handover(want) if is_chosen else self.make_search(want)
 
-    def _retry(self, connection: Connection, want_id: int, *, now: datetime) -> Want:
-        there = wants.find(connection, want_id, lock=True)
-        check_by_hand(there)
-        self._renew_targets(connection, there)
-        want = wants.change(connection, want_id, WantState.WANTED, reason="asked for by hand", looks=0, now=now)
-        wants.unreject_candidates(connection, want_id)
-        _run_now(connection, self.make_search(want), now=now)
-        return want
-
-    def _hand_over(self, connection: Connection, want_id: int, ref: str | None, *, now: datetime) -> Want:
-        want = wants.find(connection, want_id, lock=True)
-        check_by_hand(want)
-        want = self._renew_targets(connection, want)
-        if not want.targets:
-            raise CannotHandOver(f"want {want_id} has no target; set hand_to for its watch")
-        chosen = _chosen(connection, want, ref)
-        if self.target_for(want, chosen.result) is None:
-            gone = [told_gone(name) for name in want.targets if name not in self.places]
-            told = f"none of its targets ({', '.join(want.targets)}) takes a find of {chosen.result.protocol}"
-            raise CannotHandOver(f"want {want_id}: {'; '.join([*gone, told])}; `cormorant targets list` shows all")
-        changed = wants.change(
-            connection,
-            want_id,
-            WantState.CHOSEN,
-            reason="is handed over by hand",
-            chosen_ref=chosen.ref,
-            next_at=now,
-            now=now,
-        )
-        _run_now(connection, self.make_handover(want), now=now)
-        return changed
-
-    def _renew_targets(self, connection: Connection, want: Want) -> Want:
-        """If none of its targets is configured any more, those that its watch has now."""
-        if any(name in self.places for name in want.targets):
-            return want
-        return wants.set_targets(connection, want, self.orders.targets_of(connection, want.watch) or want.targets)
-
-    def _settle(self, connection: Connection, number: int, *, has_arrived: bool, now: datetime) -> Want:
-        handover = downloads.find(connection, number)
-        if handover.state is not HandoverState.HELD:
-            raise CannotHandOver(f"download {number} is {handover.state.value}; only what is held can be decided")
-        if has_arrived:
-            downloads.change(connection, handover, HandoverState.DONE, reason="decided by hand", now=now)
-            return wants.change(connection, handover.want_id, WantState.DONE, reason="decided by hand", now=now)
-        downloads.change(connection, handover, HandoverState.WAITING, reason="decided by hand", now=now)
-        want = wants.change(connection, handover.want_id, WantState.SENDING, reason="is sent again", now=now)
-        _run_now(connection, self.make_handover(want), now=now)
-        return want
-
 
 def _checked(part: str, text: str) -> str:
     if not text.strip() or len(text) > LINE_LENGTH_MAX or not text.isprintable():
         raise BadRequest(part, f"it is empty, or no single line of at most {LINE_LENGTH_MAX} characters")
     return text.strip()
-
-
-def _chosen(connection: Connection, want: Want, ref: str | None) -> Candidate:
-    """The candidate that is meant: by its ref, by the short form of it that is shown, or the one that was chosen."""
-    known = wants.candidates(connection, want.id)
-    wanted = ref or want.chosen_ref
-    found = next((each for each in known if wanted in {each.ref, short_ref(each.ref)}), None)
-    if found is None:
-        raise CannotHandOver(f"want {want.id} has no such candidate; `cormorant wants show {want.id}` lists them")
-    return found
-
-
-def _forget(connection: Connection, name: str) -> None:
-    if watches.find(connection, name).origin == CONFIGURED:
-        raise SavedSearchConfigured(name)
-    watches.remove(connection, name)
-
-
-def _run_now(connection: Connection, job: NewJob, *, now: datetime) -> None:
-    """Also when such a job is there and waits for a later time."""
-    jobs.enqueue(connection, job, now=now)
-    assert job.dedupe_key is not None
-    jobs.hurry(connection, job.kind, job.dedupe_key, now=now)
-
-
-def _unwatch(connection: Connection, wanted: str) -> Artist:
-    artist = watchlist.find(connection, wanted)
-    watchlist.remove(connection, artist.id)
-    return artist
-
-
-def _pause_artist(connection: Connection, wanted: str, *, is_paused: bool) -> Artist:
-    artist = watchlist.find(connection, wanted)
-    watchlist.set_paused(connection, artist.id, is_paused=is_paused)
-    return evolve(artist, is_paused=is_paused)
-
-
-def _check_artist(connection: Connection, wanted: str, *, now: datetime) -> Artist:
-    artist = watchlist.find(connection, wanted)
-    watchlist.check_now(connection, artist.id, now=now)
-    return watchlist.find(connection, str(artist.id))
-
-
-def _view(connection: Connection, want_id: int) -> WantView:
-    return WantView(
-        want=wants.find(connection, want_id),
-        candidates=tuple(wants.candidates(connection, want_id)),
-        handovers=tuple(downloads.of_want(connection, want_id)),
-    )
-
-
-def _ignore(connection: Connection, want_id: int, *, now: datetime) -> Want:
-    return wants.change(connection, want_id, WantState.IGNORED, reason="by hand", now=now)
 
 
 EVERY_S_MIN: Final = 60.0
@@ -399,7 +308,7 @@ class WatchValidator:
     settings: Settings
     targets: Collection[str]
 
-    def check(self, connection: Connection, order: WatchOptions, *, every_s_max: float) -> None:
+    def check(self, order: WatchOptions, kinds: Mapping[str, str], *, every_s_max: float) -> None:
         """Raise `BadRequest` that names the part and the remedy."""
         every_s = order.every_s
         if every_s is not None and not EVERY_S_MIN <= every_s <= every_s_max:
@@ -411,7 +320,6 @@ class WatchValidator:
             near = suggestion(order.choose[:40], list(self.settings.profiles))
             raise BadRequest("choose", f"there is no profile {order.choose[:40]!r}{near}; write [profiles.NAME]")
         _check_names("hand_to", order.hand_to, self.targets, what="target", table="targets")
-        kinds = self._kinds(connection)
         _check_names("search", order.search, kinds, what="source", table="sources")
         for name in order.search:
             if kinds[name] == "spotify":
@@ -428,26 +336,6 @@ class WatchValidator:
             )
         if request.is_rss and not request.categories:
             raise BadRequest("query", "it asks for nothing; give words or categories")
-
-    def targets_of(self, connection: Connection, watch: str) -> tuple[str, ...]:
-        """Those that a watch, such as artist:12, hands to now, as far as they are configured."""
-        kind, _, name = watch.partition(":")
-        named: Sequence[str] = ()
-        with suppress(UnknownSavedSearch, UnknownSubscription):
-            if kind == "artist" and name.isdigit():
-                artist = artists.by_id(connection, int(name))
-                named = artist.targets if artist is not None else ()
-            elif kind == "saved":
-                named = watches.find(connection, name).targets
-            elif kind == "feed":
-                named = feeds.find(connection, name).targets
-        there = tuple(each for each in named if each in self.targets)
-        usual = self.settings.watchlist.hand_to if kind == "artist" else ()
-        return there or tuple(each for each in usual if each in self.targets)
-
-    def _kinds(self, connection: Connection) -> Mapping[str, str]:
-        stored = {each.name: each.kind for each in sources.all_sources(connection)}
-        return stored | {name: said.kind for name, said in self.settings.sources.items() if said.enabled}
 
 
 def _check_names(part: str, given: Sequence[str], known: Collection[str], *, what: str, table: str) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 from sqlalchemy import Connection
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.search.requests import Result
 from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription
 from cormorant.rules.watch.wants import Want
@@ -21,7 +21,9 @@ from cormorant.services.watch.feeds import Feeds as Subscriptions
 from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
 from storage import pauses
 from storage.database import Database
-from storage.watch import feed_claims, wants
+from storage.jobs.jobs import NewJob
+from storage.watch import feed_claims
+from storage.watch.choice import CandidateChoice, Judged
 from supervisors import ChildSpec, Supervisor
 from supervisors.watch_assembly import FeedAssembly
 
@@ -68,6 +70,21 @@ class Feeds:
         return [time for time, asked in self.asked if asked == name]
 
 
+def _no_job(_want: Want) -> NewJob:
+    raise AssertionError("nothing is handed over here")
+
+
+@frozen(kw_only=True)
+class RecordingChoice(CandidateChoice):
+    """Records the title of every want instead of choosing a candidate for it."""
+
+    taken: list[str]
+
+    def choose(self, connection: Connection, want: Want, judged: Sequence[Judged], *, now: datetime) -> Want | None:
+        self.taken.append(want.title)
+        return want
+
+
 @define
 class SubscriptionPlace:
     """One database; any number of tickers, one after the other."""
@@ -100,12 +117,6 @@ class SubscriptionPlace:
 
         self.events(Stamped(len(self.events.heard), self.clock.now(), event))
 
-    def _take(self, connection: Connection, want: Want, _source: str, result: Result, *, now: object) -> Want | None:
-        there = wants.want(connection, want)
-        if there is not None:
-            self.taken.append(result.title)
-        return there
-
     def opened(self, *, look_s: float = 60.0, has_ticker: bool = True, **options: Any) -> _Opened:
         """The ticker under a supervisor, with its storage; to be entered."""
         chosen = settings(subscriptions=SubscriptionSettings(**options))
@@ -113,7 +124,7 @@ class SubscriptionPlace:
             settings=chosen,
             database=self.gateway,
             fetch=self.feeds,
-            take=self._take,
+            chooser=RecordingChoice(taken=self.taken, profiles={}, takes={}, is_live=False, make_handover=_no_job),
             ring=lambda: None,
             clock=self.clock,
             emit=self._emit,

@@ -28,7 +28,7 @@ from cormorant.rules.watch.wants import Want
 from cormorant.testing import START
 from storage.watch import feed_claims
 from storage.watch import feeds as table
-from storage.watch.check_ending import RecordCheck
+from storage.watch.feed_items import record_check
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, prepared, subscription_place
 
 pytestmark = pytest.mark.slow("hours on the mock clock")
@@ -332,7 +332,7 @@ async def test_many_new_items_are_wanted_ten_by_ten_and_what_is_left_out_is_told
 
     async def counting(function: Any, *args: Any, **words: Any) -> Any:
         done = await run(function, *args, **words)
-        if isinstance(function, RecordCheck):
+        if function is record_check:
             after_each.append(len(place.taken))
         return done
 
@@ -358,7 +358,7 @@ async def test_one_that_is_paused_while_its_items_are_written_brings_in_all_of_t
 
     async def slowly(function: Any, *args: Any, **words: Any) -> Any:
         done = await run(function, *args, **words)
-        if isinstance(function, RecordCheck):
+        if function is record_check:
             await trio.sleep(40)
         return done
 

@@ -147,7 +147,7 @@ async def test_what_a_feed_brings_that_cannot_be_kept_fails_that_check_alone(
         place.feeds.scripts["http://x.test/one"] = [page("a")]
         async with place.opened() as subscriptions:
             with monkeypatch.context() as wrong:
-                wrong.setattr("supervisors.watch_assembly.want_of", refuse)
+                wrong.setattr("storage.watch.choice.want_of", refuse)
                 await subscribe(subscriptions, "one", takes_first=True)
                 await trio.sleep(100)
             [failed] = await subscriptions.checks(1)

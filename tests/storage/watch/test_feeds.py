@@ -205,7 +205,7 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_seen(connection:
     feeds.set_configured(connection, [new("a"), new("b"), new("d")])
     for each in claim(connection):
         end(connection, each, effective_s=9_000.0)
-        feed_items.take_in(connection, each.id, entries("k"), now=NOW)
+        feed_items.record_new(connection, each.id, entries("k"), now=NOW)
 
     slower = new("b", schedule=Schedule(cron="0 9 * * *"), next_check_at=at(50))
     feeds.set_configured(connection, [slower, new("c"), new("d", url="http://other.test/")])
@@ -215,7 +215,7 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_seen(connection:
     assert (known["b"].last_success, known["b"].effective_s, known["b"].next_check_at) == (at(5), None, at(50))
     assert (known["d"].effective_s, known["d"].next_check_at, known["d"].etag) == (9_000.0, at(3_605), None)
     assert (known["by hand"].origin, known["c"].last_checked) == ("by command", None)
-    assert feed_items.take_in(connection, known["b"].id, entries("k"), now=NOW) == []
+    assert feed_items.record_new(connection, known["b"].id, entries("k"), now=NOW) == []
 
 
 def test_another_feed_under_a_name_of_the_settings_file_begins_anew_and_a_new_key_or_a_move_makes_no_other(
@@ -290,10 +290,10 @@ def test_those_that_a_clock_that_ran_ahead_put_off_are_pulled_in(connection: Con
 
 
 def test_an_item_is_new_once_in_its_order_and_for_each_subscription(connection: Connection) -> None:
-    assert [each.key for each in feed_items.take_in(connection, 1, entries("b", "a", "b"), now=NOW)] == ["b", "a"]
-    assert [each.key for each in feed_items.take_in(connection, 1, entries("c", "b", "a"), now=NOW)] == ["c"]
-    assert [each.key for each in feed_items.take_in(connection, 2, entries("a"), now=NOW)] == ["a"]
-    assert feed_items.take_in(connection, 1, [], now=NOW) == []
+    assert [each.key for each in feed_items.record_new(connection, 1, entries("b", "a", "b"), now=NOW)] == ["b", "a"]
+    assert [each.key for each in feed_items.record_new(connection, 1, entries("c", "b", "a"), now=NOW)] == ["c"]
+    assert [each.key for each in feed_items.record_new(connection, 2, entries("a"), now=NOW)] == ["a"]
+    assert feed_items.record_new(connection, 1, [], now=NOW) == []
 
 
 def known(connection: Connection) -> dict[str, bool]:
@@ -307,20 +307,20 @@ def known(connection: Connection) -> dict[str, bool]:
 def test_what_went_out_of_a_feed_is_forgotten_in_time_and_what_is_in_it_or_came_back_never(
     connection: Connection,
 ) -> None:
-    feed_items.take_in(connection, 1, entries("a", "b", "c", "d"), now=at(0))
-    feed_items.take_in(connection, 2, entries("d"), now=at(0))
-    feed_items.take_in(connection, 1, entries("a"), now=at(100))
+    feed_items.record_new(connection, 1, entries("a", "b", "c", "d"), now=at(0))
+    feed_items.record_new(connection, 2, entries("d"), now=at(0))
+    feed_items.record_new(connection, 1, entries("a"), now=at(100))
     assert known(connection) == {"a": True, "b": False, "c": False, "d": False}
-    assert feed_items.take_in(connection, 1, entries("a", "b"), now=at(200)) == []
-    feed_items.take_in(connection, 1, entries("a"), now=at(300), is_whole=False)
+    assert feed_items.record_new(connection, 1, entries("a", "b"), now=at(200)) == []
+    feed_items.record_new(connection, 1, entries("a"), now=at(300), is_whole=False)
 
     assert feed_items.prune(connection, before=at(100), limit=9) == 0
     assert feed_items.prune(connection, before=at(101), limit=1) == 1
     assert feed_items.prune(connection, before=at(9_000_000), limit=9) == 1
 
     assert known(connection) == {"a": True, "b": True}
-    assert feed_items.take_in(connection, 2, entries("d"), now=at(400)) == []
-    assert [each.key for each in feed_items.take_in(connection, 1, entries("a", "b", "c"), now=at(400))] == ["c"]
+    assert feed_items.record_new(connection, 2, entries("d"), now=at(400)) == []
+    assert [each.key for each in feed_items.record_new(connection, 1, entries("a", "b", "c"), now=at(400))] == ["c"]
 
 
 def test_of_a_feed_that_is_never_read_whole_only_so_many_are_remembered_and_all_that_are_in_it(
@@ -328,28 +328,32 @@ def test_of_a_feed_that_is_never_read_whole_only_so_many_are_remembered_and_all_
 ) -> None:
     monkeypatch.setattr(feed_items, "KNOWN_MAX", 4)
     monkeypatch.setattr(feed_items, "FORGOTTEN_TOGETHER", 2)
-    feed_items.take_in(connection, 2, entries("a"), now=at(0), is_whole=False)
+    feed_items.record_new(connection, 2, entries("a"), now=at(0), is_whole=False)
     for now_s, keys in enumerate(("abc", "ade", "af", "ag")):
-        feed_items.take_in(connection, 1, entries(*keys), now=at(now_s), is_whole=False)
+        feed_items.record_new(connection, 1, entries(*keys), now=at(now_s), is_whole=False)
 
     assert sorted(known(connection)) == ["a", "d", "e", "f", "g"]
-    assert feed_items.take_in(connection, 2, entries("a"), now=at(9), is_whole=False) == []
+    assert feed_items.record_new(connection, 2, entries("a"), now=at(9), is_whole=False) == []
 
 
 def test_what_else_is_known_of_a_feed_is_read_with_the_last_of_what_is_new(connection: Connection) -> None:
-    feed_items.take_in(connection, 1, entries("a", "b"), now=at(0))
+    feed_items.record_new(connection, 1, entries("a", "b"), now=at(0))
 
-    assert [each.key for each in feed_items.take_in(connection, 1, entries("c", "d", "a"), now=at(1), limit=1)] == ["c"]
+    assert [each.key for each in feed_items.record_new(connection, 1, entries("c", "d", "a"), now=at(1), limit=1)] == [
+        "c"
+    ]
     assert known(connection) == {"a": True, "b": True, "c": True}
-    assert [each.key for each in feed_items.take_in(connection, 1, entries("c", "d", "a"), now=at(2), limit=2)] == ["d"]
+    assert [each.key for each in feed_items.record_new(connection, 1, entries("c", "d", "a"), now=at(2), limit=2)] == [
+        "d"
+    ]
     assert known(connection) == {"a": True, "b": False, "c": True, "d": True}
 
 
 def test_of_two_that_take_in_at_once_only_one_calls_an_item_new(job_store: JobStore) -> None:
     one, two = at_once(
         job_store,
-        lambda connection: feed_items.take_in(connection, 1, entries("a", "b"), now=NOW),
-        lambda connection: feed_items.take_in(connection, 1, entries("b", "c"), now=NOW),
+        lambda connection: feed_items.record_new(connection, 1, entries("a", "b"), now=NOW),
+        lambda connection: feed_items.record_new(connection, 1, entries("b", "c"), now=NOW),
     )
 
     assert sorted(item.key for item in one + two) == ["a", "b", "c"]
@@ -358,8 +362,8 @@ def test_of_two_that_take_in_at_once_only_one_calls_an_item_new(job_store: JobSt
 def test_keys_that_are_alike_for_long_are_told_apart(connection: Connection) -> None:
     keys = [f"{'x' * 600}{number}" for number in range(3)]
 
-    assert [each.key for each in feed_items.take_in(connection, 1, entries(*keys), now=NOW)] == keys
-    assert feed_items.take_in(connection, 1, entries(*keys), now=NOW) == []
+    assert [each.key for each in feed_items.record_new(connection, 1, entries(*keys), now=NOW)] == keys
+    assert feed_items.record_new(connection, 1, entries(*keys), now=NOW) == []
 
 
 def fill(connection: Connection, count: int) -> None:
