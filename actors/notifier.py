@@ -14,11 +14,19 @@ from attrs import define, field
 from actors.periodic import Periodic
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.events import DiskLow, Stamped
-from cormorant.rules.notices import Notice, NoticeBatch, NoticeKind, notice_of, quiet_until, written_batch
+from cormorant.rules.notices import (
+    Notice,
+    NoticeBatch,
+    NoticeKind,
+    join_payloads,
+    notice_of,
+    quiet_until,
+    written_batch,
+)
 from cormorant.rules.ports import Clock, Emit, Offload
 from cormorant.rules.settings.service import NotifySettings
 from storage.database import Database
-from storage.jobs import notice_jobs
+from storage.jobs import batch as job_batch
 from storage.jobs.jobs import NewJob
 
 KIND: Final = "notify"
@@ -90,7 +98,7 @@ class Notifier(Periodic):
 
     async def _make_jobs(self) -> None:
         if self._due is None:
-            self._due = await self.database.read(notice_jobs.last_told, KIND)
+            self._due = await self.database.read(job_batch.last_due, KIND)
         self._collect(self._due)
         waiting = self.board.waiting
         for key in list(waiting):
@@ -120,7 +128,7 @@ class Notifier(Periodic):
         at = max(now, free) if ends is None else ends
         payload = {"to": key.rpartition("@")[2], "batch": written_batch(batch)}
         job = self.make(KIND, payload, delay_s=(at - now).total_seconds(), dedupe_key=key)
-        is_up = await self.database.run(notice_jobs.take_in, job, now=now)
+        is_up = await self.database.run(job_batch.enqueue_or_join, job, join=join_payloads, now=now)
         if is_up:
             # One that waits until then was joined; else this one does.
             due[key] = last if last is not None and last > now else at

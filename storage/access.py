@@ -107,6 +107,13 @@ def add(connection: Connection, client: ClientRecord) -> None:
         raise ClientExists(client.name)
 
 
+def add_same(connection: Connection, client: ClientRecord) -> None:
+    """As `add`; a client that is there with the same key stays as it is."""
+    there = next((each for each in all_clients(connection) if each.name == client.name), None)
+    if there is None or there.key_digest != client.key_digest:
+        add(connection, client)
+
+
 def remove(connection: Connection, name: str) -> None:
     """Let an app in no more, or `UnknownClient`. What it spent stays spent."""
     if not connection.execute(_REMOVE, {"name": name}).rowcount:

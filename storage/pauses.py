@@ -22,6 +22,14 @@ def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> None:
     announce(connection)
 
 
+def switch_all(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
+    """As `set_all`. False: it was so already."""
+    if is_all_paused(connection) is is_paused:
+        return False
+    set_all(connection, is_paused=is_paused, now=now)
+    return True
+
+
 def pause(connection: Connection, kind: str, *, now: datetime) -> None:
     """From now on, what is enqueued of this kind is held. What waits already is held by `hold_some`."""
     connection.execute(_PAUSE, {"kind": check_text(kind), "now": to_micros(now)})

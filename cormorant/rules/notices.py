@@ -5,6 +5,7 @@ A new kind of notice is a member of `NoticeKind`, a title, and a function in `_T
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, time, timedelta
@@ -272,3 +273,10 @@ def _is_quiet(hours: QuietHours, at: time) -> bool:
     if hours.end < hours.begin:
         return at >= hours.begin or at < hours.end
     return hours.begin <= at < hours.end
+
+
+def join_payloads(waiting: str, new: str) -> str:
+    """The payload of a notification job that holds the notices of both."""
+    earlier, later = json.loads(waiting), json.loads(new)
+    both = read_batch(earlier["batch"]).with_batch(read_batch(later["batch"]))
+    return json.dumps({**later, "batch": written_batch(both)})

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 import trio
-from sqlalchemy import Connection
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.caps import dump_caps
@@ -15,15 +14,14 @@ from cormorant.rules.search.priorities import TIMEOUT_S, Priority
 from cormorant.rules.search.requests import Caps
 from cormorant.rules.search.reservations import (
     PROBE_GRACE_S,
-    RequestEnd,
-    RequestPermit,
     Reserved,
     SourceClosedNow,
     end_of,
 )
 from cormorant.services.source_clients import SourceClients
 from storage.database import Database
-from storage.search import source_states, sources
+from storage.search import source_states
+from storage.search.requests import record_caps
 from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
 
@@ -63,20 +61,12 @@ async def _ask(database: Database, record: SourceRecord, asker: SourceClients, r
         raise
     finally:
         with trio.move_on_after(_RECORD_S, shield=True):
-            await database.run(_record, record, reserved.permit, end, caps, now=datetime.now(UTC))
+            await database.run(
+                record_caps,
+                record,
+                reserved.permit,
+                end,
+                None if caps is None else dump_caps(caps),
+                now=datetime.now(UTC),
+            )
     return caps
-
-
-def _record(
-    connection: Connection,
-    record: SourceRecord,
-    permit: RequestPermit,
-    end: RequestEnd,
-    caps: Caps | None,
-    *,
-    now: datetime,
-) -> None:
-    source_states.finish(connection, record.id, permit, end, configured=record.limits, now=now)
-    source_states.announce(connection)
-    if caps is not None:
-        sources.set_caps(connection, record.id, dump_caps(caps), now=now)

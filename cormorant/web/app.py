@@ -13,7 +13,6 @@ from litestar.exceptions import NotAuthorizedException
 from litestar.handlers import BaseRouteHandler
 from litestar.plugins.attrs import AttrsSchemaPlugin
 from litestar.types import Message, Scope
-from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.services.gate.gate import GateService
@@ -41,6 +40,7 @@ from cormorant.web.page_files import page_routes
 from cormorant.web.parts import CountCache, WebParts
 from cormorant.web.problems import AnyRequest, BoundedRequest, Crashes, parts_of, problem, problem_handlers
 from cormorant.web.shutdown import Shutdown
+from storage.overview import check
 
 OPEN: Final = "open"
 """In the `opt` of a handler: it needs no key of the API, because it is harmless or has keys of its own."""
@@ -189,12 +189,8 @@ async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
 async def _storage_answers(parts: WebParts) -> bool:
     with trio.move_on_after(_PATIENCE_S):
         try:
-            await parts.database.read(_nothing)
+            await parts.database.read(check)
         except (StorageUnavailable, CommitUnknown):
             return False
         return True
     return False
-
-
-def _nothing(connection: Connection) -> None:
-    connection.execute(text("SELECT 1"))

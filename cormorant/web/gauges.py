@@ -9,7 +9,6 @@ import trio
 from attrs import frozen
 from litestar import MediaType, Response, get
 from litestar.handlers import HTTPRouteHandler
-from sqlalchemy import Connection
 
 from cormorant import __version__
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
@@ -20,9 +19,7 @@ from cormorant.rules.supervision import ChildView
 from cormorant.web.metrics import TEXT_TYPE, MetricValue
 from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage.jobs import reports
-from storage.search import source_views
-from storage.watch import feeds
+from storage.overview import QuotaWindow, read_gauges
 
 __all__ = ["looked_up", "metrics_route"]
 
@@ -62,12 +59,16 @@ async def looked_up(parts: WebParts) -> list[MetricValue]:
     ]
     with trio.move_on_after(_PATIENCE_S):
         try:
-            waiting, subscribed, counted = await parts.database.read(_counted, _windows(parts, now))
+            gauges = _quota_gauges(parts, now)
+            rows = await parts.database.read(read_gauges, [each.window for each in gauges])
         except (StorageUnavailable, CommitUnknown):
             return values
-        values.append(MetricValue(metric="queue_depth", value=waiting, labels=("jobs",)))
-        values.append(MetricValue(metric="scheduled_jobs_total", value=len(parts.scheduled()) + subscribed))
-        values += counted
+        values.append(MetricValue(metric="queue_depth", value=rows.waiting_jobs, labels=("jobs",)))
+        values.append(MetricValue(metric="scheduled_jobs_total", value=len(parts.scheduled()) + rows.running_feeds))
+        values += [
+            MetricValue(metric="cormorant_source_quota_left", value=max(0, each.limit - spent), labels=each.labels)
+            for each, spent in zip(gauges, rows.spent, strict=True)
+        ]
     return values
 
 
@@ -92,24 +93,23 @@ def _of_tree(children: Sequence[ChildView]) -> Iterator[MetricValue]:
 
 
 @frozen(kw_only=True)
-class _GaugeRows:
-    """A window of a source that is to be counted."""
+class _QuotaGauge:
+    """A window that is counted, its limit and its labels."""
 
-    source_id: int
-    lane: Lane
-    since: datetime
-    after: int
+    window: QuotaWindow
     limit: int
     labels: tuple[str, ...]
 
 
-def _windows(parts: WebParts, now: datetime) -> list[_GaugeRows]:
+def _quota_gauges(parts: WebParts, now: datetime) -> list[_QuotaGauge]:
     return [
-        _GaugeRows(
-            source_id=desk.record.id,
-            lane=lane,
-            since=counts_since(window, now=now),
-            after=desk.known.state.lane(lane).last_seq - window.whole,
+        _QuotaGauge(
+            window=QuotaWindow(
+                source_id=desk.record.id,
+                lane=lane,
+                since=counts_since(window, now=now),
+                after=desk.known.state.lane(lane).last_seq - window.whole,
+            ),
             limit=window.whole,
             labels=(name, lane.value, window.name.value),
         )
@@ -118,24 +118,3 @@ def _windows(parts: WebParts, now: datetime) -> list[_GaugeRows]:
         for lane in Lane
         for window in windows_of(desk.known.limits, lane, Priority.INTERACTIVE)
     ]
-
-
-def _counted(connection: Connection, asked: Sequence[_GaugeRows]) -> tuple[int, int, list[MetricValue]]:
-    waiting = sum(reports.waiting_kinds(connection).values())
-    _, subscribed = feeds.count(connection)
-    return (
-        waiting,
-        subscribed,
-        [
-            MetricValue(
-                metric="cormorant_source_quota_left",
-                value=max(0, each.limit - _spent(connection, each)),
-                labels=each.labels,
-            )
-            for each in asked
-        ],
-    )
-
-
-def _spent(connection: Connection, each: _GaugeRows) -> int:
-    return source_views.spent_at_most(connection, each.source_id, each.lane, since=each.since, after=each.after)

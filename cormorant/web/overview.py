@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
 import attrs
-from attrs import frozen
-from sqlalchemy import Connection
 
 from actors.search.source_requests import PendingRequest, SourceRequests
 from cormorant import __version__
 from cormorant.rules.jobs.states import JobState
-from cormorant.rules.ports import Clock
 from cormorant.rules.search.limits import Lane, windows_of
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, GateName, Reason
@@ -38,38 +34,18 @@ from cormorant.web.overview_models import (
     WaitingOut,
 )
 from cormorant.web.parts import CountCache, WebParts
-from storage.jobs import reports
 from storage.jobs.reports import KindCount
-from storage.search import history, source_views
+from storage.overview import read_overview
 from storage.search.history import HistoryEntry
 from storage.search.source_views import ClientWindowSpend, SourceView, WindowSpend
-from storage.search.sources import SourceRecord
-from storage.watch import handovers
 
 __all__ = ["JobCounts", "decisive", "overview_of"]
 
-HISTORY_SHOWN: Final = 30
-HELD_SHOWN: Final = 10
 WAITING_SHOWN: Final = 100
 QUERIES_SHOWN: Final = 3
-_DAY: Final = timedelta(days=1)
 _UNWELL: Final = frozenset({"backing_off", "set_aside"})
 _BY_HAND: Final = {GateName.ENABLED: "disabled", GateName.STOPPED: "stopped", GateName.PAUSED: "paused"}
 _GONE: Final = "its limiter crashed again and again, and is not started any more"
-
-
-@frozen(kw_only=True)
-class OverviewRows:
-    """What one look into the database finds."""
-
-    looks: Sequence[SourceView]
-    clients: Sequence[ClientWindowSpend]
-    history: Sequence[HistoryEntry]
-    jobs: Sequence[KindCount]
-    jobs_took_s: float | None
-    """How long counting them took; None: they were counted before."""
-    paused_since: datetime | None
-    held: Sequence[Handover]
 
 
 JobCounts = CountCache[Sequence[KindCount]]
@@ -79,8 +55,8 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
     """Everything that the page shows. How many jobs there are may be a little old where there are very many."""
     desks = dict(sorted(parts.searches.desks.by_name.items()))
     now = parts.clock.now()
-    look = _Look(records=[desk.record for desk in desks.values()], now=now, jobs=counts.known, clock=parts.clock)
-    read = await parts.database.read(look)
+    records = [desk.record for desk in desks.values()]
+    read = await parts.database.read(read_overview, records, jobs=counts.known, now=now, clock=parts.clock)
     if read.jobs_took_s is not None:
         counts.keep(read.jobs, took_s=read.jobs_took_s)
     looks = {look.record.name: look for look in read.looks}
@@ -103,34 +79,6 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
         health=_health(tree),
         tree=tree,
     )
-
-
-@frozen(kw_only=True)
-class _Look:
-    """Reads all of it at once."""
-
-    records: Sequence[SourceRecord]
-    now: datetime
-    jobs: Sequence[KindCount] | None
-    clock: Clock
-
-    def __call__(self, connection: Connection) -> OverviewRows:
-        jobs, took_s = self._jobs(connection)
-        return OverviewRows(
-            looks=[source_views.look(connection, record, now=self.now) for record in self.records],
-            clients=source_views.spent_by_clients(connection, since=self.now - _DAY),
-            history=history.recent(connection, limit=HISTORY_SHOWN),
-            jobs=jobs,
-            jobs_took_s=took_s,
-            paused_since=reports.pauses(connection).everything_since,
-            held=handovers.held(connection, limit=HELD_SHOWN),
-        )
-
-    def _jobs(self, connection: Connection) -> tuple[Sequence[KindCount], float | None]:
-        if self.jobs is not None:
-            return self.jobs, None
-        began = self.clock.stopwatch()
-        return reports.count_by_kind(connection), self.clock.stopwatch() - began
 
 
 def decisive(explanation: Explanation) -> Reason | None:

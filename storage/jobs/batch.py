@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from typing import Final
 
-from attrs import frozen
-from sqlalchemy import Connection
+from attrs import evolve, frozen
+from sqlalchemy import Connection, text
 
-from cormorant.rules.jobs.states import JobState
+from cormorant.rules.errors import IllegalChange, KeyTaken
+from cormorant.rules.jobs.states import FINISHED, JobState, Verb, allowed_from
 from storage import pauses
-from storage.jobs import jobs, workers
-from storage.jobs.jobs import Claim, ClaimedJob, JobEnd, Settled
+from storage.engine.columns import from_micros
+from storage.jobs import jobs, reports, workers
+from storage.jobs.jobs import Claim, ClaimedJob, JobEnd, NewJob, Settled
 
 LEAVE_MOST = 100_000
+_ALLOWED = {
+    "retry": allowed_from(Verb.REVIVE),
+    "cancel": allowed_from(Verb.CANCEL),
+    "discard": FINISHED,
+}
+_DONE = {"retry": "retried", "cancel": "cancelled", "discard": "discarded"}
 
 
 @frozen(kw_only=True)
@@ -119,3 +128,96 @@ def leave(connection: Connection, errand: Batch, *, doubtful: Sequence[JobEnd], 
         jobs.reclaim(connection, owner=errand.owner, limit=LEAVE_MOST, now=errand.now)
     before = jobs.settled_before(connection, doubtful)
     return BatchResult(completed=completed, settled=[*settled, *before])
+
+
+@frozen(kw_only=True)
+class JobChange:
+    """What became of one job that was changed by hand."""
+
+    id: int
+    is_done: bool
+    said: str
+    """What follows, or why it was not changed."""
+
+
+def change_page(connection: Connection, verb: str, ids: Sequence[int], *, now: datetime) -> list[JobChange]:
+    """Retry, cancel or discard jobs by hand. A job that cannot be changed does not keep the others from it."""
+    return [_change_one(connection, verb, job_id, now) for job_id in ids]
+
+
+def _change_one(connection: Connection, verb: str, job_id: int, now: datetime) -> JobChange:
+    try:
+        said = _CHANGES[verb](connection, job_id, now)
+    except IllegalChange as illegal:
+        return JobChange(id=job_id, is_done=False, said=_why_not(verb, illegal.state))
+    except KeyTaken:
+        said = "another job of its kind and key is waiting or running, and does its work"
+        return JobChange(id=job_id, is_done=False, said=said)
+    return JobChange(id=job_id, is_done=True, said=f"{_DONE[verb]}{said and f'; {said}'}")
+
+
+def _why_not(verb: str, state: str) -> str:
+    if state not in set(JobState):
+        return "there is no such job; finished jobs are pruned after a while"
+    *most, last = [each.value for each in JobState if each in _ALLOWED[verb]]
+    return f"it is {state}; only what is {', '.join(most)} or {last} can be {_DONE[verb]}"
+
+
+def _retry(connection: Connection, job_id: int, now: datetime) -> str:
+    jobs.revive(connection, job_id, now=now)
+    job = reports.show(connection, job_id)
+    return f"held because {job.kind} is paused" if job is not None and job.held else "due now"
+
+
+def _cancel(connection: Connection, job_id: int, now: datetime) -> str:
+    job = reports.show(connection, job_id)
+    jobs.cancel(connection, job_id, now=now)
+    is_running = job is not None and job.state is JobState.RUNNING
+    if job is None or not is_running:
+        return ""
+    return f"its handler at {job.owner} is stopped soon, at the next heartbeat at the latest"
+
+
+def _discard(connection: Connection, job_id: int, now: datetime) -> str:  # noqa: ARG001 - one signature for all changes
+    jobs.discard(connection, job_id)
+    return ""
+
+
+_CHANGES: Final = {"retry": _retry, "cancel": _cancel, "discard": _discard}
+
+
+def enqueue_or_join(connection: Connection, job: NewJob, *, join: Callable[[str, str], str], now: datetime) -> bool:
+    """Enqueue a job, or join its payload to that of the job that waits under its key.
+
+    `join(waiting, new)` returns the payload of both. False while the job of that key is running: a payload that joined it
+    would be lost if its handler fails.
+    """
+    # SQLite has one writer. On PostgreSQL another process could claim the waiting job, or enqueue one at the same moment.
+    is_shared = connection.dialect.name == "postgresql"
+    if is_shared:
+        connection.execute(_LOCK_KEY, {"turn": f"{job.kind} {job.dedupe_key}"})
+    words = {"kind": job.kind, "key": job.dedupe_key}
+    there = connection.execute(_LIVE_LOCKED if is_shared else _LIVE, words).one_or_none()
+    if there is not None and there.state == "running":
+        return False
+    if there is not None:
+        job = evolve(job, payload=join(there.payload, job.payload))
+    jobs.enqueue(connection, job, now=now)
+    return True
+
+
+def last_due(connection: Connection, kind: str) -> dict[str, datetime]:
+    """When the last job of each key was due. Reads every job of the kind; meant for the start of a service."""
+    return {row.dedupe_key: from_micros(row.due) for row in connection.execute(_LAST_DUE, {"kind": kind})}
+
+
+_SELECT_LIVE = """
+    SELECT state, payload FROM jobs
+    WHERE kind = :kind AND dedupe_key = :key AND state IN ('pending', 'retryable', 'running')
+"""
+_LIVE = text(_SELECT_LIVE)
+_LIVE_LOCKED = text(f"{_SELECT_LIVE} FOR UPDATE")
+_LOCK_KEY = text("SELECT pg_advisory_xact_lock(hashtextextended(:turn, 0))")
+_LAST_DUE = text("""
+    SELECT dedupe_key, max(run_at) AS due FROM jobs WHERE kind = :kind AND dedupe_key IS NOT NULL GROUP BY dedupe_key
+""")

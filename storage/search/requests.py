@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from attrs import frozen
 from sqlalchemy import Connection
@@ -14,7 +15,7 @@ from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.requests import Result
 from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
-from storage.search import answers, history, source_states
+from storage.search import answers, history, source_states, sources
 from storage.search.history import HistoryEntry
 from storage.search.source_states import KnownState, ReservationRequest
 from storage.search.sources import SourceRecord
@@ -113,3 +114,19 @@ def record_result(  # noqa: PLR0913 - all that is written at the end of a reques
     else:
         answers.drop_cached(connection, record.id, key)
     return known
+
+
+def record_caps(
+    connection: Connection,
+    record: SourceRecord,
+    permit: RequestPermit,
+    end: RequestEnd,
+    caps: Any,
+    *,
+    now: datetime,
+) -> None:
+    """Record the end of a request for caps, and the caps if the source stated them."""
+    source_states.finish(connection, record.id, permit, end, configured=record.limits, now=now)
+    source_states.announce(connection)
+    if caps is not None:
+        sources.set_caps(connection, record.id, caps, now=now)

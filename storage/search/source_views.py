@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
 
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
@@ -11,6 +12,7 @@ from sqlalchemy import Connection, text
 from cormorant.rules.search.limits import Lane, SourceLimits, Window, counts_since, windows_of
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, explain
+from cormorant.rules.search.source_state import SourceState
 from storage.engine.columns import from_micros, to_micros
 from storage.search import source_states, sources
 from storage.search.source_states import KnownState
@@ -143,6 +145,102 @@ def look_at_all(connection: Connection, configured: Sequence[SourceRecord], *, n
 def look_at_one(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceView:
     """One source, or `UnknownSource`."""
     return look(connection, _named(connection, name, configured), now=now)
+
+
+def add_source(connection: Connection, record: SourceRecord, *, now: datetime) -> bool:
+    """Add a source. Returns whether it was there before; then new credentials end the stop that refused ones caused."""
+    former = sources.by_identity(connection, record.identity)
+    added = sources.add(connection, record, now=now)
+    if former is not None:
+        _accept_new_key(connection, former[0], added)
+    return former is not None
+
+
+def change_state(
+    connection: Connection,
+    name: str,
+    rule: Callable[[SourceState], SourceState],
+    configured: Sequence[SourceRecord],
+    *,
+    now: datetime,
+) -> None:
+    """Apply a rule to the state of a source, such as a pause."""
+    record = take_in(connection, name, configured, now=now)
+    source_states.change(connection, record.id, rule, configured=record.limits)
+
+
+Rows = Mapping[str, tuple[SourceRecord, bool]]
+"""Sources by identity, and whether they were removed."""
+
+
+@frozen(kw_only=True)
+class SourceChange:
+    """A source to add, or to change if `is_update`; `former` is what is known of its identity."""
+
+    record: SourceRecord
+    former: SourceRecord | None
+    is_update: bool
+
+
+def known_rows(connection: Connection, identities: Sequence[str]) -> Rows:
+    """All sources, and those that were removed and have one of these identities."""
+    found = {identity: sources.by_identity(connection, identity) for identity in identities}
+    in_use = {each.identity: (each, False) for each in sources.all_sources(connection)}
+    return {identity: row for identity, row in found.items() if row is not None} | in_use
+
+
+def apply_changes(
+    connection: Connection,
+    identities: Sequence[str],
+    decide: Callable[[Rows], Sequence[SourceChange]],
+    *,
+    now: datetime,
+) -> Rows:
+    """Carry out the changes that `decide` derives from the known sources. Returns the sources as they were before."""
+    rows = known_rows(connection, identities)
+    for each in decide(rows):
+        put = sources.change if each.is_update else sources.add
+        stored = put(connection, each.record, now=now)
+        if each.former is not None:
+            _accept_new_key(connection, each.former, stored)
+    return rows
+
+
+def _accept_new_key(connection: Connection, former: SourceRecord, record: SourceRecord) -> None:
+    if former.key != record.key:
+        # The source waits for new credentials, and these are new.
+        source_states.change(
+            connection, record.id, lambda state: evolve(state, stopped_because=None), configured=record.limits
+        )
+
+
+@frozen(kw_only=True)
+class StoredSource:
+    """A source with its stored caps, if it has stated them, and whether it is stopped."""
+
+    record: SourceRecord
+    caps: Any = None
+    is_stopped: bool = False
+
+
+def stored_sources(
+    connection: Connection, configured: Sequence[SourceRecord], kinds: Collection[str]
+) -> list[StoredSource]:
+    """The configured sources and the usable stored ones of these kinds, by name."""
+    names = {each.name for each in configured}
+    stored = {each.name: each for each in sources.usable_sources(connection, configured) if each.kind in kinds}
+    shown = [*configured, *(each for each in stored.values() if each.name not in names)]
+    return [_stored(connection, each, stored.get(each.name)) for each in sorted(shown, key=lambda each: each.name)]
+
+
+def _stored(connection: Connection, record: SourceRecord, stored: SourceRecord | None) -> StoredSource:
+    if stored is None:
+        return StoredSource(record=record)
+    kept = sources.caps(connection, stored.id)
+    state = source_states.look(connection, stored.id, configured=record.limits).state
+    return StoredSource(
+        record=record, caps=None if kept is None else kept[0], is_stopped=state.stopped_because is not None
+    )
 
 
 def take_in(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceRecord:

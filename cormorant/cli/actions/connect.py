@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import click
 import trio
 from attrs import define, field, frozen
-from sqlalchemy import Connection
 
 from actors.environment import in_thread
 from cormorant.cli.actions.job_text import as_text
@@ -48,8 +47,8 @@ from cormorant.services.keys import kept_key
 from storage import access
 from storage.access import ClientExists, ClientRecord, digest_of
 from storage.database import Database
-from storage.search import source_states, sources
-from storage.search.sources import SourceRecord
+from storage.search import source_views
+from storage.search.source_views import StoredSource
 from supervisors.search_assembly import configured_sources
 
 _DONE: Final = {ConnectStep.ADD: "added", ConnectStep.UPDATE: "up to date", ConnectStep.REMOVE: "removed"}
@@ -241,27 +240,16 @@ def _sites(settings: Settings) -> list[SourceEndpoint]:
         return [SourceEndpoint(each.name, each.kind) for each in configured]
 
     async def look(database: Database) -> list[SourceEndpoint]:
-        return await database.read(_known_sites, configured)
+        found = await database.read(source_views.stored_sources, configured, SEARCHED)
+        return [_endpoint(each) for each in found]
 
     return visit(settings, look)
 
 
-def _known_sites(connection: Connection, configured: Sequence[SourceRecord]) -> list[SourceEndpoint]:
-    names = {each.name for each in configured}
-    usable = sources.usable_sources(connection, configured)
-    stored = {each.name: each for each in usable if each.kind in SEARCHED}
-    shown = [*configured, *(each for each in stored.values() if each.name not in names)]
-    return sorted((_site(connection, each, stored.get(each.name)) for each in shown), key=lambda site: site.name)
-
-
-def _site(connection: Connection, record: SourceRecord, stored: SourceRecord | None) -> SourceEndpoint:
-    if stored is None:
-        return SourceEndpoint(record.name, record.kind)
-    kept = sources.caps(connection, stored.id)
-    categories = () if kept is None else load_caps(kept[0]).categories
+def _endpoint(stored: StoredSource) -> SourceEndpoint:
+    categories = () if stored.caps is None else load_caps(stored.caps).categories
     groups = frozenset(category.id // _GROUP * _GROUP for category in categories)
-    state = source_states.look(connection, stored.id, configured=record.limits).state
-    return SourceEndpoint(record.name, record.kind, groups or None, state.stopped_because is not None)
+    return SourceEndpoint(stored.record.name, stored.record.kind, groups or None, stored.is_stopped)
 
 
 def _finish(wanted: AppOptions, told: ConnectReport) -> int:
@@ -325,7 +313,7 @@ def _let_in(settings: Settings, name: str, key: Secret) -> None:
     )
 
     async def put(database: Database) -> None:
-        await database.run(_put, record)
+        await database.run(access.add_same, record)
 
     try:
         visit(settings, put)
@@ -334,9 +322,3 @@ def _let_in(settings: Settings, name: str, key: Secret) -> None:
             f"a client {name} was added by command, and only its app has its key; choose another name with --client, "
             f"or remove it first: cormorant clients remove {name}"
         ) from None
-
-
-def _put(connection: Connection, record: ClientRecord) -> None:
-    there = next((each for each in access.all_clients(connection) if each.name == record.name), None)
-    if there is None or there.key_digest != record.key_digest:
-        access.add(connection, record)

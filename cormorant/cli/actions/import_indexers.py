@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 import trio
 from attrs import evolve, frozen
-from sqlalchemy import Connection
 
 from actors.environment import in_thread
 from cormorant.cli.actions.job_text import as_text
@@ -30,7 +29,8 @@ from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SourceSettings, limits_of
 from storage.database import Database
-from storage.search import source_states, sources
+from storage.search import source_views
+from storage.search.source_views import Rows, SourceChange
 from storage.search.sources import SourceRecord
 from supervisors.search_assembly import configured_sources
 
@@ -107,21 +107,17 @@ def _chosen(offered: list[OfferedIndexer], wanted: ImportOptions) -> list[Offere
 async def _at_database(
     database: Database, offered: list[OfferedIndexer], settings: Settings, wanted: ImportOptions
 ) -> ImportPlan:
-    if wanted.dry_run:
-        records = await database.read(_rows, offered)
-        return _planned(offered, records, settings, wanted)
-    return await database.run(_carry_out, offered, settings, wanted, now=datetime.now(UTC))
-
-
-Rows = Mapping[str, tuple[SourceRecord, bool]]
-"""Sources by identity, and whether they were removed."""
-
-
-def _rows(connection: Connection, offered: Iterable[OfferedIndexer]) -> Rows:
     identities = [normalised(each.url) for each in offered]
-    found = {identity: sources.by_identity(connection, identity) for identity in identities}
-    in_use = {each.identity: (each, False) for each in sources.all_sources(connection)}
-    return {identity: row for identity, row in found.items() if row is not None} | in_use
+    if wanted.dry_run:
+        rows = await database.read(source_views.known_rows, identities)
+        return _planned(offered, rows, settings, wanted)
+
+    def decide(rows: Rows) -> list[SourceChange]:
+        made = _planned(offered, rows, settings, wanted)
+        return [_change(each, rows, settings, wanted) for each in made.adoptions if each.step in _DOES]
+
+    rows = await database.run(source_views.apply_changes, identities, decide, now=datetime.now(UTC))
+    return _planned(offered, rows, settings, wanted)
 
 
 def _planned(offered: list[OfferedIndexer], rows: Rows, settings: Settings, wanted: ImportOptions) -> ImportPlan:
@@ -148,28 +144,10 @@ def _planned(offered: list[OfferedIndexer], rows: Rows, settings: Settings, want
     return ImportPlan(adoptions=adoptions, gone=sorted(set(gone) - set(settings.sources)))
 
 
-def _carry_out(
-    connection: Connection, offered: list[OfferedIndexer], settings: Settings, wanted: ImportOptions, *, now: datetime
-) -> ImportPlan:
-    rows = _rows(connection, offered)
-    made = _planned(offered, rows, settings, wanted)
-    for adoption in made.adoptions:
-        if adoption.step in _DOES:
-            former = rows.get(normalised(adoption.offered.url))
-            _put(connection, adoption, None if former is None else former[0], settings, wanted, now=now)
-    return made
-
-
-def _put(
-    connection: Connection,
-    adoption: ImportAction,
-    former: SourceRecord | None,
-    settings: Settings,
-    wanted: ImportOptions,
-    *,
-    now: datetime,
-) -> None:
+def _change(adoption: ImportAction, rows: Rows, settings: Settings, wanted: ImportOptions) -> SourceChange:
     each = adoption.offered
+    known = rows.get(normalised(each.url))
+    former = None if known is None else known[0]
     record = SourceRecord(
         id=0 if former is None else former.id,
         name=adoption.name,
@@ -183,13 +161,7 @@ def _put(
     )
     if former is not None:
         record = evolve(record, proxy=former.proxy)
-    put = sources.change if adoption.step is ImportStep.UPDATE else sources.add
-    stored = put(connection, record, now=now)
-    if former is not None and former.key != wanted.key:
-        # What it waits for are new credentials, and here they are.
-        source_states.change(
-            connection, stored.id, lambda state: evolve(state, stopped_because=None), configured=record.limits
-        )
+    return SourceChange(record=record, former=former, is_update=adoption.step is ImportStep.UPDATE)
 
 
 def _limits_of(name: str, settings: Settings) -> Any:

@@ -14,7 +14,7 @@ from cormorant.cli.console.output import painter, pairs, printable, table
 from cormorant.rules.jobs.states import FINISHED, JobState
 from cormorant.rules.jobs.wait_reasons import WaitReason
 from cormorant.rules.units import clock_time, format_duration, from_now, rough
-from cormorant.services.jobs import JobChange
+from storage.jobs.batch import JobChange
 from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView, StuckJobs
 from storage.jobs.workers import WorkerRow
 

@@ -23,10 +23,11 @@ from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
 from cormorant.services import jobs
-from cormorant.services.jobs import JobChange, Tell
+from cormorant.services.jobs import Tell
 from storage.database import Database
 from storage.engine.columns import check_text
 from storage.jobs import reports
+from storage.jobs.batch import JobChange
 from storage.jobs.reports import JobSurroundings
 
 __all__ = ["JobActions", "at_desk"]

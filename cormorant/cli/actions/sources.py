@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 import click
-from attrs import evolve, frozen
-from sqlalchemy import Connection
+from attrs import frozen
 
 from actors.environment import SystemClock, in_thread
 from cormorant.cli.actions.job_text import as_text
@@ -33,7 +32,7 @@ from cormorant.rules.units import clock_time, zone_of
 from cormorant.services.source_clients import SourceClients
 from cormorant.services.sources import SourceClosed, try_out
 from storage.database import Database
-from storage.search import source_states, source_views, sources
+from storage.search import source_views, sources
 from storage.search.source_views import SourceView
 from storage.search.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
 from supervisors.search_assembly import configured_sources
@@ -74,7 +73,7 @@ class SourceActions:
             proxy=wanted.proxy,
             limits=self._limits_of(wanted),
         )
-        was_known = await self.database.run(_add, record, now=_now())
+        was_known = await self.database.run(source_views.add_source, record, now=_now())
         look = await self._look(name)
         told = [f"{name} is added: {record.kind} at {host_of(record.url)}", f"try it: cormorant sources test {name}"]
         if was_known:
@@ -149,7 +148,7 @@ class SourceActions:
         return await self.database.read(source_views.look_at_one, name, self._configured(), now=_now())
 
     async def _change(self, name: str, rule: Rule) -> SourceView:
-        await self.database.run(_change, name, rule, self._configured(), now=_now())
+        await self.database.run(source_views.change_state, name, rule, self._configured(), now=_now())
         return await self._look(name)
 
     def _configured(self) -> list[SourceRecord]:
@@ -211,20 +210,3 @@ def at_source_desk(
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def _add(connection: Connection, record: SourceRecord, *, now: datetime) -> bool:
-    """Whether it was here before."""
-    former = sources.by_identity(connection, record.identity)
-    added = sources.add(connection, record, now=now)
-    if former is not None and former[0].key != record.key:
-        # What it waits for are new credentials, and here they are.
-        source_states.change(
-            connection, added.id, lambda state: evolve(state, stopped_because=None), configured=record.limits
-        )
-    return former is not None
-
-
-def _change(connection: Connection, name: str, rule: Rule, configured: list[SourceRecord], *, now: datetime) -> None:
-    record = source_views.take_in(connection, name, configured, now=now)
-    source_states.change(connection, record.id, rule, configured=record.limits)

@@ -9,15 +9,12 @@ from attrs import fields_dict, frozen
 from litestar import Router, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, QueryParameter
-from sqlalchemy import Connection
 
-from cormorant.rules.ports import Clock
 from cormorant.rules.supervision import ChildView
 from cormorant.rules.watch.feeds import Subscription
 from cormorant.web.parts import CountCache, WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage.jobs import reports
-from storage.watch import feeds
+from storage.overview import read_scheduler
 from storage.watch.feeds import UnknownSubscription
 
 __all__ = ["scheduler_routes"]
@@ -77,43 +74,12 @@ class DoneOut:
     status: str
 
 
-@frozen(kw_only=True)
-class SchedulerRows:
-    """What one look into the database finds. Without `took_s` the subscriptions were counted before."""
-
-    is_paused: bool
-    total: int
-    running: int
-    upcoming: datetime | None
-    took_s: float | None
-
-
-@frozen(kw_only=True)
-class _Look:
-    """Reads all of it at once."""
-
-    counted: tuple[int, int] | None
-    clock: Clock
-
-    def __call__(self, connection: Connection) -> SchedulerRows:
-        began = self.clock.stopwatch()
-        total, running = self.counted or feeds.count(connection)
-        return SchedulerRows(
-            took_s=None if self.counted else self.clock.stopwatch() - began,
-            total=total,
-            running=running,
-            is_paused=reports.pauses(connection).everything_since is not None,
-            upcoming=feeds.next_due(connection),
-        )
-
-
 @get("/status", summary="Whether it runs, and what comes next")
 async def status(request: AnyRequest) -> SchedulerOut:
     """Counts, and the next time. A subscription that is paused is pending: it has no next time."""
     parts = parts_of(request)
     counts: CountCache[tuple[int, int]] = request.app.state["subscription_counts"]
-    look = _Look(counted=counts.known, clock=parts.clock)
-    seen = await parts.database.read(look)
+    seen = await parts.database.read(read_scheduler, counted=counts.known, clock=parts.clock)
     if seen.took_s is not None:
         counts.keep((seen.total, seen.running), took_s=seen.took_s)
     jobs = _jobs(parts)

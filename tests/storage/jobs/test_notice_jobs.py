@@ -9,8 +9,16 @@ import pytest
 from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import JobState
-from cormorant.rules.notices import Notice, NoticeBatch, NoticeKind, message_of, read_batch, written_batch
-from storage.jobs import notice_jobs
+from cormorant.rules.notices import (
+    Notice,
+    NoticeBatch,
+    NoticeKind,
+    join_payloads,
+    message_of,
+    read_batch,
+    written_batch,
+)
+from storage.jobs import batch
 from storage.jobs.jobs import NewJob
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire, new_job, settle, take
@@ -35,27 +43,27 @@ def waiting(connection: Connection) -> list[str]:
 def test_what_comes_later_joins_what_waits_under_its_key(connection: Connection) -> None:
     jobs = [telling("a"), telling("b"), telling("c", key="other@phone")]
 
-    assert [notice_jobs.take_in(connection, job, now=NOW) for job in jobs] == [True] * 3
+    assert [batch.enqueue_or_join(connection, job, join=join_payloads, now=NOW) for job in jobs] == [True] * 3
     assert waiting(connection) == ["a\nb", "c"]
 
 
 def test_while_one_is_being_told_the_next_must_wait_and_then_is_one_of_its_own(connection: Connection) -> None:
-    notice_jobs.take_in(connection, telling("a"), now=NOW)
+    batch.enqueue_or_join(connection, telling("a"), join=join_payloads, now=NOW)
     [told] = take(connection, kinds=["notify"])
 
-    is_up = notice_jobs.take_in(connection, telling("b"), now=NOW)
+    is_up = batch.enqueue_or_join(connection, telling("b"), join=join_payloads, now=NOW)
     settle(connection, told, JobState.SUCCEEDED)
 
     assert (is_up, waiting(connection)) == (False, [])
-    assert notice_jobs.take_in(connection, telling("b"), now=NOW)
+    assert batch.enqueue_or_join(connection, telling("b"), join=join_payloads, now=NOW)
     assert waiting(connection) == ["b"]
 
 
 def test_after_a_restart_it_is_known_when_each_was_told_last(connection: Connection) -> None:
-    notice_jobs.take_in(connection, telling("a", run_at=at(5)), now=NOW)
-    notice_jobs.take_in(connection, telling("b", key="other@phone", run_at=at(7)), now=NOW)
+    batch.enqueue_or_join(connection, telling("a", run_at=at(5)), join=join_payloads, now=NOW)
+    batch.enqueue_or_join(connection, telling("b", key="other@phone", run_at=at(7)), join=join_payloads, now=NOW)
 
-    assert notice_jobs.last_told(connection, "notify") == {KEY: at(5), "other@phone": at(7)}
+    assert batch.last_due(connection, "notify") == {KEY: at(5), "other@phone": at(7)}
 
 
 @pytest.mark.slow("two transactions of which one waits for the other")
@@ -66,12 +74,12 @@ def test_two_processes_that_tell_of_something_at_once_lose_nothing(
     with job_store.begin() as connection:
         hire(connection)
         for line in before:
-            notice_jobs.take_in(connection, telling(line), now=NOW)
+            batch.enqueue_or_join(connection, telling(line), join=join_payloads, now=NOW)
 
     done = at_once(
         job_store,
-        lambda connection: notice_jobs.take_in(connection, telling("one"), now=NOW),
-        lambda connection: notice_jobs.take_in(connection, telling("two"), now=NOW),
+        lambda connection: batch.enqueue_or_join(connection, telling("one"), join=join_payloads, now=NOW),
+        lambda connection: batch.enqueue_or_join(connection, telling("two"), join=join_payloads, now=NOW),
     )
 
     with job_store.begin() as connection:

@@ -1,0 +1,123 @@
+"""One read transaction each for the overview, the scheduler page, the gauges and the readiness check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from attrs import frozen
+from sqlalchemy import Connection, text
+
+from cormorant.rules.ports import Clock
+from cormorant.rules.search.limits import Lane
+from cormorant.rules.watch.handovers import Handover
+from storage import pauses
+from storage.jobs import reports
+from storage.jobs.reports import KindCount
+from storage.search import history, source_views
+from storage.search.history import HistoryEntry
+from storage.search.source_views import ClientWindowSpend, SourceView
+from storage.search.sources import SourceRecord
+from storage.watch import feeds, handovers
+
+HISTORY_SHOWN: Final = 30
+HELD_SHOWN: Final = 10
+_DAY: Final = timedelta(days=1)
+
+
+@frozen(kw_only=True)
+class OverviewRows:
+    """The rows behind the overview."""
+
+    looks: Sequence[SourceView]
+    clients: Sequence[ClientWindowSpend]
+    history: Sequence[HistoryEntry]
+    jobs: Sequence[KindCount]
+    jobs_took_s: float | None
+    """The time that counting the jobs took; None: the caller knew their number."""
+    paused_since: datetime | None
+    held: Sequence[Handover]
+
+
+@frozen(kw_only=True)
+class SchedulerRows:
+    """The rows behind the status of the scheduler. `took_s` is None when the caller knew the number of feeds."""
+
+    is_paused: bool
+    total: int
+    running: int
+    upcoming: datetime | None
+    took_s: float | None
+
+
+@frozen(kw_only=True)
+class QuotaWindow:
+    """A window of a source: requests with a number above `after` are counted since `since`."""
+
+    source_id: int
+    lane: Lane
+    since: datetime
+    after: int
+
+
+@frozen(kw_only=True)
+class GaugeRows:
+    """The counts behind the gauges. `spent` is in the order of the windows that were asked for."""
+
+    waiting_jobs: int
+    running_feeds: int
+    spent: Sequence[int]
+
+
+def read_overview(
+    connection: Connection,
+    records: Sequence[SourceRecord],
+    *,
+    jobs: Sequence[KindCount] | None,
+    now: datetime,
+    clock: Clock,
+) -> OverviewRows:
+    """Everything the overview needs. `jobs` are counts that are recent enough; None: count them now."""
+    began = clock.stopwatch()
+    counted = reports.count_by_kind(connection) if jobs is None else jobs
+    return OverviewRows(
+        jobs=counted,
+        jobs_took_s=clock.stopwatch() - began if jobs is None else None,
+        looks=[source_views.look(connection, record, now=now) for record in records],
+        clients=source_views.spent_by_clients(connection, since=now - _DAY),
+        history=history.recent(connection, limit=HISTORY_SHOWN),
+        paused_since=reports.pauses(connection).everything_since,
+        held=handovers.held(connection, limit=HELD_SHOWN),
+    )
+
+
+def read_scheduler(connection: Connection, *, counted: tuple[int, int] | None, clock: Clock) -> SchedulerRows:
+    """The state of the scheduler. `counted` is the number of feeds and of running ones, if recent enough."""
+    began = clock.stopwatch()
+    total, running = counted or feeds.count(connection)
+    return SchedulerRows(
+        took_s=None if counted else clock.stopwatch() - began,
+        total=total,
+        running=running,
+        is_paused=pauses.is_all_paused(connection),
+        upcoming=feeds.next_due(connection),
+    )
+
+
+def read_gauges(connection: Connection, windows: Sequence[QuotaWindow]) -> GaugeRows:
+    """The counts of waiting jobs, running feeds and spent requests."""
+    _, running = feeds.count(connection)
+    return GaugeRows(
+        waiting_jobs=sum(reports.waiting_kinds(connection).values()),
+        running_feeds=running,
+        spent=[
+            source_views.spent_at_most(connection, each.source_id, each.lane, since=each.since, after=each.after)
+            for each in windows
+        ],
+    )
+
+
+def check(connection: Connection) -> None:
+    """Ask the database for an answer."""
+    connection.execute(text("SELECT 1"))
