@@ -380,7 +380,7 @@ class PriceAssembly:
         made = PriceTicker(
             database=own.database,
             configured=own.configured(),
-            enqueue=own.enqueue,
+            make_jobs=own.collect_jobs,
             ring=own.jobs.bell.ring,
             clock=own.clock,
             emit=self.emit,

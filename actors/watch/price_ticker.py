@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 from attrs import define, field
-from sqlalchemy import Connection
 
 from actors.contained import Failed, contained
 from actors.periodic import Periodic
@@ -16,7 +14,8 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.watch.prices import PriceWatch
 from storage import pauses
 from storage.database import Database
-from storage.watch import price_watches
+from storage.watch import price_watches, prices
+from storage.watch.prices import MakeJobs
 
 T = TypeVar("T")
 
@@ -32,8 +31,7 @@ class PriceTicker(Periodic):
     database: Database
     configured: Sequence[PriceWatch]
     """Those of the settings file."""
-    enqueue: Callable[..., int]
-    """A statement: jobs for an intake, the first so many places after others. Returns how many."""
+    make_jobs: MakeJobs
     ring: Callable[[], None]
     clock: Clock
     emit: Emit
@@ -62,7 +60,8 @@ class PriceTicker(Periodic):
     async def _enqueue_contained(self, intake: PriceWatch, place: int) -> int | None:
         """Number of jobs. None: the intake failed, and stays due because its next time cannot be set."""
         now = self.clock.now()
-        enqueued = await self._contained(intake, partial(self.database.run, self._enqueue, intake, place, now=now))
+        enqueue = partial(self.database.run, prices.enqueue_due, intake, place, make_jobs=self.make_jobs, now=now)
+        enqueued = await self._contained(intake, enqueue)
         if not isinstance(enqueued, Failed):
             return enqueued
         put_off = await self._contained(intake, partial(self.database.run, price_watches.put_off, intake, now=now))
@@ -70,8 +69,3 @@ class PriceTicker(Periodic):
 
     async def _contained(self, intake: PriceWatch, step: Callable[[], Awaitable[T]]) -> T | Failed:
         return await contained(step, kind="price", item=intake.name, emit=self.emit)
-
-    def _enqueue(self, connection: Connection, intake: PriceWatch, place: int, *, now: datetime) -> int:
-        if not price_watches.take(connection, intake, now=now):
-            return 0
-        return self.enqueue(connection, intake, place=place, now=now)

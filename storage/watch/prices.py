@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.watch.prices import (
+    TAKEN_OUT,
     AlertSide,
     MatchStrength,
     PointType,
@@ -20,7 +21,10 @@ from cormorant.rules.watch.prices import (
     value_of,
 )
 from storage.engine.columns import from_micros, kept_text, to_micros
+from storage.jobs import jobs
+from storage.jobs.jobs import NewJob
 from storage.watch import price_watches
+from storage.watch.price_watches import IntakeTakenOut
 
 TEXT_LENGTH_MAX = 500
 POINTS_MAX = 5_000
@@ -157,6 +161,79 @@ def view(connection: Connection, name: str, *, limit: int) -> PriceView:
         points=tuple(points_of(connection, intake.id, limit=limit)),
         alerts=tuple(alerts(connection, intake.id, limit=limit)),
     )
+
+
+def history_of(connection: Connection, name: str, *, limit: int) -> list[Valuation]:
+    """The valuations of a price, newest first, or `UnknownPriceWatch`."""
+    return history(connection, price_watches.find(connection, name).id, limit=limit)
+
+
+def record_known(
+    connection: Connection, points: Mapping[str, Sequence[PricePoint]], *, now: datetime
+) -> list[Collected]:
+    """Record price points that a person knows, by the names of the prices; all or none."""
+    # In one order, so that two writers do not wait for each other.
+    found = sorted((price_watches.find(connection, name).id, own) for name, own in points.items())
+    done = [collect(connection, intake_id, own, now=now) for intake_id, own in found]
+    return [each for each in done if each is not None]
+
+
+MakeJobs = Callable[[PriceWatch, int], Sequence[NewJob]]
+"""The jobs that collect a price; the first waits for the turns of as many others as the number says."""
+
+
+def enqueue_due(connection: Connection, intake: PriceWatch, place: int, *, make_jobs: MakeJobs, now: datetime) -> int:
+    """Claim a due price and enqueue its jobs. Returns their number; 0 when another process was faster."""
+    if not price_watches.take(connection, intake, now=now):
+        return 0
+    return _enqueue(connection, make_jobs(intake, place), now=now)
+
+
+def add_watches(
+    connection: Connection, wanted: Sequence[PriceWatch], *, make_jobs: MakeJobs, now: datetime
+) -> list[PriceWatch]:
+    """Watch prices, all or none, and collect each at once."""
+    added, place = [], 0
+    for each in wanted:
+        intake = price_watches.add(connection, each)
+        place += _enqueue(connection, make_jobs(intake, place), now=now)
+        price_watches.put_off(connection, intake, now=now)
+        added.append(intake)
+    return added
+
+
+def add_new_watches(
+    connection: Connection,
+    wanted: Sequence[PriceWatch],
+    *,
+    configured: Collection[str],
+    make_jobs: MakeJobs,
+    now: datetime,
+) -> tuple[list[PriceWatch], list[str]]:
+    """As `add_watches`, without those whose name is taken. Returns these names, too."""
+    there = {each.name for each in price_watches.all_intakes(connection)} | set(configured)
+    fresh = [each for each in wanted if each.name not in there]
+    added = add_watches(connection, fresh, make_jobs=make_jobs, now=now)
+    return added, [each.name for each in wanted if each.name in there]
+
+
+def collect_now(connection: Connection, name: str, *, make_jobs: MakeJobs, now: datetime) -> int:
+    """Collect a price at once. Returns the number of sources that are asked."""
+    intake = price_watches.find(connection, name)
+    if intake.origin == TAKEN_OUT:
+        raise IntakeTakenOut(name)
+    made = make_jobs(intake, 0)
+    _enqueue(connection, made, now=now)
+    for job in made:
+        assert job.dedupe_key is not None
+        jobs.make_due_now(connection, job.kind, job.dedupe_key, now=now)
+    return len(made)
+
+
+def _enqueue(connection: Connection, made: Sequence[NewJob], *, now: datetime) -> int:
+    for job in made:
+        jobs.enqueue(connection, job, now=now)
+    return len(made)
 
 
 def _alert(connection: Connection, intake: PriceWatch, before: AlertSide, found: Valuation) -> Alert | None:

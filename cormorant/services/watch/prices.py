@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from functools import partial
 from typing import Any
 
 from attrs import define
-from sqlalchemy import Connection
 
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.requests import BadRequest
@@ -15,14 +14,14 @@ from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import cents_of
 from cormorant.rules.units import format_duration
-from cormorant.rules.watch.prices import COLLECT, STAGGER_S, TAKEN_OUT, PricePoint, PriceWatch, Valuation, collect_key
+from cormorant.rules.watch.prices import COLLECT, STAGGER_S, PricePoint, PriceWatch, Valuation, collect_key
 from cormorant.services.jobs import Jobs
 from cormorant.services.watch.price_collector import SOURCE_KIND
 from storage.database import Database
-from storage.jobs import jobs
+from storage.jobs.jobs import NewJob
 from storage.search.sources import UnknownSource
 from storage.watch import price_watches, prices
-from storage.watch.price_watches import IntakeTakenOut, PriceWatchConfigured
+from storage.watch.price_watches import PriceWatchConfigured
 from storage.watch.prices import Collected, PriceView
 
 EVERY_S_MIN, EVERY_S_MAX = 60.0, 365 * 86_400.0
@@ -80,19 +79,27 @@ class Prices:
         )
         if name in self.settings.prices:
             raise BadRequest("name", f"the settings file has [prices.{name}] already; choose another")
-        [intake] = await self.database.run(self._add, [wanted], now=self.clock.now())
+        [intake] = await self.database.run(
+            prices.add_watches, [wanted], make_jobs=self.collect_jobs, now=self.clock.now()
+        )
         self.jobs.bell.ring()
         return intake
 
     async def watch_all(self, wanted: Sequence[PriceWatch]) -> tuple[list[PriceWatch], list[str]]:
         """Watch all of them, or none if that raises. Returns those that are new, and the names that were there already."""
-        added, known = await self.database.run(self._add_new, wanted, now=self.clock.now())
+        added, known = await self.database.run(
+            prices.add_new_watches,
+            wanted,
+            configured=self.settings.prices.keys(),
+            make_jobs=self.collect_jobs,
+            now=self.clock.now(),
+        )
         self.jobs.bell.ring()
         return added, known
 
     async def write_down(self, points: Mapping[str, Sequence[PricePoint]]) -> list[Collected]:
         """Keep prices that a person knows, by the names of the things. All of them, or none if that raises."""
-        return await self.database.run(_write_down, points, now=self.clock.now())
+        return await self.database.run(prices.record_known, points, now=self.clock.now())
 
     def wanted(self, *, name: str, title: str, sources: Sequence[str] = (), **words: Any) -> PriceWatch:
         """A thing to watch, checked, that is not watched yet. Raises `BadRequest` or `NoPriceSource`."""
@@ -138,11 +145,13 @@ class Prices:
 
     async def history(self, name: str, *, limit: int = 100) -> list[Valuation]:
         """The values that it had, newest first, or `UnknownIntake`."""
-        return await self.database.read(_history, name, limit=min(limit, SHOWN_MAX))
+        return await self.database.read(prices.history_of, name, limit=min(limit, SHOWN_MAX))
 
     async def check(self, name: str) -> int:
         """Ask its sources now, also while it is paused. Returns how many. What was answered lately is taken from the cache."""
-        asked = await self.database.run(self._check_now, name, now=self.clock.now())
+        asked = await self.database.run(
+            prices.collect_now, name, make_jobs=partial(self.collect_jobs, by_hand=True), now=self.clock.now()
+        )
         self.jobs.bell.ring()
         return asked
 
@@ -152,20 +161,17 @@ class Prices:
         own = tuple(sorted(name for name, each in said.items() if each.kind == SOURCE_KIND and each.enabled))
         return intake.sources or own
 
-    def enqueue(
-        self, connection: Connection, intake: PriceWatch, *, place: int, now: datetime, by_hand: bool = False
-    ) -> int:
-        """A statement: a job for each source, 2 s apart; one that waits or runs already is joined."""
-        names = self.sources_of(intake)
-        for number, source in enumerate(names, start=place):
-            job = self.jobs.make(
+    def collect_jobs(self, intake: PriceWatch, place: int = 0, *, by_hand: bool = False) -> list[NewJob]:
+        """A job for each source of a price, 2 s apart, the first after `place` others."""
+        return [
+            self.jobs.make(
                 COLLECT,
                 {"intake": intake.id, "source": source} | ({"by_hand": True} if by_hand else {}),
                 delay_s=STAGGER_S * number,
                 dedupe_key=collect_key(intake.id, source),
             )
-            jobs.enqueue(connection, job, now=now)
-        return len(names)
+            for number, source in enumerate(self.sources_of(intake), start=place)
+        ]
 
     def configured(self) -> list[PriceWatch]:
         """Those of the settings file."""
@@ -194,41 +200,3 @@ class Prices:
         strange = next((source for source in wanted if source not in known), None)
         if strange is not None or not known:
             raise NoPriceSource(strange or "", known)
-
-    def _add(self, connection: Connection, wanted: Sequence[PriceWatch], *, now: datetime) -> list[PriceWatch]:
-        added, place = [], 0
-        for each in wanted:
-            intake = price_watches.add(connection, each)
-            place += self.enqueue(connection, intake, place=place, now=now)
-            price_watches.put_off(connection, intake, now=now)
-            added.append(intake)
-        return added
-
-    def _add_new(
-        self, connection: Connection, wanted: Sequence[PriceWatch], *, now: datetime
-    ) -> tuple[list[PriceWatch], list[str]]:
-        there = {each.name for each in price_watches.all_intakes(connection)} | set(self.settings.prices)
-        fresh = [each for each in wanted if each.name not in there]
-        return self._add(connection, fresh, now=now), [each.name for each in wanted if each.name in there]
-
-    def _check_now(self, connection: Connection, name: str, *, now: datetime) -> int:
-        intake = price_watches.find(connection, name)
-        if intake.origin == TAKEN_OUT:
-            raise IntakeTakenOut(name)
-        asked = self.enqueue(connection, intake, place=0, now=now, by_hand=True)
-        for source in self.sources_of(intake):
-            jobs.make_due_now(connection, COLLECT, collect_key(intake.id, source), now=now)
-        return asked
-
-
-def _write_down(
-    connection: Connection, points: Mapping[str, Sequence[PricePoint]], *, now: datetime
-) -> list[Collected]:
-    # In one order, so that two who write do not wait for each other.
-    found = sorted((price_watches.find(connection, name).id, own) for name, own in points.items())
-    done = [prices.collect(connection, intake_id, own, now=now) for intake_id, own in found]
-    return [each for each in done if each is not None]
-
-
-def _history(connection: Connection, name: str, *, limit: int) -> list[Valuation]:
-    return prices.history(connection, price_watches.find(connection, name).id, limit=limit)

@@ -387,7 +387,7 @@ async def test_what_was_brought_in_before_a_mistake_stays_and_the_rest_is_new_th
     await prepared(place, "one", takes_first=True)
     async with place.opened() as subscriptions:
         with monkeypatch.context() as wrong:
-            wrong.setattr("supervisors.watch_assembly.want_of", refuse)
+            wrong.setattr("storage.watch.choice.want_of", refuse)
             await trio.sleep(30)
         [failed] = await subscriptions.checks(1)
         place.taken[10:] = []  # what was noted of the part that was undone

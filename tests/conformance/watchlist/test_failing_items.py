@@ -32,6 +32,7 @@ from cormorant.testing import (
     memory_gateway,
     settings,
 )
+from storage.jobs.jobs import NewJob
 from storage.watch.choice import CandidateChoice
 from supervisors import open_service
 from tests.conformance.searching import search_place
@@ -219,14 +220,14 @@ async def test_a_mistake_in_one_saved_search_fails_it_alone(clock: MockClock, mo
 
 @pytest.mark.slow("a whole service")
 async def test_a_mistake_for_one_price_fails_it_alone(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Prices.enqueue
+    real = Prices.collect_jobs
 
-    def broken(self: Prices, connection: Any, intake: Any, **words: Any) -> int:
+    def broken(self: Prices, intake: Any, place: int = 0, **words: Any) -> list[NewJob]:
         if intake.name == "bad":
             raise KeyError("sources")
-        return real(self, connection, intake, **words)
+        return real(self, intake, place, **words)
 
-    monkeypatch.setattr(Prices, "enqueue", broken)
+    monkeypatch.setattr(Prices, "collect_jobs", broken)
     watched = {name: PriceSettings(title="Morgan Dollar", every_s=600.0) for name in ("bad", "good")}
     with search_place(shop=Shop()) as place:
         async with service_of(place, prices=watched):
