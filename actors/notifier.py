@@ -74,7 +74,7 @@ class Notifier(Periodic):
     free_bytes: Callable[[str], int]
     database: Database
     make: MakeJob
-    ring: Callable[[], object]
+    notify: Callable[[], object]
     offload: Offload
     clock: Clock
     emit: Emit
@@ -132,7 +132,7 @@ class Notifier(Periodic):
         if is_up:
             # One that waits until then was joined; else this one does.
             due[key] = last if last is not None and last > now else at
-            self.ring()
+            self.notify()
         return is_up
 
     async def _look_at_disk(self) -> None:

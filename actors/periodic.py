@@ -72,7 +72,7 @@ class WakeUp:
         self._rings, self._heard = trio.open_memory_channel[None](1)
         self._has_rung = False
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """There is something to look at."""
         if not self._has_rung:  # otherwise nobody has looked since the last ring
             self._has_rung = True

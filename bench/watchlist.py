@@ -132,7 +132,7 @@ async def _ticks(database: Database, rounds: int) -> Ticks:
 
     ticker = WatchlistTicker(
         store=DatabaseArtistStore(
-            database=database, make_job=lambda want: job_for("want", want, clock), ring=lambda: None
+            database=database, make_job=lambda want: job_for("want", want, clock), notify=lambda: None
         ),
         walks=DatabaseProgressStore(database),
         catalogue=catalogue,

@@ -88,9 +88,9 @@ class Assembly:
 
     def put_together(self) -> tuple[TreeParts, Jobs, Searches, Watches, Feeds, Prices]:
         """The parts of the tree, and what a program does with its jobs, sources, watches, subscriptions and prices."""
-        bell = JobWakeUp()
+        wake_up = JobWakeUp()
         runner: Address[RunnerMessage] = Address("job_runner", emit=self.emit)
-        jobs = self._jobs(runner, bell)
+        jobs = self._jobs(runner, wake_up)
         search = self._search()
         searches = search.searches()
         watching = self._watching(searches, jobs)
@@ -102,10 +102,10 @@ class Assembly:
             storage=self.database,
             search=search.supervisor(),
             handover=watching.follower(),
-            job_runner=runner.served_by(lambda: self._job_runner(bell, jobs, handlers)),
+            job_runner=runner.served_by(lambda: self._job_runner(wake_up, jobs, handlers)),
             tickers=watching.tickers(),
             reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(
-                lambda: self.timetable.noted("reclaim_sweeper", self._sweeper(bell))
+                lambda: self.timetable.noted("reclaim_sweeper", self._sweeper(wake_up))
             ),
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(
                 lambda: self.timetable.noted("maintenance", self._maintenance())
@@ -184,7 +184,7 @@ class Assembly:
                 free_bytes=_free_bytes,
                 database=self.database,
                 make=lambda *said, **how: jobs.make(*said, priority=first, **how),
-                ring=jobs.bell.ring,
+                notify=jobs.wake_up.set,
                 offload=self.offload,
                 clock=self.clock,
                 emit=self.emit,
@@ -238,12 +238,12 @@ class Assembly:
             )
         )
 
-    def _job_runner(self, bell: JobWakeUp, reach: JobServices, handlers: Mapping[str, Handler]) -> JobRunner:
+    def _job_runner(self, wake_up: JobWakeUp, reach: JobServices, handlers: Mapping[str, Handler]) -> JobRunner:
         return JobRunner(
             database=self.database,
             handlers=handlers,
             options=self._runner_options(),
-            bell=bell,
+            wake_up=wake_up,
             reach=reach,
             clock=self.clock,
             chance=self.chance,
@@ -267,10 +267,10 @@ class Assembly:
             retry=RetryPolicy(base_s=chosen.retry_base_s, cap_s=chosen.retry_cap_s),
         )
 
-    def _sweeper(self, bell: JobWakeUp) -> ReclaimSweeper:
+    def _sweeper(self, wake_up: JobWakeUp) -> ReclaimSweeper:
         return ReclaimSweeper(
             database=self.database,
-            bell=bell,
+            wake_up=wake_up,
             clock=self.clock,
             emit=self.emit,
             interval_s=self.settings.jobs.sweep_s,
@@ -288,12 +288,12 @@ class Assembly:
             history_max=self.settings.search.history_max,
         )
 
-    def _jobs(self, runner: Address[RunnerMessage], bell: JobWakeUp) -> Jobs:
+    def _jobs(self, runner: Address[RunnerMessage], wake_up: JobWakeUp) -> Jobs:
         own = {kind: handler.max_attempts for kind, handler in self.handlers.items() if handler.max_attempts}
         return Jobs(
             database=self.database,
             runner=runner,
-            bell=bell,
+            wake_up=wake_up,
             priorities=self.settings.queue.priorities,
             max_attempts=own,
             usual_max_attempts=self.settings.jobs.max_attempts,

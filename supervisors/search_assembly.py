@@ -54,7 +54,7 @@ class SearchAssembly:
     """Everything that belongs to the search supervisor and outlives its children."""
 
     parts: SearchParts
-    desks: SourceDirectory = field(factory=SourceDirectory)
+    directory: SourceDirectory = field(factory=SourceDirectory)
     slots: SlotWaiters = field(init=False)
     intake: AdmittedTickets = field(factory=AdmittedTickets)
     sources: Supervisor = field(init=False)
@@ -91,7 +91,7 @@ class SearchAssembly:
         """What a program does with it."""
         return Searches(
             database=self.parts.database,
-            desks=self.desks,
+            directory=self.directory,
             dispatcher=self.dispatcher,
             is_cached=self.parts.settings.search.cache_enabled,
             clock=self.parts.clock,
@@ -103,7 +103,7 @@ class SearchAssembly:
     def _dispatcher(self) -> Dispatcher:
         chosen = self.parts.settings.search
         return Dispatcher(
-            desks=self.desks.by_name,
+            directory=self.directory.by_name,
             intake=self.intake,
             callbacks=self.callbacks,
             window_s=chosen.window_s,
@@ -115,7 +115,7 @@ class SearchAssembly:
     def _keeper(self) -> SourceReconciler:
         return SourceReconciler(
             database=self.parts.database,
-            desks=self.desks,
+            directory=self.directory,
             intake=self.intake,
             configured=configured_sources(self.parts.settings),
             start=self._start_limiter,
@@ -125,15 +125,15 @@ class SearchAssembly:
             emit=self.parts.emit,
         )
 
-    async def _start_limiter(self, desk: SourceRequests) -> None:
-        name = _child_name(desk.name)
+    async def _start_limiter(self, requests: SourceRequests) -> None:
+        name = _child_name(requests.name)
         if any(child.name == name for child in self.sources.children()):
             await trio.lowlevel.checkpoint()
             return
-        served = Address[None](name, emit=self.parts.emit).served_by(partial(self._limiter, desk))
+        served = Address[None](name, emit=self.parts.emit).served_by(partial(self._limiter, requests))
         # Its requests have had their grace before, from the keeper: hundreds of limiters cannot have one each. One that cannot
         # be kept running takes nobody with it.
-        limiter = _Limiter(served, desk, partial(self._last_crash, name))
+        limiter = _Limiter(served, requests, partial(self._last_crash, name))
         spec = ChildSpec(name, limiter, grace_s=0.0, on_exhausted=OnExhausted.SET_ASIDE)
         await self.sources.start_child(spec)
 
@@ -144,9 +144,9 @@ class SearchAssembly:
     async def _stop_limiter(self, source: str) -> None:
         await self.sources.stop_child(_child_name(source))
 
-    def _limiter(self, desk: SourceRequests) -> RateLimiter:
+    def _limiter(self, requests: SourceRequests) -> RateLimiter:
         return RateLimiter(
-            desk=desk,
+            requests=requests,
             slots=self.slots,
             database=self.parts.database,
             ask=self.parts.ask,
@@ -170,16 +170,16 @@ class _Limiter:
     """
 
     served: Runnable
-    desk: SourceRequests
+    requests: SourceRequests
     last_crash: Callable[[], str]
 
     async def __call__(self, *, task_status: trio.TaskStatus[object]) -> None:
         await self.served(task_status=task_status)
 
     def gone(self) -> None:
-        self.desk.is_gone = True
-        self.desk.gone_because = self.last_crash()
-        self.desk.close()
+        self.requests.is_gone = True
+        self.requests.gone_because = self.last_crash()
+        self.requests.close()
         self.served.gone()  # type: ignore[attr-defined]  # an address that is served has it
 
 

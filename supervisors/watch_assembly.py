@@ -115,7 +115,7 @@ class WatchAssembly:
             places=parts.places,
             catalogue=parts.catalogue,
             orders=WatchValidator(settings=parts.settings, targets=parts.places.keys()),
-            ring=parts.jobs.bell.ring,
+            notify=parts.jobs.wake_up.set,
             clock=parts.clock,
         )
 
@@ -124,7 +124,7 @@ class WatchAssembly:
             database=parts.database,
             fetch=parts.feed,
             chooser=self.chooser,
-            ring=parts.jobs.bell.ring,
+            notify=parts.jobs.wake_up.set,
             clock=parts.clock,
             emit=parts.emit,
             targets=parts.places.keys(),
@@ -187,14 +187,14 @@ class WatchAssembly:
             places=parts.places,
             chooser=self.chooser,
             make_job=self.watches.job_of,
-            ring=parts.jobs.bell.ring,
+            notify=parts.jobs.wake_up.set,
             clock=parts.clock,
             emit=parts.emit,
         )
 
     def _watchlist(self) -> WatchlistTicker:
         parts = self.parts
-        own = DatabaseArtistStore(database=parts.database, make_job=self._search_job, ring=parts.jobs.bell.ring)
+        own = DatabaseArtistStore(database=parts.database, make_job=self._search_job, notify=parts.jobs.wake_up.set)
         made = WatchlistTicker(
             store=parts.store or own,
             walks=DatabaseProgressStore(parts.database),
@@ -214,7 +214,7 @@ class WatchAssembly:
             configured=self._configured(),
             run=self._run_saved,
             chooser=self.chooser,
-            ring=parts.jobs.bell.ring,
+            notify=parts.jobs.wake_up.set,
             clock=parts.clock,
             emit=parts.emit,
         )
@@ -276,7 +276,7 @@ class FeedAssembly:
     database: Database
     fetch: Callable[[DueFeed], Awaitable[FetchedFeed]]
     chooser: CandidateChoice
-    ring: Callable[[], None]
+    notify: Callable[[], None]
     clock: Clock
     emit: Emit
     targets: Collection[str] | None = None
@@ -284,7 +284,7 @@ class FeedAssembly:
     look_s: float = LOOK_S
     statistics: CheckStatistics = field(factory=CheckStatistics)
     address: Address[CheckNow] = field(init=False)
-    _bell: WakeUp = field(init=False, factory=WakeUp)
+    _wake_up: WakeUp = field(init=False, factory=WakeUp)
     _checker: FeedChecker | None = field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
@@ -302,7 +302,7 @@ class FeedAssembly:
             statistics=self.statistics,
             concurrent_limit=self.settings.subscriptions.max_concurrent_checks,
             active=lambda: 0 if self._checker is None else len(self._checker.active),
-            ring=self._bell.ring,
+            notify=self._wake_up.set,
             started=lambda number: None if self._checker is None else self._checker.active.get(number),
             clock=self.clock,
             delay_s=self.settings.subscriptions.domain_request_delay_s,
@@ -318,7 +318,7 @@ class FeedAssembly:
             chooser=self.chooser,
             timeout_s=options.check_timeout_s,
             statistics=self.statistics,
-            ring=self.ring,
+            notify=self.notify,
             clock=self.clock,
             emit=self.emit,
         )
@@ -327,7 +327,7 @@ class FeedAssembly:
             checker=self._checker,
             configured=self._configured(),
             options=options,
-            bell=self._bell,
+            wake_up=self._wake_up,
             clock=self.clock,
             emit=self.emit,
             look_s=self.look_s,
@@ -381,7 +381,7 @@ class PriceAssembly:
             database=own.database,
             configured=own.configured(),
             make_jobs=own.collect_jobs,
-            ring=own.jobs.bell.ring,
+            notify=own.jobs.wake_up.set,
             clock=own.clock,
             emit=self.emit,
         )

@@ -26,7 +26,7 @@ class Heartbeat:
     database: Database
     lease: OwnerLease
     in_hand: WorkingSet
-    bell: JobWakeUp
+    wake_up: JobWakeUp
     worker_id: str
     version: str
     kinds: Sequence[str]
@@ -100,7 +100,7 @@ class Heartbeat:
         self.lease.confirmed_at = at
         self.lease.doubtful_at = at + self.unconfirmed_s
         self.lease.is_held = trio.current_time() < self.lease.doubtful_at
-        self.bell.ring()
+        self.wake_up.set()
 
     def _doubt(self) -> None:
         """Others may be taking our jobs: stop working on them, before they start."""

@@ -46,7 +46,7 @@ class Producer:
     database: Database
     lease: OwnerLease
     in_hand: WorkingSet
-    bell: JobWakeUp
+    wake_up: JobWakeUp
     kinds: Sequence[str]
     priorities: Sequence[int]
     poll_s: float
@@ -90,7 +90,7 @@ class Producer:
     def check(self) -> None:
         """See to it soon that the database and we agree about what is ours."""
         self._is_doubtful = True
-        self.bell.nudge()
+        self.wake_up.notify_without_fetch()
 
     def call_worker(self) -> None:
         """Wake somebody, if there is something to do. A worker that has to wait calls the next ones."""
@@ -101,12 +101,12 @@ class Producer:
         """A handler has ended: write that down, now or with others."""
         if self._is_out and len(self.in_hand.finished) >= min(ENOUGH, self.in_hand.concurrency // 2):
             self._helper_lot.unpark()
-        self.bell.nudge()
+        self.wake_up.notify_without_fetch()
 
     def hear(self) -> None:
         """Others have written: there may be more to do, something of ours may be cancelled, all may be paused."""
         self._check_at = min(self._check_at, max(trio.current_time(), self._checked_at + CHECK_S))
-        self.bell.ring()
+        self.wake_up.set()
 
     async def _work(self) -> None:
         if trio.current_time() >= self._check_at:
@@ -114,7 +114,7 @@ class Producer:
         if not self._is_needed():
             await self._wait()
         elif self._is_doubtful and self._is_helper_out:
-            await self.bell.wait()  # what is ours is compared only while nothing is being claimed or let go of
+            await self.wake_up.wait()  # what is ours is compared only while nothing is being claimed or let go of
         elif self._is_doubtful:
             await self._clear_up()
         else:
@@ -130,21 +130,21 @@ class Producer:
                 self._is_helper_out = True
                 await self._go()
                 self._is_helper_out = False
-                self.bell.nudge()
+                self.wake_up.notify_without_fetch()
 
     def _is_needed(self) -> bool:
         return self.lease.is_held and bool(self.in_hand.finished or self._is_doubtful or self._room())
 
     def _room(self) -> int:
-        is_hungry = self.bell.is_hungry or self._is_full
-        return self.in_hand.room() if self.may_claim and is_hungry and not self.is_closing else 0
+        has_capacity = self.wake_up.has_capacity or self._is_full
+        return self.in_hand.room() if self.may_claim and has_capacity and not self.is_closing else 0
 
     async def _wait(self) -> None:
         look_at = self._look_at if self.may_claim else math.inf
-        if await self.bell.wait(min(look_at, self._check_at) if self.lease.is_held else math.inf):
+        if await self.wake_up.wait(min(look_at, self._check_at) if self.lease.is_held else math.inf):
             return
         if trio.current_time() >= look_at:
-            self.bell.is_hungry = True
+            self.wake_up.has_capacity = True
             self._look_at = trio.current_time() + self.poll_s
 
     async def _go(self) -> None:
@@ -152,7 +152,7 @@ class Producer:
         room = self._room()
         finished, self.in_hand.finished = self.in_hand.finished, []
         if room:
-            self.bell.is_hungry = False
+            self.wake_up.has_capacity = False
         self.in_hand.claiming += room
         look_at = self._look_at
         harvest: BatchResult | None = None
@@ -186,7 +186,7 @@ class Producer:
     def _take_back(self, finished: list[FinishedJob], room: int) -> None:
         self.in_hand.finished[:0] = finished
         if room:
-            self.bell.is_hungry = True
+            self.wake_up.has_capacity = True
 
     def _told(self, finished: Sequence[FinishedJob], harvest: BatchResult) -> None:
         settled = {(each.id, each.token): each for each in harvest.settled}
@@ -212,7 +212,7 @@ class Producer:
         if room:
             self._is_full = len(harvest.claimed) == room
         if room and self._is_full:
-            self.bell.is_hungry = True
+            self.wake_up.has_capacity = True
         elif room:
             due = now + self._until(harvest.next_due)
             # The other transaction may have put something off that this one did not see yet.
@@ -246,7 +246,7 @@ class Producer:
         if cleared is not None:
             self.may_claim = not cleared.is_paused
             self._priorities = sorted({*self.priorities, *cleared.priorities})
-            self.bell.is_hungry = True
+            self.wake_up.has_capacity = True
             self._told(finished, BatchResult(completed=cleared.completed, settled=cleared.settled))
             self._stop_lost(cleared)
 

@@ -24,7 +24,7 @@ class ReclaimSweeper(Actor[None]):
     """Looks every `interval_s`. Never itself a job: a stuck queue could not free itself."""
 
     database: Database
-    bell: JobWakeUp
+    wake_up: JobWakeUp
     clock: Clock
     emit: Emit
     interval_s: float = 60.0
@@ -66,7 +66,7 @@ class ReclaimSweeper(Actor[None]):
             for job in page:
                 self._tell(job, worker_id)
         if reclaimed:
-            self.bell.ring()
+            self.wake_up.set()
             self.emit(WorkerDeclaredDead(worker=worker_id, reclaimed=len(reclaimed)))
 
     def _tell(self, job: Reclaimed, owner: str) -> None:

@@ -88,7 +88,7 @@ class JobRunner(Actor[RunnerMessage]):
     database: Database
     handlers: Mapping[str, Handler]
     options: RunnerOptions
-    bell: JobWakeUp
+    wake_up: JobWakeUp
     reach: JobServices
     clock: Clock
     chance: Chance
@@ -96,7 +96,7 @@ class JobRunner(Actor[RunnerMessage]):
     in_hand: WorkingSet = field(init=False)
     clerk: Producer = field(init=False)
     lease: OwnerLease = field(init=False)
-    _quiet: WakeUp = field(init=False, factory=WakeUp)
+    _all_done: WakeUp = field(init=False, factory=WakeUp)
     _clerk_left: trio.Event = field(init=False, factory=trio.Event)
 
     async def begin(self) -> None:
@@ -122,13 +122,13 @@ class JobRunner(Actor[RunnerMessage]):
         match message:
             case CancelHandler(job_id=job_id, token=token):
                 self.in_hand.withdraw(CANCELLED, lambda job: job.id == job_id and job.token <= token)
-                self.bell.ring()  # there may be room for another one
+                self.wake_up.set()  # there may be room for another one
             case RunEphemeral():
                 self._queue_passing(message)
             case SetClaiming(is_on=is_on):
                 self.clerk.may_claim = is_on
                 self.clerk.check()  # a look that is under way may have seen how it was before
-                self.bell.ring()
+                self.wake_up.set()
 
     async def wake(self) -> None:
         """A delayed item has become ready."""
@@ -144,7 +144,7 @@ class JobRunner(Actor[RunnerMessage]):
         self.in_hand.cancel(STOPPING)
         await self._until_idle()
         self.clerk.is_leaving = True
-        self.bell.nudge()
+        self.wake_up.notify_without_fetch()
         await self._clerk_left.wait()
 
     def _drop_waiting(self) -> None:
@@ -175,7 +175,7 @@ class JobRunner(Actor[RunnerMessage]):
 
     async def _until_idle(self) -> None:
         while self.in_hand.running:
-            await self._quiet.wait()
+            await self._all_done.wait()
 
     async def _employ(self) -> None:
         await self._make_worker().run()
@@ -192,7 +192,7 @@ class JobRunner(Actor[RunnerMessage]):
             database=self.database,
             lease=lease,
             in_hand=self.in_hand,
-            bell=self.bell,
+            wake_up=self.wake_up,
             kinds=tuple(self.handlers),
             priorities=sorted(self.options.priorities.values()),
             poll_s=self.options.poll_s,
@@ -205,7 +205,7 @@ class JobRunner(Actor[RunnerMessage]):
             in_hand=self.in_hand,
             clerk=self.clerk,
             lease=self.lease,
-            quiet=self._quiet,
+            all_done=self._all_done,
             handlers=self.handlers,
             reach=self.reach,
             usual_timeout_s=self.options.timeout_s,
@@ -221,7 +221,7 @@ class JobRunner(Actor[RunnerMessage]):
             database=self.database,
             lease=lease,
             in_hand=self.in_hand,
-            bell=self.bell,
+            wake_up=self.wake_up,
             worker_id=self.options.worker_id,
             version=self.options.version,
             kinds=tuple(self.handlers),

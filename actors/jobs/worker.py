@@ -51,7 +51,7 @@ class JobWorker:
     in_hand: WorkingSet
     clerk: Producer
     lease: OwnerLease
-    quiet: WakeUp
+    all_done: WakeUp
     """Rung when nothing runs any more."""
     handlers: Mapping[str, Handler]
     reach: JobServices
@@ -145,7 +145,7 @@ class JobWorker:
         if running is not None:
             self.in_hand.forget(running)
             if not self.in_hand.running:
-                self.quiet.ring()
+                self.all_done.set()
         return running
 
     async def _attempt(self, running: RunningJob) -> BaseException | None:
@@ -205,7 +205,7 @@ class JobWorker:
             self._tell_unexpected(work, error)
         if isinstance(work, EphemeralJob):
             self._tell_of_passing(work, running, error)
-            self.clerk.bell.nudge()  # there is room for another one
+            self.clerk.wake_up.notify_without_fetch()  # there is room for another one
             return
         verdict = self._verdict(work, running, error)
         if verdict is not None:

@@ -67,19 +67,19 @@ class FinishedJob:
 class JobWakeUp(WakeUp):
     """Rung when jobs may be due. Lives longer than the runner, so that nobody must know whether it runs."""
 
-    is_hungry: bool = True
+    has_capacity: bool = True
 
     def __attrs_pre_init__(self) -> None:
         WakeUp.__init__(self)
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Jobs may be due: look."""
-        self.is_hungry = True
-        super().ring()
+        self.has_capacity = True
+        super().set()
 
-    def nudge(self) -> None:
+    def notify_without_fetch(self) -> None:
         """Something in hand has changed; no need to look for more."""
-        super().ring()
+        super().set()
 
 
 @define(eq=False)

@@ -43,7 +43,7 @@ class Callbacks(Actor[CallbackStream]):
 
     emit: Emit
     _running: int = field(init=False, default=0)
-    _quiet: WakeUp = field(init=False, factory=WakeUp)
+    _all_done: WakeUp = field(init=False, factory=WakeUp)
 
     async def handle(self, message: CallbackStream) -> None:
         """Follow one search."""
@@ -53,7 +53,7 @@ class Callbacks(Actor[CallbackStream]):
     async def end(self) -> None:
         """Wait for what is under way."""
         while self._running:
-            await self._quiet.wait()
+            await self._all_done.wait()
 
     async def _follow(self, feed: CallbackStream) -> None:
         try:
@@ -65,7 +65,7 @@ class Callbacks(Actor[CallbackStream]):
                 await self._call(feed.search_id, feed.on_job_done, feed.search_id)
         finally:
             self._running -= 1
-            self._quiet.ring()
+            self._all_done.set()
 
     async def _complete(self, on_complete: OnComplete, outcome: Outcome) -> None:
         told = (outcome.job_id, outcome.source, list(outcome.results), list(outcome.coverage), outcome.error)

@@ -68,7 +68,7 @@ class AdmittedTickets:
 class Dispatcher(Actor[Submit]):
     """One loop without any await sorts, deduplicates, and wakes the limiters."""
 
-    desks: Mapping[str, SourceRequests]
+    directory: Mapping[str, SourceRequests]
     intake: AdmittedTickets
     callbacks: Address[CallbackStream]
     window_s: float = 0.005
@@ -103,17 +103,17 @@ class Dispatcher(Actor[Submit]):
         tickets.sort(key=lambda ticket: (ticket.priority, ticket.sequence), reverse=True)
         while tickets:
             # It stays in the intake until it is in line: a crash here leaves nobody waiting for ever.
-            self._line_up(tickets[-1])
+            self._enqueue(tickets[-1])
             tickets.pop()
 
-    def _line_up(self, ticket: Ticket) -> None:
+    def _enqueue(self, ticket: Ticket) -> None:
         if not ticket.is_live:
             return
-        desk = self.desks.get(ticket.source)
-        if desk is None:
+        requests = self.directory.get(ticket.source)
+        if requests is None:
             ticket.end(OutcomeStatus.SHUT_DOWN)
         else:
-            desk.admit(ticket)
+            requests.admit(ticket)
 
     async def end(self) -> None:
         """What is not in line yet will not be."""

@@ -45,24 +45,24 @@ class Execution:
     """Whether we ended it ourselves."""
 
 
-async def execute(flight: PendingRequest, record: SourceRecord, ask: Ask) -> Execution:
+async def execute(pending: PendingRequest, record: SourceRecord, ask: Ask) -> Execution:
     """Make the request within its time. Its crash is an outcome like any other."""
-    with trio.move_on_after(flight.timeout_s) as flight.scope:
-        if not flight.is_live:
-            flight.stop()
+    with trio.move_on_after(pending.timeout_s) as pending.scope:
+        if not pending.is_live:
+            pending.stop()
         try:
-            function = flight.execute
+            function = pending.execute
             if function is None:
-                return Execution(page=await ask(record, flight.request))
-            return Execution(page=_page_of(await _awaited(function(record, flight.request))))
+                return Execution(page=await ask(record, pending.request))
+            return Execution(page=_page_of(await _awaited(function(record, pending.request))))
         except BaseException as raised:  # noqa: BLE001 - foreign code; what is not its crash goes on up
             crash, rest = split_crash(raised)
             if rest is not None:
                 raise rest from None
             return Execution(error=crash)
-    if flight.is_stopped:
+    if pending.is_stopped:
         return Execution(was_cancelled=True)
-    return Execution(error=SourceUnavailable(f"{record.name} did not answer within {flight.timeout_s:g} s"))
+    return Execution(error=SourceUnavailable(f"{record.name} did not answer within {pending.timeout_s:g} s"))
 
 
 async def _awaited(returned: Any) -> Any:
@@ -113,15 +113,15 @@ def learned_from(stated: StatedLimits | None) -> LearnedLimits | None:
     return LearnedLimits(per_day=stated.api_max, grabs_per_day=stated.grab_max, per_minute=stated.rate_limit)
 
 
-def reservation_request_of(flight: PendingRequest, now: datetime) -> ReservationRequest:
+def reservation_request_of(pending: PendingRequest, now: datetime) -> ReservationRequest:
     """What is to be reserved for a flight."""
     return ReservationRequest(
-        lane=flight.lane,
-        priority=flight.priority,
-        lease_s=flight.timeout_s + PROBE_GRACE_S,
-        pace_s=flight.pace_s,
-        waited_s=(now - flight.submitted_at).total_seconds(),
-        consumer=flight.consumer,
+        lane=pending.lane,
+        priority=pending.priority,
+        lease_s=pending.timeout_s + PROBE_GRACE_S,
+        pace_s=pending.pace_s,
+        waited_s=(now - pending.submitted_at).total_seconds(),
+        consumer=pending.consumer,
     )
 
 

@@ -32,7 +32,7 @@ class SourceDirectory:
     """The sources of a service by name. Belongs to the search supervisor."""
 
     by_name: dict[str, SourceRequests] = field(factory=dict)
-    have_come: trio.Event = field(factory=trio.Event)
+    loaded: trio.Event = field(factory=trio.Event)
     """Set once the sources are known: a search right after the start must not miss them."""
 
 
@@ -41,7 +41,7 @@ class SourceReconciler(Actor[None]):
     """Keeps the limiters in step with the table of sources."""
 
     database: Database
-    desks: SourceDirectory
+    directory: SourceDirectory
     intake: AdmittedTickets
     configured: Sequence[SourceRecord]
     """Those of the settings file."""
@@ -51,39 +51,39 @@ class SourceReconciler(Actor[None]):
     grace_s: float = 5.0
     clock: Clock
     emit: Emit
-    _bell: WakeUp = field(init=False, factory=WakeUp)
+    _wake_up: WakeUp = field(init=False, factory=WakeUp)
     _is_ending: bool = field(init=False, default=False)
 
     async def begin(self) -> None:
         """Begin. Nobody waits for the database here; who searches does."""
         self.nursery.start_soon(self._keep)
-        self.nursery.start_soon(partial(self.database.listen, CHANNEL, self._bell.ring))
+        self.nursery.start_soon(partial(self.database.listen, CHANNEL, self._wake_up.set))
 
     async def end(self) -> None:
         """Let requests under way finish within the grace; what waits ends at once."""
         self._is_ending = True
         self.intake.shut_down()  # a dispatcher that crashed just before has left it, and will not be started again
-        desks = list(self.desks.by_name.values())
-        for desk in desks:
-            desk.close()
+        directory = list(self.directory.by_name.values())
+        for requests in directory:
+            requests.close()
         with trio.move_on_after(self.grace_s):
-            await self._until_idle(desks)
-        for desk in desks:
-            desk.stop_running()
-        await self._until_idle(desks)
+            await self._until_idle(directory)
+        for requests in directory:
+            requests.stop_running()
+        await self._until_idle(directory)
 
-    async def _until_idle(self, desks: Sequence[SourceRequests]) -> None:
-        for desk in desks:
-            while desk.running:
-                await desk.quiet.wait()
+    async def _until_idle(self, directory: Sequence[SourceRequests]) -> None:
+        for requests in directory:
+            while requests.running:
+                await requests.all_done.wait()
 
     async def _keep(self) -> None:
         await self._with_patience(self._take_in_configured)
         while True:
             await self._with_patience(self._look)
-            self.desks.have_come.set()
+            self.directory.loaded.set()
             await trio.sleep(CALM_S)
-            await self._bell.wait(trio.current_time() + LOOK_S)
+            await self._wake_up.wait(trio.current_time() + LOOK_S)
 
     async def _with_patience(self, step: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -100,25 +100,25 @@ class SourceReconciler(Actor[None]):
     async def _look(self) -> None:
         usable = await self.database.read(sources.usable_sources, self.configured)
         found = {each.name: each for each in usable}
-        for name, desk in list(self.desks.by_name.items()):
-            if name not in found or found[name].id != desk.record.id:
-                await self._drop(name, desk)
+        for name, requests in list(self.directory.by_name.items()):
+            if name not in found or found[name].id != requests.record.id:
+                await self._drop(name, requests)
         for name, record in found.items():
-            desk_there = self.desks.by_name.get(name)
+            desk_there = self.directory.by_name.get(name)
             if desk_there is None:
-                desk_there = self.desks.by_name[name] = SourceRequests(record=record)
+                desk_there = self.directory.by_name[name] = SourceRequests(record=record)
                 self.emit(SourceAdded(source=name, kind=record.kind))
             else:
                 desk_there.record = record
                 desk_there.is_stale = True  # its state may have been changed by hand
-                desk_there.bell.ring()
+                desk_there.wake_up.set()
             if desk_there.is_closing and not desk_there.is_gone:
                 desk_there.open()  # an earlier keeper has closed it
             await self.start(desk_there)
 
-    async def _drop(self, name: str, desk: SourceRequests) -> None:
-        del self.desks.by_name[name]
-        desk.close()
-        desk.stop_running()
+    async def _drop(self, name: str, requests: SourceRequests) -> None:
+        del self.directory.by_name[name]
+        requests.close()
+        requests.stop_running()
         await self.stop(name)
         self.emit(SourceRemoved(source=name))

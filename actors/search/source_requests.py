@@ -110,8 +110,8 @@ class SourceRequests:
     """Whether its limiter crashed so often that it is not started again."""
     gone_because: str = ""
     """How it crashed the last time."""
-    bell: WakeUp = field(init=False, factory=WakeUp)
-    quiet: WakeUp = field(init=False, factory=WakeUp)
+    wake_up: WakeUp = field(init=False, factory=WakeUp)
+    all_done: WakeUp = field(init=False, factory=WakeUp)
     """Rung when nothing runs any more."""
     queues: dict[Lane, SourceQueue[PendingRequest]] = field(
         init=False, factory=lambda: {lane: SourceQueue() for lane in Lane}
@@ -125,8 +125,8 @@ class SourceRequests:
     """Requests whose limiter crashed: their end is still to be recorded."""
     unrecorded: list[Callable[..., KnownState]] = field(init=False, factory=list)
     """How requests ended while the database was away: to be recorded before the next one goes."""
-    _flights: dict[str, PendingRequest] = field(init=False, factory=dict)
-    _sharers: list[tuple[datetime, int, Ticket, PendingRequest]] = field(init=False, factory=list)
+    _by_key: dict[str, PendingRequest] = field(init=False, factory=dict)
+    _followers: list[tuple[datetime, int, Ticket, PendingRequest]] = field(init=False, factory=list)
     """Those who share a request that waits, by the end of their own wait."""
 
     def __attrs_post_init__(self) -> None:
@@ -149,14 +149,14 @@ class SourceRequests:
         is_own = ticket.execute is not None or ticket.pace_s is not None or ticket.lane is Lane.GRAB
         key = None if is_own else search_key(ticket.request)
         is_feed = ticket.priority is Priority.RSS and ticket.lane is Lane.QUERY
-        flight = self._flights.get(key) if key is not None and not is_feed else None
-        if flight is not None and flight.is_live:
-            self._join(flight, ticket)
+        pending = self._by_key.get(key) if key is not None and not is_feed else None
+        if pending is not None and pending.is_live:
+            self._join(pending, ticket)
         else:
-            self._line_up(ticket, key, RSS_KEY if is_feed else None)
+            self._enqueue(ticket, key, RSS_KEY if is_feed else None)
 
-    def _line_up(self, ticket: Ticket, key: str | None, queue_key: str | None) -> None:
-        flight = PendingRequest(
+    def _enqueue(self, ticket: Ticket, key: str | None, queue_key: str | None) -> None:
+        pending = PendingRequest(
             sequence=ticket.sequence,
             priority=ticket.priority,
             submitted_at=ticket.submitted_at,
@@ -171,143 +171,143 @@ class SourceRequests:
             queue_key=queue_key,
             tickets=[ticket],
         )
-        if not self.queues[ticket.lane].push(flight, key=queue_key):
+        if not self.queues[ticket.lane].push(pending, key=queue_key):
             ticket.end(OutcomeStatus.DEDUPLICATED)
             return
-        self._note_pace(flight)
-        ticket.on_left = lambda _: self._left(flight)
+        self._note_pace(pending)
+        ticket.on_left = lambda _: self._left(pending)
         if key is not None:
-            self._flights[key] = flight
-        self.bell.ring()
+            self._by_key[key] = pending
+        self.wake_up.set()
 
-    def _note_pace(self, flight: PendingRequest) -> None:
+    def _note_pace(self, pending: PendingRequest) -> None:
         if self.waiting() <= 1:
             self.paces.clear()
-        self.paces.add(flight.pace_s)
+        self.paces.add(pending.pace_s)
 
-    def _join(self, flight: PendingRequest, ticket: Ticket) -> None:
-        ticket.on_left = lambda _: self._left(flight)
-        flight.tickets.append(ticket)
-        if not flight.is_taken:  # one that was taken has its lease and its time-out
-            self._rank_anew(flight, ticket)
-            self._watch(flight)
-        self.bell.ring()
+    def _join(self, pending: PendingRequest, ticket: Ticket) -> None:
+        ticket.on_left = lambda _: self._left(pending)
+        pending.tickets.append(ticket)
+        if not pending.is_taken:  # one that was taken has its lease and its time-out
+            self._rank_anew(pending, ticket)
+            self._watch(pending)
+        self.wake_up.set()
 
-    def _rank_anew(self, flight: PendingRequest, ticket: Ticket) -> None:
-        flight.timeout_s = max(flight.timeout_s, ticket.timeout_s)
-        priority = min(flight.priority, ticket.priority)
-        deadline = latest(flight.deadline, ticket.deadline)
-        if (priority, deadline) == (flight.priority, flight.deadline):
+    def _rank_anew(self, pending: PendingRequest, ticket: Ticket) -> None:
+        pending.timeout_s = max(pending.timeout_s, ticket.timeout_s)
+        priority = min(pending.priority, ticket.priority)
+        deadline = latest(pending.deadline, ticket.deadline)
+        if (priority, deadline) == (pending.priority, pending.deadline):
             return
-        queue = self.queues[flight.lane]
-        queue.cancel(flight)
-        flight.priority, flight.deadline = priority, deadline
-        queue.push(flight, key=flight.queue_key)
+        queue = self.queues[pending.lane]
+        queue.cancel(pending)
+        pending.priority, pending.deadline = priority, deadline
+        queue.push(pending, key=pending.queue_key)
 
-    def _watch(self, flight: PendingRequest) -> None:
+    def _watch(self, pending: PendingRequest) -> None:
         """The request waits as long as the most patient of them; each of them keeps its own end."""
         # When the second joins, the first is no longer alone; after that only the last one is new.
-        self._keep_ends(flight, flight.tickets if len(flight.tickets) == PAIR else flight.tickets[-1:])
+        self._keep_ends(pending, pending.tickets if len(pending.tickets) == PAIR else pending.tickets[-1:])
 
-    def _keep_ends(self, flight: PendingRequest, tickets: Sequence[Ticket]) -> None:
+    def _keep_ends(self, pending: PendingRequest, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
             if ticket.deadline is not None:
-                heapq.heappush(self._sharers, (ticket.deadline, ticket.sequence, ticket, flight))
+                heapq.heappush(self._followers, (ticket.deadline, ticket.sequence, ticket, pending))
 
-    def _left(self, flight: PendingRequest) -> None:
+    def _left(self, pending: PendingRequest) -> None:
         """Somebody left. With the last one the request is dropped, or cancelled if it runs."""
-        if flight.is_live:
-            self._fall_back(flight)
+        if pending.is_live:
+            self._demote(pending)
             return
-        if not flight.is_taken:
-            self.queues[flight.lane].cancel(flight)
-            self.forget(flight)
+        if not pending.is_taken:
+            self.queues[pending.lane].cancel(pending)
+            self.forget(pending)
         else:
-            flight.stop()
-        self.bell.ring()
+            pending.stop()
+        self.wake_up.set()
 
-    def _fall_back(self, flight: PendingRequest) -> None:
+    def _demote(self, pending: PendingRequest) -> None:
         """Those who are left may be less urgent than the one who left."""
-        waiting = (ticket for ticket in flight.tickets[flight.first_live :] if ticket.outcome is None)
-        if flight.is_taken or any(ticket.priority is flight.priority for ticket in waiting):
+        waiting = (ticket for ticket in pending.tickets[pending.first_live :] if ticket.outcome is None)
+        if pending.is_taken or any(ticket.priority is pending.priority for ticket in waiting):
             return
-        queue = self.queues[flight.lane]
-        if queue.cancel(flight):
-            flight.priority = min(ticket.priority for ticket in flight.living())
-            queue.push(flight, key=flight.queue_key)
-            self.bell.ring()
+        queue = self.queues[pending.lane]
+        if queue.cancel(pending):
+            pending.priority = min(ticket.priority for ticket in pending.living())
+            queue.push(pending, key=pending.queue_key)
+            self.wake_up.set()
 
-    def sharers_ending(self, before: datetime) -> Iterator[Ticket]:
+    def followers_ending(self, before: datetime) -> Iterator[Ticket]:
         """Take out those who share a request that waits, and whose own wait ends before."""
-        while self._sharers and self._sharers[0][0] < before:
-            *_, ticket, flight = heapq.heappop(self._sharers)
-            if ticket.is_live and not flight.is_taken:
+        while self._followers and self._followers[0][0] < before:
+            *_, ticket, pending = heapq.heappop(self._followers)
+            if ticket.is_live and not pending.is_taken:
                 yield ticket
-                if flight.is_live:
-                    self._fall_back(flight)
+                if pending.is_live:
+                    self._demote(pending)
 
-    def next_sharer_end(self) -> datetime | None:
+    def next_follower_end(self) -> datetime | None:
         """The first instant at which one of them has waited too long."""
-        while self._sharers and (not self._sharers[0][2].is_live or self._sharers[0][3].is_taken):
-            heapq.heappop(self._sharers)
-        return self._sharers[0][0] + timedelta.resolution if self._sharers else None
+        while self._followers and (not self._followers[0][2].is_live or self._followers[0][3].is_taken):
+            heapq.heappop(self._followers)
+        return self._followers[0][0] + timedelta.resolution if self._followers else None
 
-    def take(self, flight: PendingRequest) -> None:
+    def take(self, pending: PendingRequest) -> None:
         """The request is about to be made. Invariant: `best` of its queue has just named it."""
-        self.queues[flight.lane].take_head(flight)
+        self.queues[pending.lane].take_head(pending)
         if self.record.limits.timeout_s is not None:
-            flight.timeout_s = min(flight.timeout_s, self.record.limits.timeout_s)
-        flight.is_taken = True
-        self.running[flight] = None
+            pending.timeout_s = min(pending.timeout_s, self.record.limits.timeout_s)
+        pending.is_taken = True
+        self.running[pending] = None
 
-    def put_back(self, flight: PendingRequest) -> None:
+    def put_back(self, pending: PendingRequest) -> None:
         """It could not go after all: back to its old place."""
-        del self.running[flight]
-        flight.is_taken = False
+        del self.running[pending]
+        pending.is_taken = False
         if self.is_closing:
-            flight.end(OutcomeStatus.SHUT_DOWN)
-        if living := flight.living():  # some may have joined or left meanwhile
-            flight.priority = min(ticket.priority for ticket in living)
-            flight.deadline = reduce(latest, (ticket.deadline for ticket in living))
-        self.queues[flight.lane].put_back(flight)
-        if not flight.is_live:
-            self.forget(flight)
+            pending.end(OutcomeStatus.SHUT_DOWN)
+        if living := pending.living():  # some may have joined or left meanwhile
+            pending.priority = min(ticket.priority for ticket in living)
+            pending.deadline = reduce(latest, (ticket.deadline for ticket in living))
+        self.queues[pending.lane].put_back(pending)
+        if not pending.is_live:
+            self.forget(pending)
         else:
-            self._note_pace(flight)
-        if len(flight.tickets) >= PAIR:
-            self._keep_ends(flight, flight.living())
+            self._note_pace(pending)
+        if len(pending.tickets) >= PAIR:
+            self._keep_ends(pending, pending.living())
         self._ring()
 
     def _ring(self) -> None:
         # With nothing in line, and nothing to look up, there is nothing to do.
         if self.is_stale or self.waiting():
-            self.bell.ring()
+            self.wake_up.set()
         if not self.running:
-            self.quiet.ring()
+            self.all_done.set()
 
-    def landed(self, flight: PendingRequest) -> None:
+    def finished(self, pending: PendingRequest) -> None:
         """The request has ended."""
-        permit = self.running.pop(flight, None)
+        permit = self.running.pop(pending, None)
         if permit is not None:
             self.left_over.append(permit)
-        self.queues[flight.lane].finished(flight)
-        self.forget(flight)
+        self.queues[pending.lane].finished(pending)
+        self.forget(pending)
         self._ring()
 
-    def answer_from_cache(self, flight: PendingRequest, results: Sequence[Result]) -> None:
+    def answer_from_cache(self, pending: PendingRequest, results: Sequence[Result]) -> None:
         """It needs no asking: another process has the answer by now."""
         found = OutcomeStatus.FOUND
-        flight.finish(
+        pending.finish(
             Outcome(
                 job_id=0, source=self.name, status=found, results=tuple(results), coverage=(self.name,), is_cached=True
             )
         )
-        self.landed(flight)
+        self.finished(pending)
 
-    def forget(self, flight: PendingRequest) -> None:
+    def forget(self, pending: PendingRequest) -> None:
         """Nobody can join it any more."""
-        if flight.key is not None and self._flights.get(flight.key) is flight:
-            del self._flights[flight.key]
+        if pending.key is not None and self._by_key.get(pending.key) is pending:
+            del self._by_key[pending.key]
 
     def open(self) -> None:
         """Take in searches again: a limiter begins, or a keeper does, after the branch was started anew."""
@@ -318,12 +318,12 @@ class SourceRequests:
         """Take in nothing more. What waits ends; what runs goes on."""
         self.is_closing = True
         for queue in self.queues.values():
-            for flight in queue.drain():
-                flight.end(OutcomeStatus.SHUT_DOWN)
-        self._flights.clear()
-        self.bell.ring()
+            for pending in queue.drain():
+                pending.end(OutcomeStatus.SHUT_DOWN)
+        self._by_key.clear()
+        self.wake_up.set()
 
     def stop_running(self) -> None:
         """Cancel what still runs."""
-        for flight in self.running:
-            flight.stop()
+        for pending in self.running:
+            pending.stop()

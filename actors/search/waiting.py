@@ -32,74 +32,74 @@ PACES_MAX = 16
 class WaitExpiry:
     """Ends the waits at one source."""
 
-    desk: SourceRequests
+    requests: SourceRequests
     openings: OpeningTimes
     emit: Emit
 
-    def end_hopeless(self, now: datetime) -> None:
+    def expire_unreachable(self, now: datetime) -> None:
         """End what has waited too long, and what would."""
         self.end_expired(now)
-        heads = [head for queue in self.desk.queues.values() if len(queue) for head in queue.heads()]
-        horizons = [self._end_hopeless_of(head, now) for head in heads if head.is_live]
+        heads = [head for queue in self.requests.queues.values() if len(queue) for head in queue.heads()]
+        horizons = [self._expire_unreachable_of(head, now) for head in heads if head.is_live]
         opens_at = min(horizons, default=now)
-        for ticket in self.desk.sharers_ending(opens_at):
+        for ticket in self.requests.followers_ending(opens_at):
             self._end_ticket(ticket, opens_at, now)
 
     def end_expired(self, now: datetime) -> None:
         """End what has waited too long."""
-        for queue in self.desk.queues.values():
+        for queue in self.requests.queues.values():
             if not len(queue):
                 continue
-            for flight in queue.expired(now):
-                self._end_late(flight, self.openings.earliest(flight, now) if self.desk.known else None, now)
-        for ticket in self.desk.sharers_ending(now):
+            for pending in queue.expired(now):
+                self._end_late(pending, self.openings.earliest(pending, now) if self.requests.known else None, now)
+        for ticket in self.requests.followers_ending(now):
             self._end_ticket(ticket, None, now)
 
-    def _end_hopeless_of(self, head: PendingRequest, now: datetime) -> datetime:
+    def _expire_unreachable_of(self, head: PendingRequest, now: datetime) -> datetime:
         """End those of its class that would wait too long. Returns when the source opens for any of them, at the earliest."""
         opens_now_at = self.openings.of(head, aged(head.priority, (now - head.submitted_at).total_seconds()))
-        if opens_now_at is not None and opens_now_at <= now and len(self.desk.paces) <= 1:
+        if opens_now_at is not None and opens_now_at <= now and len(self.requests.paces) <= 1:
             return now  # those whose wait was over before are gone
-        queue = self.desk.queues[head.lane]
+        queue = self.requests.queues[head.lane]
         final = next((gate for gate in self.openings.gates(head, now) if gate.name in _FINAL), None)
         if final is not None:
             while (doomed := queue.head(head.priority)) is not None:
                 queue.cancel(doomed)
-                self.desk.forget(doomed)
-                doomed.end(OutcomeStatus.REFUSED, SourceNotAsked(f"{self.desk.name} is not asked: {final.why}"))
+                self.requests.forget(doomed)
+                doomed.end(OutcomeStatus.REFUSED, SourceNotAsked(f"{self.requests.name} is not asked: {final.why}"))
             return now
-        if len(self.desk.paces) > 1:
+        if len(self.requests.paces) > 1:
             return self._end_by_own_pace(head, now)
         opens_at = self._horizon(head, now)
         if opens_at > now:  # those whose wait was over before are gone
-            for flight in queue.hopeless(opens_at, head.priority):
-                self._end_late(flight, opens_at, now)
+            for pending in queue.unreachable(opens_at, head.priority):
+                self._end_late(pending, opens_at, now)
         return opens_at
 
     def _end_by_own_pace(self, head: PendingRequest, now: datetime) -> datetime:
         """As above, where not all keep the same pace: none of its class has waited longer than the head."""
-        paces = islice(self.desk.paces, PACES_MAX)
+        paces = islice(self.requests.paces, PACES_MAX)
         opens_at = {pace_s: self._horizon(evolve(head, pace_s=pace_s), now) for pace_s in paces}
-        queue = self.desk.queues[head.lane]
-        for flight in queue.hopeless(
-            max(opens_at.values()), head.priority, opens_for=lambda flight: opens_at.get(flight.pace_s, now)
+        queue = self.requests.queues[head.lane]
+        for pending in queue.unreachable(
+            max(opens_at.values()), head.priority, opens_for=lambda pending: opens_at.get(pending.pace_s, now)
         ):
-            self._end_late(flight, opens_at[flight.pace_s], now)
+            self._end_late(pending, opens_at[pending.pace_s], now)
         return min(opens_at.values())
 
-    def _horizon(self, flight: PendingRequest, now: datetime) -> datetime:
+    def _horizon(self, pending: PendingRequest, now: datetime) -> datetime:
         """When the source opens for it at the earliest; now, where nobody can know."""
-        gates = self.openings.gates(flight, now)
+        gates = self.openings.gates(pending, now)
         if not gates:
             return now
-        opens_at = self.openings.earliest(flight, now)
+        opens_at = self.openings.earliest(pending, now)
         if opens_at is None and look_again_at(gates, now=now) is not None:
             return now  # something will end, nobody knows when
         return opens_at or _NEVER
 
-    def _end_late(self, flight: PendingRequest, opens_at: datetime | None, now: datetime) -> None:
-        self.desk.forget(flight)
-        for ticket in flight.living():
+    def _end_late(self, pending: PendingRequest, opens_at: datetime | None, now: datetime) -> None:
+        self.requests.forget(pending)
+        for ticket in pending.living():
             self._end_ticket(ticket, opens_at, now)
 
     def _end_ticket(self, ticket: Ticket, opens_at: datetime | None, now: datetime) -> None:
@@ -107,7 +107,7 @@ class WaitExpiry:
         wait_s = max(0.0, (opens_at - now).total_seconds()) if opens_at and is_known else None
         waited_s = (now - ticket.submitted_at).total_seconds()
         error = RateLimitWaitError(
-            self.desk.name, wait_s=wait_s, max_wait_s=ticket.max_wait_s, priority=ticket.priority
+            self.requests.name, wait_s=wait_s, max_wait_s=ticket.max_wait_s, priority=ticket.priority
         )
         ticket.end(OutcomeStatus.RATE_LIMITED, error, waited_s=waited_s)
         never = RequestResult(
@@ -125,7 +125,7 @@ _ALREADY = datetime.min.replace(tzinfo=UTC)
 class OpeningTimes:
     """The openings of one source, remembered by class and age."""
 
-    desk: SourceRequests
+    requests: SourceRequests
     clock: Clock
     _found: dict[tuple[Lane, Priority, Priority, float | None], datetime | None] = field(init=False, factory=dict)
 
@@ -133,38 +133,38 @@ class OpeningTimes:
         """What is known has changed, or the clock may have."""
         self._found.clear()
 
-    def gates(self, flight: PendingRequest, now: datetime) -> tuple[Reason, ...]:
+    def gates(self, pending: PendingRequest, now: datetime) -> tuple[Reason, ...]:
         """What is in the way of a request now."""
-        return self._ask(openings, flight, now)
+        return self._ask(openings, pending, now)
 
-    def earliest(self, flight: PendingRequest, now: datetime) -> datetime | None:
+    def earliest(self, pending: PendingRequest, now: datetime) -> datetime | None:
         """When a request can go, its growing older counted in."""
-        return self._ask(earliest_opening, flight, now)
+        return self._ask(earliest_opening, pending, now)
 
-    def _ask(self, rule: Callable[..., T], flight: PendingRequest, now: datetime) -> T:
-        known = self.desk.known
+    def _ask(self, rule: Callable[..., T], pending: PendingRequest, now: datetime) -> T:
+        known = self.requests.known
         assert known is not None
         return rule(
             known.state,
             known.limits,
-            lane=flight.lane,
-            priority=flight.priority,
+            lane=pending.lane,
+            priority=pending.priority,
             now=now,
-            edges=known.edges[flight.lane],
-            pace_s=flight.pace_s,
-            waited_s=(now - flight.submitted_at).total_seconds(),
+            edges=known.edges[pending.lane],
+            pace_s=pending.pace_s,
+            waited_s=(now - pending.submitted_at).total_seconds(),
         )
 
-    def of(self, flight: PendingRequest, rank: Priority) -> datetime | None:
+    def of(self, pending: PendingRequest, rank: Priority) -> datetime | None:
         """When the source opens for a request that counts as this class by now."""
-        key = (flight.lane, flight.priority, rank, flight.pace_s)
+        key = (pending.lane, pending.priority, rank, pending.pace_s)
         if key in self._found:
             return self._found[key]
         now = self.clock.now()
-        gates = self.gates(flight, now)
+        gates = self.gates(pending, now)
         # Not the time of this look: the turn it belongs to began a little earlier, and would find it closed.
         opens_at = next_opening(gates, now=now) if gates else _ALREADY
-        if aged(flight.priority, (now - flight.submitted_at).total_seconds()) is rank:
+        if aged(pending.priority, (now - pending.submitted_at).total_seconds()) is rank:
             self._found[key] = opens_at
         return opens_at
 

@@ -51,7 +51,7 @@ class FeedChecker:
     chooser: CandidateChoice
     timeout_s: float
     statistics: CheckStatistics
-    ring: Callable[[], None]
+    notify: Callable[[], None]
     clock: Clock
     emit: Emit
     active: dict[int, datetime] = field(init=False, factory=dict)
@@ -149,4 +149,4 @@ class FeedChecker:
         for event in events_of(subscription, page, check, imported, following):
             self.emit(event)
         if imported:
-            self.ring()
+            self.notify()

@@ -63,7 +63,7 @@ class FeedTicker(Actor[CheckNow]):
     checker: FeedChecker
     configured: Sequence[Subscription]
     options: SubscriptionSettings
-    bell: WakeUp
+    wake_up: WakeUp
     """Rung in this process when something may be due."""
     clock: Clock
     emit: Emit
@@ -115,15 +115,15 @@ class FeedTicker(Actor[CheckNow]):
         """Begin at once."""
         self.wake_at = trio.current_time()
         self.nursery.start_soon(self._hand.beat)
-        self.nursery.start_soon(self._heed, self.bell, 0.0)
+        self.nursery.start_soon(self._heed, self.wake_up, 0.0)
         ear = WakeUp()
         self.nursery.start_soon(self._heed, ear, HEARD_S)
-        self.nursery.start_soon(self.database.listen, feeds.CHANNEL, ear.ring)
+        self.nursery.start_soon(self.database.listen, feeds.CHANNEL, ear.set)
 
-    async def _heed(self, bell: WakeUp, calm_s: float) -> None:
+    async def _heed(self, wake_up: WakeUp, calm_s: float) -> None:
         """Look soon whenever it rings, but not twice within the calm."""
         while True:
-            await bell.wait()
+            await wake_up.wait()
             self._has_rung = True
             self.wake_at = trio.current_time()
             await trio.sleep(calm_s)

@@ -90,7 +90,7 @@ class HandoverTracker(Periodic):
     chooser: CandidateChoice
     make_job: Callable[[Want], NewJob]
     """The job of a want that has none."""
-    ring: Callable[[], None]
+    notify: Callable[[], None]
     clock: Clock
     emit: Emit
     interval_s: float = field(init=False)
@@ -187,7 +187,7 @@ class HandoverTracker(Periodic):
         decided: Want = await self.database.run(
             choice.fail_and_choose, self.chooser, handover, reason, now=self.clock.now()
         )
-        self.ring()
+        self.notify()
         self._tell(handover, HandoverState.FAILED, reason)
         self._tell_want(decided)
 
@@ -221,7 +221,7 @@ class HandoverTracker(Periodic):
                 step = partial(self._revive, want)
                 revived = await contained(step, kind="want", item=want.words, emit=self.emit)
                 has_failed = has_failed or isinstance(revived, Failed)  # it stays an orphan, and would be read again
-            self.ring()
+            self.notify()
 
     async def _revive(self, want: Want) -> None:
         await self.database.run(

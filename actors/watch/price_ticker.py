@@ -32,7 +32,7 @@ class PriceTicker(Periodic):
     configured: Sequence[PriceWatch]
     """Those of the settings file."""
     make_jobs: MakeJobs
-    ring: Callable[[], None]
+    notify: Callable[[], None]
     clock: Clock
     emit: Emit
     interval_s: float = LOOK_S
@@ -55,7 +55,7 @@ class PriceTicker(Periodic):
                 place += enqueued or 0
                 is_more &= enqueued is not None  # one that stays due would be read again at once
         if place:
-            self.ring()
+            self.notify()
 
     async def _enqueue_contained(self, intake: PriceWatch, place: int) -> int | None:
         """Number of jobs. None: the intake failed, and stays due because its next time cannot be set."""

@@ -50,7 +50,7 @@ class SavedSearchTicker(Periodic):
     """Those of the settings file."""
     run: RunSearch
     chooser: CandidateChoice
-    ring: Callable[[], None]
+    notify: Callable[[], None]
     clock: Clock
     emit: Emit
     interval_s: float = LOOK_S
@@ -124,7 +124,7 @@ class SavedSearchTicker(Periodic):
         check = SavedSearchCheck(found=found, answered=names, next_at=next_at, error=error, now=now)
         wanted = await self.database.run(choice.record_saved_check, self.chooser, saved, check)
         if wanted:
-            self.ring()
+            self.notify()
         self.emit(SavedSearchChecked(saved=saved.name, found=len(found), wanted=wanted, error=error))
 
 

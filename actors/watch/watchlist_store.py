@@ -47,7 +47,7 @@ class DatabaseArtistStore:
     database: Database
     make_job: Callable[[Want], NewJob]
     """The job that searches for a want."""
-    ring: Callable[[], None]
+    notify: Callable[[], None]
     """Told when jobs may have come."""
 
     async def claim(self, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
@@ -67,7 +67,7 @@ class DatabaseArtistStore:
             record_success, artist, pairs, looked_at=looked_at, next_attempt_at=next_attempt_at
         )
         if new:
-            self.ring()
+            self.notify()
         return new
 
     async def fail(

@@ -111,8 +111,8 @@ async def _search(settings: Settings, config: str, database: Database, wanted: S
     assembly = SearchAssembly(parts)
     async with assembly.supervisor():
         searches = assembly.searches()
-        await searches.desks.have_come.wait()
-        if not searches.desks.by_name or not (wanted.names or searches.searched()):
+        await searches.directory.loaded.wait()
+        if not searches.directory.by_name or not (wanted.names or searches.searched()):
             remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {shown_path(config)}"
             raise UsageRefused(f"there is no site to search yet; add one: {remedy}")
         search = await searches.search(
@@ -130,8 +130,8 @@ async def _search(settings: Settings, config: str, database: Database, wanted: S
 
 def _words(settings: Settings, searches: Searches, wanted: SearchOptions, started: _Started) -> SearchText:
     hidden: list[Secret] = []
-    for desk in searches.desks.by_name.values():
-        hidden += [desk.record.key, desk.record.proxy]
+    for requests in searches.directory.by_name.values():
+        hidden += [requests.record.key, requests.record.proxy]
     return SearchText(
         explain=lambda source: searches.explain(source, wanted.priority),
         started=started.since,

@@ -44,7 +44,7 @@ class Jobs:
 
     database: Database
     runner: Address[RunnerMessage]
-    bell: JobWakeUp
+    wake_up: JobWakeUp
     priorities: Mapping[str, int]
     max_attempts: Mapping[str, int]
     """For each kind that this process has a handler for."""
@@ -96,7 +96,7 @@ class Jobs:
     ) -> T:
         """Run a plain function of a connection in one transaction. It may be run again, so it must do nothing else."""
         result = await self.database.run(function, *args, **kwargs)
-        self.bell.ring()  # it may have enqueued something
+        self.wake_up.set()  # it may have enqueued something
         return result
 
     async def take_in(self, job: NewJob) -> Enqueued:
@@ -108,7 +108,7 @@ class Jobs:
             except CommitUnknown:
                 enqueue = jobs.enqueue_again
             else:
-                self.bell.ring()
+                self.wake_up.set()
                 return done
 
     async def run_passing(self, kind: str, payload: Any, *, priority: str = "normal", delay_s: float = 0.0) -> None:
@@ -143,7 +143,7 @@ class Jobs:
         """Let a failed or cancelled job start afresh."""
         await self.show(job_id)
         await self.database.run(jobs.revive, job_id, now=self.clock.now())
-        self.bell.ring()
+        self.wake_up.set()
 
     async def discard(self, job_id: int) -> None:
         """Forget a finished job."""
@@ -159,7 +159,7 @@ class Jobs:
         """Start jobs of a kind again. Returns how many were held."""
         await self.database.run(pauses.resume, kind)
         freed = await in_pages(self.database, pauses.free_some)
-        self.bell.ring()
+        self.wake_up.set()
         return freed
 
     async def pause(self) -> None:

@@ -50,7 +50,7 @@ class Searches:
     """The searches and sources of a service."""
 
     database: Database
-    desks: SourceDirectory
+    directory: SourceDirectory
     dispatcher: Address[Submit]
     is_cached: bool
     clock: Clock
@@ -77,8 +77,8 @@ class Searches:
         _check_seconds("max_wait_s", max_wait_s, math.inf)
         _check_seconds("timeout_s", timeout_s, INTERVAL_S_MAX)
         _check_seconds("pace_s", pace_s, INTERVAL_S_MAX)
-        if not self.desks.have_come.is_set():
-            await self.desks.have_come.wait()
+        if not self.directory.loaded.is_set():
+            await self.directory.loaded.wait()
         names = self._names(sources)
         cached = await self._cached(request, names) if execute is None and priority is not Priority.RSS else {}
         return await self.dispatcher.ask(
@@ -100,7 +100,7 @@ class Searches:
         )
 
     def _names(self, sources: Iterable[str] | None) -> list[str]:
-        known = self.desks.by_name
+        known = self.directory.by_name
         if sources is None:
             return self.searched()
         names = list(dict.fromkeys(sources))
@@ -111,20 +111,23 @@ class Searches:
 
     def searched(self) -> list[str]:
         """Those that are searched where none is named, by name."""
-        return sorted(name for name, desk in self.desks.by_name.items() if desk.record.kind in SEARCHED)
+        return sorted(name for name, requests in self.directory.by_name.items() if requests.record.kind in SEARCHED)
 
     async def _cached(self, request: SearchRequest, names: Sequence[str]) -> Mapping[str, Sequence[Result]]:
         if not self.is_cached or not names:
             return {}
-        by_id = {self.desks.by_name[name].record.id: name for name in names}
+        by_id = {self.directory.by_name[name].record.id: name for name in names}
         found = await self.database.read(answers.find_cached, list(by_id), search_key(request), now=self.clock.now())
         return {by_id[source_id]: results for source_id, results in found.items()}
 
     def explain(self, source: str, priority: Priority | None = None, *, lane: Lane = Lane.QUERY) -> Explanation:
         """Why a request submitted now would wait, gate by gate, and until when."""
-        desk = self._desk(source)
-        known = desk.known or KnownState(
-            state=SourceState(), learned=LearnedLimits(), limits=desk.record.limits, edges={each: {} for each in Lane}
+        requests = self._requests_of(source)
+        known = requests.known or KnownState(
+            state=SourceState(),
+            learned=LearnedLimits(),
+            limits=requests.record.limits,
+            edges={each: {} for each in Lane},
         )
         explanation = explain(
             known.state,
@@ -134,19 +137,19 @@ class Searches:
             now=self.clock.now(),
             edges=known.edges[lane],
         )
-        return set_aside(explanation, desk.gone_because) if desk.gone_because else explanation
+        return set_aside(explanation, requests.gone_because) if requests.gone_because else explanation
 
     def status(self) -> tuple[SourceSnapshot, ...]:
         """Every source, by name."""
         return tuple(
             SourceSnapshot(
                 name=name,
-                kind=desk.record.kind,
-                waiting=desk.waiting(),
-                running=len(desk.running),
+                kind=requests.record.kind,
+                waiting=requests.waiting(),
+                running=len(requests.running),
                 explanation=self.explain(name),
             )
-            for name, desk in sorted(self.desks.by_name.items())
+            for name, requests in sorted(self.directory.by_name.items())
         )
 
     async def pause(self, source: str) -> None:
@@ -162,17 +165,17 @@ class Searches:
         await self._change(source, reservations.reset)
 
     async def _change(self, source: str, rule: Callable[[SourceState], SourceState]) -> None:
-        await self.desks.have_come.wait()
-        desk = self._desk(source)
-        await self.database.run(source_states.change, desk.record.id, rule, configured=desk.record.limits)
-        desk.is_stale = True
-        desk.bell.ring()
+        await self.directory.loaded.wait()
+        requests = self._requests_of(source)
+        await self.database.run(source_states.change, requests.record.id, rule, configured=requests.record.limits)
+        requests.is_stale = True
+        requests.wake_up.set()
 
-    def _desk(self, source: str) -> SourceRequests:
-        desk = self.desks.by_name.get(source)
-        if desk is None:
-            raise UnknownSource(source, list(self.desks.by_name))
-        return desk
+    def _requests_of(self, source: str) -> SourceRequests:
+        requests = self.directory.by_name.get(source)
+        if requests is None:
+            raise UnknownSource(source, list(self.directory.by_name))
+        return requests
 
 
 def _wait(given: float | None, priority: Priority | None) -> float | None:

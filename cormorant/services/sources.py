@@ -38,9 +38,9 @@ class SourceClosed(CormorantError):
 
 async def try_out(database: Database, record: SourceRecord, asker: SourceClients) -> Caps:
     """What the source can do, asked now and kept. Raises `SourceClosed` or what the source did wrong."""
-    wish = ReservationRequest(priority=Priority.INTERACTIVE, lease_s=_TIMEOUT_S + PROBE_GRACE_S, consumer=CONSUMER)
+    wanted = ReservationRequest(priority=Priority.INTERACTIVE, lease_s=_TIMEOUT_S + PROBE_GRACE_S, consumer=CONSUMER)
     answer, _ = await database.run(
-        source_states.reserve, record.id, wish, configured=record.limits, now=datetime.now(UTC)
+        source_states.reserve, record.id, wanted, configured=record.limits, now=datetime.now(UTC)
     )
     if isinstance(answer, SourceClosedNow):
         raise SourceClosed(f"{record.name} may not be asked now")

@@ -52,7 +52,7 @@ class EventStreams:
 
     def screen(self) -> SecretFilter:
         """What must not be seen of any source."""
-        records = tuple(desk.record for desk in self.parts.searches.desks.by_name.values())
+        records = tuple(requests.record for requests in self.parts.searches.directory.by_name.values())
         if records != self._records:  # made anew only then: there may be thousands of events in a second
             texts = {text for record in records for text in screen_of(record.key, record.proxy).texts}
             self._records, self._screen = records, SecretFilter(tuple(sorted(texts, key=len, reverse=True)))

@@ -73,13 +73,15 @@ async def looked_up(parts: WebParts) -> list[MetricValue]:
 
 
 def _of_sources(parts: WebParts, now: datetime) -> Iterator[MetricValue]:
-    desks = parts.searches.desks.by_name
-    yield MetricValue(metric="queue_depth", value=sum(desk.waiting() for desk in desks.values()), labels=("searches",))
-    for name, desk in desks.items():
-        yield MetricValue(metric="cormorant_source_waiting", value=desk.waiting(), labels=(name,))
-        if desk.known is None:
+    directory = parts.searches.directory.by_name
+    yield MetricValue(
+        metric="queue_depth", value=sum(requests.waiting() for requests in directory.values()), labels=("searches",)
+    )
+    for name, requests in directory.items():
+        yield MetricValue(metric="cormorant_source_waiting", value=requests.waiting(), labels=(name,))
+        if requests.known is None:
             continue
-        state = desk.known.state
+        state = requests.known.state
         yield MetricValue(metric="breaker_state_gauge", value=_BREAKER[state.breaker.state], labels=(name,))
         until = state.cooldown.until
         left_s = 0.0 if until is None else max(0.0, (until - now).total_seconds())
@@ -105,16 +107,16 @@ def _quota_gauges(parts: WebParts, now: datetime) -> list[_QuotaGauge]:
     return [
         _QuotaGauge(
             window=QuotaWindow(
-                source_id=desk.record.id,
+                source_id=requests.record.id,
                 lane=lane,
                 since=counts_since(window, now=now),
-                after=desk.known.state.lane(lane).last_seq - window.whole,
+                after=requests.known.state.lane(lane).last_seq - window.whole,
             ),
             limit=window.whole,
             labels=(name, lane.value, window.name.value),
         )
-        for name, desk in parts.searches.desks.by_name.items()
-        if desk.known is not None
+        for name, requests in parts.searches.directory.by_name.items()
+        if requests.known is not None
         for lane in Lane
-        for window in windows_of(desk.known.limits, lane, Priority.INTERACTIVE)
+        for window in windows_of(requests.known.limits, lane, Priority.INTERACTIVE)
     ]

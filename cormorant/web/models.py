@@ -241,9 +241,9 @@ def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> Ex
     )
 
 
-def outcome_out(outcome: Outcome, desk: SourceRequests | None) -> OutcomeOut:
+def outcome_out(outcome: Outcome, requests: SourceRequests | None) -> OutcomeOut:
     """What came of a search at one source, without the keys of that source."""
-    screen = NO_SCREEN if desk is None else screen_of(desk.record.key, desk.record.proxy)
+    screen = NO_SCREEN if requests is None else screen_of(requests.record.key, requests.record.proxy)
     return OutcomeOut(
         source=outcome.source,
         status=outcome.status.value,

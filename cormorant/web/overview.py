@@ -53,27 +53,29 @@ JobCounts = CountCache[Sequence[KindCount]]
 
 async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
     """Everything that the page shows. How many jobs there are may be a little old where there are very many."""
-    desks = dict(sorted(parts.searches.desks.by_name.items()))
+    directory = dict(sorted(parts.searches.directory.by_name.items()))
     now = parts.clock.now()
-    records = [desk.record for desk in desks.values()]
+    records = [requests.record for requests in directory.values()]
     read = await parts.database.read(read_overview, records, jobs=counts.known, now=now, clock=parts.clock)
     if read.jobs_took_s is not None:
         counts.keep(read.jobs, took_s=read.jobs_took_s)
     looks = {look.record.name: look for look in read.looks}
-    screens = {name: screen_of(desk.record.key, desk.record.proxy) for name, desk in desks.items()}
+    screens = {name: screen_of(requests.record.key, requests.record.proxy) for name, requests in directory.items()}
     tree = tree_out(parts.tree())
-    accounts = [_account(desk, looks[name], screens[name]) for name, desk in desks.items()]
+    accounts = [_account(requests, looks[name], screens[name]) for name, requests in directory.items()]
     return OverviewOut(
         at=now,
         version=__version__,
         is_ready=parts.is_ready(),
         mode=parts.mode,
         paused_since=read.paused_since,
-        needs_you=[*_needs(accounts), *_needs_of_tree(tree), *_needs_of_downloads(read.held, desks.values())],
+        needs_you=[*_needs(accounts), *_needs_of_tree(tree), *_needs_of_downloads(read.held, directory.values())],
         accounts=accounts,
         clients=_clients(parts.clients, read.clients),
-        running=[_running(desk, flight) for desk in desks.values() for flight in list(desk.running)],
-        waiting=[group for name, desk in desks.items() for group in _waiting(desk, looks[name], screens[name])],
+        running=[_running(requests, pending) for requests in directory.values() for pending in list(requests.running)],
+        waiting=[
+            group for name, requests in directory.items() for group in _waiting(requests, looks[name], screens[name])
+        ],
         history=[_was(asked, screens.get(asked.source, NO_SCREEN)) for asked in read.history],
         jobs=_job_counts(read.jobs),
         health=_health(tree),
@@ -91,19 +93,19 @@ def decisive(explanation: Explanation) -> Reason | None:
     return next(iter([*by_hand, *unknown, *last]), None)
 
 
-def _account(desk: SourceRequests, look: SourceView, screen: SecretFilter) -> AccountOut:
+def _account(requests: SourceRequests, look: SourceView, screen: SecretFilter) -> AccountOut:
     explanation = look.explain(Priority.INTERACTIVE)
     gate = decisive(explanation)
     state = look.known.state
     return AccountOut(
-        name=desk.name,
+        name=requests.name,
         kind=look.record.kind,
         host=urlsplit(look.record.url).netloc.rpartition("@")[2],
         origin=look.record.origin,
-        state="gone" if desk.is_gone else _state(gate),
+        state="gone" if requests.is_gone else _state(gate),
         opens_at=explanation.opens_at,
         gate=None if gate is None else gate.name.value,
-        why=_GONE if desk.is_gone else _why(gate, screen),
+        why=_GONE if requests.is_gone else _why(gate, screen),
         gates=[
             GateOut(name=each.name.value, opens_at=each.opens_at, why=screen.hidden(each.why))
             for each in explanation.gates
@@ -119,8 +121,8 @@ def _account(desk: SourceRequests, look: SourceView, screen: SecretFilter) -> Ac
         in_flight_max=look.limits.in_flight_max,
         queries_today=look.queries_today,
         grabs_opens_at=look.explain(Priority.INTERACTIVE, Lane.GRAB).opens_at,
-        waiting=desk.waiting(),
-        running=len(desk.running),
+        waiting=requests.waiting(),
+        running=len(requests.running),
         failures_in_a_row=state.failure_streak,
         last_success_at=state.last_success_at,
         last_failure_at=state.last_failure_at,
@@ -167,35 +169,35 @@ def _clients(settings: Mapping[str, ClientSettings], spent: Sequence[ClientWindo
     return sorted(found, key=lambda client: -client.part)
 
 
-def _running(desk: SourceRequests, flight: PendingRequest) -> RunningOut:
+def _running(requests: SourceRequests, pending: PendingRequest) -> RunningOut:
     return RunningOut(
-        source=desk.name,
-        query=flight.request.query,
-        kind=flight.request.kind,
-        lane=flight.lane.value,
-        client=flight.consumer,
-        priority=flight.priority.name.lower(),
-        asked_at=flight.submitted_at,
-        shared_by=len(flight.living()),
+        source=requests.name,
+        query=pending.request.query,
+        kind=pending.request.kind,
+        lane=pending.lane.value,
+        client=pending.consumer,
+        priority=pending.priority.name.lower(),
+        asked_at=pending.submitted_at,
+        shared_by=len(pending.living()),
     )
 
 
-def _waiting(desk: SourceRequests, look: SourceView, screen: SecretFilter) -> Iterator[WaitingOut]:
+def _waiting(requests: SourceRequests, look: SourceView, screen: SecretFilter) -> Iterator[WaitingOut]:
     groups: defaultdict[tuple[Lane, Priority, str], list[PendingRequest]] = defaultdict(list)
-    for queue in desk.queues.values():
-        for flight in queue.waiting():
-            groups[flight.lane, flight.priority, flight.consumer].append(flight)
-    for (lane, priority, consumer), flights in sorted(groups.items())[:WAITING_SHOWN]:
+    for queue in requests.queues.values():
+        for pending in queue.waiting():
+            groups[pending.lane, pending.priority, pending.consumer].append(pending)
+    for (lane, priority, consumer), group in sorted(groups.items())[:WAITING_SHOWN]:
         explanation = look.explain(priority, lane)
         gate = decisive(explanation)
         yield WaitingOut(
-            source=desk.name,
+            source=requests.name,
             client=consumer,
             lane=lane.value,
             priority=priority.name.lower(),
-            count=len(flights),
-            queries=[flight.request.query for flight in flights[:QUERIES_SHOWN]],
-            asked_at=flights[0].submitted_at,
+            count=len(group),
+            queries=[each.request.query for each in group[:QUERIES_SHOWN]],
+            asked_at=group[0].submitted_at,
             opens_at=explanation.opens_at,
             gate=None if gate is None else gate.name.value,
             why=_why(gate, screen),
@@ -232,8 +234,8 @@ def _needs_of_tree(tree: Sequence[ChildOut]) -> Iterator[NeedOut]:
             yield NeedOut(what="child", name=child.name, why=why, remedy="look into the log, then restart the service")
 
 
-def _needs_of_downloads(held: Sequence[Handover], desks: Iterable[SourceRequests]) -> Iterator[NeedOut]:
-    words = WantViews.of(desk.record for desk in desks)
+def _needs_of_downloads(held: Sequence[Handover], directory: Iterable[SourceRequests]) -> Iterator[NeedOut]:
+    words = WantViews.of(requests.record for requests in directory)
     for each in held:
         why = f"may have arrived at {each.target}: {words.hidden(each.reason)}"
         yield NeedOut(what="download", name=words.hidden(each.title), why=why, remedy="say whether it has")

@@ -43,9 +43,9 @@ class WebServer(Actor[None]):
         """Bind and serve. The start is acknowledged only when connections are taken."""
         parts = self.parts
         keys = keys_of(parts.web, parts.clients, data=parts.data, emit=parts.emit, file_mode=parts.file_mode)
-        desks = parts.searches.desks.by_name
+        directory = parts.searches.directory.by_name
         self._closing = Shutdown(self.nursery)
-        searches = RunningSearches(nursery=self.nursery, closing=self._closing, desk_of=desks.get)
+        searches = RunningSearches(nursery=self.nursery, closing=self._closing, desk_of=directory.get)
         app = make_app(parts, keys, self._closing, searches)
         listening = bound(parts.web.address)
         address = _address_of(listening)

@@ -23,7 +23,7 @@ class Inline(Gateway):
         self._line = CallQueue()
         super().__init__(parts, [self._line])
         self._is_away = is_away
-        self._desk = ConnectionWorker(parts.dialect.open_session)
+        self._requests_of = ConnectionWorker(parts.dialect.open_session)
         self._idle = ParkingLot()
 
     @override
@@ -47,7 +47,7 @@ class Inline(Gateway):
                 watchers.cancel_scope.cancel()
         finally:
             self.stop()
-            self._desk.close()
+            self._requests_of.close()
             self._refuse_all()
         self._raise_failure()
 
@@ -77,7 +77,7 @@ class Inline(Gateway):
 
     @override
     async def _probe(self) -> None:
-        self._desk.close()  # a database in memory has one connection, and it may be set to read only
+        self._requests_of.close()  # a database in memory has one connection, and it may be set to read only
         await self._prepare()
         self._parts.dialect.probe()
 
@@ -97,9 +97,9 @@ class Inline(Gateway):
         try:
             self._check_played_outage()
         except DatabaseAway as away:
-            self._desk.close()  # as in a real one: in memory the probe uses the same connection, which may be set to read only
+            self._requests_of.close()  # as in a real one: in memory the probe uses the same connection, which may be set to read only
             return away
-        return self._desk.serve(calls)
+        return self._requests_of.serve(calls)
 
     def _check_played_outage(self) -> None:
         if self._is_away():

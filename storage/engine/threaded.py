@@ -27,7 +27,7 @@ class Threaded(Gateway):
         self._writes = CallQueue()
         self._reads = CallQueue() if parts.dialect.has_reader else self._writes
         super().__init__(parts, list(dict.fromkeys([self._writes, self._reads])))
-        self._desks: list[ConnectionWorker] = []
+        self._directory: list[ConnectionWorker] = []
         # Not trio's shared limiter: forty busy threads elsewhere must not keep the database from starting.
         self._threads = trio.CapacityLimiter(parts.dialect.writers + 2)
         # Also while the run is cancelled: trio waits for the threads, and a thread may wait for a server that hangs.
@@ -103,8 +103,8 @@ class Threaded(Gateway):
         with self._hung_watch:
             while True:
                 await trio.sleep(limit_s / HUNG_LOOKS)
-                for desk in self._desks:
-                    desk.cut_if_hung(limit_s)
+                for requests in self._directory:
+                    requests.cut_if_hung(limit_s)
 
     def _start_workers(self, workers: trio.Nursery) -> None:
         token = current_trio_token()
@@ -112,22 +112,22 @@ class Threaded(Gateway):
         if self._reads is not self._writes:
             lines.append(self._reads)
         for line in lines:
-            desk = ConnectionWorker(self._parts.dialect.open_session)
-            self._desks.append(desk)
-            workers.start_soon(self._in_thread, partial(self._work, line, desk, token))
+            requests = ConnectionWorker(self._parts.dialect.open_session)
+            self._directory.append(requests)
+            workers.start_soon(self._in_thread, partial(self._work, line, requests, token))
 
-    def _work(self, line: CallQueue, desk: ConnectionWorker, token: TrioToken) -> None:
+    def _work(self, line: CallQueue, requests: ConnectionWorker, token: TrioToken) -> None:
         """The life of a worker thread."""
         most = self._parts.dialect.group_max if line is self._writes else 1
         try:
             while calls := line.take(most):
-                self._serve(calls, line, desk, token)
+                self._serve(calls, line, requests, token)
         finally:
-            desk.close()
+            requests.close()
 
-    def _serve(self, calls: list[Call[Any]], line: CallQueue, desk: ConnectionWorker, token: TrioToken) -> None:
+    def _serve(self, calls: list[Call[Any]], line: CallQueue, requests: ConnectionWorker, token: TrioToken) -> None:
         try:
-            away = desk.serve(calls)
+            away = requests.serve(calls)
         finally:
             # One wake-up of the loop for the whole group: it costs more than the answers themselves.
             token.run_sync_soon(self._room.answer, [call for call in calls if call.outcome is not None])

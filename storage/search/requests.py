@@ -69,7 +69,7 @@ class CachedAnswer:
 def reserve_now(  # noqa: PLR0913 - one look at the database has all that it needs, by name
     connection: Connection,
     source_id: int,
-    wish: ReservationRequest,
+    wanted: ReservationRequest,
     *,
     configured: SourceLimits,
     clock: Clock,
@@ -83,7 +83,7 @@ def reserve_now(  # noqa: PLR0913 - one look at the database has all that it nee
     """
     if key is not None and (kept := answers.find_cached(connection, [source_id], key, now=clock.now())):
         return CachedAnswer(kept[source_id]), None
-    return source_states.reserve(connection, source_id, wish, configured=configured, now=clock.now(), hint=hint)
+    return source_states.reserve(connection, source_id, wanted, configured=configured, now=clock.now(), hint=hint)
 
 
 def record_result(  # noqa: PLR0913 - all that is written at the end of a request, in one transaction

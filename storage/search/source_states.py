@@ -67,18 +67,18 @@ def look(connection: Connection, source_id: int, *, configured: SourceLimits) ->
 def reserve(
     connection: Connection,
     source_id: int,
-    wish: ReservationRequest,
+    wanted: ReservationRequest,
     *,
     configured: SourceLimits,
     now: datetime,
     hint: KnownState | None = None,
 ) -> tuple[Reserved | SourceClosedNow, KnownState]:
     """Spend one request, if every gate is open. Send it only after COMMIT; it is never refunded."""
-    known, answer = _decide_by(hint, connection, source_id, wish, configured=configured, now=now)
+    known, answer = _decide_by(hint, connection, source_id, wanted, configured=configured, now=now)
     if isinstance(answer, SourceClosedNow):
         return answer, known
     times = (to_micros(answer.at), to_micros(answer.expires_at))
-    _REQUEST.change(connection, (source_id, wish.lane.value, answer.seq, *times, wish.consumer))
+    _REQUEST.change(connection, (source_id, wanted.lane.value, answer.seq, *times, wanted.consumer))
     return answer, _changed(connection, source_id, known, answer.state, configured)
 
 
@@ -86,35 +86,35 @@ def _decide_by(
     hint: KnownState | None,
     connection: Connection,
     source_id: int,
-    wish: ReservationRequest,
+    wanted: ReservationRequest,
     *,
     configured: SourceLimits,
     now: datetime,
 ) -> tuple[KnownState, Reserved | SourceClosedNow]:
     """Decide by what is known already, and only if that is out of date, or says no, by what the database has."""
     if hint is not None and _is_usable(hint, configured):
-        answer = _decide(hint, wish, now)
+        answer = _decide(hint, wanted, now)
         # A hint that is out of date opens nothing: what it would spend is not written.
         if isinstance(answer, Reserved) and _write(connection, source_id, hint, answer.state):
             return hint, answer
     known = _read(connection, source_id, configured, lock=True)
-    answer = _decide(known, wish, now)
+    answer = _decide(known, wanted, now)
     if isinstance(answer, Reserved):
         _write(connection, source_id, known, answer.state)
     return known, answer
 
 
-def _decide(known: KnownState, wish: ReservationRequest, now: datetime) -> Reserved | SourceClosedNow:
+def _decide(known: KnownState, wanted: ReservationRequest, now: datetime) -> Reserved | SourceClosedNow:
     return decide(
         known.state,
         known.limits,
-        lane=wish.lane,
-        priority=wish.priority,
+        lane=wanted.lane,
+        priority=wanted.priority,
         now=now,
-        edges=known.edges[wish.lane],
-        lease_s=wish.lease_s,
-        pace_s=wish.pace_s,
-        waited_s=wish.waited_s,
+        edges=known.edges[wanted.lane],
+        lease_s=wanted.lease_s,
+        pace_s=wanted.pace_s,
+        waited_s=wanted.waited_s,
     )
 
 

@@ -78,7 +78,7 @@ class Serving:
             self.place, self._token, self._told = place, trio.lowlevel.current_trio_token(), trio.Event()
             async with place.service(**self._chosen) as service:
                 self.service = service
-                await service.sources.desks.have_come.wait()
+                await service.sources.directory.loaded.wait()
                 self._is_up.set()
                 await self._told.wait()
 

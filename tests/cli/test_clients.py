@@ -41,8 +41,8 @@ def test_the_same_for_programs_with_what_was_spent(source_place: SourcePlace) ->
         limits = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=9)
         attic = sources.find(connection, "attic")  # type: ignore[arg-type]  # it is a connection
         for lane in (Lane.QUERY, Lane.QUERY, Lane.GRAB):
-            wish = ReservationRequest(lane=lane, lease_s=60.0, consumer="sonarr")
-            source_states.reserve(connection, attic.id, wish, configured=limits, now=now)  # type: ignore[arg-type]  # as above
+            wanted = ReservationRequest(lane=lane, lease_s=60.0, consumer="sonarr")
+            source_states.reserve(connection, attic.id, wanted, configured=limits, now=now)  # type: ignore[arg-type]  # as above
 
     source_place.write(spend)
 

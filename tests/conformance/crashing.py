@@ -39,4 +39,4 @@ def slots_of(service: Service) -> SlotWaiters:
 
 def desk_of(service: Service, source: str) -> SourceRequests:
     """The desk of a source."""
-    return service.sources.desks.by_name[source]
+    return service.sources.directory.by_name[source]

@@ -209,7 +209,7 @@ class World:
 
     def crash_limiter(self, service: Service, name: str) -> None:
         """Let a limiter crash, once all of them are there."""
-        if service.sources.desks.have_come.is_set():
+        if service.sources.directory.loaded.is_set():
             crash_limiter(service, name)
 
     async def calm_down(self, service: Service) -> None:

@@ -176,7 +176,7 @@ async def test_a_paused_source_is_asked_when_its_pause_ends(clock: MockClock) ->
     with search_place(a=Shop()) as place:
         async with service_of(place) as service:
             await trio.sleep(1)
-            record = service.sources.desks.by_name["a"].record
+            record = service.sources.directory.by_name["a"].record
             until = place.clock.now().replace(minute=30, second=0, microsecond=0)
             await service.transaction(
                 source_states.change,

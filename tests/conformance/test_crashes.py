@@ -70,11 +70,11 @@ async def test_a_dispatcher_that_crashes_while_it_lines_up_leaves_nobody_waiting
     with search_place(a=ScriptedSource(["x"]), b=ScriptedSource(), c=ScriptedSource()) as place:
         async with place.service() as service:
             broken: Any = Broken()
-            mended, service.sources.desks.by_name["b"] = service.sources.desks.by_name["b"], broken
+            mended, service.sources.directory.by_name["b"] = service.sources.directory.by_name["b"], broken
             search = await service.search("x", execute=place.sources["a"])
             with trio.fail_after(10):
                 outcomes = {outcome.source: outcome.status.value for outcome in await all_of(search)}
-            service.sources.desks.by_name["b"] = mended
+            service.sources.directory.by_name["b"] = mended
 
     assert outcomes == {"a": "found", "b": "failed", "c": "failed"}
 

@@ -100,9 +100,9 @@ async def test_searches_that_end_without_an_answer_leave_nothing_behind(clock: M
             await all_of(await service.search("first"))
             for number in range(20):
                 await all_of(await service.search(f"late {number}", max_wait_s=5))
-            desk = desk_of(service, "a")
+            requests = desk_of(service, "a")
 
-            assert (desk.waiting(), desk._flights, desk.running) == (0, {}, {})  # noqa: SLF001 - what it holds is the question
+            assert (requests.waiting(), requests._by_key, requests.running) == (0, {}, {})  # noqa: SLF001 - what it holds is the question
 
 
 async def test_limits_that_change_while_searches_run_crash_nobody(clock: MockClock) -> None:
@@ -110,9 +110,9 @@ async def test_limits_that_change_while_searches_run_crash_nobody(clock: MockClo
         async with place.service() as service:
             searches = [await service.search(f"{number}") for number in range(4)]
             await trio.sleep(1.5)
-            desk = desk_of(service, "a")
-            changed = evolve(desk.record, limits=SourceLimits(spacing_s=0, pace_s=0, per_hour=3))
-            desk.record = await service.transaction(sources.change, changed, now=place.clock.now())
+            requests = desk_of(service, "a")
+            changed = evolve(requests.record, limits=SourceLimits(spacing_s=0, pace_s=0, per_hour=3))
+            requests.record = await service.transaction(sources.change, changed, now=place.clock.now())
             explained = service.explain("a")
             for search in searches:
                 await all_of(search)
@@ -126,10 +126,10 @@ async def test_the_end_of_a_foreign_request_is_seen_although_searches_keep_comin
     with search_place(a=ScriptedSource(["x"])) as place:
         async with place.service() as service, trio.open_nursery() as nursery:
             await trio.sleep(1)
-            desk = desk_of(service, "a")
-            wish, free = ReservationRequest(lease_s=600.0), desk.record.limits
+            requests = desk_of(service, "a")
+            wanted, free = ReservationRequest(lease_s=600.0), requests.record.limits
             got, _ = await service.transaction(
-                source_states.reserve, desk.record.id, wish, configured=free, now=place.clock.now()
+                source_states.reserve, requests.record.id, wanted, configured=free, now=place.clock.now()
             )
             assert isinstance(got, Reserved)
 
@@ -142,7 +142,7 @@ async def test_the_end_of_a_foreign_request_is_seen_although_searches_keep_comin
             await trio.sleep(20)
             await service.transaction(
                 source_states.finish,
-                desk.record.id,
+                requests.record.id,
                 got.permit,
                 RequestEnd(kind=EndKind.ANSWERED),
                 configured=free,

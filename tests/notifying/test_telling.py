@@ -224,7 +224,7 @@ async def test_what_a_notifier_could_not_put_up_is_put_up_by_the_next_one() -> N
             folder="",
             database=Store(),  # type: ignore[arg-type]  # two of its methods
             make=lambda *_, dedupe_key, **__: dedupe_key,
-            ring=lambda: None,
+            notify=lambda: None,
             clock=simulated(1).clock,
             **given,
         )

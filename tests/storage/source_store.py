@@ -49,8 +49,8 @@ def ask(
     priority: Priority = Priority.BACKGROUND,
 ) -> Reserved | SourceClosedNow:
     """Try to reserve."""
-    wish = ReservationRequest(lane=lane, priority=priority, lease_s=LEASE_S, consumer="test")
-    return source_states.reserve(connection, source_id, wish, configured=limits, now=now)[0]
+    wanted = ReservationRequest(lane=lane, priority=priority, lease_s=LEASE_S, consumer="test")
+    return source_states.reserve(connection, source_id, wanted, configured=limits, now=now)[0]
 
 
 def spend(connection: Connection, source_id: int, *, now: datetime = NOW, limits: SourceLimits = FREE) -> RequestPermit:

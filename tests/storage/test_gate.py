@@ -134,8 +134,8 @@ def test_what_apps_have_spent_is_counted_by_source_and_lane(connection: Connecti
     red = sources.add(connection, SourceRecord(name="red", identity="r", kind="torznab", url="http://r"), now=NOW)
     limits = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=100)
     for number, (who, lane) in enumerate([("a", Lane.QUERY), ("a", Lane.QUERY), ("b", Lane.QUERY), ("a", Lane.GRAB)]):
-        wish = ReservationRequest(lane=lane, lease_s=60.0, consumer=who)
-        source_states.reserve(connection, red.id, wish, configured=limits, now=NOW + number * MINUTE)
+        wanted = ReservationRequest(lane=lane, lease_s=60.0, consumer=who)
+        source_states.reserve(connection, red.id, wanted, configured=limits, now=NOW + number * MINUTE)
 
     spent = access.spent(connection, since=NOW)
 

@@ -53,8 +53,8 @@ def test_what_cannot_be_kept_is_left_out(connection: Connection) -> None:
 def test_the_requests_of_one_app_are_counted_back_from_its_latest(connection: Connection) -> None:
     limits = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=100)
     for number, (who, lane) in enumerate([("a", Lane.QUERY), ("b", Lane.QUERY), ("a", Lane.QUERY), ("a", Lane.GRAB)]):
-        wish = ReservationRequest(lane=lane, lease_s=60.0, consumer=who)
-        source_states.reserve(connection, 7, wish, configured=limits, now=NOW + number * DAY)
+        wanted = ReservationRequest(lane=lane, lease_s=60.0, consumer=who)
+        source_states.reserve(connection, 7, wanted, configured=limits, now=NOW + number * DAY)
 
     found = source_views.nth_latest(connection, 7, Lane.QUERY, "a", [1, 2, 3])
 

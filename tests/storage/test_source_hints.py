@@ -22,9 +22,9 @@ ANSWERED = RequestEnd(kind=EndKind.ANSWERED)
 
 
 def reserve(
-    connection: Connection, hint: KnownState | None, limits: SourceLimits = OPEN, *, wish: ReservationRequest = WISH
+    connection: Connection, hint: KnownState | None, limits: SourceLimits = OPEN, *, wanted: ReservationRequest = WISH
 ) -> tuple[Reserved, KnownState]:
-    answer, known = source_states.reserve(connection, 1, wish, configured=limits, now=NOW, hint=hint)
+    answer, known = source_states.reserve(connection, 1, wanted, configured=limits, now=NOW, hint=hint)
     assert isinstance(answer, Reserved)
     return answer, known
 
@@ -41,7 +41,7 @@ def test_a_state_that_was_written_from_a_hint_is_what_is_read(connection: Connec
 @pytest.mark.parametrize("lane", list(Lane))
 def test_both_lanes_are_written(connection: Connection, lane: Lane) -> None:
     _, known = reserve(connection, None)
-    reserved, known = reserve(connection, known, wish=ReservationRequest(lease_s=60, lane=lane))
+    reserved, known = reserve(connection, known, wanted=ReservationRequest(lease_s=60, lane=lane))
     known = source_states.finish(connection, 1, reserved.permit, ANSWERED, configured=OPEN, now=at(1), hint=known)
 
     assert source_states.look(connection, 1, configured=OPEN) == known

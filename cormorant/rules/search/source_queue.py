@@ -231,7 +231,7 @@ class SourceQueue(Generic[T]):
         """Take out the tickets whose wait is over. At its very deadline a ticket may still go."""
         return [ticket for own in self._classes if own.deadlines for ticket in self._due(own, now)]
 
-    def hopeless(
+    def unreachable(
         self,
         opens_at: datetime,
         priority: Priority | None = None,

@@ -107,12 +107,12 @@ class GateService:
 
     async def names(self, wanted: str) -> list[str]:
         """The sources that a path names, or `UnknownSource`."""
-        desks = self.searches.desks
-        await desks.have_come.wait()
+        directory = self.searches.directory
+        await directory.loaded.wait()
         if wanted == COMBINED:
-            return sorted(name for name, desk in desks.by_name.items() if desk.record.kind in SEARCHED)
+            return sorted(name for name, requests in directory.by_name.items() if requests.record.kind in SEARCHED)
         for _ in range(_LOOKS):  # one that was just added by command is known in a moment
-            if wanted in desks.by_name:
+            if wanted in directory.by_name:
                 break
             await trio.sleep(_LOOK_S)
         return [self._record(wanted).name]
@@ -124,10 +124,10 @@ class GateService:
 
     def _record(self, name: str) -> SourceRecord:
         """A source that apps may ask. One that speaks no Torznab is to them as if it were not there."""
-        desk = self.searches.desks.by_name.get(name)
-        if desk is None or desk.record.kind not in SEARCHED:
+        requests = self.searches.directory.by_name.get(name)
+        if requests is None or requests.record.kind not in SEARCHED:
             raise UnknownSource(name)
-        return desk.record
+        return requests.record
 
     async def document(
         self, client: AppShare, query: GateQuery, request: SearchRequest, *, where: str, base: str
@@ -252,12 +252,14 @@ class GateService:
         return f"{outcome.source}: {self._without_keys(words, outcome.source)}"
 
     def _without_keys(self, text: str, source: str) -> str:
-        desk = self.searches.desks.by_name.get(source)
-        return hide_passwords(text if desk is None else screen_of(desk.record.key, desk.record.proxy).hidden(text))
+        requests = self.searches.directory.by_name.get(source)
+        return hide_passwords(
+            text if requests is None else screen_of(requests.record.key, requests.record.proxy).hidden(text)
+        )
 
     async def link(self, source: str, token: str) -> SiteLink:
         """What a link of ours stands for, or `NothingAnswered`."""
-        await self.searches.desks.have_come.wait()
+        await self.searches.directory.loaded.wait()
         record = self._record(source)
         client = await self.clients.by_name(client_of_token(token))
         if client is None or not self.items.is_ours(token, record):

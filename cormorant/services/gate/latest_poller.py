@@ -125,49 +125,49 @@ class LatestPoller:
                 if source.id not in self._flights:
                     return await self._fetch(asker, source, wanted, claim, until)
                 claim.release()  # somebody else was faster
-            flight = self._flights[source.id]
-            outcome = await self._join(flight, wanted, until)
+            pending = self._flights[source.id]
+            outcome = await self._join(pending, wanted, until)
             if outcome is not None:
                 return outcome
-            if trio.current_time() >= until and not flight.ended.is_set():
+            if trio.current_time() >= until and not pending.ended.is_set():
                 return _too_late(asker, source)
 
-    async def _join(self, flight: _Poll, wanted: frozenset[int], until: float) -> Outcome | None:
+    async def _join(self, pending: _Poll, wanted: frozenset[int], until: float) -> Outcome | None:
         """What came of somebody else's request; None: it is not for us, or the other one could wait less than we can."""
-        if flight.asked is None:
-            flight.waiting |= wanted
+        if pending.asked is None:
+            pending.waiting |= wanted
         with trio.CancelScope(deadline=until + priorities.timeout_s(Priority.RSS)):
-            await flight.ended.wait()
+            await pending.ended.wait()
         # Only now it is certain what was asked for: whoever came while the turn was taken came too late.
-        is_for_us = flight.asked is None or ALL in flight.asked or wanted <= flight.asked
-        outcome = flight.outcome if is_for_us else None
+        is_for_us = pending.asked is None or ALL in pending.asked or wanted <= pending.asked
+        outcome = pending.outcome if is_for_us else None
         is_closed = outcome is not None and outcome.status is OutcomeStatus.RATE_LIMITED
         return None if is_closed and trio.current_time() < until else outcome
 
     async def _fetch(
         self, asker: LatestFetcher, source: SourceRecord, wanted: frozenset[int], claim: ShareClaim, until: float
     ) -> Outcome:
-        flight = self._flights[source.id] = _Poll(set(wanted))
+        pending = self._flights[source.id] = _Poll(set(wanted))
         try:
             await trio.sleep(GATHER_S)
-            flight.outcome = await self._ask_in_turn(asker, source, flight, until)
-            return flight.outcome
+            pending.outcome = await self._ask_in_turn(asker, source, pending, until)
+            return pending.outcome
         finally:
             # Also when this app is gone: those who wait begin anew.
             claim.release()
             del self._flights[source.id]
-            flight.ended.set()
+            pending.ended.set()
 
-    async def _ask_in_turn(self, asker: LatestFetcher, source: SourceRecord, flight: _Poll, until: float) -> Outcome:
+    async def _ask_in_turn(self, asker: LatestFetcher, source: SourceRecord, pending: _Poll, until: float) -> Outcome:
         while True:
             left_s = max(0.0, until - trio.current_time())
-            waiting = frozenset(flight.waiting)
+            waiting = frozenset(pending.waiting)
             turn = await self._take(source, waiting, lease_s=left_s + priorities.timeout_s(Priority.RSS) + _SPARE_S)
             if turn.is_fresh:
-                flight.asked = waiting
+                pending.asked = waiting
                 return _found(source)
             if turn.categories is not None:
-                flight.asked = turn.categories
+                pending.asked = turn.categories
                 return await self._ask(asker, source, turn, until)
             if left_s <= 0:
                 return _too_late(asker, source)

@@ -100,10 +100,10 @@ class Shares:
         self, client: AppShare, name: str, *, lane: Lane, priority: Priority, until: float
     ) -> ShareClaim | Outcome:
         """Claim a request, or why the app may not ask a source now. Waits while its own requests may use up the rest."""
-        desk = self.searches.desks.by_name.get(name)
-        if desk is None:
+        requests = self.searches.directory.by_name.get(name)
+        if requests is None:
             return ShareClaim()
-        limits = desk.record.limits if desk.known is None else desk.known.limits
+        limits = requests.record.limits if requests.known is None else requests.known.limits
         windows = share_windows(limits, lane, client.settings.share)
         if not windows:
             return ShareClaim()
@@ -111,12 +111,12 @@ class Shares:
         while True:
             async with claims.turn:
                 now = self.clock.now()
-                opens_at = await self._opens_at(desk.record, client, lane, windows, now=now)
+                opens_at = await self._opens_at(requests.record, client, lane, windows, now=now)
                 if opens_at is not None:
                     return _refusal(client, name, priority, wait_s=(opens_at - now).total_seconds())
                 left = [attrs.evolve(each, limit=each.limit - claims.count) for each in windows]
                 if all(each.limit > 0 for each in left):
-                    later = await self._opens_at(desk.record, client, lane, left, now=now) if claims.count else None
+                    later = await self._opens_at(requests.record, client, lane, left, now=now) if claims.count else None
                     if later is None:
                         claims.count += 1
                         return ShareClaim(claims)
@@ -134,9 +134,9 @@ class Shares:
         return share_opens_at(windows, spent, now=now)
 
     async def _is_kept(self, request: SearchRequest, name: str) -> bool:
-        desk = self.searches.desks.by_name[name]
+        requests = self.searches.directory.by_name[name]
         now = self.clock.now()
-        return bool(await self.database.read(answers.find_cached, [desk.record.id], search_key(request), now=now))
+        return bool(await self.database.read(answers.find_cached, [requests.record.id], search_key(request), now=now))
 
 
 def _refusal(client: AppShare, name: str, priority: Priority, *, wait_s: float) -> Outcome:

@@ -49,7 +49,7 @@ class Feeds:
     statistics: CheckStatistics
     concurrent_limit: int
     active: Callable[[], int]
-    ring: Callable[[], None]
+    notify: Callable[[], None]
     """Lets the ticker of this process look."""
     clock: Clock
     started: Callable[[int], datetime | None] = lambda _: None
@@ -67,7 +67,7 @@ class Feeds:
         wanted = Subscription(name=name, url=url, schedule=schedule, next_check_at=now, added_at=now, **how)
         check_order(wanted, targets=self.targets, configured=self.configured)
         made = await self.database.run(subscriptions.add, wanted)
-        self.ring()
+        self.notify()
         return made
 
     async def subscribe_all(
@@ -91,7 +91,7 @@ class Feeds:
                     raise
                 raise BadRequest(f'feed "{told(each.name, length_max=60)}"', str(problem)) from None
         made = await self.database.run(subscriptions.add_all, wanted)
-        self.ring()
+        self.notify()
         return made
 
     async def unsubscribe(self, wanted: str) -> Subscription:
@@ -132,17 +132,17 @@ class Feeds:
     async def resume(self, name: str) -> None:
         """Go on with one: failures and effective interval begin anew."""
         await self.database.run(subscriptions.set_paused, name, why=None, now=self.clock.now())
-        self.ring()
+        self.notify()
 
     async def reschedule(self, number: int, at: datetime | None = None) -> None:
         """Check one at this time; without a time now."""
         await self.database.run(subscriptions.reschedule, number, at or self.clock.now())
-        self.ring()
+        self.notify()
 
     async def reschedule_anew(self, number: int) -> Subscription:
         """Give one its next time anew: from its last check on; one that would be late gets its share of the next minute."""
         anew = await self.database.run(reschedule_anew, number, now=self.clock.now())
-        self.ring()
+        self.notify()
         return anew
 
     async def check(self, wanted: str | int) -> FeedCheck:
@@ -159,7 +159,7 @@ class Feeds:
         for first in range(0, len(numbers), PAGE):
             page = {number: times[number] for number in numbers[first : first + PAGE]}
             await self.database.run(subscriptions.reschedule_all, page)
-        self.ring()
+        self.notify()
         return len(numbers)
 
     async def planned(self, *, until: datetime, most: int) -> list[ScheduledWatch]:

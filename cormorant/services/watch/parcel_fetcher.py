@@ -46,8 +46,8 @@ class ParcelFetcher:
             return self._parcel(want, result, key, Download(kind="magnet", magnet=link))
         if candidate.source.startswith(FEED):
             return self._parcel(want, result, key, await self.fetch_link(link))
-        await self.searches.desks.have_come.wait()
-        if candidate.source not in self.searches.desks.by_name:
+        await self.searches.directory.loaded.wait()
+        if candidate.source not in self.searches.directory.by_name:
             raise SearchError(
                 f"there is no source {candidate.source!r} now; its link goes through its gates or not at all"
             )

@@ -64,10 +64,10 @@ class PriceCollector:
             self._tell(done, source, len(points))
 
     async def _ask(self, intake: PriceWatch, source: str) -> Outcome:
-        await self.searches.desks.have_come.wait()
-        desk = self.searches.desks.by_name.get(source)
-        if desk is not None and desk.record.kind != SOURCE_KIND:
-            raise Fail(f'{source} is of kind {desk.record.kind} and states no prices; write kind = "{SOURCE_KIND}"')
+        await self.searches.directory.loaded.wait()
+        requests = self.searches.directory.by_name.get(source)
+        if requests is not None and requests.record.kind != SOURCE_KIND:
+            raise Fail(f'{source} is of kind {requests.record.kind} and states no prices; write kind = "{SOURCE_KIND}"')
         try:
             search = await self.searches.search(
                 request_for(intake),

@@ -82,7 +82,7 @@ class Prices:
         [intake] = await self.database.run(
             prices.add_watches, [wanted], make_jobs=self.collect_jobs, now=self.clock.now()
         )
-        self.jobs.bell.ring()
+        self.jobs.wake_up.set()
         return intake
 
     async def watch_all(self, wanted: Sequence[PriceWatch]) -> tuple[list[PriceWatch], list[str]]:
@@ -94,7 +94,7 @@ class Prices:
             make_jobs=self.collect_jobs,
             now=self.clock.now(),
         )
-        self.jobs.bell.ring()
+        self.jobs.wake_up.set()
         return added, known
 
     async def write_down(self, points: Mapping[str, Sequence[PricePoint]]) -> list[Collected]:
@@ -152,7 +152,7 @@ class Prices:
         asked = await self.database.run(
             prices.collect_now, name, make_jobs=partial(self.collect_jobs, by_hand=True), now=self.clock.now()
         )
-        self.jobs.bell.ring()
+        self.jobs.wake_up.set()
         return asked
 
     def sources_of(self, intake: PriceWatch) -> tuple[str, ...]:

@@ -103,8 +103,8 @@ class SpotifyCatalogue:
         max_wait_s: float | None = None,
         priority: Priority = Priority.BACKGROUND,
     ) -> T:
-        await self.searches.desks.have_come.wait()
-        if source not in self.searches.desks.by_name:
+        await self.searches.directory.loaded.wait()
+        if source not in self.searches.directory.by_name:
             raise SourceRefused(f'there is no source {source!r}; write [sources.{source}] with kind = "spotify"')
 
         async def made(record: SourceRecord) -> T:

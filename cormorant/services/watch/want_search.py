@@ -91,7 +91,7 @@ class WantSearch:
         return max(SNOOZE_S_MIN, min(opens_s, CHOOSE_AFTER_S - waited_s) if has_fit else opens_s)
 
     async def _gather(self, context: JobContext, want: Want) -> _Answers:
-        await self.searches.desks.have_come.wait()  # right after a start not all are there
+        await self.searches.directory.loaded.wait()  # right after a start not all are there
         assert context.job_id is not None
         entries = dict(await context.transaction(answers.read_answers, context.job_id))
         left = [name for name in self._names(want) if name not in entries]
@@ -111,7 +111,7 @@ class WantSearch:
         )
 
     def _names(self, want: Want) -> list[str]:
-        known = self.searches.desks.by_name
+        known = self.searches.directory.by_name
         return [name for name in want.sources if name in known] if want.sources else self.searches.searched()
 
     async def _requests(self, context: JobContext, want: Want, names: Sequence[str]) -> dict[SearchRequest, list[str]]:
@@ -119,7 +119,7 @@ class WantSearch:
         grouped: dict[tuple[str, int], list[str]] = {}
         found: dict[tuple[str, int], SearchRequest] = {}
         for name in names:
-            record = self.searches.desks.by_name[name].record
+            record = self.searches.directory.by_name[name].record
             kept = await context.transaction(sources.caps, record.id) if record.kind != "slskd" else None
             request = request_for(want, kind=record.kind, caps=None if kept is None else load_caps(kept[0]))
             mark = (request.kind, len(request.params))
@@ -189,8 +189,8 @@ class WantSearch:
         return bool(peers) and want.looks + 1 >= TRACKS_AFTER
 
     def _kind_of(self, name: str) -> str | None:
-        desk = self.searches.desks.by_name.get(name)
-        return None if desk is None else desk.record.kind
+        requests = self.searches.directory.by_name.get(name)
+        return None if requests is None else requests.record.kind
 
     async def _charge(self, context: JobContext, want: Want, failed: int) -> None:
         """Searches that fail count against the artist's budget, as looks do."""

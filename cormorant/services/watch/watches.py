@@ -49,7 +49,7 @@ class Watches:
     places: Mapping[str, ConfiguredTarget]
     catalogue: ArtistCatalogue
     orders: WatchValidator
-    ring: Callable[[], None]
+    notify: Callable[[], None]
     clock: Clock
 
     async def find_artist(self, wanted: str) -> FoundArtist:
@@ -211,7 +211,7 @@ class Watches:
         want = await self.database.run(
             choice.search_again, want_id, targets=self._targets, make_job=self.make_search, now=self.clock.now()
         )
-        self.ring()
+        self.notify()
         return want
 
     async def ignore(self, want_id: int) -> Want:
@@ -229,7 +229,7 @@ class Watches:
             make_job=self.make_handover,
             now=self.clock.now(),
         )
-        self.ring()
+        self.notify()
         return want
 
     async def downloads(self, *, before_id: int | None = None, limit: int = 100) -> list[Handover]:
@@ -265,7 +265,7 @@ class Watches:
         want = await self.database.run(
             choice.settle, number, has_arrived=has_arrived, make_job=self.make_handover, now=self.clock.now()
         )
-        self.ring()
+        self.notify()
         return want
 
     @property

@@ -36,7 +36,7 @@ _EVENTS = ResponseSpec(
 async def overview(request: AnyRequest) -> OverviewOut:
     """Accounts with their quotas and gates, who spent what, what runs, waits and was, and what needs a person."""
     parts = parts_of(request)
-    await parts.searches.desks.have_come.wait()
+    await parts.searches.directory.loaded.wait()
     return await overview_of(parts, _counts(request))
 
 
@@ -76,8 +76,8 @@ def _counts(request: AnyRequest) -> JobCounts:
 
 
 async def _names(parts: WebParts) -> list[str]:
-    await parts.searches.desks.have_come.wait()
-    return sorted(parts.searches.desks.by_name)
+    await parts.searches.directory.loaded.wait()
+    return sorted(parts.searches.directory.by_name)
 
 
 def overview_routes() -> Router:

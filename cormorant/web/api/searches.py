@@ -17,9 +17,9 @@ from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
 __all__ = ["search_routes"]
 
 
-def _desk(request: AnyRequest) -> RunningSearches:
-    desk: RunningSearches = request.app.state["searches"]
-    return desk
+def _requests_of(request: AnyRequest) -> RunningSearches:
+    requests: RunningSearches = request.app.state["searches"]
+    return requests
 
 
 @post("/searches", summary="Begin a search", status_code=201)
@@ -32,32 +32,32 @@ async def begin_search(request: AnyRequest, data: JSONBody[SearchBody]) -> Respo
     search = await parts_of(request).searches.search(
         _request(data), sources=data.sources, priority=_priority(data.priority), max_wait_s=data.max_wait_s
     )
-    desk = _desk(request)
-    watched = desk.take(search)
+    requests = _requests_of(request)
+    watched = requests.take(search)
     with trio.move_on_after(wait_s):
-        await desk.closing.unless_told(watched.done)
+        await requests.closing.unless_told(watched.done)
     return Response(watched.shown(), status_code=201)
 
 
 @get("/searches/{number:int}", summary="A search and what has come of it so far")
 async def show_search(request: AnyRequest, number: FromPath[int]) -> SearchOut:
     """The outcomes so far."""
-    return _desk(request).find(number).shown()
+    return _requests_of(request).find(number).shown()
 
 
 @get("/searches/{number:int}/stream", summary="The outcomes of a search as server-sent events")
 async def stream_search(request: AnyRequest, number: FromPath[int]) -> Stream:
     """An event `outcome` for each source, then `done`."""
-    desk = _desk(request)
+    requests = _requests_of(request)
     sign_outs: SignOuts = request.app.state["sign_outs"]
-    outcomes = desk.stream(desk.find(number), sign_outs.permit(request))
+    outcomes = requests.stream(requests.find(number), sign_outs.permit(request))
     return Stream(outcomes, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 @delete("/searches/{number:int}", summary="End a search", status_code=204)
 async def cancel_search(request: AnyRequest, number: FromPath[int]) -> None:
     """What waits is forgotten, what runs is cancelled."""
-    _desk(request).find(number).search.cancel()
+    _requests_of(request).find(number).search.cancel()
 
 
 def _request(body: SearchBody) -> SearchRequest:

@@ -33,9 +33,9 @@ async def status(request: AnyRequest) -> StatusOut:
 async def list_sources(request: AnyRequest, priority: FromQuery[PriorityName] = "interactive") -> list[SourceOut]:
     """Every source by name, with what is in the way of a search of this priority."""
     parts = parts_of(request)
-    desks = parts.searches.desks
-    await desks.have_come.wait()
-    return [_source(parts, desk, priority) for _, desk in sorted(desks.by_name.items())]
+    directory = parts.searches.directory
+    await directory.loaded.wait()
+    return [_source(parts, requests, priority) for _, requests in sorted(directory.by_name.items())]
 
 
 @get("/sources/{name:str}", summary="One source, and why it waits")
@@ -55,7 +55,7 @@ async def explain(
 ) -> ExplanationOut:
     """What is in the way of a request submitted now, gate by gate, and when each opens."""
     parts = parts_of(request)
-    await _desk(parts, name)
+    await _requests_of(parts, name)
     return _explanation(parts, name, priority, lane)
 
 
@@ -83,27 +83,27 @@ async def reset(request: AnyRequest, name: FromPath[str]) -> SourceOut:
     return await _shown(parts, name)
 
 
-async def _desk(parts: WebParts, name: str) -> SourceRequests:
-    desks = parts.searches.desks
-    await desks.have_come.wait()
-    if name not in desks.by_name:
-        raise UnknownSource(name, list(desks.by_name))
-    return desks.by_name[name]
+async def _requests_of(parts: WebParts, name: str) -> SourceRequests:
+    directory = parts.searches.directory
+    await directory.loaded.wait()
+    if name not in directory.by_name:
+        raise UnknownSource(name, list(directory.by_name))
+    return directory.by_name[name]
 
 
 async def _shown(parts: WebParts, name: str, priority: PriorityName = "interactive") -> SourceOut:
-    return _source(parts, await _desk(parts, name), priority)
+    return _source(parts, await _requests_of(parts, name), priority)
 
 
-def _source(parts: WebParts, desk: SourceRequests, priority: PriorityName) -> SourceOut:
+def _source(parts: WebParts, requests: SourceRequests, priority: PriorityName) -> SourceOut:
     return SourceOut(
-        name=desk.name,
-        kind=desk.record.kind,
-        url=desk.record.url,
-        origin=desk.record.origin,
-        waiting=desk.waiting(),
-        running=len(desk.running),
-        explanation=_explanation(parts, desk.name, priority, "query"),
+        name=requests.name,
+        kind=requests.record.kind,
+        url=requests.record.url,
+        origin=requests.record.origin,
+        waiting=requests.waiting(),
+        running=len(requests.running),
+        explanation=_explanation(parts, requests.name, priority, "query"),
     )
 
 

@@ -134,7 +134,7 @@ async def test_target(request: AnyRequest, name: FromPath[str]) -> TestOut:
 
 
 def _words(request: AnyRequest) -> WantViews:
-    return WantViews.of(desk.record for desk in parts_of(request).searches.desks.by_name.values())
+    return WantViews.of(requests.record for requests in parts_of(request).searches.directory.by_name.values())
 
 
 def _known(number: int) -> int:

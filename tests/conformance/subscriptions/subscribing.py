@@ -125,7 +125,7 @@ class SubscriptionPlace:
             database=self.gateway,
             fetch=self.feeds,
             chooser=RecordingChoice(taken=self.taken, profiles={}, takes={}, is_live=False, make_handover=_no_job),
-            ring=lambda: None,
+            notify=lambda: None,
             clock=self.clock,
             emit=self._emit,
             look_s=look_s,

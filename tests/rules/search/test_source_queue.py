@@ -144,8 +144,8 @@ def test_whoever_cannot_live_to_see_the_opening_is_told_at_once() -> None:
         Waiter(3, BACKGROUND, deadline=after(61)),
     )
 
-    assert [ticket.sequence for ticket in queue.hopeless(after(61), BACKGROUND)] == [1]
-    assert [ticket.sequence for ticket in queue.hopeless(after(62))] == [0, 3]
+    assert [ticket.sequence for ticket in queue.unreachable(after(61), BACKGROUND)] == [1]
+    assert [ticket.sequence for ticket in queue.unreachable(after(62))] == [0, 3]
     assert taken(queue) == [2]
 
 
@@ -184,7 +184,7 @@ def test_a_key_is_free_again_however_its_ticket_ended(end: str) -> None:
         case "expired":
             queue.expired(after(16))
         case "hopeless":
-            queue.hopeless(after(16))
+            queue.unreachable(after(16))
         case "drain":
             queue.drain()
         case "put back dead":
@@ -305,7 +305,7 @@ class Waiting(RuleBasedStateMachine):
     def give_up(self, priority: Priority | None, seconds: int) -> None:
         opens_at = self.now + timedelta(seconds=seconds)
         self.ended(
-            self.queue.hopeless(opens_at, priority), opens_at, list(Priority) if priority is None else [priority]
+            self.queue.unreachable(opens_at, priority), opens_at, list(Priority) if priority is None else [priority]
         )
 
     def ended(self, ended: list[Waiter], before: datetime, classes: list[Priority]) -> None:

@@ -207,7 +207,7 @@ async def test_caps_are_what_the_site_said_or_what_any_site_can(tmp_path: Path) 
     with web_place(tmp_path, red=ScriptedSource(), blue=ScriptedSource()) as place:
         async with place.served() as (service, client):
             usual = xml(await place.torznab(client, "red", t="caps"))
-            red_id = service.sources.desks.by_name["red"].record.id
+            red_id = service.sources.directory.by_name["red"].record.id
             await service.transaction(sources.set_caps, red_id, plain_caps(stated), now=service.clock.now())
             own = xml(await place.torznab(client, "red", t="caps"))
             both = xml(await place.torznab(client, "combined", t="caps"))
@@ -357,7 +357,7 @@ async def test_nothing_is_asked_for_an_app_that_has_hung_up(tmp_path: Path, sock
             async with place.client() as hasty, trio.open_nursery() as nursery:
                 nursery.start_soon(partial(place.torznab, hasty, "red", **SEARCH | {"q": "two"}))
                 await trio.sleep(10)
-                waited = service.sources.desks.by_name["red"].waiting()
+                waited = service.sources.directory.by_name["red"].waiting()
                 nursery.cancel_scope.cancel()
             await trio.sleep(60)
             after = await place.torznab(client, "red", **SEARCH | {"q": "three"})

@@ -154,7 +154,7 @@ async def test_nothing_is_made_up_where_something_could_be_found_or_nobody_knows
     audio = Caps(categories=(Category(id=3000, name="Audio"),))
     with web_place(tmp_path, **found) as place:
         async with place.served() as (service, client):
-            music = service.sources.desks.by_name["music"].record.id
+            music = service.sources.directory.by_name["music"].record.id
             await service.transaction(sources.set_caps, music, plain_caps(audio), now=service.clock.now())
             search = await place.torznab(client, "red", **SEARCH)
             partly = await place.torznab(client, "combined", **RSS)

@@ -115,9 +115,9 @@ def test_what_was_made_of_a_find_is_for_all_apps_until_it_or_its_source_changes(
         async with gate_alone(simulation, {"red": ScriptedSource(["some show"])}) as (gate, _):
             [one] = (await ask(gate, app("sonarr"), "red", "some")).items
             [two] = (await ask(gate, app("radarr"), "red", "some")).items
-            desk = gate.searches.desks.by_name["red"]
-            seeded = GateResult(record=desk.record, result=attrs.evolve(one.result, seeders=7))
-            secret = GateResult(record=attrs.evolve(desk.record, key=Secret("some show")), result=one.result)
+            requests = gate.searches.directory.by_name["red"]
+            seeded = GateResult(record=requests.record, result=attrs.evolve(one.result, seeders=7))
+            secret = GateResult(record=attrs.evolve(requests.record, key=Secret("some show")), result=one.result)
             [changed] = await gate.items.of("sonarr", [seeded], base="http://gate")
             [hidden] = await gate.items.of("sonarr", [secret], base="http://gate")
 

@@ -32,8 +32,8 @@ def test_what_was_spent_is_counted_by_lane_since_a_moment(connection: Connection
 def test_what_clients_have_spent_is_counted_over_all_sources(connection: Connection) -> None:
     asked = [(1, "a", Lane.QUERY), (1, "", Lane.QUERY), (2, "a", Lane.QUERY), (2, "a", Lane.GRAB), (1, "b", Lane.QUERY)]
     for minute, (source_id, who, lane) in enumerate(asked):
-        wish = ReservationRequest(lane=lane, lease_s=60, consumer=who)
-        source_states.reserve(connection, source_id, wish, configured=FREE, now=NOON + timedelta(minutes=minute))
+        wanted = ReservationRequest(lane=lane, lease_s=60, consumer=who)
+        source_states.reserve(connection, source_id, wanted, configured=FREE, now=NOON + timedelta(minutes=minute))
 
     found = source_views.spent_by_clients(connection, since=NOON - timedelta(seconds=1))
     later = source_views.spent_by_clients(connection, since=NOON + timedelta(minutes=3))
