@@ -190,7 +190,7 @@ class Address(Generic[M]):
         """
         if in_hand is not None and in_hand.reply is None:
             why = "its actor crashed" if isinstance(error, Exception) else "its actor was cancelled"
-            self._lose(in_hand.message, why)
+            self._report_lost(in_hand.message, why)
         if error is not None:
             self._break_promises(ActorCrashed, error)
 
@@ -211,11 +211,11 @@ class Address(Generic[M]):
             if envelope.reply is not None:
                 envelope.reply.refuse(ActorGone(self.name))
             else:
-                self._lose(envelope.message, "its actor is gone")
+                self._report_lost(envelope.message, "its actor is gone")
         self._gone = True
         self._receive.close()
 
-    def _lose(self, message: M, why: str) -> None:
+    def _report_lost(self, message: M, why: str) -> None:
         self.emit(MessageLost(actor=self.name, message=type(message).__name__, why=why))
 
 

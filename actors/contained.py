@@ -11,7 +11,7 @@ from cormorant.rules.errors import CommitUnknown, StorageUnavailable, split_wher
 from cormorant.rules.events import ItemFailed
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.ports import Emit
-from cormorant.rules.secrets import Secret, told
+from cormorant.rules.secrets import Secret, shortened
 
 __all__ = ["Failed", "contained"]
 
@@ -52,7 +52,7 @@ async def contained(
         passed_on, fault = split_where(raised, is_passed_on)
         if fault is None:
             raise
-        said = told(describe_error(fault), secrets, length_max=REASON_LENGTH_MAX)
+        said = shortened(describe_error(fault), secrets, length_max=REASON_LENGTH_MAX)
         emit(ItemFailed(kind=kind, item=item, error=said, traceback=trace_of(fault, secrets)))
         if passed_on is not None:
             raise passed_on from None

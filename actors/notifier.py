@@ -86,7 +86,7 @@ class Notifier(Periodic):
 
     async def round(self) -> None:
         """Look at the disk now and then, and make jobs of what is to be told."""
-        await self._look_at_disk()
+        await self._check_free_space()
         await self._make_jobs()
 
     async def end(self) -> None:
@@ -110,12 +110,12 @@ class Notifier(Periodic):
         while self.board.ring:
             notice = self.board.ring.popleft()
             for receiver in self.receivers:
-                if notice.kind is NoticeKind.DISK and self._was_told(due.get(f"{notice.kind}@{receiver}")):
+                if notice.kind is NoticeKind.DISK and self._was_sent(due.get(f"{notice.kind}@{receiver}")):
                     continue
                 key = f"{TOGETHER if is_quiet else notice.kind}@{receiver}"
                 self.board.waiting[key] = self.board.waiting.get(key, NoticeBatch()).with_notice(notice)
 
-    def _was_told(self, last: datetime | None) -> bool:
+    def _was_sent(self, last: datetime | None) -> bool:
         return last is not None and (self.clock.now() - last).total_seconds() < DISK_AGAIN_S
 
     async def _put_up(self, key: str, batch: NoticeBatch, due: dict[str, datetime]) -> bool:
@@ -135,7 +135,7 @@ class Notifier(Periodic):
             self.notify()
         return is_up
 
-    async def _look_at_disk(self) -> None:
+    async def _check_free_space(self) -> None:
         now = trio.current_time()
         if now < self._disk_at or not self.options.disk_free_bytes:
             return

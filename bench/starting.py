@@ -22,7 +22,7 @@ sys.path[0] = str(ROOT)
 from actors.environment import SystemClock  # noqa: E402 - see above
 from bench._report import Goal, Row, finish, read_options  # noqa: E402 - see above
 from cormorant.playground import open_playground  # noqa: E402 - see above
-from cormorant.playground.world import sites_of_the_town  # noqa: E402 - see above
+from cormorant.playground.world import playground_sites  # noqa: E402 - see above
 
 READY_S_MAX = 5.0
 GONE_S_MAX = 3.0
@@ -56,7 +56,7 @@ def seconds_to_start_and_to_stop() -> tuple[float, float]:
 async def milliseconds_to_open_the_playground() -> float:
     """Open the sites and close them."""
     began_at = time.perf_counter()
-    async with open_playground(*sites_of_the_town(SystemClock())):
+    async with open_playground(*playground_sites(SystemClock())):
         return (time.perf_counter() - began_at) * 1000
 
 

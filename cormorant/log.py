@@ -16,7 +16,7 @@ import attrs
 
 from cormorant.rules.errors import trace_of
 from cormorant.rules.events import Event, EventsLost, Stamped, fields_of
-from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.settings import LogSettings
 
 __all__ = ["LogWriter", "line_of", "renderer_of"]
@@ -127,7 +127,7 @@ def line_of(stamped: Stamped, render: Renderer, secrets: Iterable[Secret] = ()) 
 def _trace(event: Event, secrets: Iterable[Secret]) -> dict[str, str]:
     values = [getattr(event, field.name) for field in attrs.fields(type(event))]
     raised = [trace_of(value, secrets) for value in values if isinstance(value, BaseException) and value.__traceback__]
-    text = "\n".join([*raised, hide_secrets(getattr(event, "traceback", ""), secrets)]).rstrip()
+    text = "\n".join([*raised, redact_secrets(getattr(event, "traceback", ""), secrets)]).rstrip()
     return {"trace": _printable(text)} if text else {}
 
 
@@ -154,7 +154,7 @@ def _fact(value: object, secrets: Iterable[Secret]) -> object:
         return round(value, _DECIMALS)
     if isinstance(value, tuple | list):
         return [_fact(each, secrets) for each in value]
-    return _printable(hide_secrets(str(value), secrets))
+    return _printable(redact_secrets(str(value), secrets))
 
 
 def _flat(value: object) -> object:

@@ -198,7 +198,7 @@ class ScriptedTarget:
     """Since when it has which parcel, by key."""
     looked: list[float] = field(factory=list)
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Be given something."""
         await trio.lowlevel.checkpoint()
         self.given.append((trio.current_time(), parcel))
@@ -211,7 +211,7 @@ class ScriptedTarget:
             raise self.after.pop(0)
         return ParcelStatus(target_id=parcel.key, standing=ParcelState.PRESENT)
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - a port
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - a port
         """Be asked about something."""
         await trio.lowlevel.checkpoint()
         self.looked.append(trio.current_time())

@@ -36,8 +36,8 @@ from cormorant.rules.settings.keys import (
     key_of,
     known_settings,
     referenced,
-    strange_in,
     suggestion,
+    unknown_in,
     values_in,
     with_names,
 )
@@ -66,7 +66,7 @@ def load(cls: type[T], file: str | Path, environ: Mapping[str, str]) -> T:
     known = list(known_settings(cls()))
     written, problems = _read(Path(file))
     allowed = {*referenced(written), CONFIG_VARIABLE}
-    problems += list(strange_in(environ, known, written=None if problems else written, allowed=allowed))
+    problems += list(unknown_in(environ, known, written=None if problems else written, allowed=allowed))
     given = values_in(environ, with_names(known, written))
     builder = _Builder(cls, _SettingsReader(Path(file).absolute().parent, environ))
 

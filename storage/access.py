@@ -79,7 +79,7 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
-def look_at_all(
+def read_clients(
     connection: Connection, configured: Mapping[str, ClientSettings], *, now: datetime
 ) -> list[ClientAppView]:
     """Every app, by name. Where both have a name, the settings file wins, as it does at the gate."""

@@ -103,7 +103,7 @@ class Database:
         if self._mode is Mode.INLINE:
             await trio.sleep_forever()
         dialect = self._dialect = self._dialect or dialect_for(self._options)
-        await listen(lambda: dialect.open_ear(channel), heard, chance=self._chance)
+        await listen(lambda: dialect.open_listener(channel), heard, chance=self._chance)
 
     def go_away(self) -> None:
         """Play an outage, in line only: calls are held as if the database could not be reached."""

@@ -84,7 +84,7 @@ def read_overview(
     return OverviewRows(
         jobs=counted,
         jobs_took_s=clock.stopwatch() - began if jobs is None else None,
-        looks=[source_views.look(connection, record, now=now) for record in records],
+        looks=[source_views.read_view(connection, record, now=now) for record in records],
         clients=source_views.spent_by_clients(connection, since=now - _DAY),
         history=history.recent(connection, limit=HISTORY_SHOWN),
         paused_since=reports.pauses(connection).everything_since,

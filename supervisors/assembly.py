@@ -23,7 +23,7 @@ from actors.watch.handover_tracker import ConfiguredTarget
 from actors.watch.watchlist_store import WatchlistStore
 from actors.watch.watchlist_ticker import ArtistCatalogue
 from cormorant import __version__
-from cormorant.clients.apprise import Tell, tell_apart
+from cormorant.clients.apprise import Tell, send_in_subprocess
 from cormorant.clients.files import Download
 from cormorant.clients.targets.target import Target
 from cormorant.rules.jobs.states import RetryPolicy
@@ -105,10 +105,10 @@ class Assembly:
             job_runner=runner.served_by(lambda: self._job_runner(wake_up, jobs, handlers)),
             tickers=watching.tickers(),
             reclaim_sweeper=Address[None]("reclaim_sweeper", emit=self.emit).served_by(
-                lambda: self.timetable.noted("reclaim_sweeper", self._sweeper(wake_up))
+                lambda: self.timetable.recorded("reclaim_sweeper", self._sweeper(wake_up))
             ),
             maintenance=Address[None]("maintenance", emit=self.emit).served_by(
-                lambda: self.timetable.noted("maintenance", self._maintenance())
+                lambda: self.timetable.recorded("maintenance", self._maintenance())
             ),
             notifier=self._notifier(jobs) if self.settings.notify.apprise else None,
             web=self._web(searches, jobs, watching, subscriptions) if self.settings.web.enabled else None,
@@ -168,7 +168,9 @@ class Assembly:
         """The handler that sends notifications; none where no address is set."""
         if not self.settings.notify.apprise:
             return {}
-        send = SendNotifications(settings=self.settings, clock=self.clock, emit=self.emit, tell=self.tell or tell_apart)
+        send = SendNotifications(
+            settings=self.settings, clock=self.clock, emit=self.emit, tell=self.tell or send_in_subprocess
+        )
         return {NOTIFY: Handler(send)}
 
     def _notifier(self, jobs: Jobs) -> Runnable:

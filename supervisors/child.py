@@ -179,7 +179,7 @@ class Child:
             self.crash = error
             self.scope.cancel()
 
-    def tell_gone(self) -> None:
+    def report_removed(self) -> None:
         """Let it know that there will be no other incarnation, so that nobody waits for one."""
         gone = getattr(self.spec.run, "gone", None)
         if gone is not None:

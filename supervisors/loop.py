@@ -13,7 +13,7 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Reply
-from cormorant.rules.errors import RestartsExhausted, StartFailed, in_words
+from cormorant.rules.errors import RestartsExhausted, StartFailed, describe
 from cormorant.rules.events import (
     ChildCrashed,
     ChildExited,
@@ -194,7 +194,7 @@ class SupervisorLoop:
             if child.alive:
                 continue
             if child.spec.on_exhausted is OnExhausted.ESCALATE:
-                self._tell_end(child, restart_in_s=None)
+                self._emit_end(child, restart_in_s=None)
                 raise start_failed(child)
             await self._judge(child, with_siblings=False)  # those before it have just come up, the others are to come
 
@@ -210,13 +210,13 @@ class SupervisorLoop:
             elif due.revive_at is not None and due.revive_at > trio.current_time():
                 await self._pump(due.revive_at)
             else:
-                await self._revive(due)
+                await self._restart(due)
 
     async def stop_all(self) -> ShutdownReport:
         """Stop what was added later at once, then the listed children in reverse order, each within its grace."""
         began_at = trio.current_time()
         self._stop_deadline = min(self._stop_deadline, began_at + self.policy.stop_total_s)
-        self._take_in_what_waits()
+        self._absorb_waiting()
         reports = await self._stop_together([child for child in self.table.values() if child.dynamic])
         for child in reversed(self.table.values()):
             reports += await self._stop_together([child])
@@ -224,7 +224,7 @@ class SupervisorLoop:
         for child in self.table.values():
             if child.state is not ChildState.SET_ASIDE:
                 child.state = ChildState.ENDED
-        self._take_in_what_waits()
+        self._absorb_waiting()
         for command in [*self._obeying, *self._commands]:
             command.reply.refuse(StartFailed(subject_of(command), "its supervisor is stopping"))
         report = ShutdownReport(took_s=trio.current_time() - began_at, children=tuple(reports))
@@ -238,11 +238,11 @@ class SupervisorLoop:
 
     def _report_own_end(self, child: Child) -> ChildReport:
         """It ended by itself before it was its turn, and nobody has judged that."""
-        self._tell_end(child, restart_in_s=None)
+        self._emit_end(child, restart_in_s=None)
         child.stop_began_at = child.ended_at
         return child.report()
 
-    def _take_in_what_waits(self) -> None:
+    def _absorb_waiting(self) -> None:
         while self._absorb_one():
             pass
 
@@ -278,7 +278,7 @@ class SupervisorLoop:
         if self.stop_asked:
             command.reply.refuse(StartFailed(child.name, "its supervisor is stopping"))
         elif not child.alive and child.state is ChildState.STARTING:
-            self._tell_end(child, restart_in_s=None)
+            self._emit_end(child, restart_in_s=None)
             self._forget(child)
             command.reply.refuse(start_failed(child))
         elif command.reply.abandoned:  # the caller was cancelled: it shall not find a child it does not know of
@@ -304,16 +304,16 @@ class SupervisorLoop:
     async def _judge(self, child: Child, *, with_siblings: bool = True) -> None:
         """Do what follows from a child's end."""
         if not is_restarted(child.spec.restart, child.ending):
-            self._tell_end(child, restart_in_s=None)
+            self._emit_end(child, restart_in_s=None)
             self._give_up(child, ChildState.ENDED)
         elif self._is_exhausted(child):
-            self._tell_end(child, restart_in_s=None)
+            self._emit_end(child, restart_in_s=None)
             self._exhausted(child)
         else:
             child.crashes_in_a_row = 1 if child.ran_s >= self.policy.period_s else child.crashes_in_a_row + 1
             jitter = self.policy.chance.random()
             delay_s = delay_before_restart(crashes_in_a_row=child.crashes_in_a_row, jitter=jitter)
-            self._tell_end(child, restart_in_s=delay_s)
+            self._emit_end(child, restart_in_s=delay_s)
             if with_siblings:
                 await self._stop_siblings(child, delay_s)
             self._revivals.plan(child, delay_s)
@@ -336,7 +336,7 @@ class SupervisorLoop:
 
     async def _stop_siblings(self, crashed: Child, delay_s: float) -> None:
         """Stop those that are restarted together with `crashed`; their ends are not counted."""
-        self._take_in_what_waits()  # who has just ended by itself is not to be stopped
+        self._absorb_waiting()  # who has just ended by itself is not to be stopped
         names = restarted_with(self.policy.strategy, list(self.table), crashed.name)
         for sibling in [self.table[name] for name in reversed(names) if name != crashed.name]:
             if sibling.state in OVER:
@@ -356,10 +356,10 @@ class SupervisorLoop:
             return child.state not in OVER
         self._exits.remove(child)
         comes_back = is_restarted(child.spec.restart, child.ending)
-        self._tell_end(child, restart_in_s=restart_in_s if comes_back else None)
+        self._emit_end(child, restart_in_s=restart_in_s if comes_back else None)
         return comes_back
 
-    async def _revive(self, leader: Child) -> None:
+    async def _restart(self, leader: Child) -> None:
         """Start a child again, and those that were stopped with it, in order."""
         for child in [child for child in self.table.values() if child is leader or child.leader is leader]:
             await self._launch(child)
@@ -393,7 +393,7 @@ class SupervisorLoop:
             if not await self._pump(min(patient, default=math.inf)):
                 self._cancel_late(alive)
         for child in asked:
-            self._tell_end(child, restart_in_s=None)
+            self._emit_end(child, restart_in_s=None)
             child.state = ChildState.ENDED
         return [child.report() for child in asked]
 
@@ -408,16 +408,16 @@ class SupervisorLoop:
 
     def _give_up(self, child: Child, state: ChildState) -> None:
         child.state = state
-        child.tell_gone()
+        child.report_removed()
         if child.dynamic and child.spec.restart is Restart.TEMPORARY:
             self.table.pop(child.name, None)
 
     def _forget(self, child: Child) -> None:
-        child.tell_gone()
+        child.report_removed()
         child.state = ChildState.ENDED
         self.table.pop(child.name, None)
 
-    def _tell_end(self, child: Child, *, restart_in_s: float | None) -> None:
+    def _emit_end(self, child: Child, *, restart_in_s: float | None) -> None:
         child.is_told = True
         by, name, ran_s = self.policy.name, child.name, child.ran_s
         if child.crash is None:
@@ -452,6 +452,6 @@ def start_failed(child: Child) -> StartFailed:
     """What whoever wanted a child is told when it did not come up."""
     if isinstance(child.crash, StartFailed) and child.crash.child == child.name:
         return child.crash
-    error = StartFailed(child.name, in_words(child.crash))
+    error = StartFailed(child.name, describe(child.crash))
     error.__cause__ = child.crash
     return error

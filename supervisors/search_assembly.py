@@ -17,11 +17,11 @@ from actors.search.source_reconciler import SourceDirectory, SourceReconciler
 from actors.search.source_requests import SourceRequests
 from actors.search.waiting import SlotWaiters
 from cormorant.rules.addresses import normalised
-from cormorant.rules.errors import in_words
+from cormorant.rules.errors import describe
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.slots import SlotPool
-from cormorant.rules.secrets import Secret, told
+from cormorant.rules.secrets import Secret, shortened
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SPOTIFY_URL, SourceSettings, limits_of
 from cormorant.rules.supervision import OnExhausted, Strategy
@@ -139,7 +139,7 @@ class SearchAssembly:
 
     def _last_crash(self, name: str) -> str:
         crash = next((child.last_crash for child in self.sources.children() if child.name == name), None)
-        return "nobody knows why" if crash is None else told(in_words(crash))
+        return "nobody knows why" if crash is None else shortened(describe(crash))
 
     async def _stop_limiter(self, source: str) -> None:
         await self.sources.stop_child(_child_name(source))

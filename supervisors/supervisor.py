@@ -116,7 +116,7 @@ class Supervisor(Nested):
     def gone(self) -> None:
         """There will be no other run: tell all below, so that nobody waits for them."""
         for child in self._table.values():
-            child.tell_gone()
+            child.report_removed()
 
     def _running(self, child: str) -> SupervisorLoop:
         if self._keeper is None:
@@ -155,7 +155,7 @@ class Supervisor(Nested):
         self.report = None
         for child in list(self._table.values()):
             if child.dynamic and child.spec.restart is Restart.TEMPORARY:
-                self._table.pop(child.name).tell_gone()
+                self._table.pop(child.name).report_removed()
         self._table = {child.name: Child(child.spec, dynamic=child.dynamic) for child in self._table.values()}
 
     async def __aenter__(self) -> Self:

@@ -205,7 +205,7 @@ class WatchAssembly:
             chance=parts.chance,
             emit=parts.emit,
         )
-        return parts.timetable.noted("watchlist_ticker", made)
+        return parts.timetable.recorded("watchlist_ticker", made)
 
     def _saved(self) -> SavedSearchTicker:
         parts = self.parts
@@ -218,7 +218,7 @@ class WatchAssembly:
             clock=parts.clock,
             emit=parts.emit,
         )
-        return parts.timetable.noted("saved_search_ticker", made)
+        return parts.timetable.recorded("saved_search_ticker", made)
 
     async def _is_paused(self) -> bool:
         return await self.parts.database.read(pauses.is_all_paused)
@@ -332,7 +332,7 @@ class FeedAssembly:
             emit=self.emit,
             look_s=self.look_s,
         )
-        return self.timetable.noted("subscription_ticker", ticker)
+        return self.timetable.recorded("subscription_ticker", ticker)
 
     def _configured(self) -> list[Subscription]:
         now = self.clock.now()
@@ -385,7 +385,7 @@ class PriceAssembly:
             clock=own.clock,
             emit=self.emit,
         )
-        return self.timetable.noted("price_ticker", made)
+        return self.timetable.recorded("price_ticker", made)
 
 
 @frozen

@@ -50,7 +50,7 @@ class Heartbeat:
         while True:
             await trio.sleep_until(max(self.lease.doubtful_at, trio.current_time() + LOOK_S))
             if self.lease.is_held and trio.current_time() >= self.lease.doubtful_at:
-                self._doubt()
+                self._on_beat_missed()
 
     async def _register(self) -> None:
         # A new name for each run: a process that comes back must not be taken for the one that was given up.
@@ -75,7 +75,7 @@ class Heartbeat:
             await trio.sleep_until(self.lease.confirmed_at + self.beat_s)
             seen_at = await self._beat()
             if seen_at is None:
-                self._lose()
+                self._on_lease_lost()
                 return
             self._confirm(seen_at)
             self.on_beat()
@@ -102,7 +102,7 @@ class Heartbeat:
         self.lease.is_held = trio.current_time() < self.lease.doubtful_at
         self.wake_up.set()
 
-    def _doubt(self) -> None:
+    def _on_beat_missed(self) -> None:
         """Others may be taking our jobs: stop working on them, before they start."""
         self.lease.is_held = False
         silent_s = trio.current_time() - self.lease.confirmed_at
@@ -110,7 +110,7 @@ class Heartbeat:
         self.in_hand.drop_claimed()
         self.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=len(stopped)))
 
-    def _lose(self) -> None:
+    def _on_lease_lost(self) -> None:
         self.lease.is_held = False
         stopped = self.in_hand.cancel(LOST, is_claimed)
         self.in_hand.drop_claimed()

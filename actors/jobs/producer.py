@@ -26,7 +26,7 @@ from cormorant.rules.jobs.states import WAITING, JobState, Verb
 from cormorant.rules.jobs.verdicts import DONE
 from cormorant.rules.ports import Clock, Emit
 from storage.database import Database
-from storage.jobs.batch import Batch, BatchResult, Reconciled, all_endings, clear_up, leave, run_errand
+from storage.jobs.batch import Batch, BatchResult, Reconciled, all_endings, leave, reconcile, run_batch
 from storage.jobs.jobs import ClaimedJob, JobEnd, Settled
 
 LEAVE_S = 2.0
@@ -103,7 +103,7 @@ class Producer:
             self._helper_lot.unpark()
         self.wake_up.notify_without_fetch()
 
-    def hear(self) -> None:
+    def on_change(self) -> None:
         """Others have written: there may be more to do, something of ours may be cancelled, all may be paused."""
         self._check_at = min(self._check_at, max(trio.current_time(), self._checked_at + CHECK_S))
         self.wake_up.set()
@@ -116,10 +116,10 @@ class Producer:
         elif self._is_doubtful and self._is_helper_out:
             await self.wake_up.wait()  # what is ours is compared only while nothing is being claimed or let go of
         elif self._is_doubtful:
-            await self._clear_up()
+            await self._reconcile()
         else:
             self._is_out = True
-            await self._go()
+            await self._run_batch()
             self._is_out = False
 
     async def _help(self) -> None:
@@ -128,7 +128,7 @@ class Producer:
             await self._helper_lot.park()
             if self._is_out and self.lease.is_held and not self._is_doubtful:
                 self._is_helper_out = True
-                await self._go()
+                await self._run_batch()
                 self._is_helper_out = False
                 self.wake_up.notify_without_fetch()
 
@@ -147,7 +147,7 @@ class Producer:
             self.wake_up.has_capacity = True
             self._look_at = trio.current_time() + self.poll_s
 
-    async def _go(self) -> None:
+    async def _run_batch(self) -> None:
         """Let go of what is done and claim what there is room for, in one transaction."""
         room = self._room()
         finished, self.in_hand.finished = self.in_hand.finished, []
@@ -155,23 +155,23 @@ class Producer:
             self.wake_up.has_capacity = False
         self.in_hand.claiming += room
         look_at = self._look_at
-        harvest: BatchResult | None = None
+        found: BatchResult | None = None
         try:
-            harvest = await self.database.run(run_errand, self._errand(finished, room))
+            found = await self.database.run(run_batch, self._batch(finished, room))
         except StorageUnavailable:
             await trio.sleep(RETRY_S)  # the gateway has waited out its time; handlers may still be at work
         except CommitUnknown:
             self._is_doubtful = True
-            _doubt(finished)
+            _mark_doubtful(finished)
         finally:
             self.in_hand.claiming -= room
-            if harvest is None:
+            if found is None:
                 self._take_back(finished, room)
-        if harvest is not None:
-            self._told(finished, harvest)
-            self._accept(harvest, room, look_at)
+        if found is not None:
+            self._emit_settled(finished, found)
+            self._accept(found, room, look_at)
 
-    def _errand(self, finished: Sequence[FinishedJob], room: int) -> Batch:
+    def _batch(self, finished: Sequence[FinishedJob], room: int) -> Batch:
         now = self.clock.now()
         return Batch(
             owner=self.lease.owner,
@@ -188,33 +188,33 @@ class Producer:
         if room:
             self.wake_up.has_capacity = True
 
-    def _told(self, finished: Sequence[FinishedJob], harvest: BatchResult) -> None:
-        settled = {(each.id, each.token): each for each in harvest.settled}
+    def _emit_settled(self, finished: Sequence[FinishedJob], found: BatchResult) -> None:
+        settled = {(each.id, each.token): each for each in found.settled}
         now = trio.current_time()
         for done in finished:
             claim = (done.job.id, done.job.token)
-            if claim in harvest.completed:
-                self.emit(note_completed(done))
+            if claim in found.completed:
+                self.emit(event_of_completed(done))
                 continue
             mine = settled.get(claim)
             if mine is not None and mine.state in WAITING:  # it may be due before the next look
                 self._look_at = min(self._look_at, now + done.verdict.delay_s)
-            self.emit(note_dropped(done.job, done.verdict.verb) if mine is None else note_settled(done, mine))
+            self.emit(event_of_dropped(done.job, done.verdict.verb) if mine is None else event_of_settled(done, mine))
 
-    def _accept(self, harvest: BatchResult, room: int, look_at: float) -> None:
+    def _accept(self, found: BatchResult, room: int, look_at: float) -> None:
         if self.is_closing:  # nobody will begin them any more
-            self._is_doubtful = self._is_doubtful or bool(harvest.claimed)
+            self._is_doubtful = self._is_doubtful or bool(found.claimed)
             return
         now = trio.current_time()
-        for job in harvest.claimed:
+        for job in found.claimed:
             self.in_hand.queue.put_claimed(job, priority=job.priority, now=now)
         self.call_worker()
         if room:
-            self._is_full = len(harvest.claimed) == room
+            self._is_full = len(found.claimed) == room
         if room and self._is_full:
             self.wake_up.has_capacity = True
         elif room:
-            due = now + self._until(harvest.next_due)
+            due = now + self._until(found.next_due)
             # The other transaction may have put something off that this one did not see yet.
             self._look_at = due if self._look_at == look_at else min(due, self._look_at)
 
@@ -224,63 +224,63 @@ class Producer:
             return self.poll_s
         return min(self.poll_s, max(0.0, (next_due - self.clock.now()).total_seconds()))
 
-    async def _clear_up(self) -> None:
+    async def _reconcile(self) -> None:
         """See to it that the database and we agree: after a COMMIT in doubt, and at every heartbeat."""
         finished, self.in_hand.finished = self.in_hand.finished, []
         known = self.in_hand.claims()
         self._checked_at, self._check_at = trio.current_time(), math.inf
         self._is_doubtful = False  # before the look, which says nothing of doubts that arise meanwhile
-        cleared: Reconciled | None = None
+        reconciled: Reconciled | None = None
         try:
-            errand, doubtful = self._errand(finished, 0), self._doubtful(finished)
-            cleared = await self.database.run(clear_up, errand, doubtful=doubtful, known=known)
+            batch, doubtful = self._batch(finished, 0), self._doubtful(finished)
+            reconciled = await self.database.run(reconcile, batch, doubtful=doubtful, known=known)
         except StorageUnavailable:
             await trio.sleep(RETRY_S)
         except CommitUnknown:
-            _doubt(finished)
+            _mark_doubtful(finished)
             await trio.sleep(RETRY_S)
         finally:
-            if cleared is None:
+            if reconciled is None:
                 self._is_doubtful = True
                 self._take_back(finished, 1)
-        if cleared is not None:
-            self.may_claim = not cleared.is_paused
-            self._priorities = sorted({*self.priorities, *cleared.priorities})
+        if reconciled is not None:
+            self.may_claim = not reconciled.is_paused
+            self._priorities = sorted({*self.priorities, *reconciled.priorities})
             self.wake_up.has_capacity = True
-            self._told(finished, BatchResult(completed=cleared.completed, settled=cleared.settled))
-            self._stop_lost(cleared)
+            self._emit_settled(finished, BatchResult(completed=reconciled.completed, settled=reconciled.settled))
+            self._stop_lost(reconciled)
 
-    def _stop_lost(self, cleared: Reconciled) -> None:
+    def _stop_lost(self, reconciled: Reconciled) -> None:
         """Stop handlers whose jobs are no longer ours, cancelled or reclaimed by others, and begin none."""
-        if not cleared.lost:
+        if not reconciled.lost:
             return
-        for job in self.in_hand.withdraw(CANCELLED, lambda job: (job.id, job.token) in cleared.lost):
-            if (job.id, job.token) in cleared.cancelled:
+        for job in self.in_hand.withdraw(CANCELLED, lambda job: (job.id, job.token) in reconciled.lost):
+            if (job.id, job.token) in reconciled.cancelled:
                 self.emit(JobCancelled(**about(job), why="from outside"))
 
     def _doubtful(self, finished: Sequence[FinishedJob]) -> list[JobEnd]:
         """The endings that may have been written already."""
-        return all_endings(self._errand([each for each in finished if each.in_doubt], 0))
+        return all_endings(self._batch([each for each in finished if each.in_doubt], 0))
 
     async def _leave(self) -> None:
         """The last transaction: what is done is let go of, what is not is given back, and we are forgotten."""
         if not self.lease.owner:
             return
         finished, self.in_hand.finished = self.in_hand.finished, []
-        errand, doubtful = self._errand(finished, 0), self._doubtful(finished)
-        harvest: BatchResult | None = None
-        while harvest is None:
+        batch, doubtful = self._batch(finished, 0), self._doubtful(finished)
+        found: BatchResult | None = None
+        while found is None:
             try:
                 # A stop that was asked for is orderly also when a handler does not obey and it takes too long.
-                harvest = await self.database.run(leave, errand, doubtful=doubtful, is_orderly=self.is_closing)
+                found = await self.database.run(leave, batch, doubtful=doubtful, is_orderly=self.is_closing)
             except CommitUnknown:
-                doubtful = all_endings(errand)  # if it happened, to do it once more changes nothing
+                doubtful = all_endings(batch)  # if it happened, to do it once more changes nothing
             except StorageUnavailable:
                 return
-        self._told(finished, harvest)
+        self._emit_settled(finished, found)
 
 
-def _doubt(finished: Sequence[FinishedJob]) -> None:
+def _mark_doubtful(finished: Sequence[FinishedJob]) -> None:
     for each in finished:
         each.in_doubt = True
 
@@ -313,7 +313,7 @@ def _ending_of(done: FinishedJob, *, now: datetime) -> JobEnd:
     )
 
 
-def note_settled(done: FinishedJob, settled: Settled) -> JobEvent:
+def event_of_settled(done: FinishedJob, settled: Settled) -> JobEvent:
     """What is told of a job that its owner let go of, once that is durable."""
     job, verdict = done.job, done.verdict
     of = about(job)
@@ -333,7 +333,7 @@ def note_settled(done: FinishedJob, settled: Settled) -> JobEvent:
             return JobCompleted(**of, took_s=done.took_s, runs_again=settled.state is JobState.PENDING)
 
 
-def note_completed(done: FinishedJob) -> JobCompleted:
+def event_of_completed(done: FinishedJob) -> JobCompleted:
     """What is told of a job that has ended as most do."""
     job = done.job
     return JobCompleted(
@@ -341,6 +341,6 @@ def note_completed(done: FinishedJob) -> JobCompleted:
     )
 
 
-def note_dropped(job: ClaimedJob, verb: Verb) -> JobEvent:
+def event_of_dropped(job: ClaimedJob, verb: Verb) -> JobEvent:
     """What is told when a handler ended and its job was no longer ours."""
     return JobResultDropped(**about(job), verb=verb.value)

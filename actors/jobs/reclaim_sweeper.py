@@ -9,7 +9,7 @@ from actors.actor import Actor
 from actors.jobs.working_set import JobWakeUp
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerDeclaredDead
-from cormorant.rules.jobs.states import JobState, LivenessObservation, look
+from cormorant.rules.jobs.states import JobState, LivenessObservation, observe
 from cormorant.rules.ports import Clock, Emit
 from storage.database import Database
 from storage.jobs import workers
@@ -46,30 +46,30 @@ class ReclaimSweeper(Actor[None]):
     async def _sweep(self) -> None:
         known = await self.database.read(workers.all_workers)
         living = {worker.id: worker.beat for worker in known if worker.dead_at is None}
-        self._watch, silent = look(
+        self._watch, silent = observe(
             self._watch, living, now=trio.current_time(), interval_s=self.interval_s, silence_s=self.silence_s
         )
         for worker_id in silent:
-            await self.database.run(workers.bury, worker_id, beat=living[worker_id], now=self.clock.now())
+            await self.database.run(workers.mark_dead, worker_id, beat=living[worker_id], now=self.clock.now())
         # Also those that another sweeper has buried and could not finish with.
         dead = [worker.id for worker in known if worker.dead_at is not None]
         unknown = await self.database.read(workers.unknown_owners)
         for worker_id in dict.fromkeys([*silent, *dead, *unknown]):
             await self._take_over(worker_id)
         if dead or silent:
-            await self.database.run(workers.forget_dead)
+            await self.database.run(workers.delete_dead)
 
     async def _take_over(self, worker_id: str) -> None:
         reclaimed: list[Reclaimed] = []
         while page := await self.database.run(reclaim_if_dead, worker_id, limit=PAGE, now=self.clock.now()):
             reclaimed += page
             for job in page:
-                self._tell(job, worker_id)
+                self._emit_reclaimed(job, worker_id)
         if reclaimed:
             self.wake_up.set()
             self.emit(WorkerDeclaredDead(worker=worker_id, reclaimed=len(reclaimed)))
 
-    def _tell(self, job: Reclaimed, owner: str) -> None:
+    def _emit_reclaimed(self, job: Reclaimed, owner: str) -> None:
         of = About(job_id=job.id, kind=job.kind, correlation_id=job.correlation_id)
         self.emit(JobReclaimed(**of, owner=owner, state=job.state.value, attempts=job.attempts))
         if job.state is JobState.FAILED:

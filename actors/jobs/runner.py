@@ -113,7 +113,7 @@ class JobRunner(Actor[RunnerMessage]):
         self.clerk = self._make_clerk(self.lease)
         self.nursery.start_soon(self._run_clerk)
         self.nursery.start_soon(self._make_heart(self.lease).run)
-        self.nursery.start_soon(self.database.listen, CHANNEL, self.clerk.hear)
+        self.nursery.start_soon(self.database.listen, CHANNEL, self.clerk.on_change)
         for _ in range(options.concurrency):
             self.nursery.start_soon(self._employ)
 
@@ -124,7 +124,7 @@ class JobRunner(Actor[RunnerMessage]):
                 self.in_hand.withdraw(CANCELLED, lambda job: job.id == job_id and job.token <= token)
                 self.wake_up.set()  # there may be room for another one
             case RunEphemeral():
-                self._queue_passing(message)
+                self._queue_ephemeral(message)
             case SetClaiming(is_on=is_on):
                 self.clerk.may_claim = is_on
                 self.clerk.check()  # a look that is under way may have seen how it was before
@@ -154,7 +154,7 @@ class JobRunner(Actor[RunnerMessage]):
         if passing:
             self.emit(EphemeralWorkDropped(dropped=passing))
 
-    def _queue_passing(self, message: RunEphemeral) -> None:
+    def _queue_ephemeral(self, message: RunEphemeral) -> None:
         now = trio.current_time()
         try:
             self.in_hand.queue.put(message.job, label=message.label, now=now, delay_s=message.delay_s)

@@ -106,7 +106,7 @@ class JobWorker:
         """What trio raises at the end of a scope in which another was left open is that handler's failure."""
         if not self._is_left_open or isinstance(corrupted.__context__, KeyboardInterrupt):
             raise corrupted
-        give_up(self._task)
+        abandon_scope(self._task)
         assert self._running is not None
         return HandlerMisbehaved(
             f"the handler of {self._running.work.kind} left a cancel scope or a nursery open, as a generator does that is "
@@ -202,9 +202,9 @@ class JobWorker:
         if running.scope.cancelled_caught and running.why is None:
             error = JobTimedOut(work.kind, self._timeout_of(work.kind))
         elif error is not None:
-            self._tell_unexpected(work, error)
+            self._emit_unexpected(work, error)
         if isinstance(work, EphemeralJob):
-            self._tell_of_passing(work, running, error)
+            self._emit_ephemeral(work, running, error)
             self.clerk.wake_up.notify_without_fetch()  # there is room for another one
             return
         verdict = self._verdict(work, running, error)
@@ -213,7 +213,7 @@ class JobWorker:
             self.in_hand.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
             self.clerk.note_ended()
 
-    def _tell_unexpected(self, work: Work, error: BaseException) -> None:
+    def _emit_unexpected(self, work: Work, error: BaseException) -> None:
         """The job itself says only what was raised; the log also shows where."""
         _, fault = split_off(error, EXPECTED)
         if fault is not None:
@@ -223,7 +223,7 @@ class JobWorker:
                 ItemFailed(kind="job", item=f"{work.kind}{number}", error=describe_error(fault), traceback=traceback)
             )
 
-    def _tell_of_passing(self, work: EphemeralJob, running: RunningJob, error: BaseException | None) -> None:
+    def _emit_ephemeral(self, work: EphemeralJob, running: RunningJob, error: BaseException | None) -> None:
         if running.why is not None and _was_stopped(running, error):
             self.emit(JobCancelled(**about(work), why=running.why))
         elif error is not None:
@@ -260,6 +260,6 @@ def is_left_open(task: trio.lowlevel.Task, scope: trio.CancelScope) -> bool:
     return task._cancel_status is not scope._cancel_status  # noqa: SLF001 - there is no public word for it
 
 
-def give_up(task: trio.lowlevel.Task) -> None:
+def abandon_scope(task: trio.lowlevel.Task) -> None:
     """Let a task end quietly in which nurseries were left open. What runs in them is cancelled with the scope around."""
     task._child_nurseries.clear()  # noqa: SLF001 - otherwise its end would be a crash

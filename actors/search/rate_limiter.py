@@ -125,7 +125,7 @@ class RateLimiter(Actor[None]):
                     await self._record_left_over()
                 self._learn(
                     await self.database.run(
-                        source_states.look, self.requests.record.id, configured=self.requests.record.limits
+                        source_states.read, self.requests.record.id, configured=self.requests.record.limits
                     )
                 )
             except StorageUnavailable:

@@ -108,7 +108,7 @@ def learned_from(stated: StatedLimits | None) -> LearnedLimits | None:
     >>> learned.per_day, learned.grabs_per_day, learned.per_minute
     (100, 20, None)
     """
-    if stated is None or not stated.says_anything:
+    if stated is None or not stated.states_any:
         return None
     return LearnedLimits(per_day=stated.api_max, grabs_per_day=stated.grab_max, per_minute=stated.rate_limit)
 

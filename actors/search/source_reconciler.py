@@ -80,7 +80,7 @@ class SourceReconciler(Actor[None]):
     async def _keep(self) -> None:
         await self._with_patience(self._take_in_configured)
         while True:
-            await self._with_patience(self._look)
+            await self._with_patience(self._read)
             self.directory.loaded.set()
             await trio.sleep(CALM_S)
             await self._wake_up.wait(trio.current_time() + LOOK_S)
@@ -97,7 +97,7 @@ class SourceReconciler(Actor[None]):
     async def _take_in_configured(self) -> None:
         await self.database.run(sources.set_configured, self.configured, now=self.clock.now())
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         usable = await self.database.read(sources.usable_sources, self.configured)
         found = {each.name: each for each in usable}
         for name, requests in list(self.directory.by_name.items()):

@@ -17,7 +17,7 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError, SourceNotAsked
 from cormorant.rules.search.priorities import Priority, aged
-from cormorant.rules.search.reasons import GateName, Reason, earliest_opening, look_again_at, next_opening, openings
+from cormorant.rules.search.reasons import GateName, Reason, earliest_opening, next_opening, openings, recheck_at
 from cormorant.rules.search.reservations import EndKind, RequestEnd
 from cormorant.rules.search.slots import Rank, SlotPool
 from storage.search.requests import RequestResult
@@ -93,7 +93,7 @@ class WaitExpiry:
         if not gates:
             return now
         opens_at = self.openings.earliest(pending, now)
-        if opens_at is None and look_again_at(gates, now=now) is not None:
+        if opens_at is None and recheck_at(gates, now=now) is not None:
             return now  # something will end, nobody knows when
         return opens_at or _NEVER
 

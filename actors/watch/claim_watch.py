@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import trio
 from attrs import define, field
 
-from cormorant.rules.jobs.states import LivenessObservation, look
+from cormorant.rules.jobs.states import LivenessObservation, observe
 from storage.database import Database
 from storage.watch import feed_claims
 
@@ -43,10 +43,10 @@ class StaleClaims:
         """Begin anew: the database was away, perhaps for the others too."""
         self._watch = LivenessObservation()
 
-    async def look(self, held: Claims, *, own: Collection[tuple[int, int]]) -> int:
+    async def check(self, held: Claims, *, own: Collection[tuple[int, int]]) -> int:
         """Look at what is held now, and free what is dead. Returns how many."""
         others = {f"{number}:{token}": (number, token) for number, token in held if (number, token) not in own}
-        self._watch, dead = look(
+        self._watch, dead = observe(
             self._watch,
             {name: held[claim] for name, claim in others.items()},
             now=trio.current_time(),

@@ -14,7 +14,7 @@ from actors.contained import Failed, contained
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import SourceError
-from cormorant.rules.secrets import keys_in, told
+from cormorant.rules.secrets import keys_in, shortened
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FetchedFeed, NextCheck, after_check, events_of
 from storage.database import Database
@@ -80,7 +80,7 @@ class FeedChecker:
             subscription = current()
             check, more, following = await self._keep(subscription, page, check, until=until())
             imported += more
-        self._tell(subscription, page, check, imported, following)
+        self._emit_check(subscription, page, check, imported, following)
         return check
 
     async def _ask(self, subscription: DueFeed) -> tuple[FetchedFeed, str | None]:
@@ -89,7 +89,9 @@ class FeedChecker:
         except trio.TooSlowError:
             return _NOTHING, f"no answer in full within {self.timeout_s:g} s"
         except SourceError as trouble:
-            error = told(str(trouble) or type(trouble).__name__, keys_in(subscription.url), length_max=ERROR_LENGTH_MAX)
+            error = shortened(
+                str(trouble) or type(trouble).__name__, keys_in(subscription.url), length_max=ERROR_LENGTH_MAX
+            )
             return evolve(_NOTHING, wait_s=trouble.retry_after_s or 0.0), error
         return (_NOTHING, page.reason) if isinstance(page, Failed) else (page, None)
 
@@ -120,23 +122,23 @@ class FeedChecker:
             return kept
         failed = evolve(check, status=CheckStatus.FAILED, error=kept.reason)
         # The page cannot be stored. The failure can be, or at least the time of the next check.
-        for lesser in (partial(written, _NOTHING, failed), partial(self._put_off, mine, failed)):
+        for lesser in (partial(written, _NOTHING, failed), partial(self._postpone, mine, failed)):
             noted = await self._contained(mine, lesser)
             if not isinstance(noted, Failed):
                 return noted
         later = self.clock.now() + timedelta(seconds=PUT_OFF_S)
-        self._tell(
+        self._emit_check(
             mine, _NOTHING, failed, 0, NextCheck(next_check_at=later, effective_s=None, failures=mine.failures + 1)
         )
         raise CheckNotRecorded(mine.id, failed.error or "")
 
-    async def _put_off(self, mine: DueFeed, check: FeedCheck) -> tuple[FeedCheck, int, NextCheck | None]:
+    async def _postpone(self, mine: DueFeed, check: FeedCheck) -> tuple[FeedCheck, int, NextCheck | None]:
         following = after_check(mine, error=check.error, now=self.clock.now())
-        if not await self.database.run(feed_claims.put_off, mine, following, error=check.error or ""):
+        if not await self.database.run(feed_claims.postpone, mine, following, error=check.error or ""):
             raise CheckedElsewhere(mine.id)
         return check, 0, following
 
-    def _tell(
+    def _emit_check(
         self, subscription: DueFeed, page: FetchedFeed, check: FeedCheck, imported: int, following: NextCheck
     ) -> None:
         self.statistics.record(

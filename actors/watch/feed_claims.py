@@ -20,7 +20,7 @@ __all__ = ["BEAT_S", "ClaimedFeed", "FeedClaims", "silence_s"]
 
 BEAT_S = 15.0
 """How often what is in hand is renewed, and what others have is watched."""
-SURE_S = 10.0
+CLAIM_FRESH_S = 10.0
 """What was renewed longer ago may be another's, or paused, changed or removed meanwhile: no check begins then."""
 
 
@@ -67,7 +67,7 @@ class FeedClaims:
 
     async def begin(self, number: int) -> DueFeed:
         """Begin the check of one. Who waited long for its host may have lost it: `CheckedElsewhere`, and no second check."""
-        if trio.current_time() - self.held[number].sure_at > SURE_S:
+        if trio.current_time() - self.held[number].sure_at > CLAIM_FRESH_S:
             await self._renew([number])
         if self.held[number].sure_at == -math.inf:
             raise CheckedElsewhere(number)
@@ -91,12 +91,14 @@ class FeedClaims:
         mine = [self.held[number].subscription for number in numbers]
         if not mine:
             return
-        firm = {each.id for each in mine if each.id in self._begun or self.is_asked_for(each.id)}
-        kept = await self.database.run(feed_claims.renew_running, mine, firm=firm, until=self.until())
+        keep_even_if_paused = {each.id for each in mine if each.id in self._begun or self.is_asked_for(each.id)}
+        kept = await self.database.run(
+            feed_claims.renew_running, mine, keep_even_if_paused=keep_even_if_paused, until=self.until()
+        )
         for each in mine:
             held = self.held.get(each.id)
             if held is not None and held.subscription.token == each.token:
                 self.held[each.id] = ClaimedFeed(each, asked_at if each.id in kept else -math.inf)
         # Not together with the renewals: all must touch rows in one order.
-        if paused := [each for each in mine if each.id not in kept and each.id not in firm]:
+        if paused := [each for each in mine if each.id not in kept and each.id not in keep_even_if_paused]:
             await self.database.run(feed_claims.release, paused)

@@ -35,7 +35,7 @@ class FeedMaintenance:
     emit: Emit
     _ran_at: float = field(init=False, default=-math.inf)
 
-    def hurry(self) -> None:
+    def run_soon(self) -> None:
         """Do it at the next occasion."""
         self._ran_at = -math.inf
 
@@ -50,7 +50,7 @@ class FeedMaintenance:
         forgotten = await self.database.run(feed_items.prune, before=gone_before, limit=PAGE)
         found = 0
         if await self.database.read(feeds.is_any_ahead, now=now):
-            found = await self.database.run(feeds.pull_in, now=now, limit=PAGE)
+            found = await self.database.run(feeds.reschedule_after_clock_jump, now=now, limit=PAGE)
         if PAGE in {pruned, forgotten, found}:
             return True
         self._ran_at = trio.current_time()

@@ -28,9 +28,9 @@ from storage.watch.feed_claims import CheckedElsewhere, DueFeeds
 
 LOOK_S = 60.0
 """How often is looked for what is due, whatever happens."""
-CALM_S = 1.0
+DEBOUNCE_S = 1.0
 """At least so long between two looks."""
-HEARD_S = 1.0
+CHANGED_DEBOUNCE_S = 1.0
 """At least so long between two looks because others have written: on SQLite one hears of every write."""
 AWAY_S = 5.0
 """When a database that was away is looked at again."""
@@ -74,7 +74,7 @@ class FeedTicker(Actor[CheckNow]):
     _turns: HostQueues = field(init=False)
     _waiting: dict[int, list[Reply[FeedCheck]]] = field(init=False, factory=dict)
     """Whom the end of a check is told, by subscription."""
-    _hand: FeedClaims = field(init=False)
+    _claims: FeedClaims = field(init=False)
     _dropped: dict[int, DueFeed] = field(init=False, factory=dict)
     """What could not be checked while the database was away: to be given back."""
     _later: dict[int, trio.CancelScope] = field(init=False, factory=dict)
@@ -104,7 +104,7 @@ class FeedTicker(Actor[CheckNow]):
             clock=self.clock,
             emit=self.emit,
         )
-        self._hand = FeedClaims(
+        self._claims = FeedClaims(
             database=self.database,
             is_asked_for=self._waiting.__contains__,
             timeout_s=self.options.check_timeout_s,
@@ -114,48 +114,48 @@ class FeedTicker(Actor[CheckNow]):
     async def begin(self) -> None:
         """Begin at once."""
         self.wake_at = trio.current_time()
-        self.nursery.start_soon(self._hand.beat)
-        self.nursery.start_soon(self._heed, self.wake_up, 0.0)
+        self.nursery.start_soon(self._claims.beat)
+        self.nursery.start_soon(self._wake_on, self.wake_up, 0.0)
         ear = WakeUp()
-        self.nursery.start_soon(self._heed, ear, HEARD_S)
+        self.nursery.start_soon(self._wake_on, ear, CHANGED_DEBOUNCE_S)
         self.nursery.start_soon(self.database.listen, feeds.CHANNEL, ear.set)
 
-    async def _heed(self, wake_up: WakeUp, calm_s: float) -> None:
+    async def _wake_on(self, wake_up: WakeUp, debounce_s: float) -> None:
         """Look soon whenever it rings, but not twice within the calm."""
         while True:
             await wake_up.wait()
             self._has_rung = True
             self.wake_at = trio.current_time()
-            await trio.sleep(calm_s)
+            await trio.sleep(debounce_s)
 
     async def handle(self, message: CheckNow) -> None:
         """Check one now, or join the check that runs."""
         number = message.number
-        if number in self._hand.held:
+        if number in self._claims.held:
             self._join(number, message.reply)
             return
-        if len(self._hand.held) >= HAND_MAX:
+        if len(self._claims.held) >= HAND_MAX:
             message.reply.refuse(MailboxFull("subscription_ticker", HAND_MAX))
             return
         asked_at = trio.current_time()
         try:
-            claimed = await self.database.run(feed_claims.claim_one, number, until=self._hand.until())
+            claimed = await self.database.run(feed_claims.claim_one, number, until=self._claims.until())
         except (StorageUnavailable, CommitUnknown) as away:
             message.reply.refuse(away)
             return
         if claimed is None:
             self._others.ask_for(number)
-            self.wake_at = min(self.wake_at, trio.current_time() + CALM_S)
+            self.wake_at = min(self.wake_at, trio.current_time() + DEBOUNCE_S)
             message.reply.refuse(CheckedElsewhere(number))
             return
         self._waiting[number] = [message.reply]
-        self._take_in(ClaimedFeed(claimed, asked_at), is_first=True)
+        self._accept(ClaimedFeed(claimed, asked_at), is_first=True)
 
     def _join(self, number: int, reply: Reply[FeedCheck]) -> None:
         """Someone waits for it: it is next at its host, unless it is being checked."""
         others = [each for each in self._waiting.get(number, ()) if not each.abandoned]
         self._waiting[number] = [*others, reply]
-        lane = self._lanes.get(host_of(self._hand.held[number].subscription.url), deque())
+        lane = self._lanes.get(host_of(self._claims.held[number].subscription.url), deque())
         if number in lane:
             lane.remove(number)
             lane.appendleft(number)
@@ -167,7 +167,7 @@ class FeedTicker(Actor[CheckNow]):
         self._has_rung = False
         self.wake_at = trio.current_time() + self.look_s
         try:
-            await self._look()
+            await self._tick()
         except (StorageUnavailable, CommitUnknown):
             self._others.forget()
             self.wake_at = trio.current_time() + min(self.look_s, AWAY_S)
@@ -177,48 +177,48 @@ class FeedTicker(Actor[CheckNow]):
     async def end(self) -> None:
         """Checks that run are cancelled: they did not happen, and are due as before."""
         self.nursery.cancel_scope.cancel()
-        if self._hand.held or self._dropped:
+        if self._claims.held or self._dropped:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
                 await self._release()
 
     async def _release(self) -> None:
-        held = [*self._dropped.values(), *(each.subscription for each in self._hand.held.values())]
+        held = [*self._dropped.values(), *(each.subscription for each in self._claims.held.values())]
         try:
             await self.database.run(feed_claims.release, held)
         except (StorageUnavailable, CommitUnknown):
             return  # others see that nobody renews them
 
-    async def _look(self) -> None:
+    async def _tick(self) -> None:
         if not self._has_configured:
             await self.database.run(feeds.set_configured, self.configured)
             self._has_configured = True
         if self._dropped:
             dropped = list(self._dropped.values())  # meanwhile there may be more
             await self.database.run(feed_claims.release, dropped)
-            self._forget_dropped(dropped)
+            self._remove_dropped(dropped)
         outlook = await self._watched()
         if outlook.is_paused:
             return
         now = self.clock.now()
         if self._looked_at is not None and now < self._looked_at:
-            self._maintenance.hurry()  # the clock was set back: what it put off is not to wait for an hour
+            self._maintenance.run_soon()  # the clock was set back: what it put off is not to wait for an hour
         asleep_s = ASLEEP_LOOKS * self.look_s
         if self._looked_at is None or (now - self._looked_at).total_seconds() > asleep_s:
             self._overdue_before = now - timedelta(seconds=asleep_s)
         self._looked_at = now
         if self._overdue_before is not None and not await self._spread(self._overdue_before, now):
-            self._look_within(CALM_S)
+            self._tick_within(DEBOUNCE_S)
             return
         upcoming = outlook.next_due
         if upcoming is not None and upcoming <= now:
             await self._take_due(now)
             upcoming = (await self.database.read(feed_claims.read_due, held_at=None)).next_due
         if upcoming is not None:
-            self._look_within(max(CALM_S, (upcoming - self.clock.now()).total_seconds()))
+            self._tick_within(max(DEBOUNCE_S, (upcoming - self.clock.now()).total_seconds()))
         if await self._maintenance.run():
-            self._look_within(CALM_S)  # there are due ones, or more to forget
+            self._tick_within(DEBOUNCE_S)  # there are due ones, or more to forget
 
-    def _look_within(self, seconds: float) -> None:
+    def _tick_within(self, seconds: float) -> None:
         self.wake_at = min(self.wake_at, trio.current_time() + seconds)
 
     async def _watched(self) -> DueFeeds:
@@ -227,42 +227,42 @@ class FeedTicker(Actor[CheckNow]):
         also = sorted(self._others.asked_for)
         outlook = await self.database.read(feed_claims.read_due, held_at=held_at, also=also)
         if outlook.held is not None:
-            own = {(number, each.subscription.token) for number, each in self._hand.held.items()}
-            if await self._others.look(outlook.held, own=own):
+            own = {(number, each.subscription.token) for number, each in self._claims.held.items()}
+            if await self._others.check(outlook.held, own=own):
                 outlook = await self.database.read(feed_claims.read_due, held_at=None)
             self._watch_at = trio.current_time() + BEAT_S
         if self._others.is_watching:
-            self._look_within(self._watch_at - trio.current_time())
+            self._tick_within(self._watch_at - trio.current_time())
         return outlook
 
     async def _take_due(self, now: datetime) -> None:
         for _ in range(SPREAD_PAGES):
-            room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._hand.held) + len(self._later)
+            room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._claims.held) + len(self._later)
             due: Sequence[DueFeed] = ()
             asked_at = trio.current_time()
             if room > 0:
-                due = await self.database.run(feed_claims.claim, now=now, until=self._hand.until(), limit=room)
+                due = await self.database.run(feed_claims.claim, now=now, until=self._claims.until(), limit=room)
             for each in due:
-                self._tell_late(each.name, each.next_check_at, now)
-                self._take_in(ClaimedFeed(each, asked_at))
-            if len(due) < room or not await self._shorten(now):
+                self._emit_late(each.name, each.next_check_at, now)
+                self._accept(ClaimedFeed(each, asked_at))
+            if len(due) < room or not await self._release_surplus(now):
                 return
 
-    async def _shorten(self, now: datetime) -> int:
+    async def _release_surplus(self, now: datetime) -> int:
         """The hand is full: of hosts for which many wait some are given back until their turn, so that others have one."""
         back: dict[DueFeed, datetime] = {}
         for host, lane in self._lanes.items():
             for number in [each for each in list(lane)[LANE_MAX:] if each not in self._waiting]:
                 lane.remove(number)
-                back[self._hand.held[number].subscription] = self._turns.later(host, ahead=len(lane), now=now)
-                self._hand.drop(number)
+                back[self._claims.held[number].subscription] = self._turns.later(host, ahead=len(lane), now=now)
+                self._claims.drop(number)
         self._dropped |= {each.id: each for each in back}
         if back:
-            await self.database.run(feed_claims.give_back, back)
-            self._forget_dropped(back)
+            await self.database.run(feed_claims.release_until, back)
+            self._remove_dropped(back)
         return len(back)
 
-    def _forget_dropped(self, given: Iterable[DueFeed]) -> None:
+    def _remove_dropped(self, given: Iterable[DueFeed]) -> None:
         for each in given:
             if self._dropped.get(each.id) is each:
                 del self._dropped[each.id]
@@ -272,21 +272,21 @@ class FeedTicker(Actor[CheckNow]):
         for _ in range(SPREAD_PAGES):
             late = await self.database.run(feed_claims.spread_overdue, before=before, now=now, limit=PAGE)
             for name, due in late:
-                self._tell_late(name, due, now)
+                self._emit_late(name, due, now)
             if len(late) < PAGE:
                 self._overdue_before = None
                 return True
         return False
 
-    def _tell_late(self, name: str, due: datetime, now: datetime) -> None:
+    def _emit_late(self, name: str, due: datetime, now: datetime) -> None:
         if is_misfire(due=due, now=now, grace_s=self.options.misfire_grace_s):
             self.emit(SubscriptionMisfired(subscription=name, late_s=round((now - due).total_seconds(), 3)))
 
-    def _take_in(self, held: ClaimedFeed, *, is_first: bool = False) -> None:
+    def _accept(self, held: ClaimedFeed, *, is_first: bool = False) -> None:
         """Let one wait for its host. One that is in hand, and was freed by another, keeps its place."""
         number = held.subscription.id
-        is_there = number in self._hand.held
-        self._hand.put(held)
+        is_there = number in self._claims.held
+        self._claims.put(held)
         if is_there:
             return
         host = host_of(held.subscription.url)
@@ -311,16 +311,16 @@ class FeedTicker(Actor[CheckNow]):
                     finally:
                         self._turns.note(host, began=began)
         except (StorageUnavailable, CommitUnknown) as away:
-            for each in sorted({number, *lane} & self._hand.held.keys()):
-                self._dropped[each] = self._hand.held[each].subscription
-                self._let_go(each, away)
+            for each in sorted({number, *lane} & self._claims.held.keys()):
+                self._dropped[each] = self._claims.held[each].subscription
+                self._end_check(each, away)
         finally:
             del self._lanes[host]
             self._turns.rest(host)
 
-    def _let_go(self, number: int, what: FeedCheck | CormorantError) -> None:
+    def _end_check(self, number: int, what: FeedCheck | CormorantError) -> None:
         """It is no longer in hand; who waits for it is told."""
-        self._hand.drop(number)
+        self._claims.drop(number)
         for reply in self._waiting.pop(number, ()):
             if isinstance(what, FeedCheck):
                 reply.answer(what)
@@ -329,39 +329,39 @@ class FeedTicker(Actor[CheckNow]):
 
     async def _check_held(self, number: int, host: str) -> None:
         """Check one in the turn of its host. What was taken in hand anew meanwhile, or moved, waits for another turn."""
-        used = self._hand.held[number].subscription
+        used = self._claims.held[number].subscription
         what: FeedCheck | CormorantError | None = None
 
         def current() -> DueFeed:
             nonlocal used
-            now = self._hand.held[number].subscription
+            now = self._claims.held[number].subscription
             if now.url != used.url:
                 raise CheckedElsewhere(number)
             used = now
             return used
 
         try:
-            used = await self._hand.begin(number)
+            used = await self._claims.begin(number)
             if host_of(used.url) == host:
-                what = await self.checker.check(used, current=current, until=self._hand.until)
+                what = await self.checker.check(used, current=current, until=self._claims.until)
         except CheckedElsewhere as lost:
             what = lost
         except CheckNotRecorded as lost:
-            self._put_off(number, lost)
+            self._postpone(number, lost)
             return
-        held = self._hand.held[number]
+        held = self._claims.held[number]
         is_anew = what is None or held.subscription.token != used.token
         if what is not None and (isinstance(what, FeedCheck) or not is_anew):
-            self._let_go(number, what)
+            self._end_check(number, what)
         if is_anew:
-            self._hand.drop(number)
-            self._take_in(held)
+            self._claims.drop(number)
+            self._accept(held)
 
-    def _put_off(self, number: int, why: CheckNotRecorded) -> None:
+    def _postpone(self, number: int, why: CheckNotRecorded) -> None:
         """It stays in hand, so that nobody asks it, and has another turn later, or when somebody wants it."""
-        held = self._hand.held[number]
-        self._let_go(number, why)
-        self._hand.put(held)
+        held = self._claims.held[number]
+        self._end_check(number, why)
+        self._claims.put(held)
         self._later[number] = trio.CancelScope()
         self.nursery.start_soon(self._return, number, self._later[number])
 
@@ -369,6 +369,6 @@ class FeedTicker(Actor[CheckNow]):
         with rest:
             await trio.sleep(PUT_OFF_S)
         del self._later[number]
-        held = self._hand.held[number]
-        self._hand.drop(number)
-        self._take_in(held)
+        held = self._claims.held[number]
+        self._claims.drop(number)
+        self._accept(held)

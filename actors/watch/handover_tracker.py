@@ -28,8 +28,8 @@ from cormorant.rules.watch.handovers import (
     ParcelStatus,
     TargetError,
     follow_again_s,
-    missed_s,
-    told_gone,
+    missing_target_wait_s,
+    target_removed_reason,
 )
 from cormorant.rules.watch.wants import Want
 from storage.database import Database
@@ -106,7 +106,7 @@ class HandoverTracker(Periodic):
         await self._follow()
         if trio.current_time() >= self._orphans_at:
             self._orphans_at = trio.current_time() + ORPHANS_S
-            await self._revive_orphans()
+            await self._enqueue_orphans()
 
     async def _follow(self) -> None:
         is_more = True
@@ -123,7 +123,7 @@ class HandoverTracker(Periodic):
 
     async def _follow_one(self, handover: Handover) -> None:
         place = self.places.get(handover.target)
-        step = partial(self._miss, handover) if place is None else partial(self._look, handover, place)
+        step = partial(self._target_missing, handover) if place is None else partial(self._check, handover, place)
         followed = await self._contained(handover, step)
         if isinstance(followed, Failed):
             said = ParcelStatus(target_id=handover.target_id, standing=ParcelState.UNKNOWN, reason=followed.reason)
@@ -138,20 +138,20 @@ class HandoverTracker(Periodic):
     def _age_s(self, handover: Handover) -> float:
         return (self.clock.now() - handover.created_at).total_seconds()
 
-    async def _miss(self, handover: Handover) -> None:
+    async def _target_missing(self, handover: Handover) -> None:
         """Nobody has asked its target for long. That is written down first, and due for whoever knows it."""
         now = self.clock.now()
-        if (missed_s(handover, now=now) or 0.0) >= GONE_S:
+        if (missing_target_wait_s(handover, now=now) or 0.0) >= GONE_S:
             await self._leave(handover)
             return
-        why = told_gone(handover.target)
+        why = target_removed_reason(handover.target)
         await self.database.run(handovers.change, handover, HandoverState.HANDED_OVER, reason=why, next_at=now, now=now)
 
-    async def _look(self, handover: Handover, place: ConfiguredTarget) -> None:
+    async def _check(self, handover: Handover, place: ConfiguredTarget) -> None:
         receipt = ParcelStatus(target_id=handover.target_id, standing=ParcelState.PRESENT)
         try:
             with trio.fail_after(LOOK_S):
-                said = await place.target.look(parcel_of(handover), receipt)
+                said = await place.target.status(parcel_of(handover), receipt)
         except (TargetError, trio.TooSlowError) as trouble:
             said = ParcelStatus(target_id=handover.target_id, standing=ParcelState.UNKNOWN, reason=str(trouble))
         age_s = self._age_s(handover)
@@ -180,26 +180,26 @@ class HandoverTracker(Periodic):
 
     async def _done(self, handover: Handover, reason: str) -> None:
         done: Want = await self.database.run(set_done, handover, reason, now=self.clock.now())
-        self._tell(handover, HandoverState.DONE, reason)
-        self._tell_want(done)
+        self._emit_ended(handover, HandoverState.DONE, reason)
+        self._emit_want(done)
 
     async def _failed(self, handover: Handover, reason: str) -> None:
         decided: Want = await self.database.run(
             choice.fail_and_choose, self.chooser, handover, reason, now=self.clock.now()
         )
         self.notify()
-        self._tell(handover, HandoverState.FAILED, reason)
-        self._tell_want(decided)
+        self._emit_ended(handover, HandoverState.FAILED, reason)
+        self._emit_want(decided)
 
     async def _leave(self, handover: Handover) -> None:
         decided: Want = await self.database.run(choice.leave_target, self.chooser, handover, now=self.clock.now())
-        self._tell(handover, HandoverState.FAILED, told_gone(handover.target))
-        self._tell_want(decided)
+        self._emit_ended(handover, HandoverState.FAILED, target_removed_reason(handover.target))
+        self._emit_want(decided)
 
-    def _tell_want(self, want: Want) -> None:
+    def _emit_want(self, want: Want) -> None:
         self.emit(WantChanged(want=want.id, title=want.words, state=want.state.value, reason=want.reason))
 
-    def _tell(self, handover: Handover, state: HandoverState, reason: str) -> None:
+    def _emit_ended(self, handover: Handover, state: HandoverState, reason: str) -> None:
         self.emit(
             HandoverEnded(
                 want=handover.want_id,
@@ -210,7 +210,7 @@ class HandoverTracker(Periodic):
             )
         )
 
-    async def _revive_orphans(self) -> None:
+    async def _enqueue_orphans(self) -> None:
         """A want whose job was cancelled, failed or pruned would wait for ever."""
         before = self.clock.now() - timedelta(seconds=ORPHANS_S)
         has_failed = False
@@ -218,12 +218,12 @@ class HandoverTracker(Periodic):
             orphans := await self.database.read(wants.orphans, before=before, limit=ORPHANS_BATCH)
         ):
             for want in orphans:
-                step = partial(self._revive, want)
+                step = partial(self._enqueue_orphan, want)
                 revived = await contained(step, kind="want", item=want.words, emit=self.emit)
                 has_failed = has_failed or isinstance(revived, Failed)  # it stays an orphan, and would be read again
             self.notify()
 
-    async def _revive(self, want: Want) -> None:
+    async def _enqueue_orphan(self, want: Want) -> None:
         await self.database.run(
             jobs.enqueue, self.make_job(want), now=self.clock.now()
         )  # with a job it is no orphan any more

@@ -64,7 +64,7 @@ class PriceTicker(Periodic):
         enqueued = await self._contained(intake, enqueue)
         if not isinstance(enqueued, Failed):
             return enqueued
-        put_off = await self._contained(intake, partial(self.database.run, price_watches.put_off, intake, now=now))
+        put_off = await self._contained(intake, partial(self.database.run, price_watches.postpone, intake, now=now))
         return None if isinstance(put_off, Failed) else 0
 
     async def _contained(self, intake: PriceWatch, step: Callable[[], Awaitable[T]]) -> T | Failed:

@@ -28,7 +28,7 @@ from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import (
     Artist,
     CatalogueProgress,
-    can_go_on,
+    can_continue,
     charged,
     clamped_s,
     delay_after_crash,
@@ -166,13 +166,13 @@ class WatchlistTicker(Periodic):
     async def _contained(self, artist: Artist, step: Callable[[], Awaitable[T]]) -> T | Failed:
         return await contained(step, kind="artist", item=artist.name, emit=self.emit)
 
-    async def _take_up(self, artist: Artist) -> None:
+    async def _resume_catalogue(self, artist: Artist) -> None:
         """Go on where an earlier tick had to end."""
         kept = (await self.walks.find([artist])).get(_key(artist))
         if kept is None:
             return
         self._kept.add(_key(artist))
-        if can_go_on(kept, artist, now=self.clock.now()):
+        if can_continue(kept, artist, now=self.clock.now()):
             self._read[_key(artist)] = kept
 
     async def _work_through(self, pending: deque[Artist]) -> None:
@@ -195,7 +195,7 @@ class WatchlistTicker(Periodic):
                 late = [*self._in_hand.values()]
                 await self._of_store(partial(self.store.release, late, next_attempt_at=self.clock.now()))
         for artist in self._in_hand.values():
-            self._tell_out_of_time(artist)
+            self._emit_out_of_time(artist)
         self.emit(
             WatchlistTick(
                 count=len(batch),
@@ -206,7 +206,7 @@ class WatchlistTicker(Periodic):
             )
         )
 
-    def _tell_out_of_time(self, artist: Artist) -> None:
+    def _emit_out_of_time(self, artist: Artist) -> None:
         walk = self._read.get(_key(artist))
         so_far = None if walk is None else f"{len(walk.albums)} releases so far; the next tick goes on from there"
         self.emit(
@@ -217,7 +217,7 @@ class WatchlistTicker(Periodic):
         while pending:
             artist = pending.popleft()
             self._in_hand[_key(artist)] = artist
-            looked = await self._contained(artist, partial(self._look, artist))
+            looked = await self._contained(artist, partial(self._check, artist))
             if isinstance(looked, Failed):
                 looked = await self._back_off(artist, looked)
             self._in_hand.pop(_key(artist), None)  # a store may return an artist twice
@@ -242,8 +242,8 @@ class WatchlistTicker(Periodic):
         again_s = delay_after_crash(artist, every_s=self._every_s(artist))
         return await self._fail(artist, reason, 1, failed=1, again_s=again_s)
 
-    async def _look(self, artist: Artist) -> _ArtistCheck:
-        await self._take_up(artist)
+    async def _check(self, artist: Artist) -> _ArtistCheck:
+        await self._resume_catalogue(artist)
         attempt = 0
         while True:
             attempt += 1

@@ -93,6 +93,6 @@ def remove(config: str, *, as_json: bool, name: str) -> None:
 def _at_desk(
     config: str, errand: Callable[[ClientActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
-    from cormorant.cli.actions.clients import at_client_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.clients import run_client_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(at_client_desk(config, errand, as_json=as_json, may_make=may_make))
+    sys.exit(run_client_action(config, errand, as_json=as_json, may_make=may_make))

@@ -15,17 +15,17 @@ from pathlib import Path
 from attrs import frozen
 
 from cormorant import __version__
-from cormorant.cli.console.command_line import shown_path
+from cormorant.cli.console.command_line import display_path
 from cormorant.cli.console.preflight import (
     database_problem,
+    display_database,
     folder_problem,
-    look_at_database,
+    inspect_database,
     mode_problems,
     nearest_existing,
     port_problem,
     running_at,
     settled,
-    shown_database,
 )
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.settings.settings import Settings
@@ -82,7 +82,7 @@ def examine(config: str) -> Iterator[DoctorCheck]:
     yield from _port_checks(settings)
     yield disk_check(shutil.disk_usage(nearest_existing(settings.data)).free)
     asked_at = datetime.now(UTC)
-    state = look_at_database(settings)
+    state = inspect_database(settings)
     yield from _database_checks(settings, state)
     if state and state.server_time:
         yield clock_check(state.server_time, asked_at, datetime.now(UTC))
@@ -95,7 +95,7 @@ def _folder_check(settings: Settings) -> DoctorCheck:
         return DoctorCheck("data", DoctorStatus.FAIL, problem.found, problem.remedy)
     here = nearest_existing(settings.data)
     will = "" if str(here) == settings.data else ", will be made at the first start"
-    return DoctorCheck("data", DoctorStatus.OK, f"{shown_path(settings.data)}{will}")
+    return DoctorCheck("data", DoctorStatus.OK, f"{display_path(settings.data)}{will}")
 
 
 def _mode_checks(settings: Settings, config: str) -> Iterator[DoctorCheck]:
@@ -104,7 +104,7 @@ def _mode_checks(settings: Settings, config: str) -> Iterator[DoctorCheck]:
         yield DoctorCheck("modes", DoctorStatus.WARN, problem.found, problem.remedy)
     ours = [each for each in data_folder(settings).wrong_modes() if each.is_corrected]
     if ours:
-        names = ", ".join(f"{shown_path(str(each.path))} ({each.mode:04o})" for each in ours)
+        names = ", ".join(f"{display_path(str(each.path))} ({each.mode:04o})" for each in ours)
         yield DoctorCheck("modes", DoctorStatus.OK, f"the next start corrects the modes of {names}")
     elif not problems:
         yield DoctorCheck("modes", DoctorStatus.OK, "the data folder is closed to other users")
@@ -138,9 +138,9 @@ def _database_checks(settings: Settings, state: SchemaState | None) -> Iterator[
         yield DoctorCheck("database", DoctorStatus.FAIL, problem.found, problem.remedy)
         return
     if state is None:
-        yield DoctorCheck("database", DoctorStatus.OK, f"{shown_database(settings)}, will be made at the first start")
+        yield DoctorCheck("database", DoctorStatus.OK, f"{display_database(settings)}, will be made at the first start")
         return
-    yield DoctorCheck("database", DoctorStatus.OK, shown_database(settings))
+    yield DoctorCheck("database", DoctorStatus.OK, display_database(settings))
     if state.pending:
         steps = ", ".join(state.pending)
         yield DoctorCheck("schema", DoctorStatus.OK, f"version {state.schema_version}; the next start will run {steps}")

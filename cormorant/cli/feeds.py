@@ -26,9 +26,9 @@ _NAME = click.argument("name", metavar="NAME")
 def _at_desk(
     config: str, errand: Callable[[FeedActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
-    from cormorant.cli.actions.feeds import at_subscription_desk  # noqa: PLC0415 - `--help` need not wait for it
+    from cormorant.cli.actions.feeds import run_feed_action  # noqa: PLC0415 - `--help` need not wait for it
 
-    sys.exit(at_subscription_desk(config, errand, as_json=as_json, may_make=may_make))
+    sys.exit(run_feed_action(config, errand, as_json=as_json, may_make=may_make))
 
 
 def _order_options(command: F) -> F:
@@ -180,6 +180,6 @@ def schedule(config: str, *, as_json: bool, hours: float, limit: int) -> None:
 
     As far as it is known now: what fails, or waits for the limits of a source, comes later.
     """
-    from cormorant.cli.actions.feeds import at_subscription_desk  # noqa: PLC0415 - `--help` need not wait for it
+    from cormorant.cli.actions.feeds import run_feed_action  # noqa: PLC0415 - `--help` need not wait for it
 
-    sys.exit(at_subscription_desk(config, lambda desk: desk.schedule(hours=hours, limit=limit), as_json=as_json))
+    sys.exit(run_feed_action(config, lambda desk: desk.schedule(hours=hours, limit=limit), as_json=as_json))

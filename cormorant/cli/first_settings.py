@@ -14,7 +14,7 @@ import attrs
 from attrs import frozen
 
 from cormorant.cli.actions.job_text import as_text
-from cormorant.cli.console.command_line import UsageRefused, shown_path
+from cormorant.cli.console.command_line import UsageRefused, display_path
 from cormorant.rules.addresses import parse_listen_address
 from cormorant.rules.errors import KeyUnusable, SettingsError
 from cormorant.rules.ports import ignore
@@ -117,11 +117,11 @@ class WrittenFile:
     def told(self, *, prowlarr: str | None) -> Iterator[str]:
         """What was done, and what comes next."""
         if self.former:
-            yield f"what was there is now {shown_path(self.former)}"
+            yield f"what was there is now {display_path(self.former)}"
         chosen = self.chosen
-        yield f"{shown_path(self.file)} is written: data in {chosen.data}, server at {chosen.listen}, times in {chosen.time_zone}"
+        yield f"{display_path(self.file)} is written: data in {chosen.data}, server at {chosen.listen}, times in {chosen.time_zone}"
         if self.key_file:
-            yield f"other machines reach the server with the key in {shown_path(self.key_file)}"
+            yield f"other machines reach the server with the key in {display_path(self.key_file)}"
         yield "next:"
         if prowlarr:
             yield f"  cormorant import prowlarr {prowlarr}    takes its indexers over"
@@ -179,7 +179,7 @@ def _check(cls: type, name: str, text: str, *, shown: str = "") -> str:
 def refuse_to_replace(config: str) -> None:
     """Raise `UsageRefused` where there is a file already."""
     if os.path.lexists(config):
-        what = f"{shown_path(config)} is there already and is left as it is"
+        what = f"{display_path(config)} is there already and is left as it is"
         raise UsageRefused(
             f"{what}; --force writes a new one and keeps it under another name, --config names another file"
         )
@@ -190,7 +190,7 @@ def write(config: str, chosen: FirstSettings) -> WrittenFile:
     file = Path(config).absolute()
     if not file.parent.is_dir():
         raise UsageRefused(
-            f"there is no folder {shown_path(str(file.parent))}; make it, or name another file with --config"
+            f"there is no folder {display_path(str(file.parent))}; make it, or name another file with --config"
         )
     try:
         key_file = None if chosen.is_private else _make_key(file.parent / chosen.data)
@@ -203,7 +203,7 @@ def write(config: str, chosen: FirstSettings) -> WrittenFile:
         finally:
             fresh.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageRefused(f"{shown_path(config)} cannot be written: {error.strerror}") from None
+        raise UsageRefused(f"{display_path(config)} cannot be written: {error.strerror}") from None
     except KeyUnusable as error:
         raise UsageRefused(str(error)) from None
     except SettingsError as error:

@@ -172,9 +172,9 @@ def resume(config: str, *, as_json: bool, kind: str | None) -> None:
 
 
 def _at_desk(config: str, errand: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> NoReturn:
-    from cormorant.cli.actions.jobs import at_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.jobs import run_job_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(at_desk(config, errand, as_json=as_json))
+    sys.exit(run_job_action(config, errand, as_json=as_json))
 
 
 def _check_choice(ids: tuple[int, ...], *, failed: bool, kind: str | None) -> None:

@@ -29,9 +29,9 @@ from cormorant.cli.console.command_line import (
     CommandFailed,
     CommandInterrupted,
     UsageRefused,
-    shown_path,
+    display_path,
 )
-from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.output import printable, table
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CormorantError
@@ -41,7 +41,7 @@ from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWai
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, next_opening, whole_second
 from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
-from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import clock_time, format_duration, rough, zone_of
 from cormorant.services.searches import Searches
@@ -86,7 +86,7 @@ def search_now(config: str, wanted: SearchOptions) -> int:
         return await _search(settings, config, database, wanted)
 
     try:
-        code = visit(settings, run, may_make=True)
+        code = with_database(settings, run, may_make=True)
     except UnknownSource as error:
         raise CommandFailed(str(error)) from None
     except KeyboardInterrupt:
@@ -113,7 +113,7 @@ async def _search(settings: Settings, config: str, database: Database, wanted: S
         searches = assembly.searches()
         await searches.directory.loaded.wait()
         if not searches.directory.by_name or not (wanted.names or searches.searched()):
-            remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {shown_path(config)}"
+            remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {display_path(config)}"
             raise UsageRefused(f"there is no site to search yet; add one: {remedy}")
         search = await searches.search(
             wanted.request,
@@ -331,7 +331,7 @@ class SearchText:
         said = str(outcome.error).removeprefix(f"{outcome.source} is not asked: ")
         if isinstance(outcome.error, RateLimitWaitError):
             said = self._too_late(outcome.source, outcome.error)
-        return hide_secrets(" ".join(said.split()), self.secrets)
+        return redact_secrets(" ".join(said.split()), self.secrets)
 
     def _too_late(self, source: str, error: RateLimitWaitError) -> str:
         gates = self.explain(source).gates

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 import click
 
-from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
-from cormorant.cli.console.database_session import schema_problem, visit
-from cormorant.cli.console.preflight import database_problem, load_or_refuse, look_at_database, shown_database
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, display_path
+from cormorant.cli.console.database_session import schema_problem, with_database
+from cormorant.cli.console.preflight import database_problem, display_database, inspect_database, load_or_refuse
 from cormorant.rules.addresses import address_problem, passwords_in, shown_address, sqlite_file
 from cormorant.rules.errors import CommitUnknown, CormorantError, MigrationFailed, StorageMisconfigured
-from cormorant.rules.secrets import hide_secrets
+from cormorant.rules.secrets import redact_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import format_duration
 from storage.database import SCHEMA_VERSION, inspect
@@ -35,7 +35,7 @@ def migrate_now(config: str, to: str, *, as_json: bool, force: bool) -> int:
     copied = _copy(settings, to)
     if as_json:
         rows = [{"table": each.table, "rows": each.rows, "sha256": each.sha256} for each in copied]
-        facts = {"from": shown_database(settings), "to": _shown(to), "schema_version": SCHEMA_VERSION, "tables": rows}
+        facts = {"from": display_database(settings), "to": _shown(to), "schema_version": SCHEMA_VERSION, "tables": rows}
         click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join(_told(settings, config, to, copied)))
@@ -43,13 +43,13 @@ def migrate_now(config: str, to: str, *, as_json: bool, force: bool) -> int:
 
 
 def _refuse_source(settings: Settings, *, force: bool) -> None:
-    state = look_at_database(settings)
+    state = inspect_database(settings)
     problem = database_problem(settings, state) or schema_problem(settings, state)
     if problem:
         raise UsageRefused(f"{problem.found}; {problem.remedy}")
     if force:
         return
-    beating = visit(settings, lambda database: database.read(workers.all_workers))
+    beating = with_database(settings, lambda database: database.read(workers.all_workers))
     fresh = [worker.id for worker in beating if _is_fresh(worker, settings.jobs.lock_timeout_s)]
     if fresh:
         since = format_duration(settings.jobs.lock_timeout_s)
@@ -71,7 +71,7 @@ def _refuse_target(settings: Settings, to: str) -> None:
         raise UsageRefused("--to: it is the database that storage.url names; name another")
     state = inspect(to)
     if not state.is_reachable and sqlite_file(to) is None:
-        why = " ".join(hide_secrets(state.problem or "it does not answer", passwords_in(to)).split())
+        why = " ".join(redact_secrets(state.problem or "it does not answer", passwords_in(to)).split())
         raise UsageRefused(f"--to: the database {_shown(to)} cannot be used: {why}")
     if state.schema_version not in {0, SCHEMA_VERSION}:
         has = f"has schema version {state.schema_version}, this Cormorant {SCHEMA_VERSION}"
@@ -81,7 +81,7 @@ def _refuse_target(settings: Settings, to: str) -> None:
 def _copy(settings: Settings, to: str) -> list[CopyReport]:
     def hidden(error: Exception) -> str:
         secrets = [*passwords_in(to), *passwords_in(settings.database_url.reveal())]
-        return " ".join(hide_secrets(str(error), secrets).split())
+        return " ".join(redact_secrets(str(error), secrets).split())
 
     try:
         with _progress() as tell:
@@ -116,11 +116,11 @@ def _told(settings: Settings, config: str, to: str, copied: Sequence[CopyReport]
     width = max(len(each.table) for each in copied)
     for each in copied:
         yield f"{each.table:<{width}}  {each.rows:>10,}  {each.sha256[:16]}"
-    yield f"{sum(each.rows for each in copied):,} rows copied from {shown_database(settings)} to {_shown(to)}, and checked."
-    yield f"Now set storage.url in {shown_path(config)} to the new address and start `cormorant run`; `cormorant doctor` looks first."
-    yield f"The old database {shown_database(settings)} is as it was: keep it until the new one has proven itself."
+    yield f"{sum(each.rows for each in copied):,} rows copied from {display_database(settings)} to {_shown(to)}, and checked."
+    yield f"Now set storage.url in {display_path(config)} to the new address and start `cormorant run`; `cormorant doctor` looks first."
+    yield f"The old database {display_database(settings)} is as it was: keep it until the new one has proven itself."
 
 
 def _shown(to: str) -> str:
     file = sqlite_file(to)
-    return shown_path(file) if file else shown_address(to)
+    return display_path(file) if file else shown_address(to)

@@ -9,13 +9,13 @@ from typing import Final, Self
 
 import trio
 
-from cormorant.cli.console.output import say
+from cormorant.cli.console.output import write
 from cormorant.playground import open_playground
-from cormorant.playground.feed_site import LOOKS_AFTER_S, feeds_of_the_town
+from cormorant.playground.feed_site import LOOKS_AFTER_S, playground_feeds
 from cormorant.playground.person import Person
 from cormorant.playground.price_site import PRICES
 from cormorant.playground.releases import SOON, WATCHED
-from cormorant.playground.world import KEY, sites_of_the_town
+from cormorant.playground.world import KEY, playground_sites
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import PlaygroundOpened
 from cormorant.rules.settings.sources import SEARCHED
@@ -35,7 +35,7 @@ class PlaygroundRun:
     def __init__(self, service: Service, *, looks_after_s: Sequence[float] = LOOKS_AFTER_S) -> None:
         self._service = service
         self._looks_after_s = looks_after_s
-        self._playground = open_playground(*sites_of_the_town(service.clock), listen=service.settings.playground.listen)
+        self._playground = open_playground(*playground_sites(service.clock), listen=service.settings.playground.listen)
 
     async def __aenter__(self) -> Self:
         await self._playground.__aenter__()
@@ -52,7 +52,7 @@ class PlaygroundRun:
         service.emit(
             PlaygroundOpened(address=self._playground.address, sites=len(self._sites()), leave_with=LEAVE_WITH)
         )
-        await trio.to_thread.run_sync(say, self._banner())
+        await trio.to_thread.run_sync(write, self._banner())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             nursery.start_soon(self._check)
@@ -85,7 +85,7 @@ class PlaygroundRun:
         service = self._service
         for price in PRICES.keys() & service.settings.prices.keys():
             await service.prices.check(price)
-        for feed in feeds_of_the_town(self._playground.address):
+        for feed in playground_feeds(self._playground.address):
             await service.subscriptions.check(feed)
 
     def _sites(self) -> list[str]:

@@ -16,15 +16,15 @@ import trio
 from actors.jobs.handler import Handler, Run
 from cormorant import __version__
 from cormorant.cli import STARTED_AT
-from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, UsageRefused, causes, shown_path
-from cormorant.cli.console.output import say
+from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, UsageRefused, causes, display_path
+from cormorant.cli.console.output import write
 from cormorant.cli.console.preflight import (
+    display_database,
     load_or_refuse,
     make_data_folder,
     mode_problems,
     refuse_busy_ports,
     refuse_what_cannot_work,
-    shown_database,
 )
 from cormorant.cli.console.signals import StopSignals
 from cormorant.log import LogWriter
@@ -64,7 +64,7 @@ def serve(config: str, signals: StopSignals) -> int:
         signals.last_words = partial(log.close, _FORCED_FLUSH_S)
         ended = _run(service, signals, config)
     has_failed = isinstance(ended, ServiceFailed)
-    say("\n".join(_last_words(ended, secrets)), err=has_failed and log.is_drained, within_s=_LAST_WORDS_S)
+    write("\n".join(_last_output(ended, secrets)), err=has_failed and log.is_drained, within_s=_LAST_WORDS_S)
     is_clean = ended is None or (isinstance(ended, ShutdownReport) and ended.clean)
     return EXIT_OK if is_clean else EXIT_FAILED
 
@@ -80,14 +80,14 @@ def _handlers_or_refuse() -> dict[str, Run | Handler]:
 
 def _run(service: Service, signals: StopSignals, config: str) -> ShutdownReport | ServiceFailed | None:
     try:
-        return trio.run(_until_told_to_stop, service, signals, config)
+        return trio.run(_until_stop_requested, service, signals, config)
     except ServiceFailed as error:
         return error
     except PlaygroundClosed as error:
         raise UsageRefused(str(error)) from None
 
 
-async def _until_told_to_stop(service: Service, signals: StopSignals, config: str) -> ShutdownReport | None:
+async def _until_stop_requested(service: Service, signals: StopSignals, config: str) -> ShutdownReport | None:
     token, told = trio.lowlevel.current_trio_token(), trio.Event()
     playing = _playground(service)
     with trio.CancelScope() as whole:
@@ -98,7 +98,7 @@ async def _until_told_to_stop(service: Service, signals: StopSignals, config: st
                 await around.enter_async_context(playing)
             async with service:
                 signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
-                await trio.to_thread.run_sync(_say_ready, service.settings, config)  # a stuck stream holds up no job
+                await trio.to_thread.run_sync(_write_ready, service.settings, config)  # a stuck stream holds up no job
                 gc.freeze()  # what was loaded stays: going through all of it again holds up the loop for 0.1 s
                 if playing is None:
                     await told.wait()
@@ -120,7 +120,7 @@ def _call_soon(token: trio.lowlevel.TrioToken, stop: Callable[[], object]) -> No
         token.run_sync_soon(stop)
 
 
-def _last_words(ended: ShutdownReport | ServiceFailed | None, secrets: Iterable[Secret]) -> Iterator[str]:
+def _last_output(ended: ShutdownReport | ServiceFailed | None, secrets: Iterable[Secret]) -> Iterator[str]:
     if ended is None:
         yield "stopped before it was ready"
     elif isinstance(ended, ServiceFailed):
@@ -129,8 +129,8 @@ def _last_words(ended: ShutdownReport | ServiceFailed | None, secrets: Iterable[
         yield from report_lines(ended, secrets)
 
 
-def _say_ready(settings: Settings, config: str) -> None:
-    say("\n".join(_ready_lines(settings, config)))
+def _write_ready(settings: Settings, config: str) -> None:
+    write("\n".join(_ready_lines(settings, config)))
 
 
 def _ready_lines(settings: Settings, config: str) -> Iterator[str]:
@@ -138,9 +138,9 @@ def _ready_lines(settings: Settings, config: str) -> Iterator[str]:
     web = settings.web
     page = f"http://{web.address.shown}{web.url_base}"
     at = f"{page}, " if web.enabled else ""
-    yield f"cormorant {__version__} ready in {took_s:.1f} s, {at}database {shown_database(settings)}, stop with Ctrl-C"
+    yield f"cormorant {__version__} ready in {took_s:.1f} s, {at}database {display_database(settings)}, stop with Ctrl-C"
     if web.enabled:
-        key = "that of web.key" if web.key else f"in {shown_path(str(Path(settings.data) / 'keys' / 'web.key'))}"
+        key = "that of web.key" if web.key else f"in {display_path(str(Path(settings.data) / 'keys' / 'web.key'))}"
         yield f"open {page.rstrip('/')}/ - key {key}"
     for problem in mode_problems(settings, config):
         yield f"{problem.found}; {problem.remedy}"

@@ -219,7 +219,7 @@ def test(config: str, *, as_json: bool) -> None:
     import trio  # noqa: PLC0415  # `--help` need not wait for it
 
     from cormorant.cli.console.preflight import load_or_refuse  # noqa: PLC0415  # as above
-    from cormorant.clients.apprise import NotTold, tell_apart  # noqa: PLC0415  # as above
+    from cormorant.clients.apprise import NotTold, send_in_subprocess  # noqa: PLC0415  # as above
     from cormorant.rules.notices import Message  # noqa: PLC0415  # as above
 
     addresses = load_or_refuse(config).notify.apprise.reveal().split()
@@ -232,7 +232,7 @@ def test(config: str, *, as_json: bool) -> None:
     async def try_one(number: int, address: str) -> None:
         async with free:
             try:
-                await tell_apart(address, message)
+                await send_in_subprocess(address, message)
             except NotTold as error:
                 problems[number] = str(error)
 

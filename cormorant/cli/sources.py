@@ -209,9 +209,9 @@ def remove(config: str, *, as_json: bool, name: str) -> None:
 def _at_desk(
     config: str, errand: Callable[[SourceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
-    from cormorant.cli.actions.sources import at_source_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.sources import run_source_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(at_source_desk(config, errand, as_json=as_json, may_make=may_make))
+    sys.exit(run_source_action(config, errand, as_json=as_json, may_make=may_make))
 
 
 PRIORITIES = click.Choice([priority.name.lower() for priority in Priority])
@@ -225,7 +225,7 @@ PRIORITIES = click.Choice([priority.name.lower() for priority in Priority])
 @click.option("--grab", is_flag=True, help="For a download instead of a search.")
 def explain(config: str, *, as_json: bool, source: str, priority: str, grab: bool) -> None:
     """Every gate before a site in order: when it opens and why, what is spent, and when the next request can go."""
-    from cormorant.cli.actions.sources import at_source_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.sources import run_source_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     lane, urgency = Lane.GRAB if grab else Lane.QUERY, Priority[priority.upper()]
-    sys.exit(at_source_desk(config, lambda desk: desk.explain(source, urgency, lane), as_json=as_json))
+    sys.exit(run_source_action(config, lambda desk: desk.explain(source, urgency, lane), as_json=as_json))

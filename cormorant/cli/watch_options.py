@@ -17,7 +17,7 @@ from cormorant.rules.watch.artists import Start, read_start
 if TYPE_CHECKING:
     from cormorant.cli.actions.watches import WatchActions
 
-__all__ = ["EXIT_CODES", "LIMIT", "NameList", "RowId", "StartAt", "at_desk", "options", "order_options"]
+__all__ = ["EXIT_CODES", "LIMIT", "NameList", "RowId", "StartAt", "options", "order_options", "run_action"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -98,10 +98,10 @@ def order_options(*, every: str) -> Callable[[F], F]:
     return add
 
 
-def at_desk(
+def run_action(
     config: str, errand: Callable[[WatchActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     """Run an errand and end with its exit code."""
-    from cormorant.cli.actions.watches import at_watch_desk  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    from cormorant.cli.actions.watches import run_watch_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(at_watch_desk(config, errand, as_json=as_json, may_make=may_make))
+    sys.exit(run_watch_action(config, errand, as_json=as_json, may_make=may_make))

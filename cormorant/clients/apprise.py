@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from cormorant.clients.subprocesses import ProgramResult, RunLimits, run_program
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.notices import Message
-from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.secrets import Secret, redact_secrets
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -51,10 +51,10 @@ def address_problem(address: str) -> str | None:
     return f"Apprise cannot read the rest of a {scheme.lower()}:// address; https://appriseit.com/services/ shows how"
 
 
-def tell(address: str, message: Message) -> None:
+def send(address: str, message: Message) -> None:
     """Send a message, or raise `NotTold` with what the service said. Blocks, each step within its time-out.
 
-    All of it together has none, as a service may answer byte by byte for ever: `tell_apart` has.
+    All of it together has none, as a service may answer byte by byte for ever: `send_in_subprocess` has.
     """
     apprise = _loaded()
     service = apprise.Apprise.instantiate(address, suppress_exceptions=True)
@@ -82,7 +82,7 @@ def _hidden(words: str, service: Any, address: str) -> str:
     long = [Secret(part) for part in (address, str(service.url()), *parts) if len(part) >= _SECRET_LENGTH_MIN]
     password = str(service.password or "")
     long += [Secret(password)] if len(password) >= _SECRET_LENGTH_MIN / 2 else []
-    return " ".join(hide_secrets(words, long).split())[:_WORDS_MAX]
+    return " ".join(redact_secrets(words, long).split())[:_WORDS_MAX]
 
 
 class _AppriseLog(logging.Handler):
@@ -121,7 +121,7 @@ Tell = Callable[[str, Message], Awaitable[None]]
 """Tells a person at an address, or raises `NotTold`."""
 
 
-async def tell_apart(address: str, message: Message, *, within_s: float = TELL_S) -> None:
+async def send_in_subprocess(address: str, message: Message, *, within_s: float = TELL_S) -> None:
     """Send a message, or raise `NotTold`. However it ends, nothing of it goes on afterwards."""
     said = {"address": address, "title": message.title, "body": message.body, "within_s": within_s}
     # The modules that we have, and none that lies in the folder we happen to be in.
@@ -158,7 +158,7 @@ def _main() -> None:
     signal.alarm(math.ceil(said["within_s"]) + _ORPHANED_S)
     problem = None
     try:
-        tell(said["address"], Message(title=said["title"], body=said["body"]))
+        send(said["address"], Message(title=said["title"], body=said["body"]))
     except NotTold as error:
         problem = str(error)
     sys.stdout.write(f"\n{_MARK}{json.dumps(problem)}\n")

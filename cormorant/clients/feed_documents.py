@@ -16,10 +16,10 @@ from attrs import frozen
 from lxml import etree
 
 from cormorant.clients.http.headers import read_date
-from cormorant.clients.http.xml_documents import is_encoding_of_text, mended, parse_xml, refuse_entities
+from cormorant.clients.http.xml_documents import is_encoding_of_text, parse_xml, refuse_entities, repaired
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import told
+from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.feed_items import (
     ITEMS_MAX,
     LINK_MAX,
@@ -113,7 +113,7 @@ def _xml_feed(text: str, address: str) -> FeedDocument:
                 entries.append(_entry(element, address))
         elif found == "title" and not title and _is_of_feed(element):
             title = plain(_text(element))
-    return FeedDocument(title=told(title, length_max=TITLE_MAX), entries=tuple(entries), left_out=more)
+    return FeedDocument(title=shortened(title, length_max=TITLE_MAX), entries=tuple(entries), left_out=more)
 
 
 def _root(text: str) -> etree._Element | None:
@@ -124,7 +124,7 @@ def _root(text: str) -> etree._Element | None:
         root = parse_xml(bare.encode("utf-8", "replace").lstrip(), recover=False, encoding="utf-8")
         if root is not None:
             return root
-    return parse_xml(mended(text).lstrip(), recover=True, encoding="utf-8")
+    return parse_xml(repaired(text).lstrip(), recover=True, encoding="utf-8")
 
 
 def _no_feed(text: str, name: str) -> str:
@@ -133,7 +133,7 @@ def _no_feed(text: str, name: str) -> str:
         return (
             "a web page came instead of a feed; write the address of the feed itself, or see whether it wants a login"
         )
-    said = f"a document <{told(name, length_max=40)}>" if name else "something that is no XML"
+    said = f"a document <{shortened(name, length_max=40)}>" if name else "something that is no XML"
     return f"{said} came instead of a feed; write the address of an RSS, Atom or JSON feed"
 
 
@@ -274,7 +274,7 @@ def _json_feed(text: str, address: str) -> FeedDocument:
         raise SourceRefused("JSON came that is no JSON Feed; write the address of an RSS, Atom or JSON feed")
     items = [item for item in _list(found, "items") if isinstance(item, dict)]
     entries = tuple(_json_entry(item, address) for item in items[:ITEMS_MAX])
-    title = told(_said(found, "title"), length_max=TITLE_MAX)
+    title = shortened(_said(found, "title"), length_max=TITLE_MAX)
     return FeedDocument(title=title, entries=entries, left_out=max(0, len(items) - ITEMS_MAX))
 
 

@@ -16,7 +16,7 @@ from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party, shown_origin
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import keys_in, told
+from cormorant.rules.secrets import keys_in, shortened
 from cormorant.rules.watch.feed_items import items_of
 from cormorant.rules.watch.feeds import FeedEntryItem, FetchedFeed
 
@@ -162,4 +162,4 @@ async def fetch_link(
     found = await offload(partial(parse_download, answer.body))
     if isinstance(found, Download):
         return found
-    raise SourceRefused(f"{where} gave an error instead of a download: {told(found.description, secrets)}")
+    raise SourceRefused(f"{where} gave an error instead of a download: {shortened(found.description, secrets)}")

@@ -10,10 +10,10 @@ from attrs import field, frozen
 from lxml import etree
 
 from cormorant.clients.feed_documents import decode_feed
-from cormorant.clients.http.xml_documents import mended, parse_xml, refuse_entities
+from cormorant.clients.http.xml_documents import parse_xml, refuse_entities, repaired
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.outcomes import SourceUnavailable
-from cormorant.rules.secrets import told
+from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.feed_items import LINK_MAX, plain
 from cormorant.rules.watch.feeds import fit_name
 
@@ -104,7 +104,7 @@ def _root(body: bytes) -> etree._Element:
         refuse_entities(text.encode("utf-8", "replace"))
     except SourceUnavailable:
         raise NotOpml("the list declares XML entities, which may be an attack, and was not read") from None
-    root = parse_xml(mended(text).lstrip(), recover=True, encoding="utf-8") if text.strip() else None
+    root = parse_xml(repaired(text).lstrip(), recover=True, encoding="utf-8") if text.strip() else None
     if root is None or str(root.tag).lower() != "opml":
         raise NotOpml("this is no OPML; export the list of feeds as OPML from the other program")
     return root
@@ -131,12 +131,12 @@ def _folder(element: etree._Element, known: dict[etree._Element, tuple[str, ...]
 
 def _name(element: etree._Element) -> str:
     said = plain((element.get("text") or "")[:_READ_MAX]) or plain((element.get("title") or "")[:_READ_MAX])
-    return fit_name(told(said, length_max=_NAME_MAX))
+    return fit_name(shortened(said, length_max=_NAME_MAX))
 
 
 def _feed_name(element: etree._Element, host: str) -> str:
     """Its name, else its host. One of digits alone would be taken for the number of a feed, and gets its host, too."""
-    where = fit_name(told(host, length_max=_NAME_MAX // 2))
+    where = fit_name(shortened(host, length_max=_NAME_MAX // 2))
     name = _name(element) or where or "feed"
     return f"{name[: _NAME_MAX // 2]} ({where or 'feed'})" if name.isdecimal() else name
 

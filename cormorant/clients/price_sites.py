@@ -18,7 +18,7 @@ from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
-from cormorant.rules.secrets import Secret, hide_keys, hide_secrets, told
+from cormorant.rules.secrets import Secret, redact_keys, redact_secrets, shortened
 from cormorant.rules.settings.watch import PARTS, PriceFieldSettings
 from cormorant.rules.watch.prices import (
     CENTS,
@@ -125,7 +125,7 @@ class PriceClient:
             try:
                 results.append(self._result(item))
             except (BadPrice, _Unusable) as problem:
-                problems.append(told(str(problem), self._secrets()))
+                problems.append(shortened(str(problem), self._secrets()))
                 results.append(self._unusable(number, item, problems[-1]))
         if problems and len(results) == len(problems):
             raise SourceRefused(
@@ -151,7 +151,7 @@ class PriceClient:
         if facts.get("price") is None:
             raise _Unusable(f"there is no price at {self._recipe.fields.price!r}")
         price = read_price(facts["price"])
-        link = hide_keys(self._text(facts, "url"))[:LINK_MAX]
+        link = redact_keys(self._text(facts, "url"))[:LINK_MAX]
         external_id = self._text(facts, "id")[:ID_MAX]
         return Result(
             title=title,
@@ -187,7 +187,7 @@ class PriceClient:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return ""
         # Not all of a text of megabytes; a number is never so long.
-        return " ".join(hide_secrets(str(value)[: 4 * LINK_MAX], self._secrets()).replace("\0", "").split())
+        return " ".join(redact_secrets(str(value)[: 4 * LINK_MAX], self._secrets()).replace("\0", "").split())
 
     def _day(self, said: str) -> datetime | None:
         day = read_date(said)

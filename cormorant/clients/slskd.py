@@ -10,7 +10,7 @@ from uuid import UUID
 import trio
 from attrs import frozen
 
-from cormorant.clients.http.json_api import as_json, read_json, said_by, segment
+from cormorant.clients.http.json_api import as_json, error_text_of, read_json, segment
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.slskd_replies import Json, error_of_search, flags_of, number_of, read_responses, text_of
 from cormorant.rules.ports import Chance, Offload
@@ -96,7 +96,7 @@ class SlskdClient:
 
     def refuse(self, answer: Answer) -> None:
         """Raise what the status of an answer stands for."""
-        error = error_of_search(answer.status, said_by(answer, self._secrets))
+        error = error_of_search(answer.status, error_text_of(answer, self._secrets))
         if error is not None:
             raise error
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import told
+from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.handovers import ParcelState, ParcelStatus
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
@@ -88,7 +88,7 @@ def _transfer(item: Json) -> Transfer:
         requested_at=text_of(item, "requestedAt"),
         bytes_done=number_of(item, "bytesTransferred") or 0,
         place_in_queue=number_of(item, "placeInQueue"),
-        exception=told(text_of(item, "exception")),
+        exception=shortened(text_of(item, "exception")),
         will_retry=bool(text_of(item, "nextAttemptAt")),
     )
 

@@ -12,7 +12,7 @@ import trio
 from attrs import frozen
 
 from cormorant.clients.http.headers import retry_after_s
-from cormorant.clients.http.json_api import read_json, reason_of, said_by, segment
+from cormorant.clients.http.json_api import error_text_of, read_json, reason_of, segment
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party
 from cormorant.clients.spotify_replies import (
     UNAUTHORIZED,
@@ -210,7 +210,7 @@ class SpotifyClient:
         return SpotifyReply(
             status=answer.status,
             asked=asked,
-            words=said_by(answer, known),
+            words=error_text_of(answer, known),
             reason=reason_of(answer),
             retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now()),
         )

@@ -18,7 +18,7 @@ from cormorant.clients.torznab_replies import IndexerReply, StatedError, error_o
 from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Caps, Protocol, SearchKind, SearchPage, SearchRequest
-from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret, spellings, told
+from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret, shortened, spellings
 
 Found = TypeVar("Found", Caps, SearchPage, Download)
 
@@ -139,7 +139,7 @@ class TorznabClient:
         return IndexerReply(
             status=answer.status,
             code=stated.code,
-            words=told(stated.description, self._secrets) or "an error without words",
+            words=shortened(stated.description, self._secrets) or "an error without words",
             retry_after_s=stated.retry_after_s if wait_s is None else wait_s,
             key_was_sent=bool(self._key),
         )

@@ -12,7 +12,7 @@ from lxml import etree
 
 from cormorant.clients.http.headers import read_date
 from cormorant.rules.search.requests import Protocol, Result
-from cormorant.rules.secrets import HIDDEN, hide_keys
+from cormorant.rules.secrets import HIDDEN, redact_keys
 from cormorant.rules.watch.feed_items import unescaped
 from cormorant.rules.watch.handovers import infohash_of_magnet, read_infohash
 
@@ -252,7 +252,7 @@ class ItemReader:
         return {name: tuple(map(self._clean, values)) for name, values in raw.attributes.items()}
 
     def _hidden(self, text: str) -> str:
-        return hide_keys(self._clean(text) if self.secrets else text)
+        return redact_keys(self._clean(text) if self.secrets else text)
 
     def _clean(self, text: str) -> str:
         for secret in self.secrets:

@@ -120,7 +120,7 @@ def read_page(root: etree._Element, reader: ItemReader, headers: Mapping[str, st
         results=reader.read(elements.get("item", [])),
         offset=whole(response.get("offset")) or 0,
         total=whole(response.get("total")),
-        limits=limits if limits.says_anything else None,
+        limits=limits if limits.states_any else None,
     )
 
 

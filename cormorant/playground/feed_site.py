@@ -192,7 +192,7 @@ _TORRENT: Final = "application/x-bittorrent"
 _FORMS: Final = (("1080p", 4_200), ("480p", 700))
 
 
-def feeds_of_the_town(address: str) -> dict[str, FeedSettings]:
+def playground_feeds(address: str) -> dict[str, FeedSettings]:
     """One of each form: films for qBittorrent, recordings for a webhook, and news that is only counted."""
     return {
         "open-films": FeedSettings(

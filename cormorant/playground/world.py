@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import PlayedCatalogue
-from cormorant.playground.feed_site import feed_site, feeds_of_the_town
+from cormorant.playground.feed_site import feed_site, playground_feeds
 from cormorant.playground.http import StandInSite
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.jackett import Jackett
@@ -92,7 +92,7 @@ SAVED: Final[Mapping[str, SavedSettings]] = {
 }
 
 
-def sites_of_the_town(clock: Clock) -> list[StandInSite]:
+def playground_sites(clock: Clock) -> list[StandInSite]:
     """All stand-ins, new and unspent."""
     news = news_since(clock.now())
     catalogue = PlayedCatalogue(clock.now(), news=[each.album for each in news if each.is_indexed])
@@ -196,7 +196,7 @@ def with_playground(settings: Settings) -> Settings:
         saved={**SAVED, **settings.saved},
         profiles={**PROFILES, **settings.profiles},
         targets={**targets, **settings.targets},
-        feeds={**feeds_of_the_town(address), **settings.feeds},
+        feeds={**playground_feeds(address), **settings.feeds},
         prices={**(PRICES if sources.get(MARKET) == sites.get(MARKET) else {}), **settings.prices},
         notify=settings.notify if settings.notify.apprise else evolve(settings.notify, apprise=_phone(settings)),
         search=evolve(settings.search, cache_ttl_s=min(settings.search.cache_ttl_s, _CACHE_S)),

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from cormorant.rules.secrets import Secret, hide_keys, hide_secrets
+from cormorant.rules.secrets import Secret, redact_keys, redact_secrets
 
 
 class CormorantError(Exception):
@@ -321,21 +321,21 @@ def split_where(
     return (error, None) if is_meant(error) else (None, error)
 
 
-def in_words(error: BaseException | None) -> str:
+def describe(error: BaseException | None) -> str:
     """What an error says; a group says what its parts say, for its own words name only the nursery.
 
-    >>> in_words(ExceptionGroup("Exceptions from Trio nursery", [ExceptionGroup("g", [ValueError("x"), KeyError("y")])]))
+    >>> describe(ExceptionGroup("Exceptions from Trio nursery", [ExceptionGroup("g", [ValueError("x"), KeyError("y")])]))
     "x; 'y'"
     """
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(in_words(each) for each in error.exceptions)
+        return "; ".join(describe(each) for each in error.exceptions)
     return str(error)
 
 
 def trace_of(error: BaseException, secrets: Iterable[Secret] = ()) -> str:
     """The traceback of an error and its causes, at most 8,000 characters, without secrets and keys in links."""
     # Hidden before it is cut: the cut could leave half a secret.
-    text = hide_keys(hide_secrets("".join(traceback.format_exception(error)).rstrip(), secrets))
+    text = redact_keys(redact_secrets("".join(traceback.format_exception(error)).rstrip(), secrets))
     if len(text) <= TRACE_HEAD_MAX + TRACE_TAIL_MAX:
         return text
     return f"{text[:TRACE_HEAD_MAX]}\n…\n{text[-TRACE_TAIL_MAX:]}"

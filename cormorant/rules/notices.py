@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from cormorant.rules.events import DiskLow, Event
 from cormorant.rules.search.events import SourceStopped
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import redact_passwords
 from cormorant.rules.units import as_written, format_size, parse_time_of_day, zone_of
 from cormorant.rules.watch.events import HandoverSent, WantChanged
 from cormorant.rules.watch.prices import PriceAlert
@@ -67,7 +67,7 @@ def notice_of(event: Event) -> Notice | None:
 
 def _notice(kind: NoticeKind, key: object, line: str) -> Notice:
     # Titles and reasons are what others wrote.
-    plain = " ".join("".join(mark if mark.isprintable() else " " for mark in hide_passwords(line)).split())
+    plain = " ".join("".join(mark if mark.isprintable() else " " for mark in redact_passwords(line)).split())
     shown = plain if len(plain) <= _LINE_MAX else f"{plain[: _LINE_MAX - 1]}…"
     return Notice(kind=kind, key=str(key)[:_LINE_MAX], line=shown)
 

@@ -64,20 +64,20 @@ class Secret:
         return "***" if self._text else ""
 
 
-def hide_passwords(text: str) -> str:
+def redact_passwords(text: str) -> str:
     """The same text, with what looks like a password in an address or a connection string hidden.
 
-    >>> hide_passwords("cannot reach postgresql://me:hunter2@db/cormorant?sslpassword=x")
+    >>> redact_passwords("cannot reach postgresql://me:hunter2@db/cormorant?sslpassword=x")
     'cannot reach postgresql://me:***@db/cormorant?sslpassword=***'
-    >>> hide_passwords("host=db password=hunter2 user=me")
+    >>> redact_passwords("host=db password=hunter2 user=me")
     'host=db password=*** user=me'
     """
     if "@" in text:
-        text = _hide_url_passwords(text)
+        text = _redact_url_passwords(text)
     return _NAMED_PASSWORD.sub(r"\1***", text) if "=" in text else text
 
 
-def _hide_url_passwords(text: str) -> str:
+def _redact_url_passwords(text: str) -> str:
     """Replace what stands between each `://user:` and the last @ of the next 500 characters, up to the next space.
 
     By hand: as one pattern it reads these 500 characters twice for each of many `:/` close to each other.
@@ -98,17 +98,17 @@ def _hide_url_passwords(text: str) -> str:
     return "".join([*shown, text[done:]])
 
 
-def hide_secrets(text: str, secrets: Iterable[Secret]) -> str:
+def redact_secrets(text: str, secrets: Iterable[Secret]) -> str:
     """The same text, with these secrets and anything that looks like a password hidden.
 
-    >>> hide_secrets("GET /api?key=hunter2 refused", [Secret("hunter2")])
+    >>> redact_secrets("GET /api?key=hunter2 refused", [Secret("hunter2")])
     'GET /api?key=*** refused'
     """
     # The longest first: a shorter one inside it would leave the rest of it to be read.
     for secret in sorted({secret.reveal() for secret in secrets}, key=len, reverse=True):
         if len(secret) >= SECRET_LENGTH_MIN:
             text = text.replace(secret, "***")
-    return hide_passwords(text)
+    return redact_passwords(text)
 
 
 HIDDEN = "***"
@@ -134,12 +134,12 @@ KEYS_MAX = 100
 """A link with more keys than these is no honest one. A server can redirect to a link with thousands."""
 
 
-def hide_keys(text: str) -> str:
+def redact_keys(text: str) -> str:
     """The same link or guid, with the values of parameters that carry keys hidden. It still tells finds apart.
 
-    >>> hide_keys("https://x.org/dl.php?action=download&authkey=a1&torrent_pass=b2&id=30689")
+    >>> redact_keys("https://x.org/dl.php?action=download&authkey=a1&torrent_pass=b2&id=30689")
     'https://x.org/dl.php?action=download&authkey=***&torrent_pass=***&id=30689'
-    >>> hide_keys("1166992-9d438d94dc7fc934b801439f4c05458b")
+    >>> redact_keys("1166992-9d438d94dc7fc934b801439f4c05458b")
     '1166992-9d438d94dc7fc934b801439f4c05458b'
     """
     if "=" not in text and "@" not in text:
@@ -147,12 +147,12 @@ def hide_keys(text: str) -> str:
     return _KEY_PARAM.sub(rf"\1{HIDDEN}", _USER_INFO.sub(f"{HIDDEN}@", text))
 
 
-def hide_link(link: str) -> str:
+def redact_link(link: str) -> str:
     """A link for people and logs: host and path, no value of the query, no part of the path that could be a key.
 
-    >>> hide_link("http://prowlarr:9696/1/download?apikey=abc&link=xyz&file=Name")
+    >>> redact_link("http://prowlarr:9696/1/download?apikey=abc&link=xyz&file=Name")
     'http://prowlarr:9696/1/download?apikey=***&link=***&file=***'
-    >>> hide_link("https://x.org/rss/0123456789abcdef0123456789abcdef/name.torrent")
+    >>> redact_link("https://x.org/rss/0123456789abcdef0123456789abcdef/name.torrent")
     'https://x.org/rss/***/name.torrent'
     """
     if link.startswith("magnet:"):
@@ -203,16 +203,16 @@ def _lower_escapes(text: str) -> str:
     return _ESCAPE.sub(lambda found: found[0].lower(), text)
 
 
-def told(text: str, secrets: Iterable[Secret] = (), *, length_max: int = 200) -> str:
+def shortened(text: str, secrets: Iterable[Secret] = (), *, length_max: int = 200) -> str:
     r"""What a server said, fit for a message: one line, not too long, no secret.
 
-    >>> told("Bad key\r\n hunter2", [Secret("hunter2")])
+    >>> shortened("Bad key\r\n hunter2", [Secret("hunter2")])
     'Bad key ***'
     """
     known = tuple(secrets)
-    line = " ".join(_CONTROL.sub(" ", hide_secrets(text, known)).split())
+    line = " ".join(_CONTROL.sub(" ", redact_secrets(text, known)).split())
     # Once more: a line break inside a secret has become the space that belongs there.
-    line = hide_keys(hide_secrets(line, known))
+    line = redact_keys(redact_secrets(line, known))
     return line if len(line) <= length_max else f"{line[:length_max]}…"
 
 
@@ -237,7 +237,7 @@ class SecretFilter:
 NO_SCREEN = SecretFilter(())
 
 
-def screen_of(key: Secret, proxy: Secret) -> SecretFilter:
+def secret_filter_of(key: Secret, proxy: Secret) -> SecretFilter:
     """Hides the key and the proxy of a source."""
     found = [secret.reveal() for secret in spellings([key, proxy])]
     return SecretFilter(

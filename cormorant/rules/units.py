@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from attrs import frozen
 
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import redact_passwords
 
 _MS_PER_UNIT = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _BYTES = {
@@ -148,7 +148,7 @@ def as_written(value: object) -> str:
     >>> print(as_written("two\nlines"), as_written(10), as_written(True))
     "two\nlines" 10 true
     """
-    text = hide_passwords(json.dumps(value, ensure_ascii=False, default=str))
+    text = redact_passwords(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 

@@ -220,22 +220,22 @@ class LogThrottle:
     for_s: float = SAID_S
     _said: LruCache[tuple[float, int]] = field(init=False, factory=LruCache)
 
-    def is_news(self, what: str, *, now: float) -> bool:
+    def should_log(self, what: str, *, now: float) -> bool:
         """Whether it is to be said; it is then taken as said.
 
         >>> said = LogThrottle()
-        >>> said.is_news("a", now=0.0), said.is_news("a", now=59.0), said.is_news("a", now=61.0)
+        >>> said.should_log("a", now=0.0), said.should_log("a", now=59.0), said.should_log("a", now=61.0)
         (True, False, True)
         """
-        return self.say_or_count(what, now=now) is not None
+        return self.log_or_count(what, now=now) is not None
 
-    def say_or_count(self, what: str, *, now: float) -> int | None:
+    def log_or_count(self, what: str, *, now: float) -> int | None:
         """Take it as said now and return how often it was left out since the last time.
 
         None: it was said within the last minute, and is counted as left out.
 
         >>> said = LogThrottle()
-        >>> [said.say_or_count("a", now=now) for now in (0.0, 30.0, 59.0, 60.0, 120.0)]
+        >>> [said.log_or_count("a", now=now) for now in (0.0, 30.0, 59.0, 60.0, 120.0)]
         [0, None, None, 2, 0]
         """
         at, count = self._said.get(what) or (None, 0)

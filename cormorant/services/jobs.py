@@ -14,13 +14,7 @@ from sqlalchemy import Connection
 from actors.actor import Address
 from actors.jobs.runner import CancelHandler, RunEphemeral, RunnerMessage, SetClaiming
 from actors.jobs.working_set import EphemeralJob, JobWakeUp
-from cormorant.rules.errors import (
-    CommitUnknown,
-    MailboxFull,
-    UnknownJob,
-    UnknownLabel,
-    WaitForbidden,
-)
+from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel, WaitForbidden
 from cormorant.rules.jobs.events import About, JobCancelled
 from cormorant.rules.jobs.states import JobState, checked_payload
 from cormorant.rules.ports import Chance, Clock, Emit
@@ -111,7 +105,7 @@ class Jobs:
                 self.wake_up.set()
                 return done
 
-    async def run_passing(self, kind: str, payload: Any, *, priority: str = "normal", delay_s: float = 0.0) -> None:
+    async def run_ephemeral(self, kind: str, payload: Any, *, priority: str = "normal", delay_s: float = 0.0) -> None:
         """Run something once, now or later, that need not survive a restart and is not tried again.
 
         In a handler, which cannot wait for those that run it, a full queue is told by the event `job.failed`.

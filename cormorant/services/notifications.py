@@ -9,7 +9,7 @@ import trio
 from attrs import define, field
 
 from actors.jobs.handler import JobContext
-from cormorant.clients.apprise import Tell, tell_apart
+from cormorant.clients.apprise import Tell, send_in_subprocess
 from cormorant.rules.events import NoticeSent
 from cormorant.rules.jobs.verdicts import Cancel, Snooze
 from cormorant.rules.notices import message_of, quiet_until, read_batch
@@ -34,7 +34,7 @@ class SendNotifications:
     settings: Settings
     clock: Clock
     emit: Emit
-    tell: Tell = tell_apart
+    tell: Tell = send_in_subprocess
     _free: trio.Semaphore = field(init=False, factory=lambda: trio.Semaphore(TELLING_MAX))
 
     async def __call__(self, context: JobContext) -> None:

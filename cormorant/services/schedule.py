@@ -29,7 +29,7 @@ class ScheduleService:
     watches: Watches
     prices: Prices
 
-    async def look(self, *, hours: float, most: int, now: datetime) -> SchedulePreview:
+    async def preview(self, *, hours: float, most: int, now: datetime) -> SchedulePreview:
         """What runs from now on, soonest first."""
         until = now + timedelta(hours=hours)
         planned = [
@@ -78,7 +78,7 @@ class Timetable:
 
     _actors: dict[str, Actor[Any]] = field(init=False, factory=dict)
 
-    def noted(self, name: str, actor: A) -> A:
+    def recorded(self, name: str, actor: A) -> A:
         """Remember an incarnation, in the place of the one before."""
         self._actors[name] = actor
         return actor

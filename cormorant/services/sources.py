@@ -25,7 +25,7 @@ from storage.search.requests import record_caps
 from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
 
-__all__ = ["SourceClosed", "try_out"]
+__all__ = ["SourceClosed", "test_source"]
 
 CONSUMER: Final = "cormorant sources test"
 _TIMEOUT_S: Final = TIMEOUT_S[Priority.INTERACTIVE]
@@ -36,7 +36,7 @@ class SourceClosed(CormorantError):
     """The source may not be asked now."""
 
 
-async def try_out(database: Database, record: SourceRecord, asker: SourceClients) -> Caps:
+async def test_source(database: Database, record: SourceRecord, asker: SourceClients) -> Caps:
     """What the source can do, asked now and kept. Raises `SourceClosed` or what the source did wrong."""
     wanted = ReservationRequest(priority=Priority.INTERACTIVE, lease_s=_TIMEOUT_S + PROBE_GRACE_S, consumer=CONSUMER)
     answer, _ = await database.run(

@@ -179,7 +179,7 @@ async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
     """Ready, if every child of the tree is up and the database answers."""
     parts = parts_of(request)
     closing: Shutdown = request.app.state["closing"]
-    if closing.is_told or not parts.is_ready():
+    if closing.is_stopping or not parts.is_ready():
         return problem(503, "it is starting or stopping")
     if not await _storage_answers(parts):
         return problem(503, "the database does not answer")

@@ -178,7 +178,7 @@ class KeyThrottle:
     def refused(self, client: str, *, path: str) -> None:
         """The key was wrong."""
         group, now = address_group(client), trio.current_time()
-        if self._said.is_news(group, now=now):
+        if self._said.should_log(group, now=now):
             self.emit(WebKeyRefused(path=path[:200], client=client))
         if self._wrong.wrong(group, now=now):
             self.emit(WebClientBlocked(client=client, for_s=BLOCKED_S))
@@ -304,7 +304,7 @@ class ListenPermit:
         """Whether no more may be told."""
         return bool(self.cookie) and self.sign_outs.sessions.of(self.cookie) is None
 
-    async def unless_over(self, work: Callable[[], Awaitable[T]]) -> T | None:
+    async def run_until_signed_out(self, work: Callable[[], Awaitable[T]]) -> T | None:
         """What comes of something that may wait for long; None when the session is over first."""
         if not self.cookie:
             return await work()

@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 from litestar.types import Receive, Scope, Send
 
 from cormorant.rules.events import Stamped, fields_of
-from cormorant.rules.secrets import NO_SCREEN, SecretFilter, hide_passwords, screen_of
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords, secret_filter_of
 from cormorant.services.event_bus import EventStream
 from cormorant.web.auth import ListenPermit
 from cormorant.web.parts import WebParts
@@ -54,7 +54,7 @@ class EventStreams:
         """What must not be seen of any source."""
         records = tuple(requests.record for requests in self.parts.searches.directory.by_name.values())
         if records != self._records:  # made anew only then: there may be thousands of events in a second
-            texts = {text for record in records for text in screen_of(record.key, record.proxy).texts}
+            texts = {text for record in records for text in secret_filter_of(record.key, record.proxy).texts}
             self._records, self._screen = records, SecretFilter(tuple(sorted(texts, key=len, reverse=True)))
         return self._screen
 
@@ -74,7 +74,9 @@ class EventResponse:
             (b"x-accel-buffering", b"no"),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self.permit.unless_over(lambda: self.feeds.closing.unless_gone(receive, self._tell, send))
+        await self.permit.run_until_signed_out(
+            lambda: self.feeds.closing.run_until_disconnect(receive, self._tell, send)
+        )
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _tell(self, send: Send) -> None:
@@ -116,4 +118,4 @@ def _plain(value: object, screen: SecretFilter) -> Any:
         return value
     if isinstance(value, tuple | list):
         return [_plain(each, screen) for each in value]
-    return hide_passwords(screen.hidden(str(value)))
+    return redact_passwords(screen.hidden(str(value)))

@@ -106,9 +106,9 @@ async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer | Stream
     query = read_query(request.query_params.multi_items())
     base = _base_of(request)
     if is_head(request):
-        head = await closing.unless_gone(request.receive, _head, gate, query, source)
+        head = await closing.run_until_disconnect(request.receive, _head, gate, query, source)
         return _stopping() if head is None else head
-    answer = await closing.unless_gone(request.receive, _answer, gate, client, query, source=source, base=base)
+    answer = await closing.run_until_disconnect(request.receive, _answer, gate, client, query, source=source, base=base)
     return _stopping() if answer is None else answer
 
 
@@ -137,9 +137,9 @@ async def download(request: AnyRequest, source: FromPath[str], token: FromPath[s
     gate: GateService = request.app.state["gate"]
     closing: Shutdown = request.app.state["closing"]
     if is_head(request):
-        head = await closing.unless_gone(request.receive, _download_head, gate, source, token)
+        head = await closing.run_until_disconnect(request.receive, _download_head, gate, source, token)
         return _stopping() if head is None else head
-    fetched = await closing.unless_gone(request.receive, gate.fetch, source, token)
+    fetched = await closing.run_until_disconnect(request.receive, gate.fetch, source, token)
     return _stopping() if fetched is None else _file(fetched)
 
 

@@ -21,7 +21,7 @@ from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.overview import QuotaWindow, read_gauges
 
-__all__ = ["looked_up", "metrics_route"]
+__all__ = ["gauge_values", "metrics_route"]
 
 _PATIENCE_S = 2.0
 _BREAKER = {BreakerState.CLOSED: 0.0, BreakerState.HALF_OPEN: 1.0, BreakerState.OPEN: 2.0}
@@ -40,15 +40,15 @@ def metrics_route(*, is_open: bool) -> HTTPRouteHandler:
     )
     async def metrics(request: AnyRequest) -> Response[bytes]:
         parts = parts_of(request)
-        values = await looked_up(parts)
+        values = await gauge_values(parts)
         values.append(MetricValue(metric="cormorant_web_connections", value=len(request.app.state["doors"].open)))
-        parts.metrics.look(values)
+        parts.metrics.set_gauges(values)
         return Response(await parts.offload(parts.metrics.text), media_type=TEXT_TYPE)
 
     return metrics
 
 
-async def looked_up(parts: WebParts) -> list[MetricValue]:
+async def gauge_values(parts: WebParts) -> list[MetricValue]:
     """What the gauges have now. Without what the database would know, when it is away."""
     now = parts.clock.now()
     values = [

@@ -148,11 +148,11 @@ class ConnectionListener:
             self._empty.set()
 
     def _tell_full(self, client: str, limit: str) -> None:
-        if self._said.is_news(limit, now=trio.current_time()):
+        if self._said.should_log(limit, now=trio.current_time()):
             self.emit(WebFull(client=client, connections=len(self.open), limit=limit))
 
     def _tell_crash(self, client: str, crash: BaseException) -> None:
-        left_out = self._said.say_or_count(kind_of(crash), now=trio.current_time())
+        left_out = self._said.log_or_count(kind_of(crash), now=trio.current_time())
         if left_out is not None:
             self.emit(WebConnectionCrashed(client=client, error=crash, left_out=left_out))
 

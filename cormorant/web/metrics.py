@@ -137,7 +137,7 @@ class Metrics:
         """Note how late the loop was."""
         self._labelled("cormorant_event_loop_lag_seconds").observe(seconds)
 
-    def look(self, values: Iterable[MetricValue]) -> None:
+    def set_gauges(self, values: Iterable[MetricValue]) -> None:
         """Take over what was looked up; gauges of things that are gone go."""
         for metric in METRICS:
             if metric.kind == "gauge" and metric.labels:

@@ -11,7 +11,7 @@ from actors.search.source_requests import SourceRequests
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import Result
-from cormorant.rules.secrets import NO_SCREEN, SecretFilter, hide_passwords, screen_of
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords, secret_filter_of
 from cormorant.rules.supervision import ChildView
 from storage.access import ClientAppView
 from storage.jobs.reports import JobView
@@ -227,7 +227,7 @@ def tree_out(children: Sequence[ChildView]) -> list[ChildOut]:
 
 
 def _error(error: BaseException, screen: SecretFilter = NO_SCREEN) -> str:
-    return hide_passwords(screen.hidden(f"{type(error).__name__}: {error}"))
+    return redact_passwords(screen.hidden(f"{type(error).__name__}: {error}"))
 
 
 def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> ExplanationOut:
@@ -243,7 +243,7 @@ def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> Ex
 
 def outcome_out(outcome: Outcome, requests: SourceRequests | None) -> OutcomeOut:
     """What came of a search at one source, without the keys of that source."""
-    screen = NO_SCREEN if requests is None else screen_of(requests.record.key, requests.record.proxy)
+    screen = NO_SCREEN if requests is None else secret_filter_of(requests.record.key, requests.record.proxy)
     return OutcomeOut(
         source=outcome.source,
         status=outcome.status.value,

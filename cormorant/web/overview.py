@@ -15,7 +15,7 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.limits import Lane, windows_of
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, GateName, Reason
-from cormorant.rules.secrets import NO_SCREEN, SecretFilter, hide_passwords, screen_of
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords, secret_filter_of
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.watch.handovers import Handover
 from cormorant.services.watch.views import WantViews
@@ -60,7 +60,9 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
     if read.jobs_took_s is not None:
         counts.keep(read.jobs, took_s=read.jobs_took_s)
     looks = {look.record.name: look for look in read.looks}
-    screens = {name: screen_of(requests.record.key, requests.record.proxy) for name, requests in directory.items()}
+    screens = {
+        name: secret_filter_of(requests.record.key, requests.record.proxy) for name, requests in directory.items()
+    }
     tree = tree_out(parts.tree())
     accounts = [_account(requests, looks[name], screens[name]) for name, requests in directory.items()]
     return OverviewOut(
@@ -134,7 +136,7 @@ def _state(gate: Reason | None) -> str:
 
 
 def _why(gate: Reason | None, screen: SecretFilter) -> str:
-    return "" if gate is None else hide_passwords(screen.hidden(gate.why))
+    return "" if gate is None else redact_passwords(screen.hidden(gate.why))
 
 
 def _quota(spent: WindowSpend, look: SourceView) -> QuotaOut:
@@ -216,7 +218,7 @@ def _was(asked: HistoryEntry, screen: SecretFilter) -> HistoryOut:
         started_at=asked.started_at,
         took_s=asked.took_s,
         waited_s=asked.waited_s,
-        error=None if asked.error is None else hide_passwords(screen.hidden(asked.error)),
+        error=None if asked.error is None else redact_passwords(screen.hidden(asked.error)),
     )
 
 

@@ -31,7 +31,7 @@ from cormorant.rules.json_documents import NestedTooDeep, check_nesting
 from cormorant.rules.ports import Emit
 from cormorant.rules.search.outcomes import RateLimitWaitError, SearchQueueFull, SourceError, SourceRefused
 from cormorant.rules.search.requests import BadRequest
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import redact_passwords
 from cormorant.rules.watch.handovers import TargetError, UnknownTarget
 from cormorant.rules.watch.wants import UnknownWant, WantError
 from cormorant.rules.web_requests import LogThrottle
@@ -103,7 +103,7 @@ def _not_found(_: AnyRequest, error: Exception) -> Response[bytes]:
 
 
 def _bad(_: AnyRequest, error: CormorantError) -> Response[bytes]:
-    return problem(400, hide_passwords(str(error)))
+    return problem(400, redact_passwords(str(error)))
 
 
 def _conflict(_: AnyRequest, error: Exception) -> Response[bytes]:
@@ -113,7 +113,7 @@ def _conflict(_: AnyRequest, error: Exception) -> Response[bytes]:
 def _elsewhere(_: AnyRequest, error: SourceError | TargetError) -> Response[bytes]:
     """Another program did not do what was asked of it; when to come back is told where it is known."""
     later = {} if error.retry_after_s is None else {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
-    return problem(502, hide_passwords(str(error)), headers=later)
+    return problem(502, redact_passwords(str(error)), headers=later)
 
 
 def _closed(_: AnyRequest, error: RateLimitWaitError) -> Response[bytes]:
@@ -221,13 +221,13 @@ class Crashes:
 
     def crashed(self, error: BaseException, *, method: str, path: str) -> None:
         """Report a request that was answered with 500."""
-        left_out = self._said.say_or_count(kind_of(error), now=trio.current_time())
+        left_out = self._said.log_or_count(kind_of(error), now=trio.current_time())
         if left_out is not None:
             self.emit(WebRequestCrashed(method=method, path=path[:_PATH_MAX], error=error, left_out=left_out))
 
     def too_deep(self, *, client: str, path: str) -> None:
         """Report a body that was refused for its nesting."""
-        left_out = self._said.say_or_count("too deep", now=trio.current_time())
+        left_out = self._said.log_or_count("too deep", now=trio.current_time())
         if left_out is not None:
             self.emit(WebBodyTooDeep(client=client, path=path[:_PATH_MAX], left_out=left_out))
 

@@ -135,7 +135,7 @@ class RequestGuard:
         now = trio.current_time()
         wait_s = self._buckets.take(client, now=now)
         if wait_s > 0:
-            if self._said.is_news(client, now=now):
+            if self._said.should_log(client, now=now):
                 self.emit(WebClientTooFast(client=client))
             raise _Refused(429, "you ask too fast; wait", retry_after_s=wait_s)
 

@@ -24,7 +24,7 @@ class Shutdown:
     _scopes: set[trio.CancelScope] = field(init=False, factory=set)
 
     @property
-    def is_told(self) -> bool:
+    def is_stopping(self) -> bool:
         """Whether the server stops."""
         return self.told.is_set()
 
@@ -34,26 +34,26 @@ class Shutdown:
         for scope in list(self._scopes):
             scope.cancel()
 
-    async def unless_gone(
+    async def run_until_disconnect(
         self, receive: Receive, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T | None:
         """The same, and it ends when whoever asked has hung up: nothing is spent for nobody."""
         watching = trio.CancelScope()
         scope = trio.CancelScope()
         result: T | None = None
-        self.nursery.start_soon(_cancel_when_gone, receive, scope, watching)
+        self.nursery.start_soon(_cancel_on_disconnect, receive, scope, watching)
         try:
             with scope:
-                result = await self.unless_told(work, *args, **kwargs)
+                result = await self.run_until_shutdown(work, *args, **kwargs)
         finally:
             watching.cancel()
         return result
 
-    async def unless_told(self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    async def run_until_shutdown(self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """What comes of something that may wait for long; None when the server stops first."""
         scope = trio.CancelScope()
         self._scopes.add(scope)
-        if self.is_told:
+        if self.is_stopping:
             scope.cancel()
         result: T | None = None
         try:
@@ -64,7 +64,7 @@ class Shutdown:
         return result
 
 
-async def _cancel_when_gone(receive: Receive, scope: trio.CancelScope, watching: trio.CancelScope) -> None:
+async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope, watching: trio.CancelScope) -> None:
     with watching:
         while (await receive())["type"] != "http.disconnect":
             pass

@@ -242,7 +242,7 @@ class ConnectionWorker:
             away = self._attempt([call for call in calls if call.outcome is None])
         return away
 
-    def cut_if_hung(self, limit_s: float) -> None:
+    def cancel_if_hung(self, limit_s: float) -> None:
         """End what the session does when that takes longer than any time-out of the database explains."""
         busy_since, session = self._busy_since, self._session
         if session is not None and busy_since is not None and time.monotonic() - busy_since > limit_s:

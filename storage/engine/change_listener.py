@@ -22,7 +22,7 @@ class ChangeListener(Protocol):
         """What becomes readable when there is something to hear. None: it must be asked now and then."""
         ...
 
-    def has_heard(self) -> bool:
+    def poll(self) -> bool:
         """Whether there was anything since the last time. Raises `DatabaseAway` when it cannot hear any more."""
         ...
 
@@ -31,34 +31,36 @@ class ChangeListener(Protocol):
         ...
 
 
-async def listen(open_ear: Callable[[], ChangeListener | None], heard: Callable[[], None], *, chance: Chance) -> None:
+async def listen(
+    open_listener: Callable[[], ChangeListener | None], heard: Callable[[], None], *, chance: Chance
+) -> None:
     """Call `heard` whenever somebody has written, for ever. A lost connection is opened anew; what was missed counts once."""
     failures = 0
     while True:
         try:
-            ear = await trio.to_thread.run_sync(open_ear)
-            if ear is None:
+            listener = await trio.to_thread.run_sync(open_listener)
+            if listener is None:
                 await trio.sleep_forever()
             failures = 0
-            await _listen_with(ear, heard)
+            await _listen_with(listener, heard)
         except DatabaseAway:
             await trio.sleep(delay_before_probe(failures=failures, jitter=chance.random()))
             failures += 1
 
 
-async def _listen_with(ear: ChangeListener, heard: Callable[[], None]) -> None:
+async def _listen_with(listener: ChangeListener, heard: Callable[[], None]) -> None:
     try:
         heard()
         while True:
-            await _something(ear)
-            if ear.has_heard():
+            await _something(listener)
+            if listener.poll():
                 heard()
     finally:
-        ear.close()
+        listener.close()
 
 
-async def _something(ear: ChangeListener) -> None:
-    file = ear.fileno()
+async def _something(listener: ChangeListener) -> None:
+    file = listener.fileno()
     if file is None:
         await trio.sleep(LOOK_S)
     else:

@@ -55,7 +55,7 @@ class Dialect(Protocol):
         """Open a connection. Raises `Away`."""
         ...
 
-    def open_ear(self, channel: str) -> ChangeListener | None:
+    def open_listener(self, channel: str) -> ChangeListener | None:
         """Listen to what other processes write. None: there are no others. Raises `Away`."""
         ...
 

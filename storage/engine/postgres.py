@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, NullPool, create_engine, func, select, t
 from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import StorageMisconfigured
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import redact_passwords
 from storage.engine.calls import DatabaseAway
 from storage.engine.options import StorageOptions
 from storage.engine.postgres_session import GuardedPostgresConnection, PostgresSession, cause_of, is_refusal
@@ -74,7 +74,7 @@ class Postgres:
         except DBAPIError as error:
             raise DatabaseAway(_words_of(error)) from error
 
-    def open_ear(self, channel: str) -> PostgresListener:
+    def open_listener(self, channel: str) -> PostgresListener:
         """Listen to a channel."""
         try:
             return PostgresListener(self._connect(), channel)
@@ -173,7 +173,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _words_of(error: BaseException) -> str:
-    return hide_passwords(str(cause_of(error)).strip())
+    return redact_passwords(str(cause_of(error)).strip())
 
 
 class PostgresListener:
@@ -187,7 +187,7 @@ class PostgresListener:
         """Its socket."""
         return self._connection.fileno()
 
-    def has_heard(self) -> bool:
+    def poll(self) -> bool:
         """Whether a notice came in; all that wait are one."""
         try:
             self._connection.pgconn.consume_input()

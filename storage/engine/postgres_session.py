@@ -147,7 +147,7 @@ class PostgresSession:
         # Straight to libpq, as COMMIT below: the driver's own way costs as much again as the round trip.
         answer = self._tell(b"BEGIN READ ONLY" if reads_only else b"BEGIN")
         if answer is None or answer.status != ExecStatus.COMMAND_OK:
-            raise DatabaseAway(self._last_words(), is_stale=True)
+            raise DatabaseAway(self._last_output(), is_stale=True)
         return self._connection.begin()
 
     def _tell(self, command: bytes) -> PGresult | None:
@@ -160,7 +160,7 @@ class PostgresSession:
         self._is_lost = answer.status == ExecStatus.FATAL_ERROR and _severity(answer) is None
         return answer if self._is_connected else None
 
-    def _last_words(self) -> str:
+    def _last_output(self) -> str:
         return self._pgconn.get_error_message().strip() or "the connection was closed"
 
     def _is_intact(self, transaction: RootTransaction) -> bool:
@@ -176,7 +176,7 @@ class PostgresSession:
         cause = cause_of(result.error) if isinstance(result, outcome.Error) else None
         if self._was_cut or isinstance(cause, errors.IdleInTransactionSessionTimeout):
             return outcome.Error(StatementTooSlow(self._options.statement_timeout_s))
-        raise DatabaseAway(self._last_words() if cause is None else str(cause), is_stale=True)
+        raise DatabaseAway(self._last_output() if cause is None else str(cause), is_stale=True)
 
     def _undo(self, result: Outcome[Any]) -> Outcome[Any]:
         status = self._pgconn.transaction_status
@@ -197,7 +197,7 @@ class PostgresSession:
         # A server that says farewell is as good as gone, and may have committed before.
         if answer is None or _severity(answer) in {b"FATAL", b"PANIC"}:
             unknown = CommitUnknown(
-                f"the connection was lost at COMMIT ({self._last_words()}): it may have happened, look before repeating"
+                f"the connection was lost at COMMIT ({self._last_output()}): it may have happened, look before repeating"
             )
             return result if reads_only else outcome.Error(unknown)
         if answer.status == ExecStatus.COMMAND_OK:

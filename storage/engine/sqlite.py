@@ -99,7 +99,7 @@ class Sqlite:
             raise DatabaseAway(remedy_for(error)) from error
         return SqliteSession(connection, turn=self._turn(), options=self._options)
 
-    def open_ear(self, channel: str) -> SqliteListener | None:  # noqa: ARG002 - a file has no channels
+    def open_listener(self, channel: str) -> SqliteListener | None:  # noqa: ARG002 - a file has no channels
         """Notice what other processes write."""
         if self._path is None:
             return None
@@ -327,7 +327,7 @@ class SqliteListener:
         """A file does not tell."""
         return None
 
-    def has_heard(self) -> bool:
+    def poll(self) -> bool:
         """Whether anybody has committed."""
         before, self._version = self._version, self._look()
         return before != self._version

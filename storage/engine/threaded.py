@@ -104,7 +104,7 @@ class Threaded(Gateway):
             while True:
                 await trio.sleep(limit_s / HUNG_LOOKS)
                 for requests in self._directory:
-                    requests.cut_if_hung(limit_s)
+                    requests.cancel_if_hung(limit_s)
 
     def _start_workers(self, workers: trio.Nursery) -> None:
         token = current_trio_token()

@@ -49,28 +49,26 @@ class BatchResult:
     next_due: datetime | None = None
 
 
-def run_errand(connection: Connection, errand: Batch) -> BatchResult:
+def run_batch(connection: Connection, batch: Batch) -> BatchResult:
     """Let go of what is done, then claim what there is room for."""
-    completed, settled = let_go(connection, errand)
+    completed, settled = settle_all(connection, batch)
     claimed = jobs.claim(
         connection,
-        owner=errand.owner,
-        kinds=errand.kinds,
-        priorities=errand.priorities,
-        limit=errand.room,
-        now=errand.now,
+        owner=batch.owner,
+        kinds=batch.kinds,
+        priorities=batch.priorities,
+        limit=batch.room,
+        now=batch.now,
     )
-    due = (
-        jobs.next_due(connection, priorities=errand.priorities, now=errand.now) if len(claimed) < errand.room else None
-    )
+    due = jobs.next_due(connection, priorities=batch.priorities, now=batch.now) if len(claimed) < batch.room else None
     return BatchResult(completed=completed, settled=settled, claimed=claimed, next_due=due)
 
 
-def let_go(connection: Connection, errand: Batch) -> tuple[set[Claim], list[Settled]]:
+def settle_all(connection: Connection, batch: Batch) -> tuple[set[Claim], list[Settled]]:
     """End what is done: nearly all of it in the usual way, the rest as each one has it."""
-    completed = jobs.complete(connection, owner=errand.owner, done=errand.done, now=errand.now)
-    others = [done_ending(*each) for each in errand.done if each not in completed]
-    settled = jobs.settle(connection, owner=errand.owner, endings=[*others, *errand.endings], now=errand.now)
+    completed = jobs.complete(connection, owner=batch.owner, done=batch.done, now=batch.now)
+    others = [done_ending(*each) for each in batch.done if each not in completed]
+    settled = jobs.settle(connection, owner=batch.owner, endings=[*others, *batch.endings], now=batch.now)
     return completed, settled
 
 
@@ -79,9 +77,9 @@ def done_ending(job_id: int, token: int) -> JobEnd:
     return JobEnd(id=job_id, token=token, to=JobState.SUCCEEDED)
 
 
-def all_endings(errand: Batch) -> list[JobEnd]:
+def all_endings(batch: Batch) -> list[JobEnd]:
     """Everything that the errand lets go of."""
-    return [*(done_ending(*each) for each in errand.done), *errand.endings]
+    return [*(done_ending(*each) for each in batch.done), *batch.endings]
 
 
 @frozen(kw_only=True)
@@ -98,14 +96,14 @@ class Reconciled:
     """Those that jobs wait with. Some may be of an older configuration."""
 
 
-def clear_up(connection: Connection, errand: Batch, *, doubtful: Sequence[JobEnd], known: set[Claim]) -> Reconciled:
+def reconcile(connection: Connection, batch: Batch, *, doubtful: Sequence[JobEnd], known: set[Claim]) -> Reconciled:
     """Let go of what is done, find what was let go of before, and give back what was claimed unseen.
 
     `doubtful` are endings that a COMMIT, of which nobody knows whether it happened, may have written.
     """
-    completed, settled = let_go(connection, errand)
+    completed, settled = settle_all(connection, batch)
     settled += jobs.settled_before(connection, doubtful)
-    lost = known - jobs.release_unknown(connection, owner=errand.owner, known=known, now=errand.now)
+    lost = known - jobs.release_unknown(connection, owner=batch.owner, known=known, now=batch.now)
     return Reconciled(
         completed=completed,
         settled=settled,
@@ -116,16 +114,16 @@ def clear_up(connection: Connection, errand: Batch, *, doubtful: Sequence[JobEnd
     )
 
 
-def leave(connection: Connection, errand: Batch, *, doubtful: Sequence[JobEnd], is_orderly: bool) -> BatchResult:
+def leave(connection: Connection, batch: Batch, *, doubtful: Sequence[JobEnd], is_orderly: bool) -> BatchResult:
     """End a run. In disorder, what ran has used up an attempt: it may be the reason."""
     # First, because it waits for a claim of ours whose COMMIT is in doubt and still under way. What that has claimed would
     # not be seen before, and would belong to nobody after.
-    workers.retire(connection, errand.owner)
-    completed, settled = let_go(connection, errand)
+    workers.retire(connection, batch.owner)
+    completed, settled = settle_all(connection, batch)
     if is_orderly:
-        jobs.release_all(connection, owner=errand.owner, now=errand.now)
+        jobs.release_all(connection, owner=batch.owner, now=batch.now)
     else:
-        jobs.reclaim(connection, owner=errand.owner, limit=LEAVE_MOST, now=errand.now)
+        jobs.reclaim(connection, owner=batch.owner, limit=LEAVE_MOST, now=batch.now)
     before = jobs.settled_before(connection, doubtful)
     return BatchResult(completed=completed, settled=[*settled, *before])
 

@@ -188,7 +188,7 @@ def _claim_sqlite(
 ) -> Sequence[Any]:
     # Look first: a seek costs a tenth of an UPDATE that finds nothing.
     known = {f"kind{n}": kind for n, kind in enumerate(kinds)} | _numbered(priorities)
-    look = sql.look_sqlite(len(priorities), len(kinds))
+    look = sql.claim_candidates_sqlite(len(priorities), len(kinds))
     ids = list(connection.execute(look, known | {"now": words["now"], "n": limit}).scalars())
     if not ids:
         return ()

@@ -205,7 +205,7 @@ class StuckJobs:
     jobs: Sequence[JobView]
 
 
-def look_around(connection: Connection, *, now: datetime, silence_s: float) -> JobSurroundings:
+def read_surroundings(connection: Connection, *, now: datetime, silence_s: float) -> JobSurroundings:
     """Who works, and what is paused."""
     return JobSurroundings(
         now=now,
@@ -215,7 +215,7 @@ def look_around(connection: Connection, *, now: datetime, silence_s: float) -> J
     )
 
 
-def look_at_list(  # noqa: PLR0913 - the filters of the command, and what every look needs
+def read_list(  # noqa: PLR0913 - the filters of the command, and what every look needs
     connection: Connection,
     *,
     now: datetime,
@@ -232,7 +232,7 @@ def look_at_list(  # noqa: PLR0913 - the filters of the command, and what every 
         known = known_kinds(connection)
         meant = None if kind in known else nearest(kind, known)
     return JobPage(
-        scene=look_around(connection, now=now, silence_s=silence_s),
+        scene=read_surroundings(connection, now=now, silence_s=silence_s),
         jobs=found[:limit],
         has_more=len(found) > limit,
         kind_meant=meant,
@@ -245,14 +245,14 @@ def known_kinds(connection: Connection) -> set[str]:
     return served | {count.kind for count in count_by_kind(connection)}
 
 
-def look_at_one(
+def read_one(
     connection: Connection, job_id: int, *, now: datetime, silence_s: float
 ) -> tuple[JobSurroundings, JobView | None]:
     """One job, if it is there."""
-    return look_around(connection, now=now, silence_s=silence_s), show(connection, job_id)
+    return read_surroundings(connection, now=now, silence_s=silence_s), show(connection, job_id)
 
 
-def look_at_stats(connection: Connection, *, now: datetime, silence_s: float) -> JobStats:
+def read_stats(connection: Connection, *, now: datetime, silence_s: float) -> JobStats:
     """All numbers at once."""
     silent_since = now - timedelta(seconds=silence_s)
     counts = count_by_kind(connection)
@@ -262,7 +262,7 @@ def look_at_stats(connection: Connection, *, now: datetime, silence_s: float) ->
         if count.oldest_run_at <= now:
             oldest[count.kind] = min(count.oldest_run_at, oldest.get(count.kind, now))
     return JobStats(
-        scene=look_around(connection, now=now, silence_s=silence_s),
+        scene=read_surroundings(connection, now=now, silence_s=silence_s),
         counts=counts,
         oldest_due=oldest,
         running=running_by_owner(connection),
@@ -270,10 +270,10 @@ def look_at_stats(connection: Connection, *, now: datetime, silence_s: float) ->
     )
 
 
-def look_at_stuck(connection: Connection, *, now: datetime, silence_s: float, silent_s: float) -> StuckJobs:
+def read_stuck(connection: Connection, *, now: datetime, silence_s: float, silent_s: float) -> StuckJobs:
     """Running jobs whose owner has not been heard of for `silent_s`."""
     silent = owned_by_the_silent(connection, beat_before=now - timedelta(seconds=silent_s), limit=STUCK_MOST)
-    return StuckJobs(scene=look_around(connection, now=now, silence_s=silence_s), jobs=silent)
+    return StuckJobs(scene=read_surroundings(connection, now=now, silence_s=silence_s), jobs=silent)
 
 
 _COLUMNS = (

@@ -60,7 +60,7 @@ CLAIM_SQLITE = text(f"""
 
 
 @cache
-def look_sqlite(priorities: int, kinds: int) -> TextClause:
+def claim_candidates_sqlite(priorities: int, kinds: int) -> TextClause:
     """One seek for each priority, until enough are found: a plain scan would walk over all that is due later."""
     names = ", ".join(f":kind{n}" for n in range(kinds))
     seek = """SELECT id FROM jobs WHERE state IN ('pending', 'retryable') AND NOT held
@@ -81,7 +81,7 @@ def next_due(priorities: int) -> TextClause:
     return text(f"SELECT min(due) FROM ({seeks}) AS seeks")
 
 
-def letting_go(
+def settling(
     to: str, *, uses_attempt: str, run_at: str, errors: str = "last_errors", reclaims: str = "reclaims"
 ) -> str:
     """The change of a job that leaves its owner.
@@ -103,7 +103,7 @@ def letting_go(
     """
 
 
-SETTLE = letting_go(
+SETTLE = settling(
     "ended_to", uses_attempt="ended_used", run_at="ended_run_at", errors="COALESCE(ended_errors, last_errors)"
 )
 # PostgreSQL knows nothing of who owns how many jobs, and would go through all of them for each ending. So each job is
@@ -148,13 +148,13 @@ COMPLETE_SQLITE = text(f"""
     WHERE {IS_MINE_SQLITE} AND rerun_payload IS NULL RETURNING id, token
 """)
 RELEASE_ALL = text(f"""
-    UPDATE jobs SET {letting_go("'pending'", uses_attempt="false", run_at="run_at")}
+    UPDATE jobs SET {settling("'pending'", uses_attempt="false", run_at="run_at")}
     WHERE owner = :owner AND state = 'running'
 """)
 # The conditions of a choice stand outside it once more: PostgreSQL waits for whoever changes the row just now, and then
 # looks at those alone again.
 RECLAIM = text(f"""
-    UPDATE jobs SET {letting_go("'pending'", uses_attempt="true", run_at=":now", reclaims="reclaims + 1")}
+    UPDATE jobs SET {settling("'pending'", uses_attempt="true", run_at=":now", reclaims="reclaims + 1")}
     WHERE id IN (SELECT id FROM jobs WHERE owner = :owner AND state = 'running' ORDER BY id LIMIT :limit)
           AND owner = :owner AND state = 'running'
     RETURNING id, kind, state, attempts, correlation_id

@@ -58,9 +58,9 @@ def all_workers(connection: Connection) -> list[WorkerRow]:
     ]
 
 
-def bury(connection: Connection, worker_id: str, *, beat: int, now: datetime) -> bool:
+def mark_dead(connection: Connection, worker_id: str, *, beat: int, now: datetime) -> bool:
     """Declare a process dead, unless it has beaten since `beat` was seen or another has buried it already."""
-    return connection.execute(_BURY, {"id": worker_id, "seen": beat, "now": to_micros(now)}).rowcount == 1
+    return connection.execute(_MARK_DEAD, {"id": worker_id, "seen": beat, "now": to_micros(now)}).rowcount == 1
 
 
 def is_living(connection: Connection, worker_id: str) -> bool:
@@ -73,9 +73,9 @@ def unknown_owners(connection: Connection) -> list[str]:
     return list(connection.execute(_UNKNOWN_OWNERS).scalars())
 
 
-def forget_dead(connection: Connection) -> int:
+def delete_dead(connection: Connection) -> int:
     """Forget dead processes that nothing runs for any more."""
-    forgotten: int = connection.execute(_FORGET_DEAD).rowcount
+    forgotten: int = connection.execute(_DELETE_DEAD).rowcount
     return forgotten
 
 
@@ -90,13 +90,13 @@ _REGISTER = text("INSERT INTO workers (id, beat, beat_at, kinds, version) VALUES
 _BEAT = text("UPDATE workers SET beat = beat + 1, beat_at = :now WHERE id = :id AND dead_at IS NULL RETURNING beat")
 _RETIRE = text("DELETE FROM workers WHERE id = :id")
 _ALL = text("SELECT id, beat, beat_at, dead_at, kinds, version FROM workers ORDER BY id")
-_BURY = text("UPDATE workers SET dead_at = :now WHERE id = :id AND beat = :seen AND dead_at IS NULL")
+_MARK_DEAD = text("UPDATE workers SET dead_at = :now WHERE id = :id AND beat = :seen AND dead_at IS NULL")
 _IS_LIVING = text("SELECT 1 FROM workers WHERE id = :id AND dead_at IS NULL")
 _UNKNOWN_OWNERS = text("""
     SELECT DISTINCT owner FROM jobs WHERE state = 'running'
     AND NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = jobs.owner) ORDER BY owner
 """)
-_FORGET_DEAD = text("""
+_DELETE_DEAD = text("""
     DELETE FROM workers WHERE dead_at IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.owner = workers.id AND jobs.state = 'running')
 """)

@@ -101,7 +101,7 @@ def record_result(  # noqa: PLR0913 - all that is written at the end of a reques
 ) -> KnownState:
     """Keep the state of the source, the history and the answer. In doubt, only if that was not done before."""
     if is_in_doubt and not source_states.is_in_flight(connection, record.id, permit):
-        return source_states.look(connection, record.id, configured=record.limits)
+        return source_states.read(connection, record.id, configured=record.limits)
     known = source_states.finish(
         connection, record.id, permit, result.end, configured=record.limits, now=now, hint=hint
     )

@@ -59,7 +59,7 @@ class ReservationRequest:
     consumer: str = ""
 
 
-def look(connection: Connection, source_id: int, *, configured: SourceLimits) -> KnownState:
+def read(connection: Connection, source_id: int, *, configured: SourceLimits) -> KnownState:
     """The source as it is. One that was never asked has a fresh state."""
     return _read(connection, source_id, configured, lock=False)
 

@@ -70,9 +70,9 @@ class SourceView:
         )
 
 
-def look(connection: Connection, record: SourceRecord, *, now: datetime) -> SourceView:
+def read_view(connection: Connection, record: SourceRecord, *, now: datetime) -> SourceView:
     """A source as the database has it."""
-    known = source_states.look(connection, record.id, configured=record.limits)
+    known = source_states.read(connection, record.id, configured=record.limits)
     spent = []
     for lane in Lane:
         for window in windows_of(known.limits, lane, Priority.INTERACTIVE):
@@ -137,14 +137,14 @@ def nth_latest(
     return found
 
 
-def look_at_all(connection: Connection, configured: Sequence[SourceRecord], *, now: datetime) -> list[SourceView]:
+def read_all(connection: Connection, configured: Sequence[SourceRecord], *, now: datetime) -> list[SourceView]:
     """Every source, by name."""
-    return [look(connection, record, now=now) for record in _records(connection, configured)]
+    return [read_view(connection, record, now=now) for record in _records(connection, configured)]
 
 
-def look_at_one(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceView:
+def read_one(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceView:
     """One source, or `UnknownSource`."""
-    return look(connection, _named(connection, name, configured), now=now)
+    return read_view(connection, _named(connection, name, configured), now=now)
 
 
 def add_source(connection: Connection, record: SourceRecord, *, now: datetime) -> bool:
@@ -165,7 +165,7 @@ def change_state(
     now: datetime,
 ) -> None:
     """Apply a rule to the state of a source, such as a pause."""
-    record = take_in(connection, name, configured, now=now)
+    record = upsert_configured(connection, name, configured, now=now)
     source_states.change(connection, record.id, rule, configured=record.limits)
 
 
@@ -237,13 +237,15 @@ def _stored(connection: Connection, record: SourceRecord, stored: SourceRecord |
     if stored is None:
         return StoredSource(record=record)
     kept = sources.caps(connection, stored.id)
-    state = source_states.look(connection, stored.id, configured=record.limits).state
+    state = source_states.read(connection, stored.id, configured=record.limits).state
     return StoredSource(
         record=record, caps=None if kept is None else kept[0], is_stopped=state.stopped_because is not None
     )
 
 
-def take_in(connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime) -> SourceRecord:
+def upsert_configured(
+    connection: Connection, name: str, configured: Sequence[SourceRecord], *, now: datetime
+) -> SourceRecord:
     """One source as it is to be asked. One of the settings file that no service has taken in yet gets its row here."""
     record = _named(connection, name, configured)
     stored = {each.name: each for each in sources.all_sources(connection)}

@@ -11,7 +11,15 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.watch.artists import Artist, CatalogueProgress, Charge, RetryCharge, Start, dump_walk, load_walk
+from cormorant.rules.watch.artists import (
+    Artist,
+    CatalogueProgress,
+    Charge,
+    RetryCharge,
+    Start,
+    dump_progress,
+    load_progress,
+)
 from cormorant.rules.watch.wants import Want
 from storage.engine.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
 from storage.engine.statements import skip_locked
@@ -205,13 +213,13 @@ def find_progress(connection: Connection, artists: Sequence[Artist]) -> dict[Key
     for artist in artists:
         row = connection.execute(_FIND_PROGRESS, {"source": artist.source, "artist_id": artist.artist_id}).one_or_none()
         if row is not None:
-            found[artist.source, artist.artist_id] = load_walk(row.walk, began_at=from_micros(row.began_at))
+            found[artist.source, artist.artist_id] = load_progress(row.walk, began_at=from_micros(row.began_at))
     return found
 
 
 def put_progress(connection: Connection, key: Key, walk: CatalogueProgress) -> None:
     """Keep what was read of a list."""
-    words = {"source": key[0], "artist_id": key[1], "began_at": to_micros(walk.began_at), "walk": dump_walk(walk)}
+    words = {"source": key[0], "artist_id": key[1], "began_at": to_micros(walk.began_at), "walk": dump_progress(walk)}
     connection.execute(_PUT_PROGRESS, words)
 
 

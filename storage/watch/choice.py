@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, result_of, want_of
-from cormorant.rules.watch.handovers import Handover, HandoverState, ParcelKind, told_gone
+from cormorant.rules.watch.handovers import Handover, HandoverState, ParcelKind, target_removed_reason
 from cormorant.rules.watch.profiles import Judgement, Profile, best_first, judge
 from cormorant.rules.watch.wants import CannotHandOver, Want, WantState, check_by_hand, short_ref
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch, known_to, want_for
@@ -90,7 +90,7 @@ class CandidateChoice:
         gone = [name for name in want.targets if name not in self.takes]
         if target is None and gone:
             remedy = f"write [targets.{gone[0]}] again, or let another have it: cormorant wants hand-over {want.id}"
-            return f"fits; {told_gone(gone[0])}: {remedy}"
+            return f"fits; {target_removed_reason(gone[0])}: {remedy}"
         if target is None:
             return f"fits; none of {', '.join(want.targets)} takes a find of {result.protocol}"
         return f"is handed to {target}" if self.is_live else f"observe mode: would be handed to {target}"
@@ -127,7 +127,7 @@ def fail_and_choose(
 
 def leave_target(connection: Connection, chooser: CandidateChoice, handover: Handover, *, now: datetime) -> Want:
     """The target of a handover is gone. What surely is not there is chosen anew; else a person has to look there."""
-    why = told_gone(handover.target)
+    why = target_removed_reason(handover.target)
     handovers.change(connection, handover, HandoverState.FAILED, reason=why, now=now)
     want = wants.find(connection, handover.want_id)
     if handover.state is HandoverState.WAITING:
@@ -320,7 +320,7 @@ def hand_over(  # noqa: PLR0913 - one decision of a person, by name
         raise CannotHandOver(f"want {want_id} has no target; set hand_to for its watch")
     candidate = _candidate(connection, want, ref)
     if chooser.target_for(want, candidate.result) is None:
-        gone = [told_gone(name) for name in want.targets if name not in targets.configured]
+        gone = [target_removed_reason(name) for name in want.targets if name not in targets.configured]
         told = f"none of its targets ({', '.join(want.targets)}) takes a find of {candidate.result.protocol}"
         raise CannotHandOver(f"want {want_id}: {'; '.join([*gone, told])}; `cormorant targets list` shows all")
     chosen = wants.change(

@@ -27,10 +27,10 @@ __all__ = [
     "claim_one",
     "end_check",
     "free",
-    "give_back",
     "held",
-    "put_off",
+    "postpone",
     "release",
+    "release_until",
     "renew",
     "spread_overdue",
 ]
@@ -83,12 +83,12 @@ def renew(
 
 
 def renew_running(
-    connection: Connection, mine: Sequence[DueFeed], *, firm: Collection[int], until: datetime
+    connection: Connection, mine: Sequence[DueFeed], *, keep_even_if_paused: Collection[int], until: datetime
 ) -> set[int]:
-    """As `renew`. While everything is paused, only those of `firm` are renewed."""
-    if len(firm) < len(mine) and pauses.is_all_paused(connection):
-        mine = [each for each in mine if each.id in firm]
-    return renew(connection, mine, until=until, even_paused=firm)
+    """As `renew`. While everything is paused, only those of `keep_even_if_paused` are renewed."""
+    if len(keep_even_if_paused) < len(mine) and pauses.is_all_paused(connection):
+        mine = [each for each in mine if each.id in keep_even_if_paused]
+    return renew(connection, mine, until=until, even_paused=keep_even_if_paused)
 
 
 def release(connection: Connection, mine: Sequence[DueFeed]) -> None:
@@ -96,7 +96,7 @@ def release(connection: Connection, mine: Sequence[DueFeed]) -> None:
     _RELEASE.change_many(connection, [(each.id, each.token) for each in _sorted(mine)])
 
 
-def give_back(connection: Connection, turns: Mapping[DueFeed, datetime]) -> None:
+def release_until(connection: Connection, turns: Mapping[DueFeed, datetime]) -> None:
     """Give back what has its turn later, each with its time. A time that it got meanwhile is kept."""
     rows = [(to_micros(each.next_check_at), to_micros(turns[each]), each.id, each.token) for each in _sorted(turns)]
     _GIVE_BACK.change_many(connection, rows)
@@ -177,7 +177,7 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
     return True
 
 
-def put_off(connection: Connection, mine: DueFeed, following: NextCheck, *, error: str) -> bool:
+def postpone(connection: Connection, mine: DueFeed, following: NextCheck, *, error: str) -> bool:
     """Write no more of a check than that it failed, and when the next one is. False: it is no longer ours."""
     why = following.paused_because
     paused = (why is not None, why)

@@ -134,7 +134,7 @@ def is_any_ahead(connection: Connection, *, now: datetime) -> bool:
     return connection.execute(text(_PUT_OFF.format(lock="")), _ahead(now) | {"limit": 1}).first() is not None
 
 
-def pull_in(connection: Connection, *, now: datetime, limit: int) -> int:
+def reschedule_after_clock_jump(connection: Connection, *, now: datetime, limit: int) -> int:
     """Let some of those that a clock that ran ahead put off be due now; how many."""
     found = connection.execute(skip_locked(connection, _PUT_OFF), _ahead(now) | {"limit": limit}).scalars()
     moved = [{"id": number, "at": to_micros(now)} for number in sorted(found)]

@@ -11,13 +11,7 @@ from attrs import evolve
 from sqlalchemy import Connection, String, bindparam, text
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.watch.handovers import (
-    GONE_S,
-    Handover,
-    HandoverState,
-    NextStep,
-    ParcelStatus,
-)
+from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState, NextStep, ParcelStatus
 from cormorant.rules.watch.wants import Want, WantState
 from storage.engine.columns import check_text, from_micros, kept_text, to_micros
 from storage.engine.statements import skip_locked

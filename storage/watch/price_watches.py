@@ -122,7 +122,7 @@ def take(connection: Connection, intake: PriceWatch, *, now: datetime) -> bool:
     return connection.execute(_TAKE, words).rowcount == 1
 
 
-def put_off(connection: Connection, intake: PriceWatch, *, now: datetime) -> None:
+def postpone(connection: Connection, intake: PriceWatch, *, now: datetime) -> None:
     """It was taken in hand, and is due again after its time."""
     connection.execute(_PUT_OFF, {"id": intake.id, "next": _next_us(intake, now)})
 

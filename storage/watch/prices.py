@@ -197,7 +197,7 @@ def add_watches(
     for each in wanted:
         intake = price_watches.add(connection, each)
         place += _enqueue(connection, make_jobs(intake, place), now=now)
-        price_watches.put_off(connection, intake, now=now)
+        price_watches.postpone(connection, intake, now=now)
         added.append(intake)
     return added
 

@@ -111,7 +111,7 @@ async def test_a_handler_that_exits_ends_itself_and_not_the_service(clock: MockC
     async with place.service({"work": work}) as service:
         await service.enqueue("work", {}, max_attempts=2)
         await trio.sleep(400)
-        await service.jobs.run_passing("work", {})
+        await service.jobs.run_ephemeral("work", {})
         await trio.sleep(1)
 
     assert [event.error for event in place.events.of(JobRetried)] == ["SystemExit: 3"]

@@ -180,7 +180,7 @@ async def test_declared_dead_a_process_stops_its_handlers_and_begins_anew(clock:
         await service.enqueue("work", {})
         await trio.sleep(5)
         me = await service.transaction(only_worker)
-        await service.transaction(workers.bury, me, beat=0, now=place.clock.now())
+        await service.transaction(workers.mark_dead, me, beat=0, now=place.clock.now())
         await trio.sleep(200)
         now_me = await service.transaction(only_worker)
 

@@ -18,7 +18,7 @@ from cormorant.rules.jobs.events import JobCancelled, JobCompleted, JobReleased,
 from cormorant.rules.jobs.states import JobState
 from storage.database import Database
 from storage.jobs import jobs
-from storage.jobs.batch import clear_up, run_errand
+from storage.jobs.batch import reconcile, run_batch
 from supervisors.service import Service
 from tests.actors.working import Handled, Workplace, states, workplace
 
@@ -87,7 +87,7 @@ async def claimed_but_not_begun(place: Workplace, service: Service) -> int:
     await trio.sleep(4)
     place.gateway.go_away()
     await trio.sleep(2)
-    await service.jobs.run_passing("work", "faster")
+    await service.jobs.run_ephemeral("work", "faster")
     await trio.sleep(1)
     place.gateway.come_back()
     await trio.sleep(3)
@@ -168,7 +168,7 @@ def answer_late(gateway: Database, monkeypatch: pytest.MonkeyPatch, *, s: float)
 
     async def late(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
         found = await run(function, *args, **words)
-        if function is clear_up:
+        if function is reconcile:
             await trio.sleep(s)
         return found
 
@@ -183,7 +183,7 @@ async def test_after_a_commit_in_doubt_exactly_what_is_stored_is_told(
     run, cut = place.gateway.run, list[float]()
 
     async def cut_once(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
-        if function is not run_errand or not args[0].done or cut:
+        if function is not run_batch or not args[0].done or cut:
             return await run(function, *args, **words)
         cut.append(trio.current_time())
         if is_written:

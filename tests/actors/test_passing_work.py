@@ -45,7 +45,7 @@ async def test_at_a_stop_nothing_is_begun_any_more_and_that_is_told(clock: MockC
 
     async with place.service({"work": work}, concurrency=1, grace_s=5.0) as service:
         for delay_s in (0.0, 0.0, 2.0, 3600.0):
-            await service.jobs.run_passing("work", delay_s, delay_s=delay_s)
+            await service.jobs.run_ephemeral("work", delay_s, delay_s=delay_s)
         await trio.sleep(1)
 
     assert payloads(work) == [(0.0, 0.0)]
@@ -60,7 +60,7 @@ async def test_what_ends_within_the_grace_of_a_stop_is_not_told_as_stopped(clock
     work = Handled(takes_s=3.0)
 
     async with place.service({"work": work}, grace_s=5.0) as service:
-        await service.jobs.run_passing("work", {})
+        await service.jobs.run_ephemeral("work", {})
         await trio.sleep(1)
 
     assert trio.current_time() == 3.0
@@ -74,7 +74,7 @@ async def test_a_stop_in_an_outage_gives_up_what_was_put_off(clock: MockClock, p
     async with place.service({"work": work}, concurrency=1, timeout_s=1000.0) as service:
         await service.enqueue("work", {})
         await trio.sleep(1)
-        await service.jobs.run_passing("work", {}, delay_s=9999.0)
+        await service.jobs.run_ephemeral("work", {}, delay_s=9999.0)
         place.gateway.go_away()
         await trio.sleep(235)  # the lease is doubted in the middle of the stop
 
@@ -90,8 +90,8 @@ async def test_an_outage_neither_stops_what_needs_no_database_nor_hastens_it(
     work = Handled(takes_s=290.0)
 
     async with place.service({"work": work}) as service:
-        await service.jobs.run_passing("work", "now")
-        await service.jobs.run_passing("work", "later", delay_s=1000.0)
+        await service.jobs.run_ephemeral("work", "now")
+        await service.jobs.run_ephemeral("work", "later", delay_s=1000.0)
         await service.enqueue("work", "durable")
         await trio.sleep(1)
         place.gateway.go_away()
@@ -114,10 +114,10 @@ async def test_a_lost_lease_is_no_matter_of_what_was_never_leased(clock: MockClo
         ended.append(trio.current_time())
 
     async with place.service({"work": work}, concurrency=1) as service:
-        await service.jobs.run_passing("work", "now")
-        await service.jobs.run_passing("work", "next", priority="low")
+        await service.jobs.run_ephemeral("work", "now")
+        await service.jobs.run_ephemeral("work", "next", priority="low")
         me = await service.transaction(only_worker)
-        await service.transaction(workers.bury, me, beat=0, now=place.clock.now())
+        await service.transaction(workers.mark_dead, me, beat=0, now=place.clock.now())
         await trio.sleep(200)
 
     assert [event.handlers for event in place.events.of(WorkerLeaseLost)] == [0]
@@ -128,7 +128,7 @@ async def test_a_durable_job_follows_at_once_when_passing_work_makes_room(clock:
     work = Handled(takes_s=7.25)
 
     async with place.service({"work": work}, concurrency=1, poll_s=60.0) as service:
-        await service.jobs.run_passing("work", "passing")
+        await service.jobs.run_ephemeral("work", "passing")
         await trio.sleep(1)
         await service.enqueue("work", "durable")
         await trio.sleep(100)
@@ -142,12 +142,12 @@ async def test_a_handler_may_put_off_work_and_pause_everything(clock: MockClock,
     ran = Handled()
 
     async def work(context: JobContext) -> None:
-        await service.jobs.run_passing("then", "passing", delay_s=5.0)
+        await service.jobs.run_ephemeral("then", "passing", delay_s=5.0)
         await service.pause()
         await trio.sleep(10)
         await service.resume()
         try:
-            await service.jobs.run_passing("then", {}, priority="urgent")
+            await service.jobs.run_ephemeral("then", {}, priority="urgent")
         except UnknownLabel as refusal:
             raised.append(refusal)
 
@@ -166,7 +166,7 @@ async def test_a_handler_may_put_off_work_and_pause_everything(clock: MockClock,
 async def test_what_a_handler_puts_off_beyond_the_room_is_told(clock: MockClock, place: Workplace) -> None:
     async def work(context: JobContext) -> None:
         for number in range(3):
-            await service.jobs.run_passing("then", number, delay_s=5.0)
+            await service.jobs.run_ephemeral("then", number, delay_s=5.0)
 
     ran = Handled()
     service = narrow_service(place, {"work": work, "then": ran}, room=2)

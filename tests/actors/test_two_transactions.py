@@ -15,7 +15,7 @@ from actors.jobs.producer import ENOUGH
 from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.jobs.events import JobCompleted
 from storage.database import Database
-from storage.jobs.batch import clear_up, leave, run_errand
+from storage.jobs.batch import leave, reconcile, run_batch
 from tests.actors.working import Workplace, states, workplace
 
 JOBS = 5 * ENOUGH
@@ -40,7 +40,7 @@ class Slow:
     _out: list[str] = field(factory=list)
 
     async def run(self, function: Callable[..., Any], *args: Any, **words: Any) -> Any:
-        if function not in {run_errand, clear_up, leave}:
+        if function not in {run_batch, reconcile, leave}:
             return await Database.run(self.gateway, function, *args, **words)
         self._out.append(function.__name__)
         self.together.append(list(self._out))
@@ -49,7 +49,7 @@ class Slow:
             await trio.sleep(LATE_S)
         finally:
             self._out.remove(function.__name__)
-        if function is run_errand and args[0].done and self.doubts:
+        if function is run_batch and args[0].done and self.doubts:
             self.doubts -= 1
             raise CommitUnknown("the line was cut")
         return found
@@ -89,7 +89,7 @@ async def test_endings_need_not_wait_for_a_transaction_that_is_under_way(
 
     await run_all(place, slow, monkeypatch, Work(takes_s=0.01))
 
-    assert ["run_errand", "run_errand"] in slow.together
+    assert ["run_batch", "run_batch"] in slow.together
     assert max(map(len, slow.together)) == 2
 
 

@@ -12,7 +12,7 @@ import trio
 from typing_extensions import override
 
 from cormorant.cli import main, serve
-from cormorant.cli.console.output import say
+from cormorant.cli.console.output import write
 from cormorant.log import LogWriter
 from cormorant.rules.events import MessageLost
 from cormorant.rules.settings.settings import LogSettings
@@ -94,9 +94,9 @@ class AnnouncedLog(LogWriter):
         super().close(within_s)
 
 
-def say_and_announce(text: str, **more: Any) -> None:
+def write_and_announce(text: str, **more: Any) -> None:
     """Tell the test when something was said, or could not be."""
-    say(text, **more)
+    write(text, **more)
     announce("spoke")
 
 
@@ -127,5 +127,5 @@ def odd_tree(parts: TreeParts) -> Supervisor:
 if __name__ == "__main__":
     service.tree = odd_tree  # type: ignore[attr-defined]  # imported there, swapped for the test
     serve.LogWriter = AnnouncedLog  # type: ignore[attr-defined]  # as above
-    serve.say = say_and_announce  # type: ignore[attr-defined]  # as above
+    serve.write = write_and_announce  # type: ignore[attr-defined]  # as above
     main(["run"])

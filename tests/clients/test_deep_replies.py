@@ -91,10 +91,10 @@ ASKED: Final[dict[str, Ask]] = {
     "Sonarr": connected,
 }
 TARGETS: Final[dict[str, Ask]] = {
-    "qBittorrent": lambda url, transport: Qbittorrent(url, transport, offload=in_line, clock=CLOCK).look(
+    "qBittorrent": lambda url, transport: Qbittorrent(url, transport, offload=in_line, clock=CLOCK).status(
         parcel(ParcelKind.TORRENT), None
     ),
-    "SABnzbd": lambda url, transport: Sabnzbd(url, KEY, transport, offload=in_line, clock=CLOCK).look(
+    "SABnzbd": lambda url, transport: Sabnzbd(url, KEY, transport, offload=in_line, clock=CLOCK).status(
         parcel(ParcelKind.NZB), None
     ),
     "slskd": lambda url, transport: SlskdTarget(url, KEY, transport, offload=in_line, clock=CLOCK).test(),

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from cormorant.clients.feed_documents import read_feed
 from cormorant.clients.feeds import FeedClient, FeedOptions
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.http.xml_documents import mended
+from cormorant.clients.http.xml_documents import repaired
 from cormorant.clients.opml import read_opml
 from cormorant.rules.search.outcomes import SourceError, SourceUnavailable
 from cormorant.rules.watch.feed_items import items_of
@@ -71,8 +71,8 @@ def test_the_text_of_an_element_is_that_of_all_in_it_and_not_what_follows() -> N
 
 
 def test_entities_without_number_are_not_replaced_one_by_one() -> None:
-    assert mended("<rss>&nbsp;& &amp;") == b"<rss>&#160;&amp; &amp;"
-    assert b"&" not in mended("<rss>" + "&" * 1_000_001)
+    assert repaired("<rss>&nbsp;& &amp;") == b"<rss>&#160;&amp; &amp;"
+    assert b"&" not in repaired("<rss>" + "&" * 1_000_001)
 
 
 def test_guids_of_any_length_are_told_apart() -> None:

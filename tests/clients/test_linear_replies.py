@@ -14,7 +14,7 @@ from cormorant.clients.torznab_items import TORZNAB, ItemReader
 from cormorant.clients.torznab_replies import parse_page, read_caps
 from cormorant.rules.search.caps import merged_caps
 from cormorant.rules.search.requests import Result, SearchPage
-from cormorant.rules.secrets import KEYS_MAX, hide_keys, hide_link, keys_in, told
+from cormorant.rules.secrets import KEYS_MAX, keys_in, redact_keys, redact_link, shortened
 from cormorant.rules.watch.feed_items import items_of, plain
 from cormorant.rules.watch.titles import plain_title
 from tests.bounds import QUADRATIC_FROM, growth
@@ -88,7 +88,7 @@ def test_a_document_is_read_in_linear_time(name: str) -> None:
 
 @pytest.mark.slow("reads long texts")
 @pytest.mark.parametrize(
-    "read", [hide_link, hide_keys, keys_in, told, plain, plain_title], ids=lambda read: read.__name__
+    "read", [redact_link, redact_keys, keys_in, shortened, plain, plain_title], ids=lambda read: read.__name__
 )
 def test_a_text_is_made_fit_to_be_shown_in_linear_time(read: Callable[[str], object]) -> None:
     texts = {unit: (f"https://x.org/{unit * 300}", f"https://x.org/{unit * 2_400}") for unit in UNITS}

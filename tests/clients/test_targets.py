@@ -51,13 +51,13 @@ async def target_called(name: str, folder: Path) -> AsyncIterator[Target]:
 async def test_what_is_not_what_it_is_called_is_refused_by_all(tmp_path: Path, name: str, kind: ParcelKind) -> None:
     async with target_called(name, tmp_path) as target:
         with pytest.raises(TargetRefused, match="is none|takes no|leads neither"):
-            await target.give(parcel(kind, body=HTML, link="javascript:alert(1)"))
+            await target.submit(parcel(kind, body=HTML, link="javascript:alert(1)"))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "qbittorrent"])
 async def test_before_it_was_given_it_is_absent_or_nobody_knows(tmp_path: Path, name: str) -> None:
     async with target_called(name, tmp_path) as target:
-        receipt = await target.look(parcel(next(iter(target.takes))), None)
+        receipt = await target.status(parcel(next(iter(target.takes))), None)
 
     assert receipt.standing is (ParcelState.ABSENT if target.can_be_asked else ParcelState.UNKNOWN)
     assert not receipt.is_final

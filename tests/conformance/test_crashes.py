@@ -30,7 +30,7 @@ ANY = SourceLimits()
 
 async def state_of(service: Service, source: str = "a") -> SourceState:
     """The state of a source as the database has it."""
-    known = await service.transaction(source_states.look, desk_of(service, source).record.id, configured=ANY)
+    known = await service.transaction(source_states.read, desk_of(service, source).record.id, configured=ANY)
     return known.state
 
 

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients import apprise
-from cormorant.clients.apprise import NotTold, tell_apart
+from cormorant.clients.apprise import NotTold, send_in_subprocess
 from cormorant.rules.notices import Message
 from tests.bounds import WAIT_S
 from tests.waiting import until_deadline_in
@@ -66,7 +66,7 @@ async def test_sending_to_a_service_that_drips_for_ever_ends_when_nobody_waits_f
     async with dripping() as service:
         with trio.fail_after(WAIT_S):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(partial(tell_apart, service.address, MESSAGE, within_s=10 * WAIT_S))
+                nursery.start_soon(partial(send_in_subprocess, service.address, MESSAGE, within_s=10 * WAIT_S))
                 await service.was_asked.wait()
                 during = children() - before
                 nursery.cancel_scope.cancel()
@@ -90,7 +90,7 @@ async def test_when_its_time_is_up_the_process_that_sends_is_ended_whatever_it_d
     async with dripping() as service, trio.open_nursery() as nursery:
         nursery.start_soon(let_time_pass)
         with pytest.raises(NotTold, match="had not taken it after 3000 s") as caught:
-            await tell_apart(service.address, MESSAGE, within_s=10 * WAIT_S)
+            await send_in_subprocess(service.address, MESSAGE, within_s=10 * WAIT_S)
 
     assert len(during) == 1
     assert children() == before
@@ -102,6 +102,6 @@ async def test_a_process_that_crashes_is_told_without_its_last_words(monkeypatch
     monkeypatch.setattr(apprise, "_SELF", "cormorant.no_such_module")
 
     with pytest.raises(NotTold, match="ended with 1 and did not say why") as caught:
-        await tell_apart("json://hunter2hunter2", MESSAGE)
+        await send_in_subprocess("json://hunter2hunter2", MESSAGE)
 
     assert "hunter2" not in str(caught.value)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 
 from actors.jobs.handler import JobContext
 from actors.notifier import RING, NoticeBuffer, Notifier
-from cormorant.clients.apprise import tell
+from cormorant.clients.apprise import send
 from cormorant.rules.events import DiskLow, Stamped
 from cormorant.rules.notices import Message, NoticeKind, QuietHours
 from cormorant.rules.search.events import SourceStopped
@@ -50,7 +50,7 @@ def handed(number: int) -> HandoverSent:
 
 async def tell_here(address: str, message: Message) -> None:
     """By Apprise within this process: on the mock clock another one would always come too late."""
-    tell(address, message)
+    send(address, message)
 
 
 def run(

@@ -13,7 +13,7 @@ from cormorant.clients.torznab import TorznabClient
 from cormorant.playground import open_playground
 from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.indexer import Habits, Indexer
-from cormorant.playground.world import KEY, sites_of_the_town
+from cormorant.playground.world import KEY, playground_sites
 from cormorant.rules.errors import PlaygroundClosed
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import SearchPage, SearchRequest
@@ -165,7 +165,7 @@ async def test_a_port_that_is_taken_is_told_with_the_remedy() -> None:
 
 async def test_the_whole_town_opens_and_has_a_page_full_of_finds() -> None:
     async with (
-        open_playground(*sites_of_the_town(SystemClock())) as playground,
+        open_playground(*playground_sites(SystemClock())) as playground,
         Transport(written=[playground.address]) as transport,
     ):
         answer = await transport.get(playground.url_of("attic", "/api"), params=[("t", "search"), ("apikey", KEY)])

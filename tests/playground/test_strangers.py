@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from actors.environment import SystemClock
 from cormorant.playground.http import StandInRequest
 from cormorant.playground.server import open_playground
-from cormorant.playground.world import KEY, sites_of_the_town
+from cormorant.playground.world import KEY, playground_sites
 
-SITES = {site.name: site for site in sites_of_the_town(SystemClock()) if site.name not in {"mill", "vault"}}
+SITES = {site.name: site for site in playground_sites(SystemClock()) if site.name not in {"mill", "vault"}}
 NAMES = [
     "t",
     "q",

@@ -22,7 +22,7 @@ from cormorant.playground.feed_site import SOON
 from cormorant.playground.price_site import EVERY as MARKET_EVERY
 from cormorant.playground.price_site import SOON as MARKET_SOON
 from cormorant.playground.price_site import sales_since
-from cormorant.playground.world import sites_of_the_town, with_playground
+from cormorant.playground.world import playground_sites, with_playground
 from cormorant.rules.events import NoticeSent
 from cormorant.rules.settings.service import NotifySettings, PlaygroundSettings
 from cormorant.rules.settings.settings import SearchSettings, Settings
@@ -132,7 +132,7 @@ def test_what_is_new_in_feeds_is_handed_over_and_a_price_that_falls_is_told() ->
 
     async def until_told() -> tuple[list[tuple[str, str]], list[dict[str, str]]]:
         with memory_gateway() as gateway, trio.fail_after(WAIT_S):
-            sites = sites_of_the_town(clock)
+            sites = playground_sites(clock)
             service = open_service(chosen, chance=random.Random(1), gateway=gateway, listeners=[recorder])
             async with open_playground(*sites, listen=chosen.playground.listen) as playground, service:
                 await until(lambda: len(recorder.of(SubscriptionChecked)) == 3 and recorder.of(PriceValued))

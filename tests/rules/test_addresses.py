@@ -18,7 +18,7 @@ from cormorant.rules.addresses import (
     sqlite_address,
     sqlite_file,
 )
-from cormorant.rules.secrets import hide_secrets
+from cormorant.rules.secrets import redact_secrets
 
 ODD_ADDRESSES = {
     "a slash": "postgresql://me:hun/ter2@db:5432/birds",
@@ -131,7 +131,7 @@ def test_what_names_no_single_file_names_none(address: str) -> None:
     ],
 )
 def test_a_password_is_known_in_every_way_it_may_show_up_alone(address: str, said: str) -> None:
-    hidden = hide_secrets(said, passwords_in(address))
+    hidden = redact_secrets(said, passwords_in(address))
 
     assert "ter2" not in hidden
     assert "***" in hidden

@@ -21,7 +21,7 @@ import cormorant
 import storage
 import supervisors
 from cormorant.rules import units
-from cormorant.rules.secrets import hide_link, hide_passwords
+from cormorant.rules.secrets import redact_link, redact_passwords
 from cormorant.rules.watch import prices, soulseek, titles
 from tests.adversarial import quadratic_text
 
@@ -161,14 +161,14 @@ def made_of(*parts: str) -> st.SearchStrategy[str]:
 @settings(max_examples=300)
 @given(made_of("?", "&", ";", "=", "#", " ", "\n", "a", "key", "/", "amp;"))
 def test_the_values_in_a_link_are_those_of_before(link: str) -> None:
-    assert hide_link(link) == OLD_VALUE.sub(r"\1***", link)
+    assert redact_link(link) == OLD_VALUE.sub(r"\1***", link)
 
 
 @pytest.mark.slow("tries hundreds of texts")
 @settings(max_examples=300)
 @given(made_of(":", "/", "//", "://", "@", " ", "a", "80/", "u:", ":p", "p" * 199, "p" * 498, "\n"))
 def test_the_passwords_in_addresses_are_those_of_before(text: str) -> None:
-    assert hide_passwords(text) == (OLD_URL_PASSWORD.sub(r"\1:***@", text))
+    assert redact_passwords(text) == (OLD_URL_PASSWORD.sub(r"\1:***@", text))
 
 
 @pytest.mark.slow("tries hundreds of texts")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.secrets import Secret, hide_keys, hide_link, spellings, told
+from cormorant.rules.secrets import Secret, redact_keys, redact_link, shortened, spellings
 
 # Longer than three characters, and without the star that stands for what is hidden.
 SECRETS = st.text(string.ascii_letters + string.digits + "+/=-_.~!$&%# 'äß", min_size=4, max_size=40).filter(
@@ -24,7 +24,7 @@ def test_a_secret_never_survives(secret: str, before: str, after: str, way: obje
     assert callable(way)
     spelt = way(secret)
 
-    shown = told(f"{before}{spelt}{after}", spellings([Secret(secret)]), length_max=10_000)
+    shown = shortened(f"{before}{spelt}{after}", spellings([Secret(secret)]), length_max=10_000)
 
     assert spelt not in shown
     assert secret not in shown
@@ -37,14 +37,14 @@ def test_a_secret_never_survives(secret: str, before: str, after: str, way: obje
 def test_a_link_shows_no_value_and_a_guid_no_key(secret: str, name: str) -> None:
     link = f"https://x.org/dl?id=17&{name}=@{secret}@"
 
-    assert f"@{secret}@" not in hide_link(link)
-    assert hide_keys(link) == f"https://x.org/dl?id=17&{name}=***"
+    assert f"@{secret}@" not in redact_link(link)
+    assert redact_keys(link) == f"https://x.org/dl?id=17&{name}=***"
 
 
 @given(st.text(max_size=200))
 def test_any_text_can_be_told_in_one_line(text: str) -> None:
-    assert len(told(text).splitlines()) <= 1
-    assert len(told(text)) <= 201
+    assert len(shortened(text).splitlines()) <= 1
+    assert len(shortened(text)) <= 201
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_any_text_can_be_told_in_one_line(text: str) -> None:
     ],
 )
 def test_what_is_shown_of_a_link(link: str, shown: str) -> None:
-    assert hide_link(link) == shown
+    assert redact_link(link) == shown
 
 
 @pytest.mark.parametrize("text", ["?r=", "://", "&apikey=x", "/" + "a1" * 40])
 def test_a_long_text_takes_no_time(text: str) -> None:
     long = text * 5_000
 
-    assert hide_keys(long)
-    assert hide_link(long)
+    assert redact_keys(long)
+    assert redact_link(long)

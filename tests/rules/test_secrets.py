@@ -9,7 +9,7 @@ import pickle
 import pytest
 from attrs import frozen
 
-from cormorant.rules.secrets import Secret, hide_passwords, hide_secrets
+from cormorant.rules.secrets import Secret, redact_passwords, redact_secrets
 
 
 @frozen
@@ -68,19 +68,19 @@ def test_the_log_of_the_standard_library_does_not_show_it_either(caplog: pytest.
     ],
 )
 def test_what_looks_like_a_password_is_hidden_and_the_rest_is_left(text: str, hidden: str) -> None:
-    assert hide_passwords(text) == hidden
+    assert redact_passwords(text) == hidden
 
 
 def test_a_secret_that_holds_another_is_hidden_whole() -> None:
-    assert hide_secrets("key hunter22", [Secret("hunter2"), Secret("hunter22")]) == "key ***"
+    assert redact_secrets("key hunter22", [Secret("hunter2"), Secret("hunter22")]) == "key ***"
 
 
 @pytest.mark.parametrize("text", ["://a:", "password", "token='", ":/"])
 def test_a_long_text_takes_no_time(text: str) -> None:
     long = text * 20_000
 
-    assert len(hide_passwords(long)) <= len(long)
+    assert len(redact_passwords(long)) <= len(long)
 
 
 def test_known_secrets_are_hidden_wherever_they_stand_but_not_single_letters() -> None:
-    assert hide_secrets("a xhunter2y b", [Secret("hunter2"), Secret("a"), Secret("")]) == "a x***y b"
+    assert redact_secrets("a xhunter2y b", [Secret("hunter2"), Secret("a"), Secret("")]) == "a x***y b"

@@ -78,4 +78,4 @@ def end(
 
 def look(connection: Connection, source_id: int, *, limits: SourceLimits = FREE) -> KnownState:
     """The source as it is."""
-    return source_states.look(connection, source_id, configured=limits)
+    return source_states.read(connection, source_id, configured=limits)

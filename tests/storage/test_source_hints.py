@@ -34,7 +34,7 @@ def test_a_state_that_was_written_from_a_hint_is_what_is_read(connection: Connec
     second, known = reserve(connection, first)
     known = source_states.finish(connection, 1, second.permit, ANSWERED, configured=OPEN, now=at(1), hint=known)
 
-    assert source_states.look(connection, 1, configured=OPEN) == known
+    assert source_states.read(connection, 1, configured=OPEN) == known
     assert known.version == first.version + 2
 
 
@@ -44,7 +44,7 @@ def test_both_lanes_are_written(connection: Connection, lane: Lane) -> None:
     reserved, known = reserve(connection, known, wanted=ReservationRequest(lease_s=60, lane=lane))
     known = source_states.finish(connection, 1, reserved.permit, ANSWERED, configured=OPEN, now=at(1), hint=known)
 
-    assert source_states.look(connection, 1, configured=OPEN) == known
+    assert source_states.read(connection, 1, configured=OPEN) == known
     assert known.state.lane(lane).last_end_at == at(1)
 
 

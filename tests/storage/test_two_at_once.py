@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from cormorant.rules.jobs.states import JobState
 from storage import pauses
 from storage.jobs import jobs, reports, workers
-from storage.jobs.batch import Batch, leave, run_errand
+from storage.jobs.batch import Batch, leave, run_batch
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, PRIORITIES, JobStore, at, hire, new_job, put, put_in_state, show, take
 
@@ -106,7 +106,7 @@ def test_a_claim_that_is_still_under_way_when_its_owner_leaves_is_given_back(pos
 
     after(
         postgres_jobs,
-        lambda connection: run_errand(connection, errand(room=5)),
+        lambda connection: run_batch(connection, errand(room=5)),
         lambda connection: leave(connection, errand(room=0), doubtful=[], is_orderly=True),
     )
 
@@ -123,7 +123,7 @@ def test_a_claim_that_comes_while_its_owner_leaves_finds_nothing(postgres_jobs: 
     harvest = after(
         postgres_jobs,
         lambda connection: leave(connection, errand(room=0), doubtful=[], is_orderly=True),
-        lambda connection: run_errand(connection, errand(room=5)),
+        lambda connection: run_batch(connection, errand(room=5)),
     )
 
     assert harvest.claimed == []

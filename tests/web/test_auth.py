@@ -237,7 +237,7 @@ async def test_who_listens_hears_no_more_when_signed_out_in_another_process(auto
         await ours.end(session)
 
         with trio.fail_after(2 * LOOK_S):
-            await permit.unless_over(trio.sleep_forever)
+            await permit.run_until_signed_out(trio.sleep_forever)
 
         assert permit.is_over
         assert not ListenPermit(theirs, "").is_over  # a program with the key

@@ -52,10 +52,10 @@ def test_jobs_are_counted_by_kind_and_by_how_they_ended() -> None:
 
 def test_two_services_in_one_process_count_apart_and_what_is_gone_is_not_shown() -> None:
     one, other = Metrics(), Metrics()
-    one.look([MetricValue(metric="cormorant_source_waiting", value=3, labels=("red",))])
+    one.set_gauges([MetricValue(metric="cormorant_source_waiting", value=3, labels=("red",))])
 
     assert "cormorant_source_waiting red" not in read(other.text().decode())
-    one.look([])
+    one.set_gauges([])
     assert "cormorant_source_waiting red" not in read(one.text().decode())
 
 

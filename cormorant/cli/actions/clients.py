@@ -10,8 +10,8 @@ import click
 from attrs import frozen
 
 from cormorant.cli.actions.job_text import as_text
-from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
-from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, display_path
+from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.output import table
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CommitUnknown, CormorantError
@@ -23,7 +23,7 @@ from storage import access
 from storage.access import ClientAppView, ClientExists, ClientRecord, UnknownClient, digest_of
 from storage.database import Database
 
-__all__ = ["ClientActions", "at_client_desk"]
+__all__ = ["ClientActions", "run_client_action"]
 
 _HEAD = ("NAME", "PRIORITY", "SHARE", "HOLD", "QUERIES", "GRABS", "FROM", "SPENT AT")
 
@@ -62,7 +62,7 @@ class ClientActions:
         return self._tell({"removed": name}, [told])
 
     async def _looks(self) -> list[ClientAppView]:
-        return await self.database.read(access.look_at_all, self.settings.clients, now=_now())
+        return await self.database.read(access.read_clients, self.settings.clients, now=_now())
 
     def _listed(self, looks: Sequence[ClientAppView]) -> Iterator[str]:
         if not looks:
@@ -97,14 +97,14 @@ class ClientActions:
 
     @property
     def _file(self) -> str:
-        return shown_path(self.config)
+        return display_path(self.config)
 
     def _tell(self, facts: dict[str, Any], lines: Iterable[str]) -> int:
         click.echo(as_text(facts) if self.as_json else "\n".join(lines))
         return EXIT_OK
 
 
-def at_client_desk(
+def run_client_action(
     config: str, errand: Callable[[ClientActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
@@ -114,7 +114,7 @@ def at_client_desk(
         return await errand(ClientActions(settings=settings, config=config, database=database, as_json=as_json))
 
     try:
-        return visit(settings, run, may_make=may_make)
+        return with_database(settings, run, may_make=may_make)
     except (ClientExists, UnknownClient) as error:
         raise CommandFailed(str(error)) from None
     except CommitUnknown as unknown:

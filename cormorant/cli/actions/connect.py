@@ -17,9 +17,9 @@ from actors.environment import in_thread
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.app_options import AppOptions
 from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused
-from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.output import table
-from cormorant.cli.console.preflight import load_or_refuse, look_at_database
+from cormorant.cli.console.preflight import inspect_database, load_or_refuse
 from cormorant.clients.arr import APPS, ArrApp, ArrClient
 from cormorant.clients.http.json_api import JsonApi
 from cormorant.clients.http.transport import FetchLimits, Transport
@@ -38,7 +38,7 @@ from cormorant.rules.errors import CormorantError, KeyUnusable
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.caps import load_caps
 from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.settings import Settings
@@ -119,7 +119,7 @@ def _told(wanted: AppOptions, work: Any) -> ConnectReport:
     try:
         told: ConnectReport = trio.run(work)
     except SourceError as error:
-        raise CommandFailed(f"{wanted.title}: {hide_secrets(str(error), [wanted.key])}") from None
+        raise CommandFailed(f"{wanted.title}: {redact_secrets(str(error), [wanted.key])}") from None
     except CormorantError as error:
         raise UsageRefused(str(error)) from None
     except KeyboardInterrupt:
@@ -178,7 +178,7 @@ async def _carry_out(
         await _do(client, change.entry, change.endpoint, key, change.name)
     except (SourceRefused, SourceUnavailable, SourceLimited) as refusal:
         told.failed += 1
-        words = hide_secrets(" ".join(str(refusal).split()), [key, wanted.key])
+        words = redact_secrets(" ".join(str(refusal).split()), [key, wanted.key])
         told.add(change, "refused", f"{wanted.title} says: {words}")
     else:
         told.add(change, _DONE[change.step])
@@ -236,14 +236,14 @@ def _own_address(settings: Settings, wanted: AppOptions, *, is_needed: bool = Tr
 
 def _sites(settings: Settings) -> list[SourceEndpoint]:
     configured = [each for each in configured_sources(settings) if each.kind in SEARCHED]
-    if look_at_database(settings) is None:
+    if inspect_database(settings) is None:
         return [SourceEndpoint(each.name, each.kind) for each in configured]
 
     async def look(database: Database) -> list[SourceEndpoint]:
         found = await database.read(source_views.stored_sources, configured, SEARCHED)
         return [_endpoint(each) for each in found]
 
-    return visit(settings, look)
+    return with_database(settings, look)
 
 
 def _endpoint(stored: StoredSource) -> SourceEndpoint:
@@ -303,7 +303,7 @@ def _is_let_in(settings: Settings, name: str) -> bool:
     async def look(database: Database) -> bool:
         return any(each.name == name for each in await database.read(access.all_clients))
 
-    return visit(settings, look)
+    return with_database(settings, look)
 
 
 def _let_in(settings: Settings, name: str, key: Secret) -> None:
@@ -316,7 +316,7 @@ def _let_in(settings: Settings, name: str, key: Secret) -> None:
         await database.run(access.add_same, record)
 
     try:
-        visit(settings, put)
+        with_database(settings, put)
     except ClientExists:
         raise CommandFailed(
             f"a client {name} was added by command, and only its app has its key; choose another name with --client, "

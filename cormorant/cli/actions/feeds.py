@@ -14,8 +14,8 @@ from attrs import frozen
 
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.watches import assembly_of
-from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
-from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, display_path
+from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.output import painter, pairs, printable, table
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.clients.opml import BYTES_MAX, NotOpml, Outline, read_opml, write_opml
@@ -125,7 +125,7 @@ class FeedActions:
         ahead = ScheduleService(
             settings=self.settings, subscriptions=self.subscriptions, watches=self.watches, prices=self.prices
         )
-        plan = await ahead.look(hours=hours, most=limit, now=self._now())
+        plan = await ahead.preview(hours=hours, most=limit, now=self._now())
         return await self._tell_plan(plan, empty=f"nothing runs in the next {hours:g} hours")
 
     async def import_opml(self, file: BinaryIO, *, every_s: float | None, cron: str, zone: str, **how: Any) -> int:
@@ -167,7 +167,7 @@ class FeedActions:
             return EXIT_OK
         _write_new(file, write_opml(feeds))
         told = [
-            f"{len(feeds)} written to {shown_path(str(file))}",
+            f"{len(feeds)} written to {display_path(str(file))}",
             "keys in addresses are in it: keep it to yourself",
         ]
         return self._tell({"written": len(feeds), "file": str(file)}, told)
@@ -238,14 +238,14 @@ def _write_new(file: Path, body: bytes) -> None:
     try:
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise UsageRefused(f"FILE: {shown_path(str(file))} is there already; name another") from None
+        raise UsageRefused(f"FILE: {display_path(str(file))} is there already; name another") from None
     except OSError as error:
-        raise UsageRefused(f"FILE: {shown_path(str(file))} cannot be written: {error.strerror}") from None
+        raise UsageRefused(f"FILE: {display_path(str(file))} cannot be written: {error.strerror}") from None
     with os.fdopen(number, "wb") as stream:
         stream.write(body)
 
 
-def at_subscription_desk(
+def run_feed_action(
     config: str, errand: Callable[[FeedActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
@@ -266,7 +266,7 @@ def at_subscription_desk(
         )
 
     try:
-        return visit(settings, run, may_make=may_make)
+        return with_database(settings, run, may_make=may_make)
     except _NOT_DONE as error:
         raise CommandFailed(str(error)) from None
     except CommitUnknown as unknown:

@@ -13,9 +13,9 @@ from attrs import evolve, frozen
 from actors.environment import in_thread
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused
-from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.output import table
-from cormorant.cli.console.preflight import load_or_refuse, look_at_database
+from cormorant.cli.console.preflight import inspect_database, load_or_refuse
 from cormorant.clients import arr
 from cormorant.clients.arr import jackett_indexers
 from cormorant.clients.http.json_api import JsonApi
@@ -24,7 +24,7 @@ from cormorant.rules.addresses import normalised
 from cormorant.rules.app_indexers import ImportAction, ImportStep, KnownSource, OfferedIndexer, plan
 from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.search.outcomes import SourceError
-from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SourceSettings, limits_of
@@ -66,12 +66,14 @@ def adopt_now(config: str, wanted: ImportOptions) -> int:
     _limits_of(wanted.limits or "default", settings)
     try:
         offered = _chosen(trio.run(_ask, wanted), wanted)
-        if wanted.dry_run and look_at_database(settings) is None:
+        if wanted.dry_run and inspect_database(settings) is None:
             made = _planned(offered, {}, settings, wanted)
         else:
-            made = visit(settings, lambda database: _at_database(database, offered, settings, wanted), may_make=True)
+            made = with_database(
+                settings, lambda database: _at_database(database, offered, settings, wanted), may_make=True
+            )
     except SourceError as error:
-        raise CommandFailed(f"{wanted.app}: {hide_secrets(str(error), [wanted.key])}") from None
+        raise CommandFailed(f"{wanted.app}: {redact_secrets(str(error), [wanted.key])}") from None
     except CommitUnknown as unknown:
         raise CommandFailed(f"{unknown}; run it again: nothing is added twice") from None
     except CormorantError as error:

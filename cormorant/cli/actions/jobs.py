@@ -14,7 +14,7 @@ from attrs import frozen
 
 from cormorant.cli.actions.job_text import JobText, as_text, changes_json, job_json, page_json, stats_json, stuck_json
 from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, CommandFailed, UsageRefused
-from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.output import printable
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CommitUnknown, TextRefused, UnknownJob
@@ -30,7 +30,7 @@ from storage.jobs import reports
 from storage.jobs.batch import JobChange
 from storage.jobs.reports import JobSurroundings
 
-__all__ = ["JobActions", "at_desk"]
+__all__ = ["JobActions", "run_job_action"]
 
 T = TypeVar("T")
 
@@ -45,25 +45,25 @@ class JobActions:
 
     async def list_jobs(self, *, state: JobState | None, kind: str | None, before: int | None, limit: int) -> int:
         """The newest jobs."""
-        page = await self._look(reports.look_at_list, state=state, kind=kind, before=before, limit=limit)
+        page = await self._look(reports.read_list, state=state, kind=kind, before=before, limit=limit)
         return self._tell(page_json(page), self._words(page.scene).page(page))
 
     async def show(self, job_id: int) -> int:
         """One job."""
-        scene, job = await self._look(reports.look_at_one, job_id)
+        scene, job = await self._look(reports.read_one, job_id)
         if job is None:
             raise CommandFailed(str(UnknownJob(job_id)))
         return self._tell(job_json(job, scene), self._words(scene).one(job))
 
     async def stats(self) -> int:
         """All numbers."""
-        stats = await self._look(reports.look_at_stats)
+        stats = await self._look(reports.read_stats)
         return self._tell(stats_json(stats), self._words(stats.scene).stats(stats))
 
     async def stuck(self, silent_s: float | None) -> int:
         """Running jobs whose owner is silent."""
         wanted_s = self.settings.jobs.lock_timeout_s if silent_s is None else silent_s
-        stuck = await self._look(reports.look_at_stuck, silent_s=wanted_s)
+        stuck = await self._look(reports.read_stuck, silent_s=wanted_s)
         return self._tell(stuck_json(stuck), self._words(stuck.scene).stuck(stuck, silent_s=wanted_s))
 
     async def change(self, verb: str, ids: Sequence[int], *, failed: bool = False, kind: str | None = None) -> int:
@@ -137,11 +137,11 @@ class JobActions:
         return EXIT_OK
 
 
-def at_desk(config: str, errand: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> int:
+def run_job_action(config: str, errand: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
     try:
-        return visit(
+        return with_database(
             settings, lambda database: errand(JobActions(settings=settings, database=database, as_json=as_json))
         )
     except CommitUnknown as unknown:

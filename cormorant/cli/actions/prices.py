@@ -13,7 +13,7 @@ from attrs import frozen
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.watches import assembly_of
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused
-from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.output import pairs, printable, table
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CommitUnknown, CormorantError
@@ -34,7 +34,7 @@ from storage.database import Database
 from storage.watch.price_watches import IntakeTakenOut, PriceWatchConfigured, PriceWatchExists, UnknownPriceWatch
 from storage.watch.prices import PriceView
 
-__all__ = ["PriceActions", "at_price_desk"]
+__all__ = ["PriceActions", "run_price_action"]
 
 _NOT_DONE = (UnknownPriceWatch, PriceWatchExists, PriceWatchConfigured, IntakeTakenOut)
 
@@ -214,7 +214,7 @@ def _of(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def at_price_desk(
+def run_price_action(
     config: str, errand: Callable[[PriceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
@@ -224,7 +224,7 @@ def at_price_desk(
         return await errand(PriceActions(prices=assembly_of(settings, database).prices_by_hand(), as_json=as_json))
 
     try:
-        return visit(settings, run, may_make=may_make)
+        return with_database(settings, run, may_make=may_make)
     except _NOT_DONE as error:
         raise CommandFailed(str(error)) from None
     except CommitUnknown as unknown:

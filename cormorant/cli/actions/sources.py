@@ -14,8 +14,8 @@ from actors.environment import SystemClock, in_thread
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.source_json import explanation_json, source_json, sources_json
 from cormorant.cli.actions.source_text import SourceText, caps_lines, host_of, sentence_of, state_of
-from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, shown_path
-from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, display_path
+from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.addresses import normalised
 from cormorant.rules.errors import CommitUnknown, CormorantError
@@ -25,19 +25,19 @@ from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.source_state import SourceState
-from cormorant.rules.secrets import hide_secrets
+from cormorant.rules.secrets import redact_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED, SourceSettings, limits_of
 from cormorant.rules.units import clock_time, zone_of
 from cormorant.services.source_clients import SourceClients
-from cormorant.services.sources import SourceClosed, try_out
+from cormorant.services.sources import SourceClosed, test_source
 from storage.database import Database
 from storage.search import source_views, sources
 from storage.search.source_views import SourceView
 from storage.search.sources import CONFIGURED, SourceExists, SourceRecord, UnknownSource
 from supervisors.search_assembly import configured_sources
 
-__all__ = ["SourceActions", "at_source_desk"]
+__all__ = ["SourceActions", "run_source_action"]
 
 Rule = Callable[[SourceState], SourceState]
 
@@ -53,7 +53,7 @@ class SourceActions:
 
     async def list_sources(self) -> int:
         """All sources."""
-        looks = await self.database.read(source_views.look_at_all, self._configured(), now=_now())
+        looks = await self.database.read(source_views.read_all, self._configured(), now=_now())
         return self._tell(sources_json(looks), self._words().listed(looks))
 
     async def explain(self, name: str, priority: Priority, lane: Lane) -> int:
@@ -117,14 +117,14 @@ class SourceActions:
 
     async def test(self, name: str) -> int:
         """Ask a source what it can do."""
-        record = await self.database.run(source_views.take_in, name, self._configured(), now=_now())
+        record = await self.database.run(source_views.upsert_configured, name, self._configured(), now=_now())
         if record.kind not in SEARCHED:
             tries = "watchlist add ARTIST" if record.kind == "spotify" else f"search WORDS --source {name}"
             raise CommandFailed(
                 f"{name} is of kind {record.kind} and not asked what it can do; cormorant {tries} tries it"
             )
         try:
-            caps = await try_out(self.database, record, SourceClients(offload=in_thread, clock=SystemClock()))
+            caps = await test_source(self.database, record, SourceClients(offload=in_thread, clock=SystemClock()))
         except SourceClosed:
             look = await self._look(name)
             lines = look.explain(Priority.INTERACTIVE, zone=self._zone).lines
@@ -135,7 +135,7 @@ class SourceActions:
         return self._tell({"source": name, "caps": dump_caps(caps)}, filter(None, [*caps_lines(name, caps), note]))
 
     def _trouble(self, record: SourceRecord, error: SourceError) -> str:
-        said = hide_secrets(" ".join(str(error).split()), [record.key, record.proxy])
+        said = redact_secrets(" ".join(str(error).split()), [record.key, record.proxy])
         if not isinstance(error, CredentialsRefused):
             return f"{record.name}: {said}; what follows for it: cormorant explain {record.name}"
         if record.origin == CONFIGURED:
@@ -145,7 +145,7 @@ class SourceActions:
         return f"{record.name}: {said.partition(';')[0]}; it is stopped until that is put right: {remedy}"
 
     async def _look(self, name: str) -> SourceView:
-        return await self.database.read(source_views.look_at_one, name, self._configured(), now=_now())
+        return await self.database.read(source_views.read_one, name, self._configured(), now=_now())
 
     async def _change(self, name: str, rule: Rule) -> SourceView:
         await self.database.run(source_views.change_state, name, rule, self._configured(), now=_now())
@@ -176,7 +176,7 @@ class SourceActions:
 
     @property
     def _file(self) -> str:
-        return shown_path(self.config)
+        return display_path(self.config)
 
     def _tell_state(self, look: SourceView, told: str, facts: dict[str, Any]) -> int:
         state = state_of(look.explain(Priority.INTERACTIVE, zone=self._zone))
@@ -187,7 +187,7 @@ class SourceActions:
         return EXIT_OK
 
 
-def at_source_desk(
+def run_source_action(
     config: str, errand: Callable[[SourceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
@@ -197,7 +197,7 @@ def at_source_desk(
         return await errand(SourceActions(settings=settings, config=config, database=database, as_json=as_json))
 
     try:
-        return visit(settings, run, may_make=may_make)
+        return with_database(settings, run, may_make=may_make)
     except (SourceExists, UnknownSource) as error:
         raise CommandFailed(str(error)) from None
     except CommitUnknown as unknown:

@@ -20,14 +20,14 @@ from cormorant.cli.console.command_line import (
     CommandFailed,
     CommandInterrupted,
     UsageRefused,
-    shown_path,
+    display_path,
 )
-from cormorant.cli.console.database_session import visit
+from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.search.outcomes import SearchError, SourceError, SourceRefused
 from cormorant.rules.search.requests import SearchRequest
-from cormorant.rules.secrets import hide_secrets
+from cormorant.rules.secrets import redact_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import SavedSettings
 from cormorant.rules.units import format_duration, zone_of
@@ -49,7 +49,7 @@ from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, Unkn
 from supervisors.assembly import Assembly
 from supervisors.search_assembly import SearchAssembly, configured_sources
 
-__all__ = ["WatchActions", "assembly_of", "at_watch_desk"]
+__all__ = ["WatchActions", "assembly_of", "run_watch_action"]
 
 WATCHED_FROM = 10
 """A file of so many artists takes a while: a bar shows how far it is."""
@@ -163,7 +163,7 @@ class WatchActions:
     def _check_catalogue(self) -> None:
         name = self.settings.watchlist.source
         if not any(each.name == name and each.kind == "spotify" for each in self.records):
-            remedy = f'write [sources.{name}] with kind = "spotify", id and key in {shown_path(self.config)}'
+            remedy = f'write [sources.{name}] with kind = "spotify", id and key in {display_path(self.config)}'
             raise UsageRefused(f"no source knows artists: {remedy}, or give --id and --name")
 
     async def list_artists(self) -> int:
@@ -228,7 +228,7 @@ class WatchActions:
 
     async def remove_search(self, name: str) -> int:
         """Repeat a search no more."""
-        await self.watches.forget_search(name)
+        await self.watches.remove_search(name)
         return self._tell({"removed": name}, [f"{name} is no longer repeated; what was found stays"])
 
     async def pause_search(self, name: str, *, is_paused: bool) -> int:
@@ -329,7 +329,7 @@ class WatchActions:
         return EXIT_OK
 
 
-def at_watch_desk(
+def run_watch_action(
     config: str, errand: Callable[[WatchActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
@@ -347,10 +347,10 @@ def at_watch_desk(
         return await errand(desk)
 
     def told(error: CormorantError) -> str:
-        return hide_secrets(str(error), [secret for each in ours for secret in (each.key, each.proxy)])
+        return redact_secrets(str(error), [secret for each in ours for secret in (each.key, each.proxy)])
 
     try:
-        return visit(settings, run, may_make=may_make)
+        return with_database(settings, run, may_make=may_make)
     except _NOT_DONE as error:
         raise CommandFailed(told(error)) from None
     except CommitUnknown as unknown:

@@ -11,8 +11,8 @@ from typing import IO, Any, Final, TypeVar
 import click
 from typing_extensions import override
 
-from cormorant.cli.console.output import printable, say
-from cormorant.rules.secrets import Secret, hide_secrets
+from cormorant.cli.console.output import printable, write
+from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.keys import nearest
 
 EXIT_OK = 0
@@ -39,7 +39,7 @@ class UsageRefused(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         told = f"cormorant: {self.format_message()}"
         if file is None:
-            say(told, err=True)  # the exit code must come through, whatever becomes of the words
+            write(told, err=True)  # the exit code must come through, whatever becomes of the words
         else:
             click.echo(told, file=file)
 
@@ -101,7 +101,7 @@ def causes(error: BaseException, secrets: Iterable[Secret] = ()) -> Iterator[str
 
     def line_of(each: BaseException) -> str:
         # Hidden first: a secret may have a space that is about to go.
-        return " ".join(hide_secrets(str(each), known).split()) or type(each).__name__
+        return " ".join(redact_secrets(str(each), known).split()) or type(each).__name__
 
     yield from _causes(error, line_of, depth=0, said="", left=_CAUSES_MAX)
 
@@ -120,7 +120,7 @@ def _causes(
             yield from _causes(each, line_of, depth=depth, said=text, left=left - 1)
 
 
-def shown_path(path: str) -> str:
+def display_path(path: str) -> str:
     """A path as short as it can be written from here, in one line whatever it is made of."""
     try:
         return printable(str(Path(path).relative_to(Path.cwd())))

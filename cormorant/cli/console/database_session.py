@@ -14,10 +14,10 @@ from cormorant.cli.console.command_line import UsageRefused
 from cormorant.cli.console.preflight import (
     StartProblem,
     database_problem,
-    look_at_database,
+    display_database,
+    inspect_database,
     make_data_folder,
     refuse_what_cannot_work,
-    shown_database,
 )
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.ports import ignore
@@ -25,7 +25,7 @@ from cormorant.rules.settings.settings import Settings
 from storage.database import Database, Mode, SchemaState
 from supervisors.assembly import storage_options
 
-__all__ = ["schema_problem", "visit"]
+__all__ = ["schema_problem", "with_database"]
 
 T = TypeVar("T")
 
@@ -33,14 +33,14 @@ HOLD_S = 5.0
 """A person waits for an answer: a database that is away longer than this is told, not waited out."""
 
 
-def visit(settings: Settings, errand: Callable[[Database], Awaitable[T]], *, may_make: bool = False) -> T:
+def with_database(settings: Settings, errand: Callable[[Database], Awaitable[T]], *, may_make: bool = False) -> T:
     """Run an errand at the database and return what it returns; `UsageRefused` if the database cannot be used as it is.
 
     `may_make` is for what people do before the first start: a database that is not there yet, or empty, is made.
 
     It goes through the gateway, so that it takes its turn among the processes that write to a SQLite file.
     """
-    state = look_at_database(settings)
+    state = inspect_database(settings)
     is_made_here = may_make and (state is None or (state.is_reachable and not state.schema_version))
     if is_made_here:
         refuse_what_cannot_work(settings)
@@ -53,13 +53,13 @@ def visit(settings: Settings, errand: Callable[[Database], Awaitable[T]], *, may
         return trio.run(_run, settings, errand, restrict_keyboard_interrupt_to_checkpoints=True)
     except StorageUnavailable as error:
         raise UsageRefused(
-            f"the database {shown_database(settings)} did not do it, nothing was changed: {error}"
+            f"the database {display_database(settings)} did not do it, nothing was changed: {error}"
         ) from None
 
 
 def schema_problem(settings: Settings, state: SchemaState | None) -> StartProblem | None:
     """Why a database that can be reached has not what the commands need."""
-    name = shown_database(settings)
+    name = display_database(settings)
     if state is None:
         remedy = "`cormorant run` makes it at its first start; if it is elsewhere, --config names the settings file"
         return StartProblem(f"there is no database {name} yet", remedy)

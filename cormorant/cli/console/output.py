@@ -113,7 +113,7 @@ def _nowhere() -> TextIO:
     return open(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False)
 
 
-def say(text: str, *, err: bool = False, within_s: float = SAY_S) -> None:
+def write(text: str, *, err: bool = False, within_s: float = SAY_S) -> None:
     """Write lines to standard output, or to standard error, if they are taken in time."""
     stream = sys.stderr if err else sys.stdout
     attempt(partial(_write, stream, f"{text}\n"), within_s=within_s)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from attrs import frozen
 
-from cormorant.cli.console.command_line import UsageRefused, shown_path
+from cormorant.cli.console.command_line import UsageRefused, display_path
 from cormorant.cli.console.output import printable
 from cormorant.rules.addresses import ListenAddress, parse_listen_address, shown_address, sqlite_file
 from cormorant.rules.errors import CannotListen, SettingsError, StorageMisconfigured
-from cormorant.rules.secrets import Secret, hide_secrets, keys_in
+from cormorant.rules.secrets import Secret, keys_in, redact_secrets
 from cormorant.rules.settings.keys import secrets_in
 from cormorant.rules.settings.settings import Settings
 from cormorant.services.data_folder import data_folder, prepare_data
@@ -27,9 +27,10 @@ from storage.engine.data_files import WrongMode
 __all__ = [
     "StartProblem",
     "database_problem",
+    "display_database",
     "folder_problem",
+    "inspect_database",
     "load_or_refuse",
-    "look_at_database",
     "make_data_folder",
     "mode_problems",
     "nearest_existing",
@@ -38,7 +39,6 @@ __all__ = [
     "refuse_what_cannot_work",
     "running_at",
     "settled",
-    "shown_database",
 ]
 
 _NOT_OWNER = 0o077
@@ -77,7 +77,7 @@ def settled(settings: Settings) -> Settings:
 
 def refuse_what_cannot_work(settings: Settings) -> None:
     """Raise `UsageRefused` when the data folder or the database cannot be used. Changes nothing."""
-    problem = folder_problem(settings.data) or database_problem(settings, look_at_database(settings))
+    problem = folder_problem(settings.data) or database_problem(settings, inspect_database(settings))
     if problem:
         raise UsageRefused(f"{problem.found}; {problem.remedy}")
 
@@ -133,7 +133,7 @@ def mode_problems(settings: Settings, config: str) -> list[StartProblem]:
 
 
 def _mode_problem(wrong: WrongMode) -> StartProblem:
-    where, path = shown_path(str(wrong.path)), shlex.quote(str(wrong.path))
+    where, path = display_path(str(wrong.path)), shlex.quote(str(wrong.path))
     what = "other users can open" if wrong.is_too_open else "programs that need it cannot open"
     found = f"{what} {where} (mode {wrong.mode:04o})"
     if wrong.is_owned:
@@ -151,7 +151,7 @@ def _settings_file_problem(settings: Settings, config: Path) -> Iterator[StartPr
     is_owned, mode = found.st_uid == os.geteuid(), stat.S_IMODE(found.st_mode)
     is_open = bool(mode & (_NOT_OWNER if is_owned else _OTHERS))
     if is_open and any(each.reveal() in text for each in _written_secrets(settings)):
-        where, path = shown_path(str(config)), shlex.quote(str(config))
+        where, path = display_path(str(config)), shlex.quote(str(config))
         remedy = f"chmod {mode & ~_NOT_OWNER:o} {path}" if is_owned else f"as root: chmod o-rwx {path}"
         yield StartProblem(f"other users can read the keys in {where} (mode {mode:04o})", remedy)
 
@@ -182,7 +182,7 @@ def nearest_existing(path: str) -> Path:
     return folder
 
 
-def look_at_database(settings: Settings) -> SchemaState | None:
+def inspect_database(settings: Settings) -> SchemaState | None:
     """What can be seen of the database without changing it. None: a SQLite file that the first start makes."""
     file = _sqlite_file(settings)
     if file and not file.exists():
@@ -193,10 +193,10 @@ def look_at_database(settings: Settings) -> SchemaState | None:
 def database_problem(settings: Settings, state: SchemaState | None) -> StartProblem | None:
     """Why this database cannot be used."""
     if state and (state.problem or not state.is_reachable):
-        why = " ".join(hide_secrets(state.problem or "it does not answer", secrets_in(settings)).split())
+        why = " ".join(redact_secrets(state.problem or "it does not answer", secrets_in(settings)).split())
         doubt = "look at storage.url, and whether the database is running"
         remedy = "do that, or name another database in storage.url" if state.is_reachable else doubt
-        return StartProblem(f"storage.url: the database {shown_database(settings)} cannot be used: {why}", remedy)
+        return StartProblem(f"storage.url: the database {display_database(settings)} cannot be used: {why}", remedy)
     file = _sqlite_file(settings)
     if file is None or (state is None and file.parent == Path(settings.data)):
         return None  # the data folder is looked at by itself
@@ -221,10 +221,10 @@ def _user() -> str:
         return f"uid {number}"
 
 
-def shown_database(settings: Settings) -> str:
+def display_database(settings: Settings) -> str:
     """Where the database is, for people: a path, or an address without its password."""
     file = _sqlite_file(settings)
-    return shown_path(str(file)) if file else shown_address(settings.database_url.reveal())
+    return display_path(str(file)) if file else shown_address(settings.database_url.reveal())
 
 
 def _sqlite_file(settings: Settings) -> Path | None:

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from cormorant.cli.console.output import attempt, leave, say
+from cormorant.cli.console.output import attempt, leave, write
 
 __all__ = ["StopSignals"]
 
@@ -49,18 +49,18 @@ class StopSignals:
 
     def _end_before_the_start(self) -> None:
         try:
-            say("stopped before it was ready", within_s=_FORCED_S)
+            write("stopped before it was ready", within_s=_FORCED_S)
         finally:
             leave(0)
 
     def _end_by_force(self) -> None:
         try:
             if self._heard == 2:  # noqa: PLR2004 - a third one does not wait for the second
-                attempt(self._say_last_words, within_s=_FORCED_S)
+                attempt(self._write_last_line, within_s=_FORCED_S)
         finally:
             leave(1)
 
-    def _say_last_words(self) -> None:
-        say("\nstopped at once by a second signal", err=True, within_s=_FORCED_S)
+    def _write_last_line(self) -> None:
+        write("\nstopped at once by a second signal", err=True, within_s=_FORCED_S)
         if self.last_words:
             self.last_words()

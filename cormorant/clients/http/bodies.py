@@ -85,11 +85,11 @@ async def read_body(stream: AsyncIterable[bytes], *, encoding: str, bytes_max: i
     async def keep(piece: bytes) -> None:
         body.extend(piece)
 
-    await pour_body(stream, keep, encoding=encoding, bytes_max=bytes_max)
+    await stream_body(stream, keep, encoding=encoding, bytes_max=bytes_max)
     return bytes(body)
 
 
-async def pour_body(
+async def stream_body(
     stream: AsyncIterable[bytes], take: Callable[[bytes], Awaitable[None]], *, encoding: str, bytes_max: int
 ) -> None:
     """Give the plain body away piece by piece, never more than `bytes_max`. Raises as `read_body` does."""

@@ -14,7 +14,7 @@ from cormorant.clients.http.transport import Answer, FetchLimits, Transport, sho
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Offload
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import Secret, told
+from cormorant.rules.secrets import Secret, shortened
 
 _LIMITS: Final = FetchLimits(timeout_s=30.0, body_max_bytes=20_000_000)
 _PATIENT: Final = FetchLimits(timeout_s=120.0)
@@ -103,7 +103,7 @@ class JsonApi:
         words = "; ".join(dict.fromkeys(str(each.get("errorMessage", "")) for each in failures))
         if isinstance(said, dict):
             words = str(said.get("message") or said.get("error") or "")
-        shown = told(words, [self.key], length_max=300) or f"HTTP {answer.status}"
+        shown = shortened(words, [self.key], length_max=300) or f"HTTP {answer.status}"
         raise JsonApiRefused(shown, parts=tuple(str(each.get("propertyName", "")) for each in failures))
 
 
@@ -125,14 +125,14 @@ def as_json(value: Any) -> bytes:
     return json.dumps(kept).encode()
 
 
-def said_by(answer: Answer, secrets: Sequence[Secret] = ()) -> str:
+def error_text_of(answer: Answer, secrets: Sequence[Secret] = ()) -> str:
     """What a service says went wrong, for a message: a JSON string, a field that is called so, or plain text."""
     said = _stated(answer)
     if isinstance(said, dict):
         inner = said.get("error")
         named = said.get("error_description") or inner or said.get("title")
         said = inner.get("message") if isinstance(inner, dict) else named
-    return told(said, secrets) if isinstance(said, str) else ""
+    return shortened(said, secrets) if isinstance(said, str) else ""
 
 
 def reason_of(answer: Answer) -> str:

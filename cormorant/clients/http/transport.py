@@ -19,11 +19,11 @@ import trio
 from attrs import field, frozen
 
 from cormorant import __version__
-from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, pour_body, read_body, refuse_length
+from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length, stream_body
 from cormorant.clients.http.dialer import Dialer, Place
 from cormorant.rules.addresses import is_for_good
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable, Unreachable
-from cormorant.rules.secrets import Secret, hide_link, spellings, told
+from cormorant.rules.secrets import Secret, redact_link, shortened, spellings
 
 USER_AGENT: Final = f"Cormorant/{__version__}"
 REDIRECTS_MAX: Final = 5
@@ -81,7 +81,7 @@ class Answer:
     status: int
     headers: httpx2.Headers = field(repr=False)
     body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
-    url: str = field(repr=hide_link)
+    url: str = field(repr=redact_link)
     took_s: float
     magnet: str | None = field(default=None, repr=False)
     has_moved: bool = False
@@ -316,19 +316,19 @@ class _Exchange:
         if self.sink is None:
             return await read_body(stream, encoding=encoding, bytes_max=bytes_max)
         await self.sink.begin(headers)
-        await pour_body(stream, self.sink.take, encoding=encoding, bytes_max=bytes_max)
+        await stream_body(stream, self.sink.take, encoding=encoding, bytes_max=bytes_max)
         return b""
 
     def _translate(self, error: Exception) -> NoReturn:
-        said = words_of(error)
-        shown = told(said, self.secrets)
+        said = error_text(error)
+        shown = shortened(said, self.secrets)
         # A foreign error that holds a secret is not shown as the cause either.
         cause = error if shown == " ".join(said.split()) else None
         kind = Unreachable if isinstance(error, _NOT_SENT) else SourceUnavailable
         raise kind(f"{shown_origin(self.url)} cannot be reached or does not speak HTTP: {shown}") from cause
 
 
-def words_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """What an error says, or what caused it: a refused certificate lies two errors deep."""
     inner: BaseException | None = error
     while inner is not None:

@@ -41,7 +41,7 @@ def read_xml(body: bytes, *, charset: str = "") -> etree._Element:
     refuse_entities(body)
     root = parse_xml(body, recover=False)
     if root is None:
-        root = parse_xml(_mended_bytes(body, charset), recover=True, encoding="utf-8")
+        root = parse_xml(_repaired_bytes(body, charset), recover=True, encoding="utf-8")
     if root is None:
         raise SourceUnavailable("the answer is no XML")
     return root
@@ -76,12 +76,12 @@ def refuse_entities(body: bytes) -> None:
         raise SourceUnavailable("the answer declares XML entities, which may be an attack, and was not read")
 
 
-def _mended_bytes(body: bytes, charset: str) -> bytes:
+def _repaired_bytes(body: bytes, charset: str) -> bytes:
     """The same document in UTF-8, without characters that XML forbids, and with the entities of HTML replaced."""
-    return mended(_decoded(body, charset))
+    return repaired(_decoded(body, charset))
 
 
-def mended(text: str) -> bytes:
+def repaired(text: str) -> bytes:
     """A decoded document in UTF-8, as far as XML allows."""
     declaration = _DECLARATION.match(text)
     text = text[declaration.end() :] if declaration else text

@@ -39,12 +39,12 @@ class Blackhole:
         self._folder = Folder(folder)
         self._offload = offload
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Write it under its title. What was given before is not given again, also when it was taken since."""
         await refuse_false(parcel, self.takes, name="this folder", offload=self._offload)
         return await self._in_thread(self._place, parcel)
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - the note holds all
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - the note holds all
         """Whether it lies there, was taken, or never came."""
         return await self._in_thread(self._look, parcel)
 

@@ -19,15 +19,15 @@ from cormorant.clients.http.transport import (
     USER_AGENT,
     Answer,
     Transport,
+    error_text,
     own_headers,
     shown_origin,
     silence_http_logging,
-    words_of,
 )
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.outcomes import SourceError
-from cormorant.rules.secrets import Secret, spellings, told
+from cormorant.rules.secrets import Secret, shortened, spellings
 from cormorant.rules.watch.handovers import (
     TargetError,
     TargetInDoubt,
@@ -130,11 +130,11 @@ class TargetCaller:
 
     def words(self, answer: Answer) -> str:
         """What the body of an answer says, fit for a message."""
-        return told(answer.body[:_WORDS_MAX_BYTES].decode("utf-8", "replace"), self._secrets)
+        return shortened(answer.body[:_WORDS_MAX_BYTES].decode("utf-8", "replace"), self._secrets)
 
     def told(self, text: str) -> str:
         """Foreign text, fit for a message."""
-        return told(text, self._secrets)
+        return shortened(text, self._secrets)
 
     def _reply(self, answer: Answer) -> TargetReply:
         wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
@@ -185,7 +185,7 @@ class TargetCaller:
 
     def _translate(self, error: Exception, trip: _Sending) -> NoReturn:
         # Not as its cause: a foreign error may hold headers, and headers hold keys.
-        said = self.told(words_of(error))
+        said = self.told(error_text(error))
         where = f"{self.name} at {shown_origin(self._base)}"
         lost = f"the connection to {where} was lost: {said}"
         raise trip.error(lost if trip.was_begun else f"{where} cannot be reached: {said}") from None

@@ -18,7 +18,7 @@ from cormorant.clients.subprocesses import ProgramResult, RunLimits, run_program
 from cormorant.clients.targets.folders import trouble_with
 from cormorant.clients.targets.target import refuse_false
 from cormorant.rules.ports import Offload
-from cormorant.rules.secrets import Secret, spellings, told
+from cormorant.rules.secrets import Secret, shortened, spellings
 from cormorant.rules.watch.handovers import (
     Parcel,
     ParcelKind,
@@ -75,7 +75,7 @@ class Command:
         values = options.environment.values()
         self._secrets = spellings(value for value in values if isinstance(value, Secret))
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Run it. Exit code 0: taken; 75: not now; any other: refused. Killed or too slow: nobody knows."""
         await refuse_false(parcel, self.takes, name="the command", offload=self._offload)
         if not any("{file}" in argument for argument in self._options.arguments):
@@ -83,7 +83,7 @@ class Command:
         async with _ScratchFile(parcel, self._options.scratch, self._offload) as path:
             return self._receipt(await self._run(filled_arguments(self._options.arguments, parcel, file=path)))
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - nobody can be asked
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - nobody can be asked
         """It cannot be asked."""
         return ParcelStatus(standing=ParcelState.UNKNOWN, reason="a command cannot be asked what became of it")
 
@@ -104,7 +104,7 @@ class Command:
             raise self._no_start(error) from error
 
     def _receipt(self, ended: ProgramResult) -> ParcelStatus:
-        words = self._last_words(ended)
+        words = self._last_output(ended)
         said = f", and said: {words}" if words else ""
         if ended.code is None:
             raise TargetInDoubt(f"the command took longer than {self._options.timeout_s:g} s and was ended{said}")
@@ -116,9 +116,9 @@ class Command:
             raise TargetRefused(f"the command refused it (exit code {ended.code}){said}")
         return ParcelStatus(standing=ParcelState.DONE, reason=words or None)
 
-    def _last_words(self, ended: ProgramResult) -> str:
+    def _last_output(self, ended: ProgramResult) -> str:
         """The end of its output: there the reason stands."""
-        line = told(ended.words, self._secrets, length_max=len(ended.words))
+        line = shortened(ended.words, self._secrets, length_max=len(ended.words))
         return line if len(line) <= _SHOWN_MAX else f"…{line[-_SHOWN_MAX:]}"
 
     def _no_start(self, error: OSError) -> TargetError:

@@ -74,10 +74,10 @@ class DownloadFolder:
         self._offload = offload
         self._clock = clock
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Fetch it. When this returns it is done; when it raises, or is cancelled, nothing is left of it."""
         await refuse_false(parcel, self.takes, name="a download folder", offload=self._offload)
-        found = await self.look(parcel, None)
+        found = await self.status(parcel, None)
         if found.standing is not ParcelState.ABSENT:
             return found
         part = await self._in_thread(self._folder.begin, parcel.key)
@@ -88,7 +88,7 @@ class DownloadFolder:
             with trio.move_on_after(_CLEAN_UP_S, shield=True):
                 await self._in_thread(part.drop)
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - the note holds all
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - the note holds all
         """Whether it was fetched. A file that was moved away since was."""
         placed = await self._in_thread(self._folder.find, parcel.key)
         if placed is None:

@@ -79,7 +79,7 @@ class Qbittorrent:
         self._was_refused = False
         self._login_lock = trio.Lock()
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Add it. A torrent that is already there counts as given."""
         torrent = await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
         ids = _ids(parcel, torrent)
@@ -93,7 +93,7 @@ class Qbittorrent:
         self._caller.refuse_status(answer, gives=True)
         return await self._understood(answer, ids)
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """Where the torrent stands, by its infohash."""
         torrent = await self._offload(_torrent_in, parcel)
         ids = _ids(parcel, torrent)

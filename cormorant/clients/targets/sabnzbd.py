@@ -62,8 +62,8 @@ class Sabnzbd:
         self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([key])
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
-        """Add the file, or have SABnzbd fetch the link, which may still fail: `look` tells."""
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
+        """Add the file, or have SABnzbd fetch the link, which may still fail: `status` tells."""
         await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
         mode = "addurl" if parcel.body is None else "addfile"
         answer = await self._caller.call(
@@ -78,7 +78,7 @@ class Sabnzbd:
             return ParcelStatus(standing=ParcelState.PRESENT)
         return await self._refused(parcel, said)
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """Where the job stands: in the queue, in the history, or in its archive."""
         job_id = receipt.target_id if receipt is not None else None
         searches = [{"search": parcel.key}] + ([{"nzo_ids": job_id}] if job_id else [])
@@ -108,7 +108,7 @@ class Sabnzbd:
         reason = self._caller.told(str(said.get("error") or ""))
         if _KEY_WORDS in reason.lower():
             raise TargetMisconfigured(f"{_NAME} does not accept our key ({reason}); check the key")
-        receipt = await self.look(parcel, None)
+        receipt = await self.status(parcel, None)
         if receipt.standing is ParcelState.ABSENT:
             raise TargetRefused(f"{_NAME} took nothing: {reason or 'it has had this NZB before, or cannot read it'}")
         return attrs.evolve(receipt, reason=receipt.reason or "it was already there")

@@ -96,7 +96,7 @@ class SlskdTarget:
         self._caller.keep_secret([key])
         self._has_batches: bool | None = None
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Have the files fetched. What it already has or fetches counts as given."""
         await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
         _refuse_empty(parcel)
@@ -104,9 +104,9 @@ class SlskdTarget:
             answer = await self._call("POST", _BATCHES, _batch(parcel), gives=True)
             if not await self._lacks_batches(answer):
                 return await self._batched(answer, parcel)
-        return await self._give_singly(parcel)
+        return await self._submit_singly(parcel)
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """Where its files stand: by their names among all of the peer, else by the batch."""
         _ = receipt
         names = dict.fromkeys(name for name, _ in parcel.files)
@@ -171,8 +171,8 @@ class SlskdTarget:
             reason = "it was already there"
         return ParcelStatus(target_id=batch_id_of(parcel.key), standing=ParcelState.PRESENT, reason=reason)
 
-    async def _give_singly(self, parcel: Parcel) -> ParcelStatus:
-        before = await self.look(parcel, None)
+    async def _submit_singly(self, parcel: Parcel) -> ParcelStatus:
+        before = await self.status(parcel, None)
         if before.standing not in {ParcelState.ABSENT, ParcelState.FAILED}:
             return attrs.evolve(before, reason=before.reason or "it was already there")
         path = f"{_DOWNLOADS}/{segment(parcel.username)}"
@@ -185,11 +185,11 @@ class SlskdTarget:
         return ParcelStatus(target_id=batch_id_of(parcel.key), standing=ParcelState.PRESENT)
 
     async def _already_there(self, parcel: Parcel, *, or_refused: str = "") -> ParcelStatus:
-        receipt = await self.look(parcel, None)
+        receipt = await self.status(parcel, None)
         if receipt.standing is ParcelState.ABSENT:
             # What was given just before shows up late.
             await trio.sleep(self._options.settle_s)
-            receipt = await self.look(parcel, None)
+            receipt = await self.status(parcel, None)
         if receipt.standing is not ParcelState.ABSENT:
             return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
         if or_refused:

@@ -14,7 +14,7 @@ from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelStatus, Ta
 class Target(Protocol):
     """Something that parcels are handed to. Every failure is a `TargetError`.
 
-    To be cancelled inside `give` leaves it in doubt, as a lost connection does.
+    To be cancelled inside `submit` leaves it in doubt, as a lost connection does.
     """
 
     @property
@@ -24,14 +24,14 @@ class Target(Protocol):
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether `look` can tell if a parcel arrived. If not, giving again may give twice."""
+        """Whether `status` can tell if a parcel arrived. If not, giving again may give twice."""
         ...
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Hand it over. Raises `TargetRefused`, `TargetUnavailable` (surely not arrived) or `TargetInDoubt`."""
         ...
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """What became of it, recognised by its key, its infohash or by `receipt`. Changes nothing."""
         ...
 

@@ -54,14 +54,14 @@ class Webhook:
         self._caller.keep_secret([*self._options.headers.values(), self._options.signing_secret])
         self._caller.keep_path_secret()
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Tell it. Any good answer counts, and so does 409: it has been told before."""
         await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
         body = await self._offload(webhook_body, parcel)
         await self._send(body, {"Idempotency-Key": parcel.key}, gives=True)
         return ParcelStatus(standing=ParcelState.DONE)
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - nobody can be asked
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - nobody can be asked
         """It cannot be asked."""
         return ParcelStatus(standing=ParcelState.UNKNOWN, reason="a webhook cannot be asked what became of it")
 

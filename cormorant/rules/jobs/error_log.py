@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from cormorant.rules.secrets import hide_passwords
+from cormorant.rules.secrets import redact_passwords
 
 KEPT = 5
 TEXT_MAX = 2_000
@@ -33,7 +33,7 @@ def _words_of(error: BaseException) -> str:
 def clean_text(text: str) -> str:
     """A text that every database can keep and every reader may see: no NUL, no half characters, no passwords in URLs."""
     plain = text.replace("\0", "\\0").encode("utf-8", "replace").decode()
-    return hide_passwords(plain)[:TEXT_MAX]
+    return redact_passwords(plain)[:TEXT_MAX]
 
 
 def remember_error(before: str | None, error: BaseException, *, job_id: int, attempt: int, at: datetime) -> str:

@@ -170,7 +170,7 @@ class LivenessObservation:
     looked_at: float | None = None
 
 
-def look(
+def observe(
     watch: LivenessObservation, beats: Mapping[str, int], *, now: float, interval_s: float, silence_s: float
 ) -> tuple[LivenessObservation, list[str]]:
     """Take a look at everyone's beats; who has been silent for `silence_s` of our own watching is dead.
@@ -178,9 +178,9 @@ def look(
     A gap of more than two intervals between looks means that we were asleep, or that the database was away, perhaps
     for the others too: the observation begins anew, so that an outage, a suspend or a clock set wrong kills nobody.
 
-    >>> watch, dead = look(LivenessObservation(), {"w": 7}, now=0.0, interval_s=60, silence_s=120)
-    >>> watch, dead = look(watch, {"w": 7}, now=60.0, interval_s=60, silence_s=120)
-    >>> look(watch, {"w": 7}, now=120.0, interval_s=60, silence_s=120)[1]
+    >>> watch, dead = observe(LivenessObservation(), {"w": 7}, now=0.0, interval_s=60, silence_s=120)
+    >>> watch, dead = observe(watch, {"w": 7}, now=60.0, interval_s=60, silence_s=120)
+    >>> observe(watch, {"w": 7}, now=120.0, interval_s=60, silence_s=120)[1]
     ['w']
     """
     slept = watch.looked_at is None or now - watch.looked_at > 2 * interval_s

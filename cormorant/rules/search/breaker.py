@@ -62,10 +62,10 @@ def admitted(breaker: Breaker, *, key: str, at: datetime, expires_at: datetime) 
     return evolve(breaker, probes=(*breaker.probes_out(at), probe))
 
 
-def mended(breaker: Breaker) -> Breaker:
+def closed_after_success(breaker: Breaker) -> Breaker:
     """The breaker after a success: one closes it.
 
-    >>> mended(Breaker(state=BreakerState.HALF_OPEN, generation=4)).state.value
+    >>> closed_after_success(Breaker(state=BreakerState.HALF_OPEN, generation=4)).state.value
     'closed'
     """
     if breaker.state is BreakerState.CLOSED:
@@ -73,13 +73,13 @@ def mended(breaker: Breaker) -> Breaker:
     return Breaker(generation=breaker.generation + 1)
 
 
-def broken(breaker: Breaker, *, at: datetime) -> Breaker:
+def opened_after_failure(breaker: Breaker, *, at: datetime) -> Breaker:
     """The breaker after a failure: the fifth in a row opens it, and a failed probe opens it anew.
 
     >>> from datetime import UTC
     >>> breaker = Breaker()
     >>> for _ in range(5):
-    ...     breaker = broken(breaker, at=datetime(2026, 1, 1, 12, tzinfo=UTC))
+    ...     breaker = opened_after_failure(breaker, at=datetime(2026, 1, 1, 12, tzinfo=UTC))
     >>> breaker.state.value, f"{breaker.open_until:%H:%M}", breaker.generation
     ('open', '12:05', 1)
     """
@@ -112,7 +112,7 @@ class Cooldown:
     level: int = 0
 
 
-def cooled(cooldown: Cooldown, *, retry_after_s: float | None, at: datetime) -> Cooldown:
+def with_cooldown(cooldown: Cooldown, *, retry_after_s: float | None, at: datetime) -> Cooldown:
     """The cooldown after the source limited us at `at`.
 
     What it asks for holds and leaves the ladder alone; without a word (or with one that names no time to come) the next
@@ -121,8 +121,8 @@ def cooled(cooldown: Cooldown, *, retry_after_s: float | None, at: datetime) -> 
 
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    >>> first = cooled(Cooldown(), retry_after_s=None, at=noon)
-    >>> second = cooled(first, retry_after_s=None, at=noon + timedelta(minutes=1))
+    >>> first = with_cooldown(Cooldown(), retry_after_s=None, at=noon)
+    >>> second = with_cooldown(first, retry_after_s=None, at=noon + timedelta(minutes=1))
     >>> f"{first.until:%H:%M} {second.until:%H:%M}", second.level
     ('12:01 12:06', 2)
     """

@@ -146,13 +146,13 @@ def are_wanted(stated: frozenset[int], categories: Collection[int]) -> bool:
     )
 
 
-def may_have(caps: Caps, categories: Collection[int]) -> bool:
+def may_support(caps: Caps, categories: Collection[int]) -> bool:
     """Whether a source with these abilities may ever have something in one of these categories.
 
     >>> audio = Caps(categories=(_group(3000, "Audio", (3010, "MP3")),))
-    >>> [may_have(audio, wanted) for wanted in ([], [3010], [3040], [3000], [2000, 2010])]
+    >>> [may_support(audio, wanted) for wanted in ([], [3010], [3040], [3000], [2000, 2010])]
     [True, True, True, True, False]
-    >>> may_have(Caps(), [2000])
+    >>> may_support(Caps(), [2000])
     True
     """
     offered = {each.id for group in caps.categories for each in (group, *group.children)}

@@ -34,9 +34,9 @@ __all__ = [
     "Reason",
     "earliest_opening",
     "explain",
-    "look_again_at",
     "next_opening",
     "openings",
+    "recheck_at",
     "set_aside",
     "whole_second",
 ]
@@ -156,7 +156,7 @@ def next_opening(gates: Sequence[Reason], *, now: datetime) -> datetime | None:
     return max([now, *known]) if len(known) == len(times) else None
 
 
-def look_again_at(gates: Sequence[Reason], *, now: datetime) -> datetime | None:
+def recheck_at(gates: Sequence[Reason], *, now: datetime) -> datetime | None:
     """When it is worth looking again at the latest, though something may end before; None: only once a person acted."""
     times = [gate.opens_at or gate.look_again_at for gate in gates]
     known = [time for time in times if time is not None]

@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 from attrs import field, frozen
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.secrets import hide_link
+from cormorant.rules.secrets import redact_link
 
 SearchKind = Literal["search", "tv", "movie", "music", "book"]
 Protocol = Literal["torrent", "usenet", "soulseek", "web"]
@@ -120,7 +120,7 @@ class StatedLimits:
     rate_remaining: int | None = None
 
     @property
-    def says_anything(self) -> bool:
+    def states_any(self) -> bool:
         """Whether any of it was stated."""
         return self != StatedLimits()
 
@@ -134,7 +134,7 @@ class Result:
 
     title: str
     guid: str
-    link: str = field(repr=hide_link)
+    link: str = field(repr=redact_link)
     protocol: Protocol
     size_bytes: int | None = None
     published: datetime | None = None

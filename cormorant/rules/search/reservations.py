@@ -10,7 +10,16 @@ from enum import StrEnum
 
 from attrs import evolve, frozen
 
-from cormorant.rules.search.breaker import Breaker, BreakerState, Cooldown, admitted, broken, cooled, mended, released
+from cormorant.rules.search.breaker import (
+    Breaker,
+    BreakerState,
+    Cooldown,
+    admitted,
+    closed_after_success,
+    opened_after_failure,
+    released,
+    with_cooldown,
+)
 from cormorant.rules.search.limits import Edges, Lane, LearnedLimits, SourceLimits, tokens_at
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
@@ -20,7 +29,7 @@ from cormorant.rules.search.outcomes import (
     SourceUnavailable,
 )
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Reason, look_again_at, next_opening, openings
+from cormorant.rules.search.reasons import Reason, next_opening, openings, recheck_at
 from cormorant.rules.search.requests import StatedLimits
 from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState, newest_time
 
@@ -97,7 +106,7 @@ def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
     )
     if gates:
         return SourceClosedNow(
-            gates=gates, opens_at=next_opening(gates, now=now), look_again_at=look_again_at(gates, now=now)
+            gates=gates, opens_at=next_opening(gates, now=now), look_again_at=recheck_at(gates, now=now)
         )
     at = newest_time(state, now)
     expires_at = at + timedelta(seconds=lease_s)
@@ -148,7 +157,7 @@ def succeeded(state: SourceState, permit: RequestPermit, *, now: datetime) -> So
     ended, counts = _ended(state, permit, now)
     if not counts:
         return ended
-    return ended.well(at=newest_time(state, now), breaker=mended(ended.breaker))
+    return ended.well(at=newest_time(state, now), breaker=closed_after_success(ended.breaker))
 
 
 def failed(
@@ -161,10 +170,10 @@ def failed(
     if kind is FailureKind.OURS:
         return evolve(ended, breaker=released(ended.breaker, key=permit.key))
     if kind is FailureKind.REFUSED:
-        return evolve(ended, breaker=mended(ended.breaker), failure_streak=0)
+        return evolve(ended, breaker=closed_after_success(ended.breaker), failure_streak=0)
     at = newest_time(state, now)
     if retry_after_s is not None and retry_after_s > 0:
-        ended = evolve(ended, cooldown=cooled(ended.cooldown, retry_after_s=retry_after_s, at=at))
+        ended = evolve(ended, cooldown=with_cooldown(ended.cooldown, retry_after_s=retry_after_s, at=at))
     return _counted(ended, at)
 
 
@@ -177,7 +186,7 @@ def limited(
     if not counts and retry_after_s is None:
         return ended
     # The generation is the breaker's business; what the site asks for holds whoever is told.
-    cooling = evolve(ended, cooldown=cooled(ended.cooldown, retry_after_s=retry_after_s, at=at))
+    cooling = evolve(ended, cooldown=with_cooldown(ended.cooldown, retry_after_s=retry_after_s, at=at))
     return _counted(cooling, at) if counts else cooling
 
 
@@ -211,7 +220,7 @@ def _ended(state: SourceState, permit: RequestPermit, now: datetime) -> tuple[So
 def _counted(state: SourceState, at: datetime) -> SourceState:
     return evolve(
         state,
-        breaker=broken(state.breaker, at=at),
+        breaker=opened_after_failure(state.breaker, at=at),
         failure_streak=state.failure_streak + 1,
         last_failure_at=at,
     )
@@ -348,4 +357,6 @@ def after(state: SourceState, permit: RequestPermit, end: RequestEnd, *, now: da
 def _answered(state: SourceState, end: RequestEnd, now: datetime) -> SourceState:
     if end.retry_after_s is None:
         return state
-    return evolve(state, cooldown=cooled(state.cooldown, retry_after_s=end.retry_after_s, at=newest_time(state, now)))
+    return evolve(
+        state, cooldown=with_cooldown(state.cooldown, retry_after_s=end.retry_after_s, at=newest_time(state, now))
+    )

@@ -87,7 +87,7 @@ def suggestion(wrong: str, right: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-def strange_variables(environ: Mapping[str, str], known: Iterable[str]) -> list[str]:
+def unknown_variables(environ: Mapping[str, str], known: Iterable[str]) -> list[str]:
     """Variables that begin like ours and are none: most likely a typo that would otherwise be ignored in silence."""
     ours = set(known)
     return sorted(
@@ -151,7 +151,7 @@ def values_in(environ: Mapping[str, str], known: Iterable[KnownSetting]) -> dict
     return given
 
 
-def strange_in(
+def unknown_in(
     environ: Mapping[str, str],
     known: Sequence[KnownSetting],
     *,
@@ -160,7 +160,7 @@ def strange_in(
 ) -> Iterator[str]:
     """What is wrong with each variable that begins like ours and sets nothing. `written` is None: no file could be read."""
     names = [each.variable for each in with_names(known, written or {}) if each.variable]
-    for strange in strange_variables(environ, {*names, *allowed}):
+    for strange in unknown_variables(environ, {*names, *allowed}):
         table = _table_meant(strange, known)
         if table is None:
             yield f"{strange}: there is no such setting{suggestion(strange, names)}"

@@ -271,13 +271,13 @@ def lengthened(walk: CatalogueProgress, page: AlbumPage, *, name: str) -> Catalo
     )
 
 
-def can_go_on(walk: CatalogueProgress, artist: Artist, *, now: datetime) -> bool:
+def can_continue(walk: CatalogueProgress, artist: Artist, *, now: datetime) -> bool:
     """Whether the pages that were kept still count: not too old, and no look has succeeded since they were read."""
     is_recent = now - KEPT <= walk.began_at <= now
     return is_recent and (artist.watermark is None or artist.watermark < walk.began_at or artist.watermark > now)
 
 
-def dump_walk(walk: CatalogueProgress) -> str:
+def dump_progress(walk: CatalogueProgress) -> str:
     """The walk as text; its beginning is kept beside it."""
     albums = [
         [
@@ -294,7 +294,7 @@ def dump_walk(walk: CatalogueProgress) -> str:
     return json.dumps({"albums": albums, "next": walk.following, "asked": walk.asked, "done": walk.is_done})
 
 
-def load_walk(text: str, *, began_at: datetime) -> CatalogueProgress:
+def load_progress(text: str, *, began_at: datetime) -> CatalogueProgress:
     """The walk that was kept as text."""
     kept: dict[str, Any] = json.loads(text)
     albums = tuple(

@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 
 from attrs import field, frozen
 
-from cormorant.rules.secrets import Secret, hide_keys, hide_link, keys_in, spellings, told
+from cormorant.rules.secrets import Secret, keys_in, redact_keys, redact_link, shortened, spellings
 from cormorant.rules.watch.feeds import FeedEntryItem
 
 ITEMS_MAX: Final = 1_000
@@ -93,7 +93,7 @@ def _safe(text: str, secrets: Sequence[Secret]) -> str:
     text = text if len(text) <= _READ_MAX else f"{text[:_READ_MAX]}#{_hash(text)}"
     text = _without(_CONTROL.sub(" ", text).strip(), secrets)
     numbers = "&".join(_NUMBERED.findall(text))
-    text = hide_keys(text)
+    text = redact_keys(text)
     if "://" not in text:
         return text
     text = f"{text}#{numbers}" if numbers else text
@@ -128,8 +128,12 @@ def _item(entry: FeedEntry, key: str, secrets: Sequence[Secret], *, now: datetim
 
 
 def _title(entry: FeedEntry, secrets: Sequence[Secret]) -> str:
-    title = told(entry.title, secrets, length_max=TITLE_MAX)
-    return title or told(entry.summary, secrets, length_max=_SUMMARY_MAX) or hide_link(_without(entry.link, secrets))
+    title = shortened(entry.title, secrets, length_max=TITLE_MAX)
+    return (
+        title
+        or shortened(entry.summary, secrets, length_max=_SUMMARY_MAX)
+        or redact_link(_without(entry.link, secrets))
+    )
 
 
 def _chosen(enclosures: Sequence[FeedEnclosure]) -> FeedEnclosure | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from attrs import Attribute, field, frozen
 
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.secrets import hide_link
+from cormorant.rules.secrets import redact_link
 
 DOUBT_S: Final = 10.0
 """How long after a sending in doubt its target is asked, and how long until it is asked again: some show an item late."""
@@ -114,13 +114,13 @@ def follow_again_s(age_s: float, *, least_s: float = FOLLOW_S) -> float:
     return min(FOLLOW_S_MAX, max(least_s, age_s / 10))
 
 
-def missed_s(handover: Handover, *, now: datetime) -> float | None:
+def missing_target_wait_s(handover: Handover, *, now: datetime) -> float | None:
     """How long a target has been missed that is not known here. None: nobody has written that down, or who knows it came since."""
     age_s = (now - handover.changed_at).total_seconds()
-    return age_s if handover.reason == told_gone(handover.target) and age_s >= 0 else None
+    return age_s if handover.reason == target_removed_reason(handover.target) and age_s >= 0 else None
 
 
-def told_gone(target: str) -> str:
+def target_removed_reason(target: str) -> str:
     """What is told of a target that has gone."""
     return f"target {target} is no longer configured"
 
@@ -162,7 +162,7 @@ class Parcel:
     """As it was found: it may hold anything."""
     kind: ParcelKind
     body: bytes | None = field(default=None, repr=lambda body: "None" if body is None else f"<{len(body)} bytes>")
-    link: str | None = field(default=None, repr=lambda link: "None" if link is None else hide_link(link))
+    link: str | None = field(default=None, repr=lambda link: "None" if link is None else redact_link(link))
     infohash: str | None = None
     folder_parts: Mapping[str, str] = field(factory=dict)
     username: str = ""

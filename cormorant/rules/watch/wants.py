@@ -175,12 +175,12 @@ def short_ref(ref: str) -> str:
     return hashlib.sha256(ref.encode(errors="replace")).hexdigest()[:_SHORT]
 
 
-def next_look(*, looks: int, now: datetime, jitter: float) -> datetime | None:
+def next_search_at(*, looks: int, now: datetime, jitter: float) -> datetime | None:
     """When to search again after `looks` searches in vain; None: no more. `jitter` in [0, 1) spreads them by a tenth.
 
     >>> from datetime import UTC
     >>> now = datetime(2026, 1, 1, tzinfo=UTC)
-    >>> [(next_look(looks=n, now=now, jitter=0.0) - now).days for n in (3, 5, 11)], next_look(looks=12, now=now, jitter=0)
+    >>> [(next_search_at(looks=n, now=now, jitter=0.0) - now).days for n in (3, 5, 11)], next_search_at(looks=12, now=now, jitter=0)
     ([1, 7, 7], None)
     """
     if looks >= LOOKS_MAX:

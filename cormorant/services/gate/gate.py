@@ -20,7 +20,7 @@ from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWai
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.rules.search.shares import ShareUsedUp
-from cormorant.rules.secrets import hide_passwords, screen_of
+from cormorant.rules.secrets import redact_passwords, secret_filter_of
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.torznab_queries import GateQuery
@@ -253,8 +253,8 @@ class GateService:
 
     def _without_keys(self, text: str, source: str) -> str:
         requests = self.searches.directory.by_name.get(source)
-        return hide_passwords(
-            text if requests is None else screen_of(requests.record.key, requests.record.proxy).hidden(text)
+        return redact_passwords(
+            text if requests is None else secret_filter_of(requests.record.key, requests.record.proxy).hidden(text)
         )
 
     async def link(self, source: str, token: str) -> SiteLink:

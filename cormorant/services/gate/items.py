@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.requests import Protocol, Result
-from cormorant.rules.secrets import HIDDEN, SecretFilter, hide_passwords, screen_of
+from cormorant.rules.secrets import HIDDEN, SecretFilter, redact_passwords, secret_filter_of
 from cormorant.rules.web_requests import LruCache
 from cormorant.services.gate.torznab_documents import PASSED_ON, GateInfo, TorznabItem
 from cormorant.services.keys import Keys
@@ -69,7 +69,7 @@ class GateItems:
         made = [self._made_of(each) for each in found if each.result.link]
         seen = await self.links.first_seen([each.link for each in made])
         records = {each.find.record.name: each.find.record for each in made}
-        screens = {name: screen_of(record.key, record.proxy) for name, record in records.items()}
+        screens = {name: secret_filter_of(record.key, record.proxy) for name, record in records.items()}
         return [self._item(each, screens[each.find.record.name], client=client, base=base, seen=seen) for each in made]
 
     async def link(self, token: str, record: SourceRecord) -> str | None:
@@ -122,7 +122,7 @@ def _shown(find: GateResult, screen: SecretFilter, *, first_seen: datetime) -> G
         indexer=record.name,
         published=result.published or first_seen.replace(microsecond=0),
         # Part of an address is no address: one in which something was hidden is left out.
-        details="" if HIDDEN in hide_passwords(screen.hidden(details)) else details,
+        details="" if HIDDEN in redact_passwords(screen.hidden(details)) else details,
     )
 
 

@@ -124,7 +124,7 @@ class LatestReleases:
 
     async def _stand_in(self, wanted: LatestQuery) -> list[TorznabItem]:
         records = wanted.records
-        may_come = [record for record in records if await self.abilities.may_have(record, wanted.categories)]
+        may_come = [record for record in records if await self.abilities.may_support(record, wanted.categories)]
         if records and not may_come:
             return []
         return [placeholder(wanted.where, may_come, wanted.categories, title=wanted.title, base=wanted.base)]

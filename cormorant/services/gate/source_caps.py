@@ -11,7 +11,7 @@ from attrs import define, field
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.ports import Clock
-from cormorant.rules.search.caps import DEFAULT_CAPS, caps_of_plain, may_have, merged_caps, plain_caps
+from cormorant.rules.search.caps import DEFAULT_CAPS, caps_of_plain, may_support, merged_caps, plain_caps
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
@@ -59,10 +59,10 @@ class SourceCaps:
         each = [found[record.name] for record in records]
         return each[0] if len(each) == 1 else merged_caps(each)
 
-    async def may_have(self, record: SourceRecord, categories: Sequence[int]) -> bool:
+    async def may_support(self, record: SourceRecord, categories: Sequence[int]) -> bool:
         """Whether a source may ever have something in these categories, as far as it has said. Nobody is asked."""
         kept = await self.database.read(sources.caps, record.id)
-        return kept is None or may_have(caps_of_plain(kept[0]), categories)
+        return kept is None or may_support(caps_of_plain(kept[0]), categories)
 
     async def _of(self, record: SourceRecord, consumer: str) -> Caps:
         async with self._turns.setdefault(record.id, trio.Lock()):

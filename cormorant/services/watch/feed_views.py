@@ -6,7 +6,7 @@ from datetime import datetime
 
 from attrs import field, frozen
 
-from cormorant.rules.secrets import hide_link, keys_in, told
+from cormorant.rules.secrets import keys_in, redact_link, shortened
 from cormorant.rules.watch.feeds import FeedCheck, Subscription
 
 __all__ = [
@@ -119,7 +119,7 @@ def subscription_out(subscription: Subscription) -> SubscriptionOut:
     return SubscriptionOut(
         id=subscription.id,
         name=subscription.name,
-        url=hide_link(subscription.url),
+        url=redact_link(subscription.url),
         every_s=schedule.every_s,
         cron=schedule.cron,
         zone=schedule.zone,
@@ -156,4 +156,4 @@ def check_out(subscription: Subscription, check: FeedCheck) -> CheckOut:
 
 
 def _hidden(subscription: Subscription, text: str | None) -> str | None:
-    return None if text is None else told(text, keys_in(subscription.url), length_max=_ERROR_MAX)
+    return None if text is None else shortened(text, keys_in(subscription.url), length_max=_ERROR_MAX)

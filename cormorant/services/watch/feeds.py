@@ -21,7 +21,7 @@ from cormorant.rules.schedules import (
     spread_over,
 )
 from cormorant.rules.search.requests import BadRequest
-from cormorant.rules.secrets import told
+from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, Subscription, check_order, host_of
 from storage import pauses
@@ -89,7 +89,7 @@ class Feeds:
             except BadRequest as problem:
                 if problem.part not in _OWN_PARTS:
                     raise
-                raise BadRequest(f'feed "{told(each.name, length_max=60)}"', str(problem)) from None
+                raise BadRequest(f'feed "{shortened(each.name, length_max=60)}"', str(problem)) from None
         made = await self.database.run(subscriptions.add_all, wanted)
         self.notify()
         return made

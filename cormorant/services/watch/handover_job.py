@@ -39,9 +39,9 @@ from cormorant.rules.watch.handovers import (
     TargetRefused,
     TargetUnavailable,
     doubt_s,
-    missed_s,
+    missing_target_wait_s,
     step_in_doubt,
-    told_gone,
+    target_removed_reason,
 )
 from cormorant.rules.watch.wants import Want, WantState
 from storage.watch import choice, handovers, wants
@@ -146,7 +146,7 @@ class HandoverJob:
         place = self.places[handover.target]
         put_off = partial(handovers.postpone, is_sure=is_sure)
         try:
-            receipt = await place.target.give(parcel)
+            receipt = await place.target.submit(parcel)
         except TargetInDoubt as doubt:
             await self._doubt(context, want, handover, str(doubt))
         except TargetMisconfigured as wrong:
@@ -194,7 +194,7 @@ class HandoverJob:
 
     async def _ask(self, context: JobContext, want: Want, handover: Handover, place: ConfiguredTarget) -> None:
         try:
-            receipt = await place.target.look(parcel_of(handover), None)
+            receipt = await place.target.status(parcel_of(handover), None)
         except TargetError as away:
             raise Snooze(max(DOUBT_S, away.retry_after_s or 0.0)) from away
         if receipt.standing is ParcelState.UNKNOWN and receipt.target_id is None:
@@ -248,8 +248,8 @@ class HandoverJob:
 
     async def _miss_target(self, context: JobContext, handover: Handover) -> None:
         """Its target is not in the settings of this process. Another may have it, and get the job the next time."""
-        now, why = self.clock.now(), told_gone(handover.target)
-        missing_s = missed_s(handover, now=now)
+        now, why = self.clock.now(), target_removed_reason(handover.target)
+        missing_s = missing_target_wait_s(handover, now=now)
         if missing_s is None:
             await context.transaction(partial(handovers.change, reason=why), handover, handover.state, now=now)
         if missing_s is None or missing_s < GONE_S:

@@ -69,15 +69,15 @@ class _OpenedTarget:
         """As the target."""
         return self.target.can_be_asked
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Hand it over."""
         async with self._open:
-            return await self.target.give(parcel)
+            return await self.target.submit(parcel)
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """What became of it."""
         async with self._open:
-            return await self.target.look(parcel, receipt)
+            return await self.target.status(parcel, receipt)
 
     async def test(self) -> str:
         """Try it out."""

@@ -7,7 +7,7 @@ from datetime import date, datetime
 
 from attrs import field, frozen
 
-from cormorant.rules.secrets import SecretFilter, hide_keys, hide_passwords, screen_of
+from cormorant.rules.secrets import SecretFilter, redact_keys, redact_passwords, secret_filter_of
 from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.wants import Want, short_ref
@@ -238,7 +238,7 @@ def artist_out(artist: Artist) -> ArtistOut:
         last_success_at=artist.watermark,
         last_looked_at=artist.last_checked,
         failures=artist.failures,
-        last_error=artist.last_error and hide_passwords(artist.last_error),
+        last_error=artist.last_error and redact_passwords(artist.last_error),
         added_at=artist.added_at,
     )
 
@@ -259,7 +259,7 @@ def saved_out(saved: SavedSearch) -> SavedOut:
         next_check_at=saved.next_attempt_at,
         last_checked_at=saved.last_checked,
         failures=saved.failures,
-        last_error=saved.last_error and hide_passwords(saved.last_error),
+        last_error=saved.last_error and redact_passwords(saved.last_error),
         added_at=saved.added_at,
     )
 
@@ -273,12 +273,12 @@ class WantViews:
     @classmethod
     def of(cls, records: Iterable[SourceRecord]) -> WantViews:
         """For the sources that are there."""
-        texts = {text for record in records for text in screen_of(record.key, record.proxy).texts}
+        texts = {text for record in records for text in secret_filter_of(record.key, record.proxy).texts}
         return cls(SecretFilter(tuple(sorted(texts, key=len, reverse=True))))
 
     def hidden(self, text: str) -> str:
         """The text without secrets."""
-        return hide_passwords(hide_keys(self.screen.hidden(text)))
+        return redact_passwords(redact_keys(self.screen.hidden(text)))
 
     def want(self, want: Want) -> WantOut:
         """A want as it is shown."""

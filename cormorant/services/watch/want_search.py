@@ -20,7 +20,7 @@ from cormorant.rules.search.requests import Caps, SearchRequest
 from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import charged
 from cormorant.rules.watch.events import WantChanged, WatchlistSearch
-from cormorant.rules.watch.wants import TRACKS_AFTER, Want, WantState, next_look, tracks_of
+from cormorant.rules.watch.wants import TRACKS_AFTER, Want, WantState, next_search_at, tracks_of
 from cormorant.services.durable_search import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
 from cormorant.services.searches import Searches
 from storage.jobs.jobs import NewJob
@@ -169,7 +169,7 @@ class WantSearch:
             why=why,
             job_id=context.job_id,
             tracks=[(each, self.make_search(each)) for each in tracks],
-            again_at=next_look(looks=want.looks + 1, now=now, jitter=self.chance.random()),
+            again_at=next_search_at(looks=want.looks + 1, now=now, jitter=self.chance.random()),
             now=now,
         )
         decided = await context.transaction(decide)

@@ -169,7 +169,7 @@ class Watches:
         self.orders.check(order, await self._kinds(), every_s_max=SEARCH_EVERY_S_MAX)
         return await self.database.run(watches.add, saved)
 
-    async def forget_search(self, name: str) -> None:
+    async def remove_search(self, name: str) -> None:
         """Repeat a search no more. One of the settings file stays until it is taken out there."""
         await self.database.run(watches.remove_added, name)
 

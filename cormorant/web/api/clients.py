@@ -55,7 +55,7 @@ async def remove_client(request: AnyRequest, name: FromPath[str]) -> None:
 
 
 async def _all(parts: WebParts) -> list[ClientOut]:
-    looks = await parts.database.read(access.look_at_all, parts.clients, now=parts.clock.now())
+    looks = await parts.database.read(access.read_clients, parts.clients, now=parts.clock.now())
     return [client_out(look) for look in looks]
 
 

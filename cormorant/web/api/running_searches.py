@@ -112,12 +112,12 @@ class OutcomeStream:
 
     async def __anext__(self) -> bytes:
         await trio.lowlevel.checkpoint()
-        if self._is_over or self.closing.is_told:
+        if self._is_over or self.closing.is_stopping:
             raise StopAsyncIteration
         outcomes = self.watched.outcomes
         if self._sent == len(outcomes) and not self.watched.is_done:
             with trio.move_on_after(BEAT_S):
-                await self.permit.unless_over(lambda: self.closing.unless_told(self.watched.change))
+                await self.permit.run_until_signed_out(lambda: self.closing.run_until_shutdown(self.watched.change))
         if self.permit.is_over:
             raise StopAsyncIteration
         if self._sent < len(outcomes):
@@ -126,7 +126,7 @@ class OutcomeStream:
         if self.watched.is_done:
             self._is_over = True
             return _event("done", self._sent + 1, b'{"outcomes":%d}' % len(outcomes))
-        if self.closing.is_told:
+        if self.closing.is_stopping:
             raise StopAsyncIteration
         return b": still there\n\n"
 

@@ -35,7 +35,7 @@ async def begin_search(request: AnyRequest, data: JSONBody[SearchBody]) -> Respo
     requests = _requests_of(request)
     watched = requests.take(search)
     with trio.move_on_after(wait_s):
-        await requests.closing.unless_told(watched.done)
+        await requests.closing.run_until_shutdown(watched.done)
     return Response(watched.shown(), status_code=201)
 
 

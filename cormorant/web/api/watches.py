@@ -127,9 +127,9 @@ async def save_search(
 
 
 @delete("/saved-searches/{name:str}", summary="Repeat a search no more", status_code=204)
-async def forget_search(request: AnyRequest, name: FromPath[str]) -> None:
+async def remove_search(request: AnyRequest, name: FromPath[str]) -> None:
     """What was found stays."""
-    await parts_of(request).watches.forget_search(name)
+    await parts_of(request).watches.remove_search(name)
 
 
 @post("/saved-searches/{name:str}/pause", summary="Leave a saved search alone", status_code=200)
@@ -163,5 +163,5 @@ async def _saved(request: AnyRequest, name: str) -> SavedSearch:
 def watch_routes() -> Router:
     """The addresses of this file."""
     artists = [list_artists, add_artist, remove_artist, check_artist, pause_artist, resume_artist]
-    saved = [list_saved, save_search, forget_search, pause_search, resume_search, check_search]
+    saved = [list_saved, save_search, remove_search, pause_search, resume_search, check_search]
     return Router("/", route_handlers=[*artists, *saved], tags=["watches"])

@@ -82,7 +82,7 @@ async def test_passing_work_writes_without_a_lease(clock: MockClock, place: Work
         await context.transaction(leave_a_mark, place)
 
     async with place.service({"work": work}) as service:
-        await service.jobs.run_passing("work", {})
+        await service.jobs.run_ephemeral("work", {})
         await trio.sleep(1)
 
         assert await service.transaction(has_mark)

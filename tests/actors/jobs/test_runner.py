@@ -357,8 +357,8 @@ async def test_passing_work_runs_when_its_delay_is_over_and_is_not_tried_again(
     work = Handled(raises=[None, ValueError("once")])
 
     async with place.service({"work": work}) as service:
-        await service.jobs.run_passing("work", "now")
-        await service.jobs.run_passing("work", "later", delay_s=30.0)
+        await service.jobs.run_ephemeral("work", "now")
+        await service.jobs.run_ephemeral("work", "later", delay_s=30.0)
         await trio.sleep(1000)
         assert await service.transaction(states) == {}
 

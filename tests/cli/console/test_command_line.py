@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cormorant import __version__
 from cormorant.cli import main
-from cormorant.cli.console.command_line import UsageRefused, causes, shown_path
+from cormorant.cli.console.command_line import UsageRefused, causes, display_path
 from cormorant.cli.jobs import jobs
 from cormorant.cli.serve import report_lines
 from cormorant.rules.secrets import Secret
@@ -136,12 +136,12 @@ def test_the_report_names_each_child_how_it_ended_and_how_long_it_took() -> None
 def test_paths_are_shown_from_here_when_they_are_below(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert shown_path(str(tmp_path / "data" / "x.db")) == "data/x.db"
-    assert shown_path("/elsewhere/x.db") == "/elsewhere/x.db"
+    assert display_path(str(tmp_path / "data" / "x.db")) == "data/x.db"
+    assert display_path("/elsewhere/x.db") == "/elsewhere/x.db"
 
 
 def test_a_path_is_shown_in_one_line_whatever_it_is_made_of() -> None:
-    assert shown_path("/srv/a\nb\x1b[2J\udce9.db") == r"/srv/a\nb\x1b[2J\udce9.db"
+    assert display_path("/srv/a\nb\x1b[2J\udce9.db") == r"/srv/a\nb\x1b[2J\udce9.db"
 
 
 def test_a_refusal_is_told_on_standard_error_with_all_its_problems(capsys: pytest.CaptureFixture[str]) -> None:

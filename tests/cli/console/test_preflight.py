@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.cli.console.preflight import database_problem, folder_problem, look_at_database, shown_database
+from cormorant.cli.console.preflight import database_problem, display_database, folder_problem, inspect_database
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.settings import Settings, StorageSettings
 from storage.database import SchemaState
@@ -42,14 +42,14 @@ def test_what_a_database_says_is_told_without_the_secrets_that_we_know() -> None
 def test_a_file_is_shown_by_its_path_and_not_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert shown_database(Settings(data=str(tmp_path / "50% of q?x"))) == "50% of q?x/cormorant.db"
+    assert display_database(Settings(data=str(tmp_path / "50% of q?x"))) == "50% of q?x/cormorant.db"
 
 
 def test_an_odd_file_that_is_there_is_the_one_that_is_looked_at(tmp_path: Path) -> None:
     (tmp_path / "q?x").mkdir()
     (tmp_path / "q?x" / "cormorant.db").write_text("not a database")
 
-    state = look_at_database(Settings(data=str(tmp_path / "q?x")))
+    state = inspect_database(Settings(data=str(tmp_path / "q?x")))
 
     assert state is not None
     assert str(tmp_path / "q?x" / "cormorant.db") in (state.problem or "")

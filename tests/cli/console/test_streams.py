@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.cli.console.output import attempt, say
+from cormorant.cli.console.output import attempt, write
 from tests.bounds import WAIT_S
 from tests.cli.program import Program, environment
 
@@ -49,7 +49,7 @@ def fill(writer: int) -> None:
 
 def test_what_is_said_is_written_at_once_in_any_alphabet(monkeypatch: pytest.MonkeyPatch) -> None:
     with piped(monkeypatch) as (read, _):
-        say("zur\u00fcck in caf\udce9")
+        write("zur\u00fcck in caf\udce9")
 
         assert read.readline() == rb"zur\xfcck in caf\udce9" + b"\n"
 
@@ -58,14 +58,14 @@ def test_a_reader_that_is_gone_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> 
     with piped(monkeypatch) as (read, _):
         read.close()
 
-        say("nobody hears this")
+        write("nobody hears this")
 
 
 def test_a_stream_that_takes_nothing_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     with piped(monkeypatch) as (read, writer):
         fill(writer)
 
-        say("there is no room for this", within_s=0.02)
+        write("there is no room for this", within_s=0.02)
 
         read.close()  # lets the thread go
 
@@ -73,14 +73,14 @@ def test_a_stream_that_takes_nothing_is_waited_for_only_so_long(monkeypatch: pyt
 def test_without_a_stream_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
 
-    say("nobody hears this", err=True)
+    write("nobody hears this", err=True)
 
 
 def test_a_stream_in_memory_is_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
 
-    say("two\nlines")
+    write("two\nlines")
 
     assert stream.getvalue() == "two\nlines\n"
 

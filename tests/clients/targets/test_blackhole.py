@@ -67,12 +67,12 @@ async def test_a_file_lies_in_the_folder_until_it_is_taken(
 ) -> None:
     target = blackhole(tmp_path, allows_magnets=True)
 
-    before = await target.look(parcel(kind), None)
-    given = await target.give(parcel(kind))
-    lying = await target.look(parcel(kind), given)
+    before = await target.status(parcel(kind), None)
+    given = await target.submit(parcel(kind))
+    lying = await target.status(parcel(kind), given)
     found = files(tmp_path)
     (tmp_path / name).unlink()
-    taken = await target.look(parcel(kind), None)
+    taken = await target.status(parcel(kind), None)
 
     assert found == {name: content}
     assert [each.standing.value for each in (before, given, lying, taken)] == ["absent", "present", "present", "done"]
@@ -81,25 +81,25 @@ async def test_a_file_lies_in_the_folder_until_it_is_taken(
 
 async def test_what_was_taken_is_not_given_again(tmp_path: Path) -> None:
     target = blackhole(tmp_path)
-    await target.give(parcel())
+    await target.submit(parcel())
     (tmp_path / "A title.torrent").unlink()
 
-    again = await target.give(parcel())
+    again = await target.submit(parcel())
 
     assert (again.standing, files(tmp_path)) == (ParcelState.DONE, {})
 
 
 async def test_what_the_client_could_not_use_has_failed(tmp_path: Path) -> None:
     target = blackhole(tmp_path)
-    await target.give(parcel())
+    await target.submit(parcel())
     (tmp_path / "A title.torrent").rename(tmp_path / "A title.torrent.qbt_rejected")
 
-    assert (await target.look(parcel(), None)).standing is ParcelState.FAILED
+    assert (await target.status(parcel(), None)).standing is ParcelState.FAILED
 
 
 async def test_magnets_are_refused_unless_allowed(tmp_path: Path) -> None:
     with pytest.raises(TargetRefused, match="takes no magnet"):
-        await blackhole(tmp_path).give(parcel(ParcelKind.MAGNET))
+        await blackhole(tmp_path).submit(parcel(ParcelKind.MAGNET))
 
 
 @pytest.mark.parametrize("title", [*TITLES.values(), "con.torrent", "a\0b\nc"], ids=[*TITLES, "reserved", "control"])
@@ -107,7 +107,7 @@ async def test_any_title_gives_a_file_inside_the_folder(tmp_path: Path, title: s
     folder = tmp_path / "watched"
     folder.mkdir()
 
-    receipt = await blackhole(folder).give(parcel(title=title))
+    receipt = await blackhole(folder).submit(parcel(title=title))
 
     assert list(files(folder)) == [receipt.target_id]
     assert inside(tmp_path) == [folder]
@@ -117,9 +117,9 @@ async def test_equal_titles_do_not_overwrite_each_other(tmp_path: Path) -> None:
     target = blackhole(tmp_path)
     (tmp_path / "A title.torrent").write_bytes(b"not ours")
 
-    await target.give(parcel(key="one"))
-    await target.give(parcel(key="two", title="é" * 300, body=torrent_number(2)))
-    await target.give(parcel(key="three", title="é" * 300, body=torrent_number(3)))
+    await target.submit(parcel(key="one"))
+    await target.submit(parcel(key="two", title="é" * 300, body=torrent_number(2)))
+    await target.submit(parcel(key="three", title="é" * 300, body=torrent_number(3)))
 
     assert len(files(tmp_path)) == 4
     assert files(tmp_path)["A title.torrent"] == b"not ours"
@@ -131,7 +131,7 @@ async def test_equal_titles_given_at_once_do_not_overwrite_each_other_either(tmp
 
     async with trio.open_nursery() as nursery:
         for number in range(8):
-            nursery.start_soon(target.give, parcel(key=f"key-{number}", body=torrent_number(number)))
+            nursery.start_soon(target.submit, parcel(key=f"key-{number}", body=torrent_number(number)))
 
     assert sorted(files(tmp_path).values()) == sorted(map(torrent_number, range(8)))
 
@@ -140,9 +140,9 @@ async def test_an_equal_file_of_the_same_name_counts_as_given(tmp_path: Path) ->
     target = blackhole(tmp_path)
     (tmp_path / "A title.torrent").write_bytes(TORRENT)
 
-    given = await target.give(parcel())
+    given = await target.submit(parcel())
     (tmp_path / "A title.torrent").unlink()
-    taken = await target.look(parcel(), None)
+    taken = await target.status(parcel(), None)
 
     assert (given.target_id, given.standing, taken.standing) == (
         "A title.torrent",
@@ -162,7 +162,7 @@ async def test_whatever_has_the_name_is_left_alone(tmp_path: Path, taken: str) -
     else:
         path.symlink_to(path if taken == "a link to itself" else tmp_path / "nothing")
 
-    given = await blackhole(tmp_path).give(parcel())
+    given = await blackhole(tmp_path).submit(parcel())
 
     assert given.target_id == "A title (want-7-1).torrent"
     assert (tmp_path / "A title (want-7-1).torrent").read_bytes() == TORRENT
@@ -178,8 +178,8 @@ async def test_a_filesystem_without_links_overwrites_nothing_either(
 
     async with trio.open_nursery() as nursery:
         for number in range(8):
-            nursery.start_soon(target.give, parcel(key=f"key-{number}", body=torrent_number(number), title="Other"))
-    await target.give(parcel())
+            nursery.start_soon(target.submit, parcel(key=f"key-{number}", body=torrent_number(number), title="Other"))
+    await target.submit(parcel())
 
     assert sorted(files(tmp_path).values()) == sorted([b"not ours", TORRENT, *map(torrent_number, range(8))])
     assert half_done(tmp_path) == []
@@ -197,10 +197,10 @@ async def test_a_name_whose_mark_a_crash_has_left_is_not_told_as_given(
     mark.touch()
 
     with pytest.raises(TargetUnavailable, match=f"has left the mark {mark}; remove that file"):
-        await target.give(parcel())
-    before = await target.look(parcel(), None)
+        await target.submit(parcel())
+    before = await target.status(parcel(), None)
     mark.unlink()
-    await target.give(parcel())
+    await target.submit(parcel())
 
     assert before.standing is ParcelState.ABSENT
     assert files(tmp_path) == {"A title.torrent": b"not ours", "A title (want-7-1).torrent": TORRENT}
@@ -208,12 +208,12 @@ async def test_a_name_whose_mark_a_crash_has_left_is_not_told_as_given(
 
 async def test_a_process_that_dies_right_after_the_name_was_given_has_given_it(tmp_path: Path) -> None:
     target = blackhole(tmp_path)
-    await target.give(parcel())
+    await target.submit(parcel())
     note = json.loads((tmp_path / SIDE / "want-7-1.json").read_text())
     os.link(tmp_path / "A title.torrent", tmp_path / SIDE / note["part"])
 
-    assert (await target.look(parcel(), None)).standing is ParcelState.PRESENT
-    again = await target.give(parcel())
+    assert (await target.status(parcel(), None)).standing is ParcelState.PRESENT
+    again = await target.submit(parcel())
     assert again.standing is ParcelState.PRESENT
     assert files(tmp_path) == {"A title.torrent": TORRENT}
 
@@ -227,8 +227,8 @@ from tests.clients.parcel_samples import parcel, torrent_number
 async def give(folder, who):
     target = Blackhole(folder, offload=in_thread)
     async def one(number):
-        await target.give(parcel(key=f"{who}-{number}", title=f"Title {number}", body=torrent_number(2 * number + who)))
-        await target.give(parcel(key=f"both-{number}", title=f"Same {number}", body=torrent_number(number)))
+        await target.submit(parcel(key=f"{who}-{number}", title=f"Title {number}", body=torrent_number(2 * number + who)))
+        await target.submit(parcel(key=f"both-{number}", title=f"Same {number}", body=torrent_number(number)))
     print("ready", flush=True)
     sys.stdin.readline()
     for number in range(60):
@@ -273,7 +273,7 @@ def test_two_processes_that_share_a_folder_overwrite_nothing(tmp_path: Path) -> 
 @pytest.mark.parametrize("body", [HTML, b""])
 async def test_what_is_no_torrent_is_never_written(tmp_path: Path, body: bytes) -> None:
     with pytest.raises(TargetRefused, match="should be a torrent is none"):
-        await blackhole(tmp_path).give(parcel(body=body))
+        await blackhole(tmp_path).submit(parcel(body=body))
 
     assert inside(tmp_path) == []
 
@@ -286,12 +286,12 @@ async def test_a_full_disk_leaves_nothing_behind_and_later_it_works(
     with monkeypatch.context() as full:
         full.setattr(os, call, failing(errno.ENOSPC))
         with pytest.raises(TargetUnavailable, match=r"is full .*; make room there"):
-            await target.give(parcel())
+            await target.submit(parcel())
     left = half_done(tmp_path)
 
     assert (left, files(tmp_path)) == ([], {})
-    assert (await target.look(parcel(), None)).standing is ParcelState.ABSENT
-    assert (await target.give(parcel())).standing is ParcelState.PRESENT
+    assert (await target.status(parcel(), None)).standing is ParcelState.ABSENT
+    assert (await target.submit(parcel())).standing is ParcelState.PRESENT
 
 
 async def test_a_disk_that_fails_after_the_name_was_given_leaves_doubt_and_the_look_finds_it(
@@ -308,9 +308,9 @@ async def test_a_disk_that_fails_after_the_name_was_given_leaves_doubt_and_the_l
     with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", fail_at_last)
         with pytest.raises(TargetInDoubt):
-            await target.give(parcel())
+            await target.submit(parcel())
 
-    assert (await target.look(parcel(), None)).standing is ParcelState.PRESENT
+    assert (await target.status(parcel(), None)).standing is ParcelState.PRESENT
 
 
 def die_before_the_name_is_given(folder: Path) -> None:
@@ -326,8 +326,8 @@ async def test_a_process_that_dies_before_the_name_is_given_has_given_nothing(tm
     die_before_the_name_is_given(tmp_path)
     target = blackhole(tmp_path)
 
-    absent = await target.look(parcel(), None)
-    await target.give(parcel())
+    absent = await target.status(parcel(), None)
+    await target.submit(parcel())
 
     assert absent.standing is ParcelState.ABSENT
     assert files(tmp_path) == {"A title.torrent": TORRENT}
@@ -342,10 +342,10 @@ async def test_a_second_try_that_fails_after_a_crash_has_given_nothing_either(
     with monkeypatch.context() as full:
         full.setattr(os, "write", failing(errno.ENOSPC))
         with pytest.raises(TargetUnavailable, match="is full"):
-            await target.give(parcel())
+            await target.submit(parcel())
 
-    assert (await target.look(parcel(), None)).standing is ParcelState.ABSENT
-    await target.give(parcel())
+    assert (await target.status(parcel(), None)).standing is ParcelState.ABSENT
+    await target.submit(parcel())
     assert files(tmp_path) == {"A title.torrent": TORRENT}
 
 
@@ -354,13 +354,13 @@ async def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, note: str) -> 
     (tmp_path / SIDE).mkdir()
     (tmp_path / SIDE / "want-7-1.json").write_text(note)
 
-    assert (await blackhole(tmp_path).look(parcel(), None)).standing is ParcelState.ABSENT
+    assert (await blackhole(tmp_path).status(parcel(), None)).standing is ParcelState.ABSENT
 
 
 async def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     target = blackhole(tmp_path / "unmounted")
     with pytest.raises(TargetMisconfigured, match="mount what belongs there"):
-        await target.give(parcel())
+        await target.submit(parcel())
     with pytest.raises(TargetMisconfigured, match="unmounted is no folder"):
         await target.test()
 
@@ -377,7 +377,7 @@ async def test_an_error_of_the_disk_says_what_follows(
     monkeypatch.setattr(os, "write", failing(code))
 
     with pytest.raises(error) as caught:
-        await blackhole(tmp_path).give(parcel())
+        await blackhole(tmp_path).submit(parcel())
 
     assert type(caught.value) is error
 
@@ -395,8 +395,8 @@ async def test_a_name_that_cannot_be_given_leaves_no_note_that_it_was(
     with monkeypatch.context() as broken:
         broken.setattr(os, "link", failing(errno.EACCES))
         with pytest.raises((TargetUnavailable, TargetMisconfigured, TargetInDoubt, TargetRefused)):
-            await target.give(given)
+            await target.submit(given)
 
-    assert (await target.look(given, None)).standing is ParcelState.ABSENT
-    await target.give(given)
+    assert (await target.status(given, None)).standing is ParcelState.ABSENT
+    await target.submit(given)
     assert len(files(tmp_path)) == 1

@@ -72,7 +72,7 @@ async def test_a_parcel_becomes_arguments(tmp_path: Path) -> None:
     out = tmp_path / "out"
     target = command(program, "--name={title}", "{artist}", "{kind}", "{key}", environment={"OUT": str(out)})
 
-    receipt = await target.give(parcel(title="$(rm -rf /) `x` ; 'y' *", folder_parts={"artist": "-rf\nBjörk"}))
+    receipt = await target.submit(parcel(title="$(rm -rf /) `x` ; 'y' *", folder_parts={"artist": "-rf\nBjörk"}))
 
     assert (receipt.standing, receipt.reason) == (ParcelState.DONE, "took it")
     assert read(out) == "--name=$(rm -rf /) `x` ; 'y' *|_rf Björk|torrent|want-7-1|"
@@ -84,7 +84,7 @@ async def test_a_file_is_there_while_it_runs_and_gone_afterwards(tmp_path: Path)
     scratch.mkdir()
     target = command(program, "{file}", environment={"OUT": str(out)}, scratch=scratch)
 
-    receipt = await target.give(parcel())
+    receipt = await target.submit(parcel())
 
     assert out.read_bytes() == TORRENT
     assert (receipt.reason or "").endswith("/want-7-1.torrent")
@@ -95,7 +95,7 @@ async def test_nothing_of_our_environment_is_passed_on(tmp_path: Path, monkeypat
     monkeypatch.setenv("CORMORANT_WEB__KEY", "hunter2")
     target = command("/usr/bin/env", "-u", "PWD", environment={"A": "b"}, folder=tmp_path)
 
-    assert (await target.give(parcel())).reason == "A=b"
+    assert (await target.submit(parcel())).reason == "A=b"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ async def test_nothing_of_our_environment_is_passed_on(tmp_path: Path, monkeypat
 )
 async def test_its_end_says_what_follows(tmp_path: Path, line: str, error: type[TargetError], words: str) -> None:
     with pytest.raises(error, match=words) as caught:
-        await command(script(tmp_path, line)).give(parcel())
+        await command(script(tmp_path, line)).submit(parcel())
 
     assert type(caught.value) is error
 
@@ -121,7 +121,7 @@ async def test_it_cannot_be_asked(tmp_path: Path) -> None:
     target = command(script(tmp_path))
 
     assert not target.can_be_asked
-    assert (await target.look(parcel(), None)).standing is ParcelState.UNKNOWN
+    assert (await target.status(parcel(), None)).standing is ParcelState.UNKNOWN
 
 
 async def test_at_the_time_out_all_that_it_started_is_ended(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -139,7 +139,7 @@ async def test_at_the_time_out_all_that_it_started_is_ended(tmp_path: Path, mock
     async with trio.open_nursery() as nursery:
         nursery.start_soon(let_time_pass)
         with pytest.raises(TargetInDoubt, match="took longer than 60 s and was ended"):
-            await command(program, environment=environment, timeout_s=60, grace_s=2).give(parcel())
+            await command(program, environment=environment, timeout_s=60, grace_s=2).submit(parcel())
 
     for pid in started:
         await until_gone(pid)
@@ -151,7 +151,7 @@ async def test_when_cancelled_all_that_it_started_is_ended(tmp_path: Path) -> No
     target = command(program, "{file}", environment={"PIDS": str(pids), "PATH": os.defpath}, scratch=tmp_path)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(target.give, parcel())
+        nursery.start_soon(target.submit, parcel())
         started = await pids_from(pids)
         nursery.cancel_scope.cancel()
 
@@ -168,7 +168,7 @@ async def test_what_it_leaves_running_does_not_hold_it_up(tmp_path: Path) -> Non
 
     with trio.fail_after(WAIT_S):
         target = command(program, environment={"PIDS": str(pids), "PATH": os.defpath}, timeout_s=2 * WAIT_S)
-        receipt = await target.give(parcel())
+        receipt = await target.submit(parcel())
     pid = int(read(pids))
     was_running = is_running(pid)
     os.kill(pid, 9)
@@ -181,7 +181,7 @@ async def test_of_endless_words_the_last_are_kept(tmp_path: Path) -> None:
     program = script(tmp_path, "head -c 5000000 /dev/zero | tr '\\0' x", "echo", "echo the end", "exit 1")
 
     with pytest.raises(TargetRefused) as caught:
-        await command(program, environment={"PATH": os.defpath}).give(parcel())
+        await command(program, environment={"PATH": os.defpath}).submit(parcel())
 
     assert str(caught.value).endswith("xxx the end")
     assert len(str(caught.value)) < 300
@@ -189,7 +189,7 @@ async def test_of_endless_words_the_last_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("title", TITLES.values(), ids=TITLES)
 async def test_any_title_is_one_argument(tmp_path: Path, title: str) -> None:
-    receipt = await command(script(tmp_path, 'echo "$#"'), "{title}").give(parcel(title=title + "\0\ud800"))
+    receipt = await command(script(tmp_path, 'echo "$#"'), "{title}").submit(parcel(title=title + "\0\ud800"))
 
     assert receipt.reason == "1"
 
@@ -212,7 +212,7 @@ def test_an_environment_that_cannot_be_is_told_at_once(environment: Any) -> None
 
 async def test_a_link_that_is_too_long_for_an_argument_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TargetRefused, match="as long as this"):
-        await command(script(tmp_path), "{link}").give(parcel(ParcelKind.URL, link="https://x.org/" + "x" * 200_000))
+        await command(script(tmp_path), "{link}").submit(parcel(ParcelKind.URL, link="https://x.org/" + "x" * 200_000))
 
 
 async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
         (command(script(tmp_path, mode=0o600)), "make it executable"),
     ):
         with pytest.raises(TargetMisconfigured, match=words):
-            await target.give(parcel())
+            await target.submit(parcel())
     with pytest.raises(TargetMisconfigured, match="there is no program"):
         await command("no-such-program").test()
     assert await command("true", environment={"PATH": "/bin"}).test() == "/bin/true can be run"
@@ -231,11 +231,11 @@ async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
 async def test_a_parcel_without_what_the_command_names_is_refused(tmp_path: Path) -> None:
     program = script(tmp_path)
     with pytest.raises(TargetRefused, match="takes no magnet, only nzb, torrent"):
-        await command(program, "{file}").give(parcel(ParcelKind.MAGNET))
+        await command(program, "{file}").submit(parcel(ParcelKind.MAGNET))
     with pytest.raises(TargetRefused, match="takes no torrent, only magnet, url"):
-        await command(program, "{link}").give(parcel())
+        await command(program, "{link}").submit(parcel())
     with pytest.raises(TargetRefused, match="should be a torrent is none"):
-        await command(program, "{file}").give(parcel(body=HTML))
+        await command(program, "{file}").submit(parcel(body=HTML))
 
 
 async def test_secrets_of_the_environment_are_never_shown(tmp_path: Path) -> None:
@@ -243,6 +243,6 @@ async def test_secrets_of_the_environment_are_never_shown(tmp_path: Path) -> Non
     options = CommandOptions(arguments=(program,), environment={"KEY": Secret("hunter2"), "B": "c"})
 
     with pytest.raises(TargetRefused, match=r"wrong key \*\*\*") as caught:
-        await Command(offload=in_line, options=options).give(parcel())
+        await Command(offload=in_line, options=options).submit(parcel())
 
     assert "hunter2" not in "".join(traceback.format_exception(caught.value)) + repr(options)

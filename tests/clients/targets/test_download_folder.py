@@ -60,9 +60,9 @@ def found(folder: Path) -> list[str]:
 async def test_an_enclosure_is_fetched_under_the_name_of_the_template(tmp_path: Path) -> None:
     routes = {"/one.mp3": page(MP3, headers=AUDIO)}
     async with playing(tmp_path, routes, template="podcasts/{feed}/{title}") as (target, server):
-        before = await target.look(parcel(server), None)
-        given = await target.give(parcel(server))
-        again = await target.give(parcel(server))
+        before = await target.status(parcel(server), None)
+        given = await target.submit(parcel(server))
+        again = await target.submit(parcel(server))
 
     assert (before.standing, given.standing, again) == (ParcelState.ABSENT, ParcelState.DONE, given)
     assert given.target_id == "podcasts/A feed/A title.mp3"
@@ -72,9 +72,9 @@ async def test_an_enclosure_is_fetched_under_the_name_of_the_template(tmp_path: 
 
 async def test_what_was_moved_away_is_not_fetched_again(tmp_path: Path) -> None:
     async with playing(tmp_path, {"*": page(MP3)}) as (target, server):
-        await target.give(parcel(server))
+        await target.submit(parcel(server))
         (tmp_path / "A feed/A title.mp3").unlink()
-        await target.give(parcel(server))
+        await target.submit(parcel(server))
 
     assert len(server.asked) == 1
 
@@ -82,7 +82,7 @@ async def test_what_was_moved_away_is_not_fetched_again(tmp_path: Path) -> None:
 async def test_a_large_file_is_written_piece_by_piece(tmp_path: Path) -> None:
     body = MP3 * 800
     async with playing(tmp_path, {"*": page(body)}) as (target, server):
-        await target.give(parcel(server))
+        await target.submit(parcel(server))
 
     assert (tmp_path / "A feed/A title.mp3").read_bytes() == body
 
@@ -93,7 +93,7 @@ async def test_any_title_and_feed_stay_inside_the_folder(tmp_path: Path, title: 
     folder.mkdir()
     async with playing(folder, {"*": page(MP3)}) as (target, server):
         link = f"{server.url}/x.mp3"
-        await target.give(any_parcel(ParcelKind.URL, title=title, link=link, folder_parts={"feed": title}))
+        await target.submit(any_parcel(ParcelKind.URL, title=title, link=link, folder_parts={"feed": title}))
 
     assert inside(tmp_path) == [folder]
     assert len(found(folder)) == 1
@@ -115,7 +115,7 @@ async def test_any_title_and_feed_stay_inside_the_folder(tmp_path: Path, title: 
 async def test_what_is_no_media_file_is_never_kept(tmp_path: Path, body: bytes, headers: dict[str, str]) -> None:
     async with playing(tmp_path, {"*": page(body, headers=headers)}) as (target, server):
         with pytest.raises(TargetRefused, match="is not kept"):
-            await target.give(parcel(server))
+            await target.submit(parcel(server))
 
     assert found(tmp_path) == []
 
@@ -124,7 +124,7 @@ async def test_a_link_into_a_private_network_is_refused(tmp_path: Path) -> None:
     async with raw_server({"*": page(MP3)}) as server, Transport() as transport:
         target = DownloadFolder(tmp_path, transport, offload=in_line, clock=SimulatedClock())
         with pytest.raises(TargetRefused, match="private network"):
-            await target.give(parcel(server))
+            await target.submit(parcel(server))
 
     assert (server.asked, found(tmp_path)) == ([], [])
 
@@ -132,7 +132,7 @@ async def test_a_link_into_a_private_network_is_refused(tmp_path: Path) -> None:
 async def test_a_redirect_into_a_private_network_is_refused(tmp_path: Path) -> None:
     async with playing(tmp_path, {"*": redirect("http://127.0.0.1:9/x.mp3")}) as (target, server):
         with pytest.raises(TargetRefused, match="private network"):
-            await target.give(parcel(server))
+            await target.submit(parcel(server))
 
 
 @pytest.mark.parametrize("length", [None, "unsaid"])
@@ -140,9 +140,9 @@ async def test_one_byte_more_than_allowed_is_too_much(tmp_path: Path, length: st
     answer = page(MP3) if length is None else b"HTTP/1.1 200 OK\r\n\r\n" + MP3
     async with playing(tmp_path, {"*": answer}, size_max_bytes=len(MP3) - 1) as (target, server):
         with pytest.raises(TargetRefused, match="has more than 5,123 bytes; allow larger ones"):
-            await target.give(parcel(server))
+            await target.submit(parcel(server))
     async with playing(tmp_path, {"*": answer}, size_max_bytes=len(MP3)) as (target, server):
-        await target.give(parcel(server))
+        await target.submit(parcel(server))
 
     assert found(tmp_path) == ["A feed/A title.mp3"]
 
@@ -164,7 +164,7 @@ async def test_an_answer_without_the_file_says_what_follows(
 ) -> None:
     async with playing(tmp_path, {"*": answer}) as (target, server):
         with pytest.raises(error) as caught:
-            await target.give(parcel(server, "/one.mp3?token=hunter2"))
+            await target.submit(parcel(server, "/one.mp3?token=hunter2"))
 
     assert (type(caught.value), caught.value.retry_after_s) == (error, wait_s)
     assert "hunter2" not in str(caught.value)
@@ -179,16 +179,16 @@ async def drip(stream: trio.SocketStream, _asked: Asked) -> None:
 async def test_a_server_that_falls_silent_is_left(tmp_path: Path) -> None:
     async with playing(tmp_path, {"*": drip}, idle_s=0.05) as (target, server):
         with pytest.raises(TargetUnavailable):
-            await target.give(parcel(server))
+            await target.submit(parcel(server))
 
     assert found(tmp_path) == []
 
 
 async def test_being_cancelled_leaves_nothing_behind(tmp_path: Path) -> None:
     async with playing(tmp_path, {"*": drip}) as (target, server):
-        assert await is_cancelled_when(lambda: found(tmp_path) != [], partial(target.give, parcel(server)))
+        assert await is_cancelled_when(lambda: found(tmp_path) != [], partial(target.submit, parcel(server)))
         assert found(tmp_path) == []
-        assert (await target.look(parcel(server), None)).standing is ParcelState.ABSENT
+        assert (await target.status(parcel(server), None)).standing is ParcelState.ABSENT
 
 
 async def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ async def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
         target = DownloadFolder(tmp_path, transport, offload=in_line, clock=SimulatedClock())
         monkeypatch.setattr(os, "write", full)
         with pytest.raises(TargetUnavailable, match="is full"):
-            await target.give(parcel(server))
+            await target.submit(parcel(server))
         monkeypatch.undo()
 
         assert found(tmp_path) == []
@@ -212,7 +212,7 @@ async def test_a_folder_that_is_a_link_out_of_here_is_not_followed(tmp_path: Pat
     (here / "A feed").symlink_to(outside)
     async with playing(here, {"*": page(MP3)}, template="{feed}/x/{title}") as (target, server):
         with pytest.raises(TargetRefused, match="leads out of it"):
-            await target.give(parcel(server))
+            await target.submit(parcel(server))
 
     assert inside(outside) == []
     assert found(here) == []
@@ -235,4 +235,4 @@ async def test_a_link_that_is_none_and_other_kinds_are_refused(tmp_path: Path) -
     async with playing(tmp_path, {}) as (target, _):
         for bad in (any_parcel(ParcelKind.URL, link="file:///etc/passwd"), any_parcel(ParcelKind.TORRENT)):
             with pytest.raises(TargetRefused):
-                await target.give(bad)
+                await target.submit(bad)

@@ -55,11 +55,11 @@ def generation(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("kind", [ParcelKind.TORRENT, ParcelKind.MAGNET])
 async def test_what_is_given_is_there_and_followed_to_its_end(generation: Any, kind: ParcelKind) -> None:
     async with playing(QbittorrentStandIn(generation=generation)) as (client, stand_in, _):
-        given = await client.give(parcel(kind))
-        running = await client.look(parcel(kind), given)
+        given = await client.submit(parcel(kind))
+        running = await client.status(parcel(kind), given)
         [held] = stand_in.held.values()
         held.state = "stalledUP"
-        done = await client.look(parcel(kind), None)
+        done = await client.status(parcel(kind), None)
 
     assert (given.standing, running.standing, done.standing) == (
         ParcelState.PRESENT,
@@ -71,27 +71,27 @@ async def test_what_is_given_is_there_and_followed_to_its_end(generation: Any, k
 
 async def test_given_twice_it_is_there_once(generation: Any) -> None:
     async with playing(QbittorrentStandIn(generation=generation)) as (client, stand_in, _):
-        await client.give(parcel())
-        again = await client.give(parcel())
+        await client.submit(parcel())
+        again = await client.submit(parcel())
 
     assert (again.standing, again.reason, len(stand_in.held)) == (ParcelState.RUNNING, "it was already there", 1)
 
 
 async def test_a_hybrid_torrent_is_found_under_the_name_of_its_second_version(generation: Any) -> None:
     async with playing(QbittorrentStandIn(generation=generation)) as (client, _, _):
-        await client.give(parcel(body=HYBRID))
+        await client.submit(parcel(body=HYBRID))
 
-        assert (await client.look(parcel(body=HYBRID), None)).standing is ParcelState.RUNNING
+        assert (await client.status(parcel(body=HYBRID), None)).standing is ParcelState.RUNNING
 
 
 async def test_a_torrent_that_shows_up_late_is_not_taken_for_refused(generation: Any) -> None:
     stand_in = QbittorrentStandIn(generation=generation, lag_s=5.0)
     async with playing(stand_in) as (client, _, _):
-        first = await client.give(parcel())
-        early = await client.look(parcel(), first)
+        first = await client.submit(parcel())
+        early = await client.status(parcel(), first)
         seconds = iter(range(0, 100, 5))
         stand_in.now = lambda: float(next(seconds))
-        again = await client.give(parcel())
+        again = await client.submit(parcel())
 
     assert (first.standing, early.standing, again.standing) == (
         ParcelState.PRESENT,
@@ -103,14 +103,14 @@ async def test_a_torrent_that_shows_up_late_is_not_taken_for_refused(generation:
 async def test_what_it_neither_adds_nor_has_is_refused(generation: Any) -> None:
     async with playing(QbittorrentStandIn(generation=generation, refuses=True)) as (client, _, _):
         with pytest.raises(TargetRefused, match="did not add it and does not have it"):
-            await client.give(parcel())
+            await client.submit(parcel())
 
 
 async def test_category_tags_path_and_stopped_are_sent_by_both_names() -> None:
     chosen: dict[str, Any] = {"category": "music", "tags": ("a", "b"), "save_path": "/data/ü", "is_stopped": True}
     async with playing(**chosen) as (client, stand_in, _):
-        await client.give(parcel())
-        receipt = await client.look(parcel(), None)
+        await client.submit(parcel())
+        receipt = await client.status(parcel(), None)
 
     [held] = stand_in.held.values()
     assert held.fields == {
@@ -126,9 +126,9 @@ async def test_category_tags_path_and_stopped_are_sent_by_both_names() -> None:
 
 async def test_a_lost_session_is_renewed_once_and_the_call_repeated(generation: Any) -> None:
     async with playing(QbittorrentStandIn(generation=generation)) as (client, stand_in, _):
-        await client.look(parcel(), None)
+        await client.status(parcel(), None)
         stand_in.lose_sessions()
-        await client.give(parcel())
+        await client.submit(parcel())
 
     login = "POST /api/v2/auth/login"
     listing, adding = "GET /api/v2/torrents/info", f"POST {ADD}"
@@ -137,11 +137,11 @@ async def test_a_lost_session_is_renewed_once_and_the_call_repeated(generation: 
 
 async def test_two_tasks_that_lose_their_session_log_in_once() -> None:
     async with playing() as (client, stand_in, _):
-        await client.look(parcel(), None)
+        await client.status(parcel(), None)
         stand_in.lose_sessions()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.look, parcel(), None)
-            nursery.start_soon(client.look, parcel(), None)
+            nursery.start_soon(client.status, parcel(), None)
+            nursery.start_soon(client.status, parcel(), None)
 
     assert stand_in.asked.count("POST /api/v2/auth/login") == 2
 
@@ -151,7 +151,7 @@ async def test_a_wrong_password_is_tried_once_and_again_only_when_tested(generat
     async with playing(stand_in, password=Secret("wrong")) as (client, _, _):
         for _ in range(3):
             with pytest.raises(TargetMisconfigured, match="password"):
-                await client.give(parcel())
+                await client.submit(parcel())
         assert stand_in.asked == ["POST /api/v2/auth/login"]
 
         with pytest.raises(TargetMisconfigured):
@@ -168,10 +168,10 @@ async def test_a_banned_address_is_told() -> None:
 async def test_an_api_key_needs_no_session() -> None:
     stand_in = QbittorrentStandIn(api_key="qbt_hunter2")
     async with playing(stand_in, key=Secret("qbt_hunter2")) as (client, _, server):
-        await client.give(parcel())
+        await client.submit(parcel())
         wrong = client_of(server, QbittorrentOptions(key=Secret("qbt_other")))
         with pytest.raises(TargetMisconfigured, match="check the key"):
-            await wrong.give(parcel())
+            await wrong.submit(parcel())
 
     assert stand_in.asked == [f"POST {ADD}", f"POST {ADD}"]
 
@@ -191,38 +191,38 @@ async def test_in_doubt_after_it_was_taken_the_look_finds_it(mock_clock: MockClo
         server.cuts[ADD] = cut
         server.on_silence = partial(mock_clock.jump, 10)
         with pytest.raises(TargetInDoubt, match="it may have arrived"):
-            await client.give(parcel())
+            await client.submit(parcel())
 
-        assert (await client.look(parcel(), None)).standing is ParcelState.RUNNING
+        assert (await client.status(parcel(), None)).standing is ParcelState.RUNNING
 
 
 async def test_in_doubt_before_it_was_taken_the_look_says_absent() -> None:
     async with playing() as (client, _, server):
         server.cuts[ADD] = "before"
         with pytest.raises(TargetInDoubt):
-            await client.give(parcel())
+            await client.submit(parcel())
 
-        assert (await client.look(parcel(), None)).standing is ParcelState.ABSENT
+        assert (await client.status(parcel(), None)).standing is ParcelState.ABSENT
 
 
 async def test_what_cannot_be_connected_to_surely_got_nothing() -> None:
     async with playing() as (client, _, server):
         dead = Qbittorrent("http://127.0.0.1:1", server.transport, offload=in_line, clock=SimulatedClock())
         with pytest.raises(TargetMisconfigured, match="private network"):
-            await dead.give(parcel())
+            await dead.submit(parcel())
     async with mounted(QbittorrentStandIn().handle) as gone:
         url, transport = gone.url, gone.transport
     async with transport:
         client = Qbittorrent(url, transport, offload=in_line, clock=SimulatedClock())
         with pytest.raises(TargetUnavailable, match="cannot be reached"):
-            await client.give(parcel())
+            await client.submit(parcel())
 
 
 async def test_a_login_that_is_lost_gives_no_doubt() -> None:
     async with playing() as (client, _, server):
         server.cuts["/api/v2/auth/login"] = "before"
         with pytest.raises(TargetUnavailable):
-            await client.give(parcel())
+            await client.submit(parcel())
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ async def test_a_login_that_is_lost_gives_no_doubt() -> None:
 async def test_a_status_of_what_stands_before_it_says_what_follows(status: int, error: type[TargetError]) -> None:
     async with mounted(lambda *_: (status, {"Retry-After": "7", "Location": "http://x/"}, b"no")) as server:
         with pytest.raises(error) as caught:
-            await client_of(server, QbittorrentOptions()).give(parcel())
+            await client_of(server, QbittorrentOptions()).submit(parcel())
 
     assert type(caught.value) is error
     assert caught.value.retry_after_s == (7.0 if status > 500 else None)
@@ -242,16 +242,16 @@ async def test_a_login_page_instead_of_an_answer_is_told_and_nothing_concluded_f
     async with mounted(lambda *_: (200, {}, HTML)) as server:
         client = client_of(server, QbittorrentOptions())
         with pytest.raises(TargetInDoubt, match="is not qBittorrent"):
-            await client.give(parcel())
+            await client.submit(parcel())
         with pytest.raises(TargetUnavailable, match="a login page"):
-            await client.look(parcel(), None)
+            await client.status(parcel(), None)
 
 
 @pytest.mark.parametrize("body", [HTML, b"", b"d4:info"])
 async def test_what_is_no_torrent_is_never_given(body: bytes) -> None:
     async with playing() as (client, stand_in, _):
         with pytest.raises(TargetRefused, match="should be a torrent is none"):
-            await client.give(parcel(body=body))
+            await client.submit(parcel(body=body))
 
     assert stand_in.asked == []
 
@@ -259,9 +259,9 @@ async def test_what_is_no_torrent_is_never_given(body: bytes) -> None:
 async def test_other_kinds_and_magnets_without_a_name_are_refused() -> None:
     async with playing() as (client, stand_in, _):
         with pytest.raises(TargetRefused, match="takes no nzb, only magnet, torrent"):
-            await client.give(parcel(ParcelKind.NZB))
+            await client.submit(parcel(ParcelKind.NZB))
         with pytest.raises(TargetRefused, match="names no infohash"):
-            await client.give(parcel(ParcelKind.MAGNET, link="magnet:?dn=x"))
+            await client.submit(parcel(ParcelKind.MAGNET, link="magnet:?dn=x"))
 
     assert stand_in.asked == []
 
@@ -269,7 +269,7 @@ async def test_other_kinds_and_magnets_without_a_name_are_refused() -> None:
 @pytest.mark.parametrize("title", TITLES.values(), ids=TITLES)
 async def test_any_title_will_do(title: str) -> None:
     async with playing() as (client, stand_in, _):
-        await client.give(parcel(title=title))
+        await client.submit(parcel(title=title))
 
     assert len(stand_in.held) == 1
 
@@ -286,16 +286,16 @@ async def test_any_title_will_do(title: str) -> None:
 )
 async def test_the_state_tells_the_standing(state: str, standing: ParcelState, *, is_stalled: bool) -> None:
     async with playing() as (client, stand_in, _):
-        await client.give(parcel())
+        await client.submit(parcel())
         next(iter(stand_in.held.values())).state = state
-        receipt = await client.look(parcel(), None)
+        receipt = await client.status(parcel(), None)
 
     assert (receipt.standing, receipt.is_stalled) == (standing, is_stalled)
 
 
 async def test_a_full_disk_there_is_a_failure() -> None:
     async with playing(QbittorrentStandIn(is_disk_full=True)) as (client, _, _):
-        receipt = await client.look(parcel(), await client.give(parcel()))
+        receipt = await client.status(parcel(), await client.submit(parcel()))
 
     assert receipt.standing is ParcelState.FAILED
     assert "full disk" in (receipt.reason or "")
@@ -312,6 +312,6 @@ async def test_secrets_are_never_shown() -> None:
             QbittorrentOptions(key=Secret("hunter2\nhunter2")),
         ):
             with pytest.raises(TargetError) as caught:
-                await client_of(server, options).give(parcel())
+                await client_of(server, options).submit(parcel())
             assert "hunter2" not in "".join(traceback.format_exception(caught.value))
             assert "hunter2" not in repr(options)

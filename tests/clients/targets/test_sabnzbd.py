@@ -51,12 +51,12 @@ def client_of(server: Mounted, key: str = KEY, options: SabnzbdOptions | None = 
 
 async def test_what_is_given_is_followed_from_the_queue_to_the_history() -> None:
     async with playing() as (client, stand_in, _):
-        given = await client.give(parcel())
+        given = await client.submit(parcel())
         [job] = stand_in.jobs
         seen = []
         for status, is_done in [("Queued", False), ("Downloading", False), ("Extracting", True), ("Completed", True)]:
             job.status, job.is_in_history = status, is_done
-            seen.append((await client.look(parcel(), given)).standing.value)
+            seen.append((await client.status(parcel(), given)).standing.value)
 
     assert (given.target_id, given.standing) == (job.nzo_id, ParcelState.PRESENT)
     assert seen == ["present", "running", "running", "done"]
@@ -65,11 +65,11 @@ async def test_what_is_given_is_followed_from_the_queue_to_the_history() -> None
 
 async def test_a_link_is_fetched_by_sabnzbd_and_may_fail_later() -> None:
     async with playing() as (client, stand_in, _):
-        given = await client.give(parcel(body=None, link=LINK))
+        given = await client.submit(parcel(body=None, link=LINK))
         [job] = stand_in.jobs
-        grabbing = await client.look(parcel(), given)
+        grabbing = await client.status(parcel(), given)
         job.status, job.is_in_history, job.fail_message = "Failed", True, "URL Fetching failed; " + KEY
-        failed = await client.look(parcel(), given)
+        failed = await client.status(parcel(), given)
 
     assert job.fields["name"] == LINK
     assert (grabbing.standing, failed.standing) == (ParcelState.RUNNING, ParcelState.FAILED)
@@ -80,26 +80,26 @@ async def test_a_link_is_fetched_by_sabnzbd_and_may_fail_later() -> None:
 async def test_a_job_is_recognised_by_our_key_whatever_else_is_there(habits: Any) -> None:
     async with playing(**habits) as (client, stand_in, _):
         for key in ("want-7-11", "want-7-1", "want-7"):
-            await client.give(parcel(key=key))
-        receipt = await client.look(parcel(key="want-7-1"), None)
+            await client.submit(parcel(key=key))
+        receipt = await client.status(parcel(key="want-7-1"), None)
 
     assert receipt.target_id == stand_in.jobs[1].nzo_id
 
 
 async def test_a_job_is_found_in_the_archive_and_under_another_name() -> None:
     async with playing() as (client, stand_in, _):
-        given = await client.give(parcel())
+        given = await client.submit(parcel())
         [job] = stand_in.jobs
         job.name, job.status, job.is_in_history, job.is_archived = "renamed", "Completed", True, True
 
-        assert (await client.look(parcel(), given)).standing is ParcelState.DONE
-        assert (await client.look(parcel(), None)).standing is ParcelState.ABSENT
+        assert (await client.status(parcel(), given)).standing is ParcelState.DONE
+        assert (await client.status(parcel(), None)).standing is ParcelState.ABSENT
 
 
 @pytest.mark.parametrize("title", [*TITLES.values(), "a {{secret}} /x password=y"], ids=[*TITLES, "passwords"])
 async def test_any_title_gives_a_name_with_our_key(title: str) -> None:
     async with playing() as (client, stand_in, _):
-        await client.give(parcel(title=title))
+        await client.submit(parcel(title=title))
         [job] = stand_in.jobs
 
         assert job.name.endswith(" (want-7-1)")
@@ -110,14 +110,14 @@ async def test_any_title_gives_a_name_with_our_key(title: str) -> None:
 async def test_a_rejected_nzb_is_refused_although_it_answers_200() -> None:
     async with playing(refuses=True) as (client, _, _):
         with pytest.raises(TargetRefused, match="has had this NZB before, or cannot read it"):
-            await client.give(parcel())
+            await client.submit(parcel())
 
 
 async def test_a_duplicate_that_is_ours_counts_as_given() -> None:
     async with playing() as (client, stand_in, _):
-        await client.give(parcel())
+        await client.submit(parcel())
         stand_in.refuses = True
-        again = await client.give(parcel())
+        again = await client.submit(parcel())
 
     assert (again.standing, again.reason, len(stand_in.jobs)) == (ParcelState.PRESENT, "it was already there", 1)
 
@@ -129,7 +129,7 @@ async def test_a_duplicate_that_is_ours_counts_as_given() -> None:
 async def test_a_stated_error_with_http_200_is_one(error: str, kind: type[TargetError]) -> None:
     async with playing(error=error) as (client, _, _):
         with pytest.raises(TargetRefused, match=error) as caught:
-            await client.give(parcel())
+            await client.submit(parcel())
 
     assert type(caught.value) is kind
 
@@ -148,7 +148,7 @@ async def test_a_403_tells_what_to_do(key: str, habits: Any, remedy: str) -> Non
         with pytest.raises(TargetMisconfigured, match=remedy):
             await client.test()
         with pytest.raises(TargetMisconfigured, match=remedy):
-            await client.give(parcel())
+            await client.submit(parcel())
 
 
 async def test_the_test_tells_the_version() -> None:
@@ -167,19 +167,19 @@ async def test_in_doubt_the_look_tells_whether_it_arrived(
         server.cuts["/api"] = cut
         server.on_silence = partial(mock_clock.jump, 10)
         with pytest.raises(TargetInDoubt):
-            await client.give(parcel())
+            await client.submit(parcel())
         server.cuts.clear()
 
-        assert (await client.look(parcel(), None)).standing is standing
+        assert (await client.status(parcel(), None)).standing is standing
 
 
 async def test_a_job_that_shows_up_late_is_absent_until_then() -> None:
     time_s = 0.0
     async with playing(lag_s=5.0, now=lambda: time_s) as (client, _, _):
-        given = await client.give(parcel())
-        early = await client.look(parcel(), given)
+        given = await client.submit(parcel())
+        early = await client.status(parcel(), given)
         time_s = 5.0
-        late = await client.look(parcel(), given)
+        late = await client.status(parcel(), given)
 
     assert (early.standing, late.standing) == (ParcelState.ABSENT, ParcelState.PRESENT)
 
@@ -188,7 +188,7 @@ async def test_what_is_no_nzb_is_never_given() -> None:
     async with playing() as (client, stand_in, _):
         for body in (HTML, b"", b"<nzb/>", b'<!DOCTYPE x [<!ENTITY a "b">]><nzb>&a;</nzb>'):
             with pytest.raises(TargetRefused, match="should be a nzb is none"):
-                await client.give(parcel(body=body))
+                await client.submit(parcel(body=body))
 
     assert stand_in.asked == []
 
@@ -202,7 +202,7 @@ async def test_the_key_is_never_shown_and_stands_in_no_address() -> None:
 
     async with mounted(parrot) as server:
         client = client_of(server)
-        for call in (client.give(parcel()), client.look(parcel(), None)):
+        for call in (client.submit(parcel()), client.status(parcel(), None)):
             with pytest.raises(TargetRefused) as caught:
                 await call
             assert "hunter2" not in "".join(traceback.format_exception(caught.value))

@@ -71,10 +71,10 @@ def at(slskd: SlskdStandIn, seconds: float) -> None:
 
 async def test_files_show_up_late_and_are_followed_to_their_end(has_batches: Any) -> None:
     async with playing(has_batches=has_batches, lag_s=5.0, transfer_takes_s=20.0) as (target, slskd, _):
-        receipts = [await target.give(parcel())]
+        receipts = [await target.submit(parcel())]
         for seconds in (1, 6, 16, 26):
             at(slskd, seconds)
-            receipts.append(await target.look(parcel(), receipts[0]))
+            receipts.append(await target.status(parcel(), receipts[0]))
 
     assert [receipt.standing for receipt in receipts] == [
         ParcelState.PRESENT,
@@ -90,10 +90,10 @@ async def test_files_show_up_late_and_are_followed_to_their_end(has_batches: Any
 
 async def test_given_twice_it_is_fetched_once(has_batches: Any) -> None:
     async with playing(has_batches=has_batches) as (target, slskd, _):
-        await target.give(parcel())
-        again = await target.give(parcel())
+        await target.submit(parcel())
+        again = await target.submit(parcel())
         at(slskd, 100)
-        done = await target.give(parcel())
+        done = await target.submit(parcel())
 
     assert len(slskd.transfers) == 2
     assert (again.standing, done.standing) == (ParcelState.PRESENT, ParcelState.DONE)
@@ -102,7 +102,7 @@ async def test_given_twice_it_is_fetched_once(has_batches: Any) -> None:
 
 async def test_a_lost_answer_leaves_a_doubt_that_a_look_settles(has_batches: Any) -> None:
     async with playing(has_batches=has_batches) as (target, slskd, server):
-        await target.give(parcel(key="another", username="else"))
+        await target.submit(parcel(key="another", username="else"))
         path = BATCHES if has_batches else f"{DOWNLOADS}/{PEER}"
 
         def cut_the_next(method: str, path: str, query: Any, headers: Any, body: bytes) -> Any:
@@ -113,11 +113,11 @@ async def test_a_lost_answer_leaves_a_doubt_that_a_look_settles(has_batches: Any
         server.handler = cut_the_next
         server.cuts |= {path: "after"} if has_batches else {}
         with pytest.raises(TargetInDoubt, match="may have arrived"):
-            await target.give(parcel())
+            await target.submit(parcel())
         server.handler = slskd.handle
         server.cuts.clear()
-        seen = await target.look(parcel(), None)
-        again = await target.give(parcel())
+        seen = await target.status(parcel(), None)
+        again = await target.submit(parcel())
 
     assert (seen.standing, again.standing) == (ParcelState.PRESENT, ParcelState.PRESENT)
     assert len(slskd.transfers) == 4
@@ -125,8 +125,8 @@ async def test_a_lost_answer_leaves_a_doubt_that_a_look_settles(has_batches: Any
 
 async def test_files_that_are_already_fetched_by_another_batch_are_no_error() -> None:
     async with playing() as (target, slskd, _):
-        await target.give(parcel())
-        other = await target.give(parcel(key="want-7-2"))
+        await target.submit(parcel())
+        other = await target.submit(parcel(key="want-7-2"))
 
     assert (other.standing, other.reason) == (ParcelState.PRESENT, "it was already there")
     assert len(slskd.transfers) == 2
@@ -134,7 +134,7 @@ async def test_files_that_are_already_fetched_by_another_batch_are_no_error() ->
 
 async def test_some_files_that_are_not_taken_are_told() -> None:
     async with playing(refused={FILES[0][0]: "Bad file"}) as (target, _, _):
-        receipt = await target.give(parcel())
+        receipt = await target.submit(parcel())
 
     assert receipt.standing is ParcelState.PRESENT
     assert receipt.reason == "1 of 2 files were not taken: Bad file"
@@ -142,7 +142,7 @@ async def test_some_files_that_are_not_taken_are_told() -> None:
 
 async def test_a_file_that_is_named_twice_is_sent_once(has_batches: Any) -> None:
     async with playing(has_batches=has_batches) as (target, slskd, _):
-        await target.give(parcel(files=(*FILES, FILES[0])))
+        await target.submit(parcel(files=(*FILES, FILES[0])))
 
     assert [one.filename for one in slskd.transfers] == [name for name, _ in FILES]
 
@@ -151,7 +151,7 @@ async def test_if_no_file_is_taken_it_is_refused(has_batches: Any) -> None:
     refused = {name: "Bad file" for name, _ in FILES}
     async with playing(has_batches=has_batches, refused=refused) as (target, slskd, _):
         with pytest.raises(TargetRefused, match="took none of the files"):
-            await target.give(parcel())
+            await target.submit(parcel())
 
     assert slskd.transfers == []
 
@@ -159,14 +159,14 @@ async def test_if_no_file_is_taken_it_is_refused(has_batches: Any) -> None:
 async def test_a_peer_who_is_offline_is_named(has_batches: Any) -> None:
     async with playing(has_batches=has_batches, offline={PEER}) as (target, _, _):
         with pytest.raises(TargetRefused, match="is offline .*take another candidate"):
-            await target.give(parcel())
+            await target.submit(parcel())
 
 
 async def test_a_batch_is_found_again_when_its_peer_has_left() -> None:
     async with playing() as (target, slskd, _):
-        given = await target.give(parcel())
+        given = await target.submit(parcel())
         slskd.offline.add(PEER)
-        seen = await target.look(parcel(), given)
+        seen = await target.status(parcel(), given)
 
     assert seen.standing is ParcelState.PRESENT
 
@@ -174,7 +174,7 @@ async def test_a_batch_is_found_again_when_its_peer_has_left() -> None:
 async def test_a_known_batch_without_files_is_not_given_again() -> None:
     async with playing() as (target, slskd, _):
         slskd.batches.add(batch_id_of("want-7-1"))
-        receipt = await target.give(parcel())
+        receipt = await target.submit(parcel())
 
     assert receipt.standing is ParcelState.PRESENT
     assert "lists none of its files" in (receipt.reason or "")
@@ -184,8 +184,8 @@ async def test_a_known_batch_without_files_is_not_given_again() -> None:
 @pytest.mark.parametrize("status", [400, 404, 405, 500])
 async def test_a_slskd_without_batches_is_found_out_once(status: int) -> None:
     async with playing(has_batches=False, says_without_batches=status) as (target, slskd, _):
-        await target.give(parcel())
-        await target.give(parcel(key="want-8-1", username="second"))
+        await target.submit(parcel())
+        await target.submit(parcel(key="want-8-1", username="second"))
 
     assert len(slskd.transfers) == 4
     assert slskd.asked.count(f"POST {BATCHES}") == 1
@@ -200,7 +200,7 @@ async def test_an_error_of_a_slskd_with_batches_is_not_taken_for_an_old_one() ->
 
         server.handler = broken
         with pytest.raises(TargetInDoubt, match="database is locked"):
-            await target.give(parcel())
+            await target.submit(parcel())
 
     assert len(slskd.transfers) == 2
 
@@ -208,9 +208,9 @@ async def test_an_error_of_a_slskd_with_batches_is_not_taken_for_an_old_one() ->
 @pytest.mark.parametrize("fate", ["Rejected", "TimedOut", "Errored", "Cancelled", "Aborted"])
 async def test_completed_is_no_success(fate: str) -> None:
     async with playing(fates={PEER: fate}) as (target, slskd, _):
-        given = await target.give(parcel())
+        given = await target.submit(parcel())
         at(slskd, 100)
-        seen = await target.look(parcel(), given)
+        seen = await target.status(parcel(), given)
 
     assert seen.standing is ParcelState.FAILED
     assert (seen.reason or "").startswith("0 of 2 files are done, 2 failed: ")
@@ -219,9 +219,9 @@ async def test_completed_is_no_success(fate: str) -> None:
 
 async def test_what_is_not_there_yet_can_be_cancelled() -> None:
     async with playing() as (target, slskd, _):
-        given = await target.give(parcel())
+        given = await target.submit(parcel())
         stopped = await target.cancel(parcel())
-        seen = await target.look(parcel(), given)
+        seen = await target.status(parcel(), given)
         again = await target.cancel(parcel())
 
     assert (stopped, again) == (2, 0)
@@ -235,15 +235,15 @@ async def test_a_moment_is_asked_for_when_it_takes_other_files() -> None:
         Transport(written=[server.url]) as transport,
     ):
         with pytest.raises(TargetUnavailable) as caught:
-            await target_at(server.url, transport).give(parcel())
+            await target_at(server.url, transport).submit(parcel())
 
     assert caught.value.retry_after_s == BUSY_S
 
 
 async def test_the_name_of_a_peer_stays_one_part_of_the_path() -> None:
     async with raw_server({"*": page(status="404 Not Found")}) as server, Transport(written=[server.url]) as transport:
-        await target_at(f"{server.url}/base", transport).look(parcel(), None)
-        await target_at(server.url, transport).look(parcel(username=".."), None)
+        await target_at(f"{server.url}/base", transport).status(parcel(), None)
+        await target_at(server.url, transport).status(parcel(username=".."), None)
 
     assert server.asked[0].target == ("/base/api/v0/transfers/downloads/a%20peer%2Fwith%20100%25%20%C3%BCn%C3%AF")
     assert server.asked[2].target == "/api/v0/transfers/downloads/%2E%2E"
@@ -254,7 +254,7 @@ async def test_a_wrong_key_asks_for_a_person_and_is_not_shown() -> None:
     async with playing() as (_, slskd, server):
         target = target_at(server.url, server.transport, key="wrong-key-of-mine")
         with pytest.raises(TargetMisconfigured) as caught:
-            await target.give(parcel())
+            await target.submit(parcel())
 
     assert "wrong-key-of-mine" not in "".join(traceback.format_exception(caught.value))
     assert slskd.transfers == []
@@ -268,7 +268,7 @@ async def test_a_wrong_key_asks_for_a_person_and_is_not_shown() -> None:
 async def test_what_is_no_parcel_of_files_is_not_sent(wrong: dict[str, Any]) -> None:
     async with playing() as (target, slskd, _):
         with pytest.raises(TargetRefused):
-            await target.give(parcel(**wrong))
+            await target.submit(parcel(**wrong))
 
     assert slskd.asked == []
 
@@ -286,9 +286,9 @@ async def test_a_peer_that_is_cancelled_while_given_is_asked_about_later() -> No
         server.cuts[BATCHES] = "silent"
         with trio.CancelScope() as scope:
             server.on_silence = scope.cancel
-            await target.give(parcel())
+            await target.submit(parcel())
         server.cuts.clear()
-        again = await target.give(parcel())
+        again = await target.submit(parcel())
 
     assert scope.cancelled_caught
     assert again.standing is ParcelState.PRESENT

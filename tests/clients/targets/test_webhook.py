@@ -44,8 +44,8 @@ def client_of(server: Mounted, options: WebhookOptions | None = None) -> Webhook
 
 async def test_a_parcel_is_told_with_all_that_is_in_it() -> None:
     async with playing() as (client, stand_in):
-        torrent = await client.give(parcel(folder_parts={"artist": "Björk"}))
-        await client.give(parcel(ParcelKind.MAGNET, key="other"))
+        torrent = await client.submit(parcel(folder_parts={"artist": "Björk"}))
+        await client.submit(parcel(ParcelKind.MAGNET, key="other"))
 
     told = stand_in.taken["want-7-1"]
     assert torrent.standing is ParcelState.DONE
@@ -65,7 +65,7 @@ async def test_a_parcel_is_told_with_all_that_is_in_it() -> None:
 @pytest.mark.parametrize("tells", [True, False])
 async def test_repeated_it_has_the_same_key_and_counts_as_given(*, tells: bool) -> None:
     async with playing(tells_repetitions=tells) as (client, stand_in):
-        receipts = [await client.give(parcel()) for _ in range(2)]
+        receipts = [await client.submit(parcel()) for _ in range(2)]
 
     assert [receipt.standing for receipt in receipts] == [ParcelState.DONE] * 2
     assert [headers["idempotency-key"] for headers in stand_in.asked] == ["want-7-1"] * 2
@@ -74,10 +74,10 @@ async def test_repeated_it_has_the_same_key_and_counts_as_given(*, tells: bool) 
 
 async def test_it_is_signed_with_the_time_and_a_wrong_signature_is_refused() -> None:
     async with playing(WebhookOptions(signing_secret=Secret("hunter2")), secret="hunter2") as (client, stand_in):  # noqa: S106 - of a stand-in
-        await client.give(parcel())
+        await client.submit(parcel())
         stand_in.secret = "another"  # noqa: S105 - of a stand-in, again
         with pytest.raises(TargetMisconfigured, match="the signature is wrong"):
-            await client.give(parcel())
+            await client.submit(parcel())
 
     signed_at_s = stand_in.asked[0]["x-cormorant-signature"].removeprefix("t=").partition(",")[0]
     assert int(signed_at_s) >= int(START.timestamp())
@@ -85,7 +85,7 @@ async def test_it_is_signed_with_the_time_and_a_wrong_signature_is_refused() -> 
 
 async def test_headers_of_the_operator_are_sent() -> None:
     async with playing(WebhookOptions(headers={"X-Token": Secret("hunter2")})) as (client, stand_in):
-        await client.give(parcel())
+        await client.submit(parcel())
         await client.test()
 
     assert [headers["x-token"] for headers in stand_in.asked] == ["hunter2"] * 2
@@ -98,8 +98,8 @@ async def test_a_lost_answer_leaves_doubt_that_no_look_can_end(cut: Any) -> None
         server.cuts[HOOK] = cut
         client = client_of(server)
         with pytest.raises(TargetInDoubt):
-            await client.give(parcel())
-        receipt = await client.look(parcel(), None)
+            await client.submit(parcel())
+        receipt = await client.status(parcel(), None)
 
     assert (client.can_be_asked, receipt.standing) == (False, ParcelState.UNKNOWN)
     assert len(stand_in.taken) == (cut == "after")
@@ -118,7 +118,7 @@ async def test_a_lost_answer_leaves_doubt_that_no_look_can_end(cut: Any) -> None
 async def test_its_status_says_what_follows(status: int, error: type[TargetError], wait_s: float | None) -> None:
     async with playing(status=status) as (client, _):
         with pytest.raises(error) as caught:
-            await client.give(parcel())
+            await client.submit(parcel())
 
     assert (type(caught.value), caught.value.retry_after_s) == (error, wait_s)
 
@@ -126,7 +126,7 @@ async def test_its_status_says_what_follows(status: int, error: type[TargetError
 @pytest.mark.parametrize("title", [*TITLES.values(), "half \ud800"], ids=[*TITLES, "surrogate"])
 async def test_any_title_can_be_told(title: str) -> None:
     async with playing() as (client, stand_in):
-        await client.give(parcel(title=title))
+        await client.submit(parcel(title=title))
 
     assert stand_in.taken["want-7-1"]["title"] == title.replace("\ud800", "?")
 
@@ -134,7 +134,7 @@ async def test_any_title_can_be_told(title: str) -> None:
 async def test_what_is_no_torrent_is_never_told() -> None:
     async with playing() as (client, stand_in):
         with pytest.raises(TargetRefused, match="should be a torrent is none"):
-            await client.give(parcel(body=HTML))
+            await client.submit(parcel(body=HTML))
 
     assert stand_in.asked == []
 
@@ -147,10 +147,10 @@ async def test_neither_headers_nor_address_nor_secret_are_shown() -> None:
     async with mounted(parrot) as server:
         client = client_of(server, options)
         with pytest.raises(TargetRefused) as refused:
-            await client.give(parcel())
+            await client.submit(parcel())
         server.cuts[HOOK] = "before"
         with pytest.raises(TargetInDoubt) as lost:
-            await client.give(parcel())
+            await client.submit(parcel())
 
     for error in (refused.value, lost.value):
         assert "hunter2" not in "".join(traceback.format_exception(error))

@@ -192,7 +192,7 @@ async def test_a_feed_of_which_nothing_can_be_written_is_left_alone_for_an_hour_
     clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_for_bad(monkeypatch, "end_check")
-    break_for_bad(monkeypatch, "put_off")
+    break_for_bad(monkeypatch, "postpone")
     with subscription_place() as place:
         async with place.opened() as subscriptions:
             await subscribe(subscriptions, "bad", host="bad.test")

@@ -224,7 +224,7 @@ async def test_a_release_is_not_missed_because_its_tracks_cannot_be_had(clock: M
 class Silent(ScriptedTarget):
     """Can be asked, and cannot say."""
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         await trio.lowlevel.checkpoint()
         return ParcelStatus(standing=ParcelState.UNKNOWN, reason="it cannot say")
 

@@ -245,11 +245,11 @@ class OddTarget(ScriptedTarget):
 
     bad_at: list[float] = field(factory=list)
 
-    async def look(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         if parcel.title == "bad":
             self.bad_at.append(trio.current_time())
             raise KeyError("progress")
-        return await super().look(parcel, receipt)
+        return await super().status(parcel, receipt)
 
 
 @pytest.mark.slow("rounds of a whole service")

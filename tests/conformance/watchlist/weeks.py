@@ -101,7 +101,7 @@ class MoodyTarget:
     about: dict[str, str] = field(factory=dict)
     """Which release a parcel is of."""
 
-    async def give(self, parcel: Parcel) -> ParcelStatus:
+    async def submit(self, parcel: Parcel) -> ParcelStatus:
         await trio.lowlevel.checkpoint()
         self._refuse(parcel)
         if self.mood != "in doubt, not taken":
@@ -128,7 +128,7 @@ class MoodyTarget:
         self.since.setdefault(parcel.key, trio.current_time())
         self.fates.setdefault(parcel.key, self.fate)
 
-    async def look(self, parcel: Parcel, _receipt: ParcelStatus | None) -> ParcelStatus:
+    async def status(self, parcel: Parcel, _receipt: ParcelStatus | None) -> ParcelStatus:
         await trio.lowlevel.checkpoint()
         if self.mood.startswith("away"):
             raise TargetUnavailable("it is away")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.jobs.states import LivenessObservation, look
+from cormorant.rules.jobs.states import LivenessObservation, observe
 
 INTERVAL_S = 60.0
 SILENCE_S = 300.0
@@ -20,7 +20,7 @@ def watch_all(looks: Iterable[Look]) -> list[list[str]]:
     """Who was found dead at each look."""
     watch, found = LivenessObservation(), []
     for now, beats in looks:
-        watch, dead = look(watch, beats, now=now, interval_s=INTERVAL_S, silence_s=SILENCE_S)
+        watch, dead = observe(watch, beats, now=now, interval_s=INTERVAL_S, silence_s=SILENCE_S)
         found.append(dead)
     return found
 

@@ -16,7 +16,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cormorant.rules.search.breaker import FAILURES_MAX, OPEN_S, PROBES_MAX, Breaker, BreakerState, broken, mended
+from cormorant.rules.search.breaker import (
+    FAILURES_MAX,
+    OPEN_S,
+    PROBES_MAX,
+    Breaker,
+    BreakerState,
+    closed_after_success,
+    opened_after_failure,
+)
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import GateName
@@ -57,7 +65,7 @@ def test_what_one_answer_changes(
 ) -> None:
     breaker = Breaker(state=state, failures=failures)
 
-    well, ill = mended(breaker), broken(breaker, at=NOON)
+    well, ill = closed_after_success(breaker), opened_after_failure(breaker, at=NOON)
 
     assert (well.state, well.failures) == after_success
     assert (ill.state, ill.failures) == after_failure

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.search.breaker import LADDER_S, RETRY_AFTER_S_MAX, Cooldown, cooled
+from cormorant.rules.search.breaker import LADDER_S, RETRY_AFTER_S_MAX, Cooldown, with_cooldown
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = 3_600
@@ -25,7 +25,7 @@ def test_a_source_that_goes_on_limiting_us_climbs_to_the_top_and_stays_there() -
     cooldown, at, waits_s = Cooldown(), NOON, []
 
     for _ in range(len(LADDER_S) + 2):
-        cooldown = cooled(cooldown, retry_after_s=None, at=at)
+        cooldown = with_cooldown(cooldown, retry_after_s=None, at=at)
         assert cooldown.until is not None
         waits_s.append((cooldown.until - at).total_seconds())
         at = cooldown.until
@@ -34,25 +34,27 @@ def test_a_source_that_goes_on_limiting_us_climbs_to_the_top_and_stays_there() -
 
 
 def test_what_the_source_asks_for_holds_and_leaves_the_ladder_alone() -> None:
-    cooldown = cooled(Cooldown(level=2), retry_after_s=86_400, at=NOON)
+    cooldown = with_cooldown(Cooldown(level=2), retry_after_s=86_400, at=NOON)
 
     assert cooldown == Cooldown(until=NOON + timedelta(days=1), level=2)
 
 
 def test_two_answers_to_requests_of_one_moment_climb_one_step() -> None:
-    first = cooled(Cooldown(), retry_after_s=None, at=NOON)
+    first = with_cooldown(Cooldown(), retry_after_s=None, at=NOON)
 
-    assert cooled(first, retry_after_s=None, at=NOON + timedelta(seconds=1)) == first
+    assert with_cooldown(first, retry_after_s=None, at=NOON + timedelta(seconds=1)) == first
 
 
 @pytest.mark.parametrize("retry_after_s", [None, 0, -5, float("nan")])
 def test_a_wait_that_names_no_time_to_come_is_no_wait(retry_after_s: float | None) -> None:
-    assert cooled(Cooldown(), retry_after_s=retry_after_s, at=NOON).until == NOON + timedelta(minutes=1)
+    assert with_cooldown(Cooldown(), retry_after_s=retry_after_s, at=NOON).until == NOON + timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("retry_after_s", [1e9, 1e300, float("inf")])
 def test_an_absurd_wait_is_cut(retry_after_s: float) -> None:
-    assert cooled(Cooldown(), retry_after_s=retry_after_s, at=NOON).until == NOON + timedelta(seconds=RETRY_AFTER_S_MAX)
+    assert with_cooldown(Cooldown(), retry_after_s=retry_after_s, at=NOON).until == NOON + timedelta(
+        seconds=RETRY_AFTER_S_MAX
+    )
 
 
 @given(st.lists(st.tuples(STATED, st.integers(0, 10**6)), max_size=30))
@@ -60,7 +62,7 @@ def test_no_answer_ever_shortens_a_cooldown(answers: list[tuple[float | None, in
     cooldown = Cooldown()
 
     for retry_after_s, second in answers:
-        after = cooled(cooldown, retry_after_s=retry_after_s, at=NOON + timedelta(seconds=second))
+        after = with_cooldown(cooldown, retry_after_s=retry_after_s, at=NOON + timedelta(seconds=second))
         assert after.until is not None
         assert cooldown.until is None or after.until >= cooldown.until
         assert cooldown.level <= after.level <= len(LADDER_S)

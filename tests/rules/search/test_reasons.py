@@ -18,9 +18,9 @@ from cormorant.rules.search.reasons import (
     Reason,
     earliest_opening,
     explain,
-    look_again_at,
     next_opening,
     openings,
+    recheck_at,
 )
 from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState
 
@@ -122,7 +122,7 @@ def test_while_a_request_is_in_flight_nobody_knows_the_opening() -> None:
 
     assert seen(gates) == [("in_flight", None)]
     assert next_opening(gates, now=NOON) is None
-    assert look_again_at(gates, now=NOON) == after(30)
+    assert recheck_at(gates, now=NOON) == after(30)
 
 
 def test_a_request_whose_end_was_never_recorded_may_have_lasted_until_its_lease_expired() -> None:
@@ -140,7 +140,7 @@ def test_a_pause_ends_by_itself_only_if_it_has_an_end() -> None:
 def test_only_a_person_opens_what_a_person_closed() -> None:
     gates = look(SourceState(stopped_because="key refused", cooldown=Cooldown(until=after(9))), SourceLimits())
 
-    assert look_again_at(gates, now=NOON) is None
+    assert recheck_at(gates, now=NOON) is None
 
 
 def test_a_day_with_a_reset_hour_opens_when_the_sites_day_begins() -> None:

@@ -138,5 +138,5 @@ def test_caps_and_limits_say_what_they_know() -> None:
     assert caps.can("music", "artist")
     assert not caps.can("music", "album")
     assert not caps.can("tv")
-    assert not StatedLimits().says_anything
-    assert StatedLimits(api_max=0).says_anything
+    assert not StatedLimits().states_any
+    assert StatedLimits(api_max=0).states_any

@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import duration, named, secret
-from cormorant.rules.settings.keys import known_settings, nearest, secrets_in, strange_variables
+from cormorant.rules.settings.keys import known_settings, nearest, secrets_in, unknown_variables
 
 
 @frozen(kw_only=True)
@@ -50,7 +50,7 @@ def test_a_typo_finds_what_was_meant(wrong: str, meant: str | None) -> None:
 def test_only_variables_that_begin_like_ours_and_are_none_are_strange() -> None:
     environ = dict.fromkeys(["PATH", "CORMORANT_WATCH", "CORMORANT_WACH", "CORMORANT_WEB_SERVICE_PORT"], "x")
 
-    assert strange_variables(environ, ["CORMORANT_WATCH"]) == ["CORMORANT_WACH"]
+    assert unknown_variables(environ, ["CORMORANT_WATCH"]) == ["CORMORANT_WACH"]
 
 
 def test_a_password_that_had_to_be_encoded_is_found_as_it_is_meant_too() -> None:

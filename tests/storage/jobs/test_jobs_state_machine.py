@@ -239,7 +239,7 @@ class JobsMachine(RuleBasedStateMachine):
             beat = workers.beat(self.connection, name, now=self.time)
             worker.beat += not was_dead
             assert beat == (None if was_dead else worker.beat)
-        buried = workers.bury(self.connection, name, beat=seen, now=self.time)
+        buried = workers.mark_dead(self.connection, name, beat=seen, now=self.time)
         assert buried == (not was_dead and not beats)
         if buried:
             worker.is_dead = True
@@ -256,7 +256,7 @@ class JobsMachine(RuleBasedStateMachine):
             assert [(job.id, job.state, job.attempts) for job in reclaimed] == [
                 (job.id, job.state, job.attempts) for job in expected
             ]
-        assert workers.forget_dead(self.connection) == self.model.forget_dead()
+        assert workers.delete_dead(self.connection) == self.model.forget_dead()
 
     # What people do.
 

@@ -73,7 +73,7 @@ def test_running_jobs_of_the_silent_the_dead_and_the_forgotten_are_stuck(connect
     put(connection)
     workers.beat(connection, "lively", now=at(100))
     workers.beat(connection, "dead", now=at(100))
-    workers.bury(connection, "dead", beat=1, now=at(100))
+    workers.mark_dead(connection, "dead", beat=1, now=at(100))
     workers.retire(connection, "forgotten")
 
     stuck = reports.owned_by_the_silent(connection, beat_before=at(50), limit=9)

@@ -46,15 +46,15 @@ def test_who_has_beaten_since_it_was_seen_is_not_buried(connection: Connection) 
     seen = workers.all_workers(connection)[0].beat
     workers.beat(connection, "me", now=at(1))
 
-    assert not workers.bury(connection, "me", beat=seen, now=at(300))
+    assert not workers.mark_dead(connection, "me", beat=seen, now=at(300))
 
     assert workers.is_living(connection, "me")
     assert workers.beat(connection, "me", now=at(301)) == 2
 
 
 def test_who_is_buried_beats_no_more_and_is_buried_once(connection: Connection) -> None:
-    assert workers.bury(connection, "me", beat=0, now=at(300))
-    assert not workers.bury(connection, "me", beat=0, now=at(301))
+    assert workers.mark_dead(connection, "me", beat=0, now=at(300))
+    assert not workers.mark_dead(connection, "me", beat=0, now=at(301))
 
     (me,) = workers.all_workers(connection)
     assert not workers.is_living(connection, "me")
@@ -64,7 +64,7 @@ def test_who_is_buried_beats_no_more_and_is_buried_once(connection: Connection) 
 
 def test_who_is_not_there_does_not_live_and_cannot_be_buried(connection: Connection) -> None:
     assert not workers.is_living(connection, "stranger")
-    assert not workers.bury(connection, "stranger", beat=0, now=NOW)
+    assert not workers.mark_dead(connection, "stranger", beat=0, now=NOW)
 
 
 def test_the_dead_are_forgotten_when_nothing_runs_for_them_any_more(connection: Connection) -> None:
@@ -72,11 +72,11 @@ def test_the_dead_are_forgotten_when_nothing_runs_for_them_any_more(connection: 
     put(connection)
     put(connection)
     take(connection)
-    workers.bury(connection, "me", beat=0, now=NOW)
+    workers.mark_dead(connection, "me", beat=0, now=NOW)
 
     forgotten = []
     for _ in range(3):
-        forgotten.append(workers.forget_dead(connection))
+        forgotten.append(workers.delete_dead(connection))
         jobs.reclaim(connection, owner="me", limit=1, now=NOW)
 
     assert forgotten == [0, 0, 1]
@@ -95,7 +95,7 @@ def test_who_is_buried_but_not_yet_reclaimed_from_may_still_finish(connection: C
     """Nobody else has the job yet: its result is as good as any."""
     put(connection)
     job = take_one(connection)
-    workers.bury(connection, "me", beat=0, now=NOW)
+    workers.mark_dead(connection, "me", beat=0, now=NOW)
 
     (settled,) = settle(connection, job, JobState.SUCCEEDED)
 
@@ -112,7 +112,7 @@ def test_an_owner_that_nobody_knows_is_found(connection: Connection) -> None:
     put(connection)
     take(connection, "me")
     workers.retire(connection, "gone")
-    workers.bury(connection, "buried", beat=0, now=NOW)
+    workers.mark_dead(connection, "buried", beat=0, now=NOW)
 
     assert workers.unknown_owners(connection) == ["gone"]
     assert len(jobs.reclaim(connection, owner="gone", limit=9, now=NOW)) == 2

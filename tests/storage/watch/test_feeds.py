@@ -283,7 +283,7 @@ def test_those_that_a_clock_that_ran_ahead_put_off_are_pulled_in(connection: Con
     end(connection, held, now_s=86_400)
     assert feeds.is_any_ahead(connection, now=NOW)
 
-    assert feeds.pull_in(connection, now=at(10), limit=9) == 1
+    assert feeds.reschedule_after_clock_jump(connection, now=at(10), limit=9) == 1
 
     assert [each.name for each in claim(connection, now_s=10)] == ["n"]
     assert not feeds.is_any_ahead(connection, now=at(10))
