@@ -1,4 +1,4 @@
-"""How do actors exchange messages? An `Address` takes them, whichever incarnation of its actor is there to handle them."""
+"""Actor, Address (a mailbox that outlives its actor), Reply and ServedActor: how actors exchange messages."""
 
 from __future__ import annotations
 

@@ -1,30 +1,18 @@
-"""Where do time, chance and threads come from when nobody passes others in?"""
+"""The clock, chance and threads of the system, used where a program passes none of its own."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from random import SystemRandom
 from typing import Any, TypeVar
 
 import trio
 
+from storage.database import SystemClock
+
 T = TypeVar("T")
 
 __all__ = ["SystemClock", "SystemRandom", "in_thread"]
-
-
-class SystemClock:
-    """The machine's wall clock."""
-
-    def now(self) -> datetime:
-        """The time in UTC."""
-        return datetime.now(UTC)
-
-    def stopwatch(self) -> float:
-        """Seconds of real time."""
-        return time.perf_counter()
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:

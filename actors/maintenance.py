@@ -1,4 +1,4 @@
-"""Who tidies up? Forgets old jobs, keeps paused kinds held, and reports kinds that nobody can run."""
+"""Maintenance: prunes old rows of every domain in pages, keeps paused kinds held, reports unknown job kinds."""
 
 from __future__ import annotations
 

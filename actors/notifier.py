@@ -1,4 +1,4 @@
-"""Who sees to it that people are told? Makes durable jobs of notices, not too many, and looks at the disk."""
+"""Notifier: turns events into durable notification jobs and checks free disk space."""
 
 from __future__ import annotations
 

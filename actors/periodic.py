@@ -1,4 +1,4 @@
-"""How does an actor work in rounds? One at a time, beside its mailbox, so that a stop is heard while one runs."""
+"""WakeUp (coalesced, with a deadline) and Periodic (runs a tick at each interval)."""
 
 from __future__ import annotations
 

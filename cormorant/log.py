@@ -1,4 +1,4 @@
-"""How does what happened get into the log? One line per event, written by a thread of its own from a bounded ring.
+"""The log writer: one line per event from a bounded ring.
 
 `python -m cormorant.log > docs/events.md` writes the reference of all events.
 """

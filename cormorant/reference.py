@@ -1,4 +1,4 @@
-"""What can be set and what can be seen? The pages of docs/ on settings, events and metrics, made from the code itself.
+"""Writes docs/settings.md, events.md, metrics.md.
 
 `python -m cormorant.reference > docs/metrics.md` writes the last of them.
 """

@@ -1,4 +1,4 @@
-"""Where do settings come from? From `config.toml`, then from the environment, which wins. All mistakes are told at once.
+"""Loads config.toml and the environment; reports all mistakes at once.
 
 Every setting has a name in the environment: `CORMORANT_`, then its key in capitals with `__` for each dot, so that
 `storage.statement_timeout` is `CORMORANT_STORAGE__STATEMENT_TIMEOUT`. Some have an older name besides. An empty variable

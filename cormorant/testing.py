@@ -1,4 +1,4 @@
-"""What do tests of programs built on Cormorant need? A run in which time and chance are theirs."""
+"""Simulated(seed), memory_gateway, Recorder, the in-process network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which apps were added by command, and what has each app spent? Of a key only its digest is kept."""
+"""Client apps added by command, their spend, and ended browser sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does everyone else reach the database? `await database.run(function, …)`: one function, one transaction."""
+"""Database: run, read and listen; the public entrance."""
 
 from __future__ import annotations
 

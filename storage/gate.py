@@ -1,4 +1,4 @@
-"""What is new at sources? The finds of their latest polls, for all apps and processes, bounded in age and number."""
+"""New releases kept for apps, and the download links given to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kinds of job are paused? Their jobs are `held`, so that claims never see them, however many wait."""
+"""Persistent switches, paused job kinds and held jobs."""
 
 from __future__ import annotations
 

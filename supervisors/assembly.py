@@ -1,4 +1,4 @@
-"""How are settings and ports made into the parts of the tree? Composition happens here and nowhere else."""
+"""Makes the parts of the tree from settings and ports: storage, jobs, notifier, maintenance, web."""
 
 from __future__ import annotations
 

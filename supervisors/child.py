@@ -1,4 +1,4 @@
-"""What is a child, and what does its supervisor know about it?"""
+"""ChildSpec, the state and scope of one child, ChildReport and ShutdownReport."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which handlers do installed packages bring? Those under the entry-point group `cormorant.handlers`, by kind.
+"""Loads job handlers of installed packages (entry points).
 
 A package names them in its pyproject.toml:
 

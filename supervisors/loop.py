@@ -1,4 +1,4 @@
-"""What does a supervisor do from moment to moment? One loop that owns the table of children for one run."""
+"""SupervisorLoop: the one loop that owns the table of children; its commands and the restart queue."""
 
 from __future__ import annotations
 

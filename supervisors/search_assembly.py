@@ -1,4 +1,4 @@
-"""How are the parts of searching put together? One limiter for each source, a keeper, a dispatcher, and what they share."""
+"""Makes the search branch: limiters, reconciler, dispatcher, callbacks."""
 
 from __future__ import annotations
 

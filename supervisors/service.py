@@ -1,4 +1,4 @@
-"""How does a program get the whole service? `open_service` starts the tree around a body and ends it with it."""
+"""Service and open_service: starts the tree around a body and stops it with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a program hold a set of children? A `Supervisor` is entered, or is itself a child of another one."""
+"""Supervisor: the public class; entering, leaving, nesting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who owns whom, in which order, with which graces? The whole tree, to be read aloud."""
+"""The supervision tree: children, start order and grace periods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are the parts of watching put together? Tickers, the follower, the handlers of their jobs, and what programs call."""
+"""Makes the tickers, the tracker and the job handlers of watching."""
 
 from __future__ import annotations
 

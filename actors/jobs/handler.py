@@ -1,4 +1,4 @@
-"""What is a handler, what does it get, and what came of one run of it?"""
+"""Handler, JobContext and running one handler with step timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does this process still own its jobs? It shows the others that it lives, and stops its handlers when it cannot."""
+"""Heartbeat: registers this process, beats, and stops handlers when the lease is in doubt."""
 
 from __future__ import annotations
 

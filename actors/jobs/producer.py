@@ -1,4 +1,4 @@
-"""Who writes down what became of jobs, and fetches more? One transaction does both, and a second one while that takes long."""
+"""Producer: settles finished jobs and claims new ones in one transaction, then emits the job events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is ready to run now, and what later? The in-memory queue of two heaps: the ready by priority, the delayed by time.
+"""JobQueue: the in-memory queue with a ready heap and a delayed heap.
 
 It holds what this process has in hand: durable jobs that were claimed, and delayed work that need not survive a restart.
 """

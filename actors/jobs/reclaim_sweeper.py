@@ -1,4 +1,4 @@
-"""Who gives the jobs of dead processes back? Watches their heartbeats and takes over from those that fell silent."""
+"""ReclaimSweeper: returns the jobs of dead workers to the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs jobs? Claims what finds a worker at once, runs its handler, and lets go of it."""
+"""JobRunner: the actor that owns workers, producer and heartbeat; its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a worker do? It runs one handler after the other, each within its time, and hands over what came of it."""
+"""JobWorker: runs one handler after another within its time-out and detects leaked cancel scopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does this process have in hand? Jobs that run, that are about to, and that are done but not yet let go of."""
+"""WorkingSet: jobs queued, running or finished but unsettled in this process; OwnerLease and the wake-up of the producer."""
 
 from __future__ import annotations
 

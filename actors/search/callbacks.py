@@ -1,4 +1,4 @@
-"""Who calls back the callers of searches? Each callback in a task of its own; what it raises is told, and hurts nobody."""
+"""Callbacks: runs on_complete and on_job_done of callers, each in its own task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes searches in? Orders what came within a few milliseconds, and puts it in line at each source."""
+"""Dispatcher: admits searches, orders them in a 5 ms window and admits each at its source."""
 
 from __future__ import annotations
 

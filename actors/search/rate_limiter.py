@@ -1,4 +1,4 @@
-"""When is one source asked, and for whom? One limiter for each; every request to the source goes through it."""
+"""RateLimiter: one per source. It decides when the next request goes, and sends it."""
 
 from __future__ import annotations
 

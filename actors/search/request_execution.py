@@ -1,4 +1,4 @@
-"""How is one request made, and what is kept of how it ended?"""
+"""Executes one reserved request and turns its end into a result, events and history entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a caller hold of its search? Outcomes as they come, the whole at the end, and the way out."""
+"""Search (what a caller holds) and Ticket (one search at one source)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sources are there now? Starts a limiter for each that comes, and ends that of each that goes."""
+"""SourceReconciler: keeps the set of running rate limiters equal to the table of sources."""
 
 from __future__ import annotations
 

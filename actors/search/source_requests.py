@@ -1,4 +1,4 @@
-"""What waits for one source, and who waits for the same? Belongs to the source, and outlives its limiter's crashes."""
+"""SourceRequests: queues, single-flight joins and pending requests of one source; SourceDirectory."""
 
 from __future__ import annotations
 

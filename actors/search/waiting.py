@@ -1,4 +1,4 @@
-"""Whose wait for a source is over, and whose will be before it opens? They are told at once."""
+"""Opening times of a source, expiry of waits that cannot succeed, and waiting for a request slot."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError, SourceNotAsked
 from cormorant.rules.search.priorities import Priority, aged
-from cormorant.rules.search.reasons import GateName, Reason, earliest_opening, next_opening, openings, recheck_at
+from cormorant.rules.search.reasons import Reason, ReasonName, earliest_opening, next_opening, openings, recheck_at
 from cormorant.rules.search.reservations import EndKind, RequestEnd
 from cormorant.rules.search.slots import Rank, SlotPool
 from storage.search.requests import RequestResult
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
-_FINAL = {GateName.ENABLED, GateName.STOPPED}
+_FINAL = {ReasonName.ENABLED, ReasonName.STOPPED}
 PACES_MAX = 16
 """Of so many different paces it is told at once that they cannot go in time; of the others when their wait is over."""
 
@@ -61,7 +61,7 @@ class WaitExpiry:
         if opens_now_at is not None and opens_now_at <= now and len(self.requests.paces) <= 1:
             return now  # those whose wait was over before are gone
         queue = self.requests.queues[head.lane]
-        final = next((gate for gate in self.openings.gates(head, now) if gate.name in _FINAL), None)
+        final = next((reason for reason in self.openings.reasons(head, now) if reason.name in _FINAL), None)
         if final is not None:
             while (doomed := queue.head(head.priority)) is not None:
                 queue.cancel(doomed)
@@ -89,11 +89,11 @@ class WaitExpiry:
 
     def _horizon(self, pending: PendingRequest, now: datetime) -> datetime:
         """When the source opens for it at the earliest; now, where nobody can know."""
-        gates = self.openings.gates(pending, now)
-        if not gates:
+        reasons = self.openings.reasons(pending, now)
+        if not reasons:
             return now
         opens_at = self.openings.earliest(pending, now)
-        if opens_at is None and recheck_at(gates, now=now) is not None:
+        if opens_at is None and recheck_at(reasons, now=now) is not None:
             return now  # something will end, nobody knows when
         return opens_at or _NEVER
 
@@ -133,7 +133,7 @@ class OpeningTimes:
         """What is known has changed, or the clock may have."""
         self._found.clear()
 
-    def gates(self, pending: PendingRequest, now: datetime) -> tuple[Reason, ...]:
+    def reasons(self, pending: PendingRequest, now: datetime) -> tuple[Reason, ...]:
         """What is in the way of a request now."""
         return self._ask(openings, pending, now)
 
@@ -161,9 +161,9 @@ class OpeningTimes:
         if key in self._found:
             return self._found[key]
         now = self.clock.now()
-        gates = self.gates(pending, now)
+        reasons = self.reasons(pending, now)
         # Not the time of this look: the turn it belongs to began a little earlier, and would find it closed.
-        opens_at = next_opening(gates, now=now) if gates else _ALREADY
+        opens_at = next_opening(reasons, now=now) if reasons else _ALREADY
         if aged(pending.priority, (now - pending.submitted_at).total_seconds()) is rank:
             self._found[key] = opens_at
         return opens_at

@@ -1,4 +1,4 @@
-"""Which feeds are in the hands of processes that are no more? Death is observed, not computed from clocks that may be wrong."""
+"""StaleClaims: finds claims of feeds that their process has not renewed, and frees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes of one check of a feed? Asks it, keeps what is new together with how it went, and tells that."""
+"""Fetches one feed and records the check."""
 
 from __future__ import annotations
 

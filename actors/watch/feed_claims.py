@@ -1,4 +1,4 @@
-"""Which feeds are in our hands, and are they still? They are renewed again and again, and given back when they are paused."""
+"""FeedClaims: the feeds that this process has claimed, and the renewal of these claims."""
 
 from __future__ import annotations
 

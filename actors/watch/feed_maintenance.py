@@ -1,4 +1,4 @@
-"""What of feeds is forgotten in time? Old records and items, bit by bit, once an hour."""
+"""FeedMaintenance: prunes old checks and items of feeds, once an hour."""
 
 from __future__ import annotations
 

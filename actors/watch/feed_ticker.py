@@ -1,4 +1,4 @@
-"""What is new in the feeds? Checks those that are due, each host in its turn, and wants what is new."""
+"""FeedTicker: checks due feeds, one host at a time, and checks requested by hand."""
 
 from __future__ import annotations
 

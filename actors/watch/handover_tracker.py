@@ -1,4 +1,4 @@
-"""What became of what was handed over? Asks each target until it is done, and finds what got stuck on the way."""
+"""HandoverTracker: asks targets what became of handovers."""
 
 from __future__ import annotations
 

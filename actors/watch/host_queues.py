@@ -1,4 +1,4 @@
-"""When may a host be asked again, and when is the turn of one more feed of it?"""
+"""HostQueues: when a host may be asked again, and when the next feed of it has its turn."""
 
 from __future__ import annotations
 

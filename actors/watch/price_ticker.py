@@ -1,4 +1,4 @@
-"""Whose price is due? Enqueues a job for each of its sources, in the transaction that takes it in hand."""
+"""PriceTicker: enqueues a job for each source of a due price."""
 
 from __future__ import annotations
 

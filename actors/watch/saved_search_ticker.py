@@ -1,4 +1,4 @@
-"""What is new in the searches that are repeated? Runs those that are due, and wants what fits and was not there before."""
+"""SavedSearchTicker: runs due saved searches and records what is new and fits."""
 
 from __future__ import annotations
 

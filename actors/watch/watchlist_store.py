@@ -1,4 +1,4 @@
-"""Where does the ticker find its artists and keep what it learned? In the database, or where an embedding program says."""
+"""WatchlistStore: the storage port of the watchlist ticker (W11) and its database implementation."""
 
 from __future__ import annotations
 

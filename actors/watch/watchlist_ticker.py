@@ -1,4 +1,4 @@
-"""What have the artists released? Looks at those that are due, a few at a time, within a budget, and charges fairly."""
+"""WatchlistTicker: checks due artists within the tick budget and charges retries."""
 
 from __future__ import annotations
 

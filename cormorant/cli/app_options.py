@@ -1,4 +1,4 @@
-"""Which words do `connect` and `disconnect` share?"""
+"""Options that `connect` and `disconnect` share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which things does the doctor look at, and what does it make of them? Looks only; every finding names its remedy."""
+"""What doctor checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a first settings file, and how is it written? Whole or not at all, and never over another."""
+"""The first settings file, written whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `cormorant search` do? Searches through limiters of its own; the limits hold, for they are in the database.
+"""Runs a search through its own limiters and shows it as a live table, lines or JSON.
 
 It claims no jobs and sweeps nothing: of the tree only the branch that searches is started.
 """
@@ -307,11 +307,11 @@ class SearchText:
 
     def _waiting(self, source: str, now: datetime) -> SourceLine:
         explanation = self.explain(source)
-        if not explanation.gates:
+        if not explanation.reasons:
             return SourceLine("next", "", "cyan")
         # The one that opens last is the one that is waited for.
-        gate = max(explanation.gates, key=lambda each: each.opens_at or datetime.max.replace(tzinfo=UTC))
-        opens_at = explanation.opens_at or next_opening(explanation.gates, now=now)
+        gate = max(explanation.reasons, key=lambda each: each.opens_at or datetime.max.replace(tzinfo=UTC))
+        opens_at = explanation.opens_at or next_opening(explanation.reasons, now=now)
         if opens_at is None:
             return SourceLine("waits", gate.why, "yellow")
         left = f"{max(0.0, (opens_at - now).total_seconds()):.0f} s"
@@ -334,8 +334,8 @@ class SearchText:
         return redact_secrets(" ".join(said.split()), self.secrets)
 
     def _too_late(self, source: str, error: RateLimitWaitError) -> str:
-        gates = self.explain(source).gates
-        why = f": {gates[-1].why}" if gates else ""
+        reasons = self.explain(source).reasons
+        why = f": {reasons[-1].why}" if reasons else ""
         if error.wait_s is None:
             return f"nobody knows when it opens{why}"
         most = "" if error.max_wait_s is None else f" and --max-wait is {format_duration(error.max_wait_s)}"

@@ -1,4 +1,4 @@
-"""How does everything get into another database? Looked at first, copied in one piece, checked, told."""
+"""Copies a database into another one for migrate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is different when `cormorant run` runs on the playground? Invented sites, a banner, things that are watched, and a person."""
+"""PlaygroundRun: the playground around a running service. Loaded only when the playground is enabled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `cormorant run` do from the first check to the last line? It serves until it is told to stop."""
+"""What run does from the first check to the last line, with or without playground."""
 
 from __future__ import annotations
 

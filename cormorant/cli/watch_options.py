@@ -1,4 +1,4 @@
-"""What can be said of every watch on the command line, and how do the commands reach their desk?"""
+"""Options that all commands of watches share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a person told? By Apprise, which knows a hundred services. It is loaded when it is needed: that takes a while."""
+"""Sends a notification by Apprise, in a subprocess that can be killed."""
 
 from __future__ import annotations
 

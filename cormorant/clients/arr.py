@@ -1,4 +1,4 @@
-"""How do Sonarr, Radarr and Lidarr take an indexer? Through one API that differs in its version and in what they look for."""
+"""Indexers of Sonarr, Radarr and Lidarr; indexer lists of Prowlarr and Jackett."""
 
 from __future__ import annotations
 

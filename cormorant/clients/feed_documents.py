@@ -1,4 +1,4 @@
-"""What does a feed say? RSS of every version, Atom, JSON Feed and CDF, well-formed or nearly so; never what is none of them."""
+"""Reads RSS, Atom and JSON Feed: encoding, dates, entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a feed now? One request, without a body when nothing has changed, and read in a thread."""
+"""Fetches a feed or a link of a feed, and what its status means."""
 
 from __future__ import annotations
 

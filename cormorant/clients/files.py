@@ -1,4 +1,4 @@
-"""What did a link lead to: a torrent, an NZB, a magnet, or something that must not be handed over?"""
+"""What a link led to: torrent, NZB, magnet or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which feeds does another program know, and how are ours told to it? In OPML, with its folders."""
+"""OPML in and out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a site state of a price? One request made of a template, and facts taken from its JSON by their paths."""
+"""Prices from JSON APIs by template and path."""
 
 from __future__ import annotations
 

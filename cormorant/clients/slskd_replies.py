@@ -1,4 +1,4 @@
-"""What do the replies of slskd hold? What is null there is left out; what is of another kind is taken for absent."""
+"""Reads slskd's replies and transfer states (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is Spotify asked what an artist has released? Page by page as Spotify says, and never past a limit it states."""
+"""Spotify's API and its token."""
 
 from __future__ import annotations
 

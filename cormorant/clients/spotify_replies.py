@@ -1,4 +1,4 @@
-"""What do the replies of Spotify hold? Read with doubt: a field may be missing, null, or of another kind."""
+"""Reads Spotify's replies and what they mean (pure)."""
 
 from __future__ import annotations
 

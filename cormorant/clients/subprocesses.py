@@ -1,4 +1,4 @@
-"""How is a foreign program run? Without a shell, in bounded time and memory, and with all that it started it is ended."""
+"""Runs a program in bounded time and memory."""
 
 from __future__ import annotations
 

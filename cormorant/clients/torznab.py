@@ -1,4 +1,4 @@
-"""How is a Torznab or Newznab indexer asked, and what do its answers mean?"""
+"""Asks a Torznab or Newznab indexer."""
 
 from __future__ import annotations
 

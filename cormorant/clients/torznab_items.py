@@ -1,4 +1,4 @@
-"""What does one item of a Torznab or Newznab reply say? Attributes are matched by namespace and never by prefix."""
+"""Reads one item of a reply (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a Torznab or Newznab reply say: results, an error, or nothing that can be understood?"""
+"""Reads replies and caps, and what they mean (pure)."""
 
 from __future__ import annotations
 

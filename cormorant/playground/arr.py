@@ -1,4 +1,4 @@
-"""What do Sonarr, Radarr and Lidarr do, as far as we ask them? They keep indexers, hide their keys, and try out each one first."""
+"""Sonarr, Radarr and Lidarr: their indexers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be found in the playground? Music, series and films that nobody ever made; the same ones every time."""
+"""Invented releases and their torrents and NZBs."""
 
 from __future__ import annotations
 

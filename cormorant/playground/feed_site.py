@@ -1,4 +1,4 @@
-"""What do the hosts of feeds say? A few invented podcasts and blogs that grow, and the habits of those that are ill."""
+"""Feed hosts and what they publish."""
 
 from __future__ import annotations
 

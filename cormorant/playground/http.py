@@ -1,4 +1,4 @@
-"""How do the stand-ins speak HTTP? One small server on loopback for all of them; the first part of the path says who is meant."""
+"""A small HTTP server for all stand-ins on one port."""
 
 from __future__ import annotations
 

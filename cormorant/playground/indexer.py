@@ -1,4 +1,4 @@
-"""How does a site behave that can ban you? A Torznab or Newznab indexer whose habits are plain data: limits, moods, faults."""
+"""An indexer that can ban you, and its XML."""
 
 from __future__ import annotations
 

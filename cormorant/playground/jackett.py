@@ -1,4 +1,4 @@
-"""What does Jackett do, as far as we ask it? The list of its indexers as one of them tells it, and each of them as Torznab."""
+"""Jackett: the list of its indexers, and each of them as Torznab."""
 
 from __future__ import annotations
 

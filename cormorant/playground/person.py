@@ -1,4 +1,4 @@
-"""Who searches when nobody does? An invented person, now and then, so that there is something to see."""
+"""An invented person who searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What are things sold for in the playground? Dear at first, cheap soon after, and then by turns, so that a limit is crossed."""
+"""A price site."""
 
 from __future__ import annotations
 

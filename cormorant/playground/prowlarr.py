@@ -1,4 +1,4 @@
-"""What does Prowlarr do, as far as we ask it? A list of indexers behind a key, and each of them as Torznab under its number."""
+"""Prowlarr."""
 
 from __future__ import annotations
 

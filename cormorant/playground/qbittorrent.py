@@ -1,4 +1,4 @@
-"""What does qBittorrent say? Enough of its Web API to be given torrents and asked about them, in both generations."""
+"""QBittorrent."""
 
 from __future__ import annotations
 

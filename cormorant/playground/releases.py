@@ -1,4 +1,4 @@
-"""What do artists of the playground release while one looks? Something at once, something soon, and then now and then."""
+"""Artists that release over time."""
 
 from __future__ import annotations
 

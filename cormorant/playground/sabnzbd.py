@@ -1,4 +1,4 @@
-"""What does SABnzbd say? Enough of its API to be given NZBs and asked about them, its failures with HTTP 200 included."""
+"""SABnzbd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a playground opened? `async with open_playground(…) as playground`: all stand-ins behind one port of this machine."""
+"""Open_playground: all stand-ins on one port; MountedStandIn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would Spotify say? A stand-in with artists of its own; it knows no network and no clock but those it is given."""
+"""Spotify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the receiver of a webhook do? It takes each key once, and checks who sent it."""
+"""A receiver of webhooks: takes each key once and checks the signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in the playground that comes with Cormorant? Seven sites with their moods, the apps around them, and who takes finds."""
+"""Who is in the shipped playground, its settings, and the phone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When is a site asked for what is new, and for which categories? One request for all apps, and none is crowded out by others."""
+"""When a source is polled for new releases, and for which categories."""
 
 from __future__ import annotations
 

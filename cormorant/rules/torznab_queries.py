@@ -1,4 +1,4 @@
-"""What does an app ask of the gate? A Torznab query, read as Sonarr, Radarr, Lidarr, Prowlarr and cross-seed write it."""
+"""Reads a Torznab query as apps write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a search survive everything? As a job: what a closed source leaves open is snoozed, and nobody is asked twice."""
+"""Job handler of kind search, and when a source is asked again."""
 
 from __future__ import annotations
 

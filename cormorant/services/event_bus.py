@@ -1,4 +1,4 @@
-"""Who hears what happens? Listeners in line, and readers that may be slow without holding anybody up."""
+"""EventBus: emit, listeners, bounded event streams."""
 
 from __future__ import annotations
 

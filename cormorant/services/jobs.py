@@ -1,4 +1,4 @@
-"""What can a program do with durable jobs? Enqueue, look, cancel, revive, pause."""
+"""Jobs: enqueue, show, cancel, retry, discard, pause; many at once in pages."""
 
 from __future__ import annotations
 

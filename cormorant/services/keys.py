@@ -1,4 +1,4 @@
-"""Who may ask? The key of the API and one for each client app: those of the settings, or made once and kept in a file."""
+"""API key and client keys: from settings, or made once and kept."""
 
 from __future__ import annotations
 

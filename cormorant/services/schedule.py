@@ -1,4 +1,4 @@
-"""What runs when in the hours to come? Subscriptions, saved searches, artists and prices, each as its ticker will take it."""
+"""What runs when in the next hours, over all watches and periodic actors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can a program do with sources? Search them, ask why one waits, pause, resume and reset it."""
+"""Searches: search, explain, pause, resume, reset, and calls through a limiter."""
 
 from __future__ import annotations
 

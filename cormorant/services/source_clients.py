@@ -1,4 +1,4 @@
-"""How is a source asked in the usual way? With the client of its kind, over a transport of its own."""
+"""The client for each kind of source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a source answer? One request for what it can do, through the gate like every other, and its end recorded."""
+"""Tests a source by one request for its caps."""
 
 from __future__ import annotations
 

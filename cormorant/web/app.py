@@ -1,4 +1,4 @@
-"""Which addresses are there, who may ask them, and what goes with every answer?"""
+"""Routes, guards, headers, health."""
 
 from __future__ import annotations
 

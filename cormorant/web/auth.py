@@ -1,4 +1,4 @@
-"""Is this browser signed in? A cookie that only we can have written, for a bounded time; and a word for each change it makes."""
+"""Key throttling, session cookies, ended sessions."""
 
 from __future__ import annotations
 

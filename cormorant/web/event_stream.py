@@ -1,4 +1,4 @@
-"""How do pages and programs hear what happens? A stream of events; one that reads too slowly is told how many it missed."""
+"""Server-sent events."""
 
 from __future__ import annotations
 

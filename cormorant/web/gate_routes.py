@@ -1,4 +1,4 @@
-"""Where do apps come in? `/gate/SOURCE/api` and `/gate/combined/api` as Torznab, and the downloads that these link to."""
+"""Torznab endpoints and downloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the gauges show when somebody looks? The tree, the sources and the queues as they are at that moment."""
+"""Gauges read at scrape time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in? So many connections at once, so many from one address; for one more the oldest that asks nothing makes room."""
+"""Accept loop, connection limits and one HTTP/1.1 connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted for Prometheus? Every metric by name; counted from events in line, or looked up when somebody asks."""
+"""Prometheus metrics by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are searches, sources and the tree shown to programs? Plain values, and never a key or a link that may hold one."""
+"""API documents of searches, sources and the tree, without keys."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> Ex
         priority=priority,
         lane=lane,
         opens_at=explanation.opens_at,
-        gates=[GateOut(name=gate.name.value, opens_at=gate.opens_at, why=gate.why) for gate in explanation.gates],
+        gates=[GateOut(name=gate.name.value, opens_at=gate.opens_at, why=gate.why) for gate in explanation.reasons],
         lines=list(explanation.lines),
     )
 

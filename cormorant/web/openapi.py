@@ -1,4 +1,4 @@
-"""How is the API described? The document that Litestar makes of the code, with all that the code cannot say by types."""
+"""The OpenAPI document."""
 
 from __future__ import annotations
 

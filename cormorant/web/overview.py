@@ -1,4 +1,4 @@
-"""What is there to see at this moment? Gathers what the database, the desks of the sources and the tree know."""
+"""Everything the page shows, in one document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cormorant import __version__
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.limits import Lane, windows_of
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Explanation, GateName, Reason
+from cormorant.rules.search.reasons import Explanation, Reason, ReasonName
 from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords, secret_filter_of
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.watch.handovers import Handover
@@ -44,7 +44,7 @@ __all__ = ["JobCounts", "decisive", "overview_of"]
 WAITING_SHOWN: Final = 100
 QUERIES_SHOWN: Final = 3
 _UNWELL: Final = frozenset({"backing_off", "set_aside"})
-_BY_HAND: Final = {GateName.ENABLED: "disabled", GateName.STOPPED: "stopped", GateName.PAUSED: "paused"}
+_BY_HAND: Final = {ReasonName.ENABLED: "disabled", ReasonName.STOPPED: "stopped", ReasonName.PAUSED: "paused"}
 _GONE: Final = "its limiter crashed again and again, and is not started any more"
 
 
@@ -87,7 +87,7 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
 
 def decisive(explanation: Explanation) -> Reason | None:
     """The one gate that says most: what only a person can open, then what nobody knows the end of, then what opens last."""
-    gates = explanation.gates
+    gates = explanation.reasons
     by_hand = [gate for gate in gates if gate.name in _BY_HAND]
     unknown = [gate for gate in gates if gate.opens_at is None]
     by_time = sorted((gate.opens_at, place) for place, gate in enumerate(gates) if gate.opens_at is not None)
@@ -110,7 +110,7 @@ def _account(requests: SourceRequests, look: SourceView, screen: SecretFilter) -
         why=_GONE if requests.is_gone else _why(gate, screen),
         gates=[
             GateOut(name=each.name.value, opens_at=each.opens_at, why=screen.hidden(each.why))
-            for each in explanation.gates
+            for each in explanation.reasons
         ],
         quotas=[_quota(spent, look) for spent in look.spent],
         stated=[

@@ -1,4 +1,4 @@
-"""What does the page show? Everything in one document, so that all of it is of one moment."""
+"""API documents of the overview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is the page made of? A few files, read once, each with the name of its content so that browsers need not load it twice."""
+"""Serves the page."""
 
 from __future__ import annotations
 

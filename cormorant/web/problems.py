@@ -1,4 +1,4 @@
-"""What is a caller told when something is wrong? A problem document (RFC 9457), without secrets and without traces."""
+"""Problem documents (RFC 9457); refuses unknown fields."""
 
 from __future__ import annotations
 

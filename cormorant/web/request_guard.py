@@ -1,4 +1,4 @@
-"""What comes before the application? Who asks, how fast, how much, how slowly, and in which form; refused here it costs little."""
+"""ASGI middleware: framing, proxies, rate, body."""
 
 from __future__ import annotations
 

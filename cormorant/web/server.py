@@ -1,4 +1,4 @@
-"""Who serves HTTP? Binds, tells where, serves; at the end it is unready first, takes no more, and ends its streams."""
+"""The HTTP server as an actor."""
 
 from __future__ import annotations
 

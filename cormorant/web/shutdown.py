@@ -1,4 +1,4 @@
-"""How does what waits for minutes end when the server stops? Its scope is cancelled, and it says so itself."""
+"""Ends long waits when the server stops or the client disconnects."""
 
 from __future__ import annotations
 

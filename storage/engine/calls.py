@@ -1,4 +1,4 @@
-"""Who waits for the database, in which order, and who may still go away? Shared by the loop and the worker threads."""
+"""Call, CallQueue, Admission and ConnectionWorker: a call from the task that waits to the connection that serves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a process hear of what others have written? PostgreSQL tells it; at a SQLite file one looks at its version."""
+"""ChangeListener: reports that another process has written; one per database, fanned out."""
 
 from __future__ import annotations
 

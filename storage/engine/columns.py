@@ -1,4 +1,4 @@
-"""How are values kept so that both databases give back exactly what was stored? The column types of all tables."""
+"""Column types and values that both databases store exactly."""
 
 from __future__ import annotations
 

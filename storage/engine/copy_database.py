@@ -1,4 +1,4 @@
-"""How does everything in one database get into another, whatever kind they are? All of it or nothing, checked by hashes."""
+"""Copies everything into another database and verifies it by hashes."""
 
 from __future__ import annotations
 

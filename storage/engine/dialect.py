@@ -1,4 +1,4 @@
-"""Which database does a URL mean, and what must every kind of it be able to do?"""
+"""What each kind of database must offer, chosen from a URL."""
 
 from __future__ import annotations
 

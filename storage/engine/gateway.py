@@ -1,4 +1,4 @@
-"""What has every run of the gateway, with threads or in line? Admission, outages, and an orderly end."""
+"""Gateway: admission, outages (held calls, probes with back-off) and an orderly end."""
 
 from __future__ import annotations
 

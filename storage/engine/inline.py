@@ -1,4 +1,4 @@
-"""How are calls served without any thread? In the loop itself, for tests and the simulator."""
+"""Gateway without threads, for tests and simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be chosen about the gateway, and within which limits?"""
+"""StorageOptions and Mode."""
 
 from __future__ import annotations
 

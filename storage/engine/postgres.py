@@ -1,4 +1,4 @@
-"""How is a PostgreSQL database reached, prepared and looked at?"""
+"""Opens, prepares and inspects PostgreSQL; LISTEN on its own connection."""
 
 from __future__ import annotations
 

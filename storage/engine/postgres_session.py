@@ -1,4 +1,4 @@
-"""How is one call made one transaction on PostgreSQL, and what is known when the connection breaks?
+"""One call, one transaction on PostgreSQL, and what its errors mean.
 
 Before COMMIT was sent, a lost connection means that nothing happened. Once it was sent and no answer came, nobody knows.
 """

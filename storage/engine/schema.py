@@ -1,4 +1,4 @@
-"""Which schema does a database have, and can this code work with it?"""
+"""Migration, schema version and compatibility of a database."""
 
 from __future__ import annotations
 

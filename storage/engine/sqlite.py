@@ -1,4 +1,4 @@
-"""How is a SQLite file reached, prepared and looked at?"""
+"""Opens, prepares, inspects and backs up a SQLite file; notices commits by data_version."""
 
 from __future__ import annotations
 

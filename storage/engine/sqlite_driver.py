@@ -1,4 +1,4 @@
-"""What may a storage function not do to its connection on SQLite, and what destroyed its transaction?"""
+"""The guarded driver connection and what a SQLite error means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do many calls share one COMMIT on SQLite without sharing each other's mistakes?
+"""Group commit on SQLite with a savepoint per call.
 
 Nobody is answered before COMMIT returned. A call that fails is undone alone, by its savepoint. Savepoints cost a fifth of
 the throughput, so a group is first run without; when one of it fails, all is undone and run again with a savepoint each.

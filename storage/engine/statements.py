@@ -1,4 +1,4 @@
-"""How does a statement run that every search runs several times? On SQLite without SQLAlchemy's detour, which costs ten times more."""
+"""FastStatement (hot statements straight to the driver), SKIP LOCKED, and running a statement in pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do calls get from the loop to worker threads and back?"""
+"""Gateway over worker threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose turn is it to write, when several processes share one SQLite file?
+"""Fair write turns between processes on one SQLite file.
 
 SQLite itself only lets a writer try again and again, and a busy neighbour always wins. Two locks make a fair line:
 whoever wants to write takes *queue*, then *write*, gives *queue* back, commits and gives *write* back. The one who just

@@ -1,4 +1,4 @@
-"""What does one transaction of the clerk do? Lets go of jobs, claims others, finds out what is ours, or leaves."""
+"""Transactions over many jobs: the producer's batch, changes by hand, joining a waiting job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a durable job? Every change is one statement that checks the state, and for an owner the lease."""
+"""Every state change of one job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked about jobs? Lists, one job, counts, and what is stuck. Nothing here changes anything."""
+"""Lists, counts, stuck jobs and their surroundings; reads only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import PAUSED_FLAG, JobState
-from cormorant.rules.jobs.wait_reasons import QueueFacts, WaitReason, gates_before
+from cormorant.rules.jobs.wait_reasons import QueueFacts, WaitReason, wait_reasons_of
 from cormorant.rules.settings.keys import nearest
 from storage.engine.columns import from_micros, maybe_from_micros, to_micros
 from storage.engine.statements import FastStatement
@@ -162,9 +162,9 @@ class JobSurroundings:
         """Whether a process works, as far as its heartbeat tells."""
         return worker.dead_at is None and self.now - worker.beat_at < timedelta(seconds=self.silence_s)
 
-    def gates(self, job: JobView) -> tuple[WaitReason, ...]:
+    def reasons(self, job: JobView) -> tuple[WaitReason, ...]:
         """Why a job waits."""
-        return gates_before(
+        return wait_reasons_of(
             job.kind, job.state, is_held=job.held, run_at=job.run_at, around=self.surroundings(), now=self.now
         )
 

@@ -1,4 +1,4 @@
-"""Which processes work on jobs, and which of them still live? One row for each, beaten every 20 s."""
+"""Worker rows and heartbeats; returns the jobs of a dead worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a database brought to the schema of this code? The order and the record of steps; locks are the dialect's."""
+"""Runs migrations in order and records them. The dialect holds the lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What did a source answer lately? So that the same question is not asked twice."""
+"""Cached answers, results as JSON, and which source has answered a durable search."""
 
 from __future__ import annotations
 

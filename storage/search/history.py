@@ -1,4 +1,4 @@
-"""What was searched, where, and what came of it? Bounded in age and number."""
+"""Search history."""
 
 from __future__ import annotations
 

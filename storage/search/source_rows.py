@@ -1,4 +1,4 @@
-"""How is the state of a source written in its row?"""
+"""State of a source to row and back; limits as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was spent at a source, and may it be asked now? The row of its state is locked, a pure rule decides, and it is written.
+"""Reserves and finishes a request under the row's version.
 
 The database decides; whoever holds a copy of the state in memory has a hint. What a change returns is the fresh state. With
 a hint one statement is enough: it writes only if the row still has the version that the hint has. Else another process was

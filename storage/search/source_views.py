@@ -1,4 +1,4 @@
-"""What is there to be seen of one source? Its state, what was spent of each limit, and why a request would wait."""
+"""One source for display: state, spend per window and client, explanation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sources are there, and how are they reached? What was spent at one outlives its name and its removal."""
+"""Source records: configured and added ones, caps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which artists are watched, which of them are due, and what came of looking? Several processes share them."""
+"""Artists: add, remove, claim, watermarks, charges, blocks and catalogue progress."""
 
 from __future__ import annotations
 

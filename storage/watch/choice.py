@@ -1,4 +1,4 @@
-"""What becomes of finds: which one is chosen, and is it handed over or only shown?"""
+"""Transactions that judge, choose and give up a want; decisions by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has which subscription in hand? Each is checked by one process at a time, and only who holds it writes what came of it.
+"""Claims of feeds, and the end of a check by the process that holds the claim.
 
 A claim has no end of its own: clocks may differ. Who holds one renews it again and again, which changes its row; others
 watch, and free what has not changed for long. `claimed_until` says to people when that may be.

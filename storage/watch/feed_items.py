@@ -1,4 +1,4 @@
-"""Which entries of a feed were seen before? Each counts as new once, for as long as it is in the feed and long after."""
+"""Feed entries seen before, check records, and the transaction that records a check."""
 
 from __future__ import annotations
 

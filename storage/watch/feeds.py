@@ -1,4 +1,4 @@
-"""Which feeds are subscribed to, and which of them are due? By an index, so that a million cost what a thousand do."""
+"""Feeds: add, remove, pause, reschedule, and the index of due ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was handed to which target, and how far is it? Written before it is sent, and confirmed after."""
+"""Handovers and their state changes: begin, arrived, failed, in doubt."""
 
 from __future__ import annotations
 

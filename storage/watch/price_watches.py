@@ -1,4 +1,4 @@
-"""Whose price is watched, and which of them are due? Several processes share them."""
+"""Watched prices: add, remove, pause, and claim due ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do sources state of a price, and what is a thing worth? Each point is there once, and a stronger match replaces it."""
+"""Price points, valuations, alerts, and enqueueing their collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wanted, what was found for it, and what became of it? Each change is one statement that checks the state."""
+"""Wants and candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which searches are repeated, and which of them are due? Several processes share them."""
+"""Saved searches: add, remove, pause, claim and end a check."""
 
 from __future__ import annotations
 

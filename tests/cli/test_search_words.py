@@ -9,7 +9,7 @@ import pytest
 from cormorant.cli.live_search import SearchText, SourceLine, merged, search_json
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Explanation, GateName, Reason
+from cormorant.rules.search.reasons import Explanation, Reason, ReasonName
 from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.secrets import Secret
 
@@ -27,13 +27,13 @@ def found(source: str, *results: Result) -> Outcome:
     return Outcome(job_id=1, source=source, status=OutcomeStatus.FOUND, results=results, took_s=0.25)
 
 
-def words(*gates: Reason, opens_at: datetime | None = None) -> SearchText:
-    explanation = Explanation(gates=gates, opens_at=opens_at, lines=())
+def words(*reasons: Reason, opens_at: datetime | None = None) -> SearchText:
+    explanation = Explanation(reasons=reasons, opens_at=opens_at, lines=())
     return SearchText(explain=lambda _: explanation, started={"asked": NOON}, zone=UTC, secrets=(Secret("hunter22"),))
 
 
-SPACING = Reason(name=GateName.SPACING, opens_at=NOON + timedelta(seconds=7.2), why="too soon")
-PAUSED = Reason(name=GateName.PAUSED, opens_at=None, why="it was paused by hand; resume it")
+SPACING = Reason(name=ReasonName.SPACING, opens_at=NOON + timedelta(seconds=7.2), why="too soon")
+PAUSED = Reason(name=ReasonName.PAUSED, opens_at=None, why="it was paused by hand; resume it")
 
 
 def test_the_same_torrent_of_two_sites_is_one_find_with_the_better_seeded_result() -> None:

@@ -263,9 +263,9 @@ def test_explain_shows_the_gates_in_order_and_when_each_opens(each_place: Source
     facts = each_place.facts("explain", "attic", "--priority", "background")
     grab = each_place.facts("explain", "attic", "--grab")
 
-    gates = [line.split()[0] for line in told.splitlines()[4:]]
+    reasons = [line.split()[0] for line in told.splitlines()[4:]]
     every = "enabled stopped paused breaker cooldown in_flight spacing pace minute hour reset month"
-    assert gates == every.split()
+    assert reasons == every.split()
     assert re.search(r"^a search of a person can go in 5\d min, at [\d: -]+$", told, re.MULTILINE)
     assert re.search(r"^hour +[\d: -]+ +1 of 1 queries per hour are spent$", told, re.MULTILINE)
     assert [gate["gate"] for gate in facts["gates"]] == ["spacing", "pace", "hour"]

@@ -139,7 +139,7 @@ async def test_the_status_says_what_waits_and_why(clock: MockClock) -> None:
             (waiting,) = (await service.status()).sources
 
     assert (busy_source.waiting, busy_source.running) == (2, 1)
-    assert [gate.name for gate in busy_source.explanation.gates] == ["in_flight"]
+    assert [gate.name for gate in busy_source.explanation.reasons] == ["in_flight"]
     assert (waiting.waiting, waiting.running) == (2, 0)
     assert waiting.explanation.lines == (
         "waits for spacing until 00:01:06: the last request ended 5 s ago and the site allows one every 60 s",

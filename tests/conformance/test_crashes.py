@@ -153,7 +153,7 @@ async def test_a_limiter_that_crashes_too_often_is_set_aside_and_takes_nobody_wi
     assert outcomes[1] in {OutcomeStatus.FAILED, OutcomeStatus.SHUT_DOWN}
     assert (other, after, taken) == (OutcomeStatus.FOUND, OutcomeStatus.SHUT_DOWN, 0)
     for each in why:
-        assert (each.gates[0].name, each.opens_at) == ("stopped", None)
+        assert (each.reasons[0].name, each.opens_at) == ("stopped", None)
         assert each.lines[0].startswith("waits for a restart of the service: what asks it crashed too often (")
         assert "RateLimiter has no handle()" in each.lines[0]
 

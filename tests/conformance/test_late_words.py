@@ -41,9 +41,9 @@ async def test_an_older_request_that_succeeds_does_not_end_a_cooldown(clock: Moc
             await service.search("slow", execute=after(3, NOTHING))
             await service.search("quick", execute=after(1, busy(3600)))
             await trio.sleep(5)
-            gates = [gate.name for gate in service.explain("a").gates]
+            reasons = [gate.name for gate in service.explain("a").reasons]
 
-    assert gates == ["cooldown"]
+    assert reasons == ["cooldown"]
 
 
 async def test_what_a_site_asks_for_holds_though_the_breaker_has_opened_meanwhile(clock: MockClock) -> None:
@@ -53,15 +53,15 @@ async def test_what_a_site_asks_for_holds_though_the_breaker_has_opened_meanwhil
             await service.search("breaks it", execute=after(1, BROKEN))
             await service.search("is told", execute=after(2, busy(86_400)))
             await trio.sleep(400)
-            gates = [gate.name for gate in service.explain("a").gates]
+            reasons = [gate.name for gate in service.explain("a").reasons]
             await service.reset_source("a")
             await search_each(service, ["5", "6", "7", "8"])
             await service.search("breaks it", execute=after(1, BROKEN))
             await service.search("too", execute=after(2, CredentialsRefused("a dead key")))
             await trio.sleep(3)
-            stopped = [gate.name for gate in service.explain("a").gates]
+            stopped = [gate.name for gate in service.explain("a").reasons]
 
-    assert gates == ["cooldown"]
+    assert reasons == ["cooldown"]
     assert stopped == ["stopped", "breaker"]
 
 
@@ -72,9 +72,9 @@ async def test_limits_that_are_not_mentioned_again_still_hold(clock: MockClock) 
             for number, limits in enumerate(stated):
                 page = SearchPage(results=(), limits=limits)
                 await all_of(await service.search(f"{number}", execute=after(0, page)))
-            gates = [gate.name for gate in service.explain("a").gates]
+            reasons = [gate.name for gate in service.explain("a").reasons]
 
-    assert gates == ["day"]
+    assert reasons == ["day"]
 
 
 async def test_a_clock_far_ahead_forgets_nothing_that_was_spent(clock: MockClock) -> None:
@@ -88,10 +88,10 @@ async def test_a_clock_far_ahead_forgets_nothing_that_was_spent(clock: MockClock
             pruned = await service.transaction(prune)
             await service.reset_source("a")
             await trio.sleep(1)
-            gates = [gate.name for gate in service.explain("a").gates]
+            reasons = [gate.name for gate in service.explain("a").reasons]
 
     assert pruned == 0
-    assert gates == ["day"]
+    assert reasons == ["day"]
 
 
 async def test_a_durable_search_waits_for_a_source_that_a_person_has_to_mend(clock: MockClock) -> None:

@@ -47,8 +47,8 @@ async def test_a_quota_that_others_have_used_up_closes_the_source(clock: MockClo
             oldest_at = place.clock.now() - timedelta(hours=20)
             spent = StatedLimits(api_current=100, api_max=100, api_oldest_at=oldest_at)
             await all_of(await service.search("one", execute=stating(spent, asked)))
-            gates = service.explain("a").gates
+            reasons = service.explain("a").reasons
             await all_of(await service.search("two", execute=stating(StatedLimits(), asked)))
 
-    assert [gate.name for gate in gates] == ["cooldown"]
+    assert [gate.name for gate in reasons] == ["cooldown"]
     assert asked == [0.005, 4 * 3600.0]

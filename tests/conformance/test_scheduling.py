@@ -76,7 +76,7 @@ async def test_a_search_that_would_wait_too_long_ends_at_once_and_nothing_follow
     assert isinstance(outcome.error, RateLimitWaitError)
     assert (outcome.error.source, outcome.error.max_wait_s, outcome.error.priority) == ("a", 30, COMPLETION)
     assert outcome.error.wait_s == pytest.approx(99.995)
-    assert [gate.name for gate in explained.gates] == ["spacing"]
+    assert [gate.name for gate in explained.reasons] == ["spacing"]
 
 
 @pytest.mark.parametrize(("priority", "waits"), [(None, True), (INTERACTIVE, True), (RSS, False), (COMPLETION, True)])

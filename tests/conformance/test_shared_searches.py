@@ -117,7 +117,7 @@ async def test_limits_that_change_while_searches_run_crash_nobody(clock: MockClo
             for search in searches:
                 await all_of(search)
 
-    assert [gate.name for gate in explained.gates] == ["in_flight"]
+    assert [gate.name for gate in explained.reasons] == ["in_flight"]
     assert place.sources["a"].asked_at == [0.005, 1.005, 2.005, 3600.005]
     assert not any(stamped.event.name == "child.crashed" for stamped in place.events.heard)
 

@@ -56,7 +56,7 @@ async def test_a_source_is_paused_resumed_and_reset(tmp_path: Path) -> None:
     with web_place(tmp_path, red=ScriptedSource(["x"])) as place:
         async with place.served() as (service, client):
             paused = await client.post("/api/v1/sources/red/pause")
-            while not service.explain("red").gates:
+            while not service.explain("red").reasons:
                 await trio.sleep(0.01)
             shown = (await client.get("/api/v1/sources/red")).json()
             await client.post("/api/v1/sources/red/resume")

@@ -1,4 +1,4 @@
-"""What does each command of `cormorant clients` do? Looks or changes, tells what came of it, and returns the exit code."""
+"""What the commands of `cormorant clients` do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do `cormorant connect` and `disconnect` do? Look at the app's indexers, change ours, tell each, and warn of what goes past us."""
+"""What `cormorant connect` and `disconnect` do; the key that an app gets."""
 
 from __future__ import annotations
 

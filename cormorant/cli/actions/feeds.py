@@ -1,4 +1,4 @@
-"""What does each command of subscriptions do? Looks or changes, tells what came of it, and returns the exit code."""
+"""What the commands `cormorant subscriptions` and `schedule` do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `cormorant import` do? Asks the other program for its indexers, plans, shows the plan, and carries it out at once."""
+"""What `cormorant import` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are jobs told to people? Tables and sentences; times in their own zone, and for every wait its reason."""
+"""Jobs as text and as JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class JobText:
             return self._running(job)
         if job.state in FINISHED:
             return self._ended(job)
-        told = "; ".join(self._gate(gate, job) for gate in self.scene.gates(job))
+        told = "; ".join(self._gate(gate, job) for gate in self.scene.reasons(job))
         return f"{told}; after {_last_error(job)}" if job.last_errors else told
 
     def _running(self, job: JobView) -> str:
@@ -274,7 +274,7 @@ def _plain(value: object) -> object:
 
 def job_json(job: JobView, scene: JobSurroundings) -> dict[str, Any]:
     """A job with what it waits for."""
-    return attrs.asdict(job, recurse=False) | {"waits_for": [gate.value for gate in scene.gates(job)]}
+    return attrs.asdict(job, recurse=False) | {"waits_for": [gate.value for gate in scene.reasons(job)]}
 
 
 def _brief(job: JobView, scene: JobSurroundings) -> dict[str, Any]:

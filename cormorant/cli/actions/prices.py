@@ -1,4 +1,4 @@
-"""What does each command of prices do? Looks or changes, tells what came of it, and returns the exit code."""
+"""What the commands of `cormorant prices` do."""
 
 from __future__ import annotations
 

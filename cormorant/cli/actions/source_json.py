@@ -1,4 +1,4 @@
-"""How are sources told to programs? Times in UTC, limits by the names of the settings, never a key."""
+"""Sources as JSON, without keys."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def source_json(look: SourceView) -> dict[str, Any]:
         "has_key": bool(look.record.key),
         "has_proxy": bool(look.record.proxy),
         "state": state_of(explanation),
-        "is_open": not explanation.gates,
+        "is_open": not explanation.reasons,
         "opens_at": explanation.opens_at,
-        "gates": _gates(explanation),
+        "gates": _reasons(explanation),
         "spent": _spent(look),
         "queries_this_hour": look.queries_this_hour,
         "queries_today": look.queries_today,
@@ -57,15 +57,17 @@ def explanation_json(look: SourceView, priority: Priority, lane: Lane) -> dict[s
         "priority": priority.name.lower(),
         "lane": lane.value,
         "opens_at": explanation.opens_at,
-        "gates": _gates(explanation),
+        "gates": _reasons(explanation),
         "lines": list(explanation.lines),
         "spent": _spent(look),
         "limits": _limits(look),
     }
 
 
-def _gates(explanation: Explanation) -> list[dict[str, Any]]:
-    return [{"gate": gate.name.value, "opens_at": gate.opens_at, "why": gate.why} for gate in explanation.gates]
+def _reasons(explanation: Explanation) -> list[dict[str, Any]]:
+    return [
+        {"gate": reason.name.value, "opens_at": reason.opens_at, "why": reason.why} for reason in explanation.reasons
+    ]
 
 
 def _spent(look: SourceView) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How are sources told to people? Their state in one line, every gate with its time, never a key."""
+"""Sources as text, without keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import frozen
 from cormorant.cli.console.output import painter, printable, table
 from cormorant.rules.search.limits import Lane, WindowName
 from cormorant.rules.search.priorities import Priority, multiplier
-from cormorant.rules.search.reasons import Explanation, GateName, Reason, whole_second
+from cormorant.rules.search.reasons import Explanation, Reason, ReasonName, whole_second
 from cormorant.rules.search.requests import KINDS, Caps, Category
 from cormorant.rules.units import clock_time, from_now
 from storage.search.source_views import SourceView, WindowSpend
@@ -25,13 +25,13 @@ _WHO = {
     Priority.BACKGROUND: "for which nobody waits",
 }
 _QUOTAS = {
-    GateName.MINUTE: WindowName.MINUTE,
-    GateName.HOUR: WindowName.HOUR,
-    GateName.DAY: WindowName.DAY,
-    GateName.RESET: WindowName.DAY,
-    GateName.MONTH: WindowName.MONTH,
+    ReasonName.MINUTE: WindowName.MINUTE,
+    ReasonName.HOUR: WindowName.HOUR,
+    ReasonName.DAY: WindowName.DAY,
+    ReasonName.RESET: WindowName.DAY,
+    ReasonName.MONTH: WindowName.MONTH,
 }
-_STATES = {GateName.STOPPED: "stopped", GateName.ENABLED: "disabled", GateName.PAUSED: "paused"}
+_STATES = {ReasonName.STOPPED: "stopped", ReasonName.ENABLED: "disabled", ReasonName.PAUSED: "paused"}
 _CATEGORIES_SHOWN = 12
 
 
@@ -45,14 +45,14 @@ def state_of(explanation: Explanation) -> str:
 
     A gate that only a person can open comes first: nothing else helps.
     """
-    if not explanation.gates:
+    if not explanation.reasons:
         return "open"
-    for gate, line in zip(explanation.gates, explanation.lines, strict=False):
-        if gate.name in _STATES:
-            until = line.partition(" until ")[2].partition(": ")[0] if gate.opens_at else ""
-            return f"{_STATES[gate.name]} until {until}" if until else f"{_STATES[gate.name]}: {gate.why}"
-    pairs = list(zip(explanation.gates, explanation.lines, strict=False))
-    unknown = [line for gate, line in pairs if gate.opens_at is None]
+    for reason, line in zip(explanation.reasons, explanation.lines, strict=False):
+        if reason.name in _STATES:
+            until = line.partition(" until ")[2].partition(": ")[0] if reason.opens_at else ""
+            return f"{_STATES[reason.name]} until {until}" if until else f"{_STATES[reason.name]}: {reason.why}"
+    pairs = list(zip(explanation.reasons, explanation.lines, strict=False))
+    unknown = [line for reason, line in pairs if reason.opens_at is None]
     return unknown[0] if unknown else max(pairs, key=_opening)[1]
 
 
@@ -105,8 +105,8 @@ class SourceText:
         what = "search" if lane is Lane.QUERY else "download"
         yield f"a {what} {_WHO[priority]} {self._when(explanation.opens_at, look.now)}"
         yield ""
-        yield from table(("GATE", "OPENS", "WHY"), list(self._gates(look, explanation, priority, lane)), paint=_PAINT)
-        if len(explanation.lines) > max(1, len(explanation.gates)):
+        yield from table(("GATE", "OPENS", "WHY"), list(self._reasons(look, explanation, priority, lane)), paint=_PAINT)
+        if len(explanation.lines) > max(1, len(explanation.reasons)):
             yield explanation.lines[-1]
 
     def _when(self, opens_at: datetime | None, now: datetime) -> str:
@@ -116,27 +116,29 @@ class SourceText:
             return "can go now"
         return f"can go {from_now(opens_at, now)}, at {clock_time(whole_second(opens_at), now, self.zone)}"
 
-    def _gates(self, look: SourceView, explanation: Explanation, priority: Priority, lane: Lane) -> Iterator[list[str]]:
-        closed = {gate.name: gate for gate in explanation.gates}
-        for name in GateName:
-            if name is (GateName.RESET if look.limits.reset is None else GateName.DAY):
+    def _reasons(
+        self, look: SourceView, explanation: Explanation, priority: Priority, lane: Lane
+    ) -> Iterator[list[str]]:
+        closed = {reason.name: reason for reason in explanation.reasons}
+        for name in ReasonName:
+            if name is (ReasonName.RESET if look.limits.reset is None else ReasonName.DAY):
                 continue  # of the two ways to count a day one holds
-            gate = closed.get(name)
-            if gate is None:
+            reason = closed.get(name)
+            if reason is None:
                 yield [name.value, "open", self._open(look, name, priority, lane)]
             else:
-                at = clock_time(whole_second(gate.opens_at), look.now, self.zone) if gate.opens_at else "unknown"
-                yield [name.value, at, gate.why]
+                at = clock_time(whole_second(reason.opens_at), look.now, self.zone) if reason.opens_at else "unknown"
+                yield [name.value, at, reason.why]
 
-    def _open(self, look: SourceView, name: GateName, priority: Priority, lane: Lane) -> str:
+    def _open(self, look: SourceView, name: ReasonName, priority: Priority, lane: Lane) -> str:
         limits, state = look.limits, look.known.state
         if name in _QUOTAS:
             return self._quota(look, _QUOTAS[name], lane)
         told = {
-            GateName.BREAKER: f"failed {state.failure_streak} times in a row" if state.failure_streak > 1 else "",
-            GateName.IN_FLIGHT: f"{limits.in_flight_max} allowed at once",
-            GateName.SPACING: f"{limits.spacing_s:g} s between requests{_learned(look, 'spacing_s')}",
-            GateName.PACE: f"{priority.name.lower()} work keeps {limits.pace_s * multiplier(priority):g} s apart",
+            ReasonName.BREAKER: f"failed {state.failure_streak} times in a row" if state.failure_streak > 1 else "",
+            ReasonName.IN_FLIGHT: f"{limits.in_flight_max} allowed at once",
+            ReasonName.SPACING: f"{limits.spacing_s:g} s between requests{_learned(look, 'spacing_s')}",
+            ReasonName.PACE: f"{priority.name.lower()} work keeps {limits.pace_s * multiplier(priority):g} s apart",
         }
         return told.get(name, "")
 

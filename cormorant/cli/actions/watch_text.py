@@ -1,4 +1,4 @@
-"""How are watches, wants and downloads told to people? What each is, what is next, and why; never a link or a key."""
+"""Watches, wants and downloads as text, without links and keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does the command line speak? Exit codes, refusals without a traceback, chains of causes, the option `--config`."""
+"""Exit codes, refusals, shared options and option types, keys of other apps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a command reach the database, beside a running service or without one? It migrates none, and makes one only if told."""
+"""A command's access to settings, database and services; one error mapping."""
 
 from __future__ import annotations
 

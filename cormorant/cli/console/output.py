@@ -1,4 +1,4 @@
-"""How are rows shown in a terminal? Columns in line, and nothing in them that could move the cursor."""
+"""Tables, JSON, and writing to a stream that may be closed or stuck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can it start here? What is looked at before anything is touched; `run` refuses by it, `doctor` reports it."""
+"""Whether the service can start here."""
 
 from __future__ import annotations
 

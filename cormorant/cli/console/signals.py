@@ -1,4 +1,4 @@
-"""Who is told to stop, and by what? SIGINT and SIGTERM: the first asks, the second ends the process at once.
+"""SIGINT and SIGTERM.
 
 Loads nothing but the standard library, as `streams`.
 """

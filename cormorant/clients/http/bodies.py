@@ -1,4 +1,4 @@
-"""How is a body read that may be compressed, endless or a bomb? Piece by piece, and never more than the limit is held."""
+"""Bounded, decompressed bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which address is connected to? The one that was checked: a name is resolved once, and nothing asks for it again."""
+"""Resolves, checks and connects; which addresses are public."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When was it published? Indexers write dates as RFC 822 wants them, nearly so, or as ISO 8601."""
+"""Retry-After and publication dates."""
 
 from __future__ import annotations
 

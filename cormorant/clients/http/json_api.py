@@ -1,4 +1,4 @@
-"""How is an app asked that speaks JSON behind a key? Every way in which it may not be what one thinks has its own words."""
+"""JSON behind a key, and errors in JSON answers."""
 
 from __future__ import annotations
 

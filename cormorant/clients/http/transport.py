@@ -1,4 +1,4 @@
-"""How is something fetched from a host that may be slow, lying or hostile? In bounded time and memory, and no key leaves its origin."""
+"""Bounded, safe HTTP requests; says whether a failed one may have arrived."""
 
 from __future__ import annotations
 

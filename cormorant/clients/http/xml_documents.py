@@ -1,4 +1,4 @@
-"""How is XML read that may be broken or a weapon? Strictly, then once more with mercy; entities are never expanded."""
+"""Safe XML."""
 
 from __future__ import annotations
 

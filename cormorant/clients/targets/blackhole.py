@@ -1,4 +1,4 @@
-"""How is a file given to a client that watches a folder? Linked into it whole; whether it was taken, its absence tells."""
+"""Watched folder."""
 
 from __future__ import annotations
 

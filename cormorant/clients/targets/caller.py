@@ -1,4 +1,4 @@
-"""How is a target called, and can a request that failed have arrived? Only one that was never begun surely has not."""
+"""Requests to targets translated to TargetErrors: taken, not now, never, in doubt."""
 
 from __future__ import annotations
 

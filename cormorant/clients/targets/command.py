@@ -1,4 +1,4 @@
-"""How is a parcel handed to a program of the operator's? As arguments, and by its exit code it tells whether it took it."""
+"""An operator's command and its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is an enclosure fetched into a folder? Piece by piece into a part file, which gets its name only when it is a whole media file."""
+"""Fetches an enclosure into a folder and checks that it is a media file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a file get into a folder that others watch? Whole, under its name at once, and with a note by which we know it again.
+"""Whole files, side files and safe file names.
 
 Everything here blocks: it is called in a thread. What is half done lies in a hidden folder inside, on the same filesystem.
 Several processes and machines may share a folder: a name is only ever given to what has none of it yet.

@@ -1,4 +1,4 @@
-"""How is qBittorrent given a torrent, and asked about it? Both generations of its Web API, and as often as it likes.
+"""QBittorrent and what its states mean.
 
 It knows a torrent by its infohash, so that giving the same twice is harmless and looking always tells.
 """

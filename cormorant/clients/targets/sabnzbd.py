@@ -1,4 +1,4 @@
-"""How is SABnzbd given an NZB, and asked about it? By a name that holds our key, because it has no other way to know one again."""
+"""SABnzbd and what its states mean."""
 
 from __future__ import annotations
 

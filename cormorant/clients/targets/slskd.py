@@ -1,4 +1,4 @@
-"""How is slskd told to fetch files of a peer, and asked about them? By a batch with an id of ours, which it takes once.
+"""Slskd transfers.
 
 Where slskd has no batches yet the older call serves: it is looked first whether the files are already there.
 """

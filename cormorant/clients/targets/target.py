@@ -1,4 +1,4 @@
-"""What can be done with any target? Give it a parcel, ask it about one, try it out."""
+"""The Target protocol and the check of a parcel's content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a parcel told to a program of the operator's? By one POST, with a key by which it can tell a repetition."""
+"""Webhook, its body and signature."""
 
 from __future__ import annotations
 

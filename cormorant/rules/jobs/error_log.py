@@ -1,4 +1,4 @@
-"""What is remembered of the errors of a job? The last few, without what must not be kept."""
+"""The last errors kept of a job."""
 
 from __future__ import annotations
 

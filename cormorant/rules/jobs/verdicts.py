@@ -1,4 +1,4 @@
-"""What follows from how a handler ended? The class of the error carries the decision, never its text."""
+"""Snooze, Retry, Fail, Cancel, and what follows from an error."""
 
 from __future__ import annotations
 

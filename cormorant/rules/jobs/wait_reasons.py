@@ -1,4 +1,4 @@
-"""Why does a job wait? What stands between it and a handler, in order; every "waiting" has its reason."""
+"""Why a job waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import frozen
 
 from cormorant.rules.jobs.states import WAITING, JobState
 
-__all__ = ["QueueFacts", "WaitReason", "gates_before"]
+__all__ = ["QueueFacts", "WaitReason", "wait_reasons_of"]
 
 
 class WaitReason(StrEnum):
@@ -38,7 +38,7 @@ class QueueFacts:
     kinds_served: Collection[str] | None
 
 
-def gates_before(
+def wait_reasons_of(
     kind: str, state: JobState, *, is_held: bool, run_at: datetime, around: QueueFacts, now: datetime
 ) -> tuple[WaitReason, ...]:
     """What a job waits for, what a person must change first. Empty for one that does not wait.
@@ -46,9 +46,9 @@ def gates_before(
     >>> from datetime import UTC, timedelta
     >>> now, served = datetime(2026, 1, 1, tzinfo=UTC), QueueFacts(is_all_paused=False, kinds_served={"tidy"})
     >>> later = now + timedelta(minutes=5)
-    >>> [*map(str, gates_before("tidy", JobState.RETRYABLE, is_held=True, run_at=later, around=served, now=now))]
+    >>> [*map(str, wait_reasons_of("tidy", JobState.RETRYABLE, is_held=True, run_at=later, around=served, now=now))]
     ['kind_paused', 'retry']
-    >>> [*map(str, gates_before("tidy", JobState.PENDING, is_held=False, run_at=now, around=served, now=now))]
+    >>> [*map(str, wait_reasons_of("tidy", JobState.PENDING, is_held=False, run_at=now, around=served, now=now))]
     ['turn']
     """
     if state not in WAITING:

@@ -1,4 +1,4 @@
-"""How urgent is a search, how long may it wait and run, and how does waiting make it more urgent?"""
+"""Priority classes, ageing, default waits and time-outs."""
 
 from __future__ import annotations
 

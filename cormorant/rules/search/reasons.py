@@ -1,4 +1,4 @@
-"""What stands between a request and its source, when does each gate open, and when can the next request go?
+"""Every reason for which a request waits, when each clears, and explain.
 
 Every limit on outgoing requests is decided here and nowhere else. `now` is what the caller's clock says; what counts is the
 later of it and of what was last written.
@@ -30,8 +30,8 @@ from cormorant.rules.units import clock_time, rough
 
 __all__ = [
     "Explanation",
-    "GateName",
     "Reason",
+    "ReasonName",
     "earliest_opening",
     "explain",
     "next_opening",
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-class GateName(StrEnum):
+class ReasonName(StrEnum):
     """The gates, in the order in which they are looked at."""
 
     ENABLED = "enabled"
@@ -62,17 +62,17 @@ class GateName(StrEnum):
 
 
 _WORDS = {
-    GateName.ENABLED: "its being enabled",
-    GateName.STOPPED: "new credentials",
-    GateName.PAUSED: "the end of its pause",
-    GateName.BREAKER: "the breaker",
-    GateName.COOLDOWN: "the end of its cooldown",
-    GateName.IN_FLIGHT: "the request in flight",
-    GateName.MINUTE: "the limit per minute",
-    GateName.HOUR: "the limit per hour",
-    GateName.DAY: "the limit per day",
-    GateName.RESET: "the limit per day",
-    GateName.MONTH: "the limit per month",
+    ReasonName.ENABLED: "its being enabled",
+    ReasonName.STOPPED: "new credentials",
+    ReasonName.PAUSED: "the end of its pause",
+    ReasonName.BREAKER: "the breaker",
+    ReasonName.COOLDOWN: "the end of its cooldown",
+    ReasonName.IN_FLIGHT: "the request in flight",
+    ReasonName.MINUTE: "the limit per minute",
+    ReasonName.HOUR: "the limit per hour",
+    ReasonName.DAY: "the limit per day",
+    ReasonName.RESET: "the limit per day",
+    ReasonName.MONTH: "the limit per month",
 }
 
 
@@ -80,11 +80,11 @@ _WORDS = {
 class Reason:
     """One thing in the way."""
 
-    name: GateName
+    name: ReasonName
     opens_at: datetime | None
     """None: nobody knows; a person has to act, or a request has to end."""
     why: str
-    look_again_at: datetime | None = None
+    recheck_at: datetime | None = None
     """When a gate without a known opening opens at the latest; None: by hand only."""
 
 
@@ -124,8 +124,8 @@ def openings(  # noqa: PLR0913 - one look takes all that a gate may depend on, b
 
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> state = SourceState(query=LaneState(last_seq=1, last_at=noon, last_end_at=noon))
-    >>> gates = openings(state, SourceLimits(), lane=Lane.QUERY, priority=Priority.RSS, now=noon, edges={})
-    >>> [f"{gate.name} {gate.opens_at:%H:%M:%S}" for gate in gates]
+    >>> reasons = openings(state, SourceLimits(), lane=Lane.QUERY, priority=Priority.RSS, now=noon, edges={})
+    >>> [f"{reason.name} {reason.opens_at:%H:%M:%S}" for reason in reasons]
     ['spacing 12:00:02', 'pace 12:00:30']
     """
     look = _ReasonContext(
@@ -139,26 +139,26 @@ def openings(  # noqa: PLR0913 - one look takes all that a gate may depend on, b
         pace_s=limits.pace_s if pace_s is None else pace_s,
     )
     # What cannot be in the way is not looked at: of most sources that is all but the intervals.
-    gates = list(_intervals(look))
+    reasons = list(_intervals(look))
     if state.breaker.state is not BreakerState.CLOSED or state.cooldown.until is not None:
-        gates[:0] = _health(look)
+        reasons[:0] = _health(look)
     if not state.is_enabled or state.is_paused or state.paused_until or state.stopped_because is not None:
-        gates[:0] = _by_hand(look)
+        reasons[:0] = _by_hand(look)
     if has_windows(limits):
-        gates += _quotas(look)
-    return tuple(gates)
+        reasons += _quotas(look)
+    return tuple(reasons)
 
 
-def next_opening(gates: Sequence[Reason], *, now: datetime) -> datetime | None:
+def next_opening(reasons: Sequence[Reason], *, now: datetime) -> datetime | None:
     """When the last of the gates opens; None: nobody knows. With no gate in the way, now."""
-    times = [gate.opens_at for gate in gates]
+    times = [reason.opens_at for reason in reasons]
     known = [time for time in times if time is not None]
     return max([now, *known]) if len(known) == len(times) else None
 
 
-def recheck_at(gates: Sequence[Reason], *, now: datetime) -> datetime | None:
+def recheck_at(reasons: Sequence[Reason], *, now: datetime) -> datetime | None:
     """When it is worth looking again at the latest, though something may end before; None: only once a person acted."""
-    times = [gate.opens_at or gate.look_again_at for gate in gates]
+    times = [reason.opens_at or reason.recheck_at for reason in reasons]
     known = [time for time in times if time is not None]
     return max([now, *known]) if len(known) == len(times) else None
 
@@ -183,12 +183,12 @@ def earliest_opening(  # noqa: PLR0913 - as openings
     >>> f"{earliest:%H:%M:%S}"
     '12:05:00'
     """
-    gates = openings(
+    reasons = openings(
         state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s, waited_s=waited_s
     )
-    others = [gate for gate in gates if gate.name is not GateName.PACE]
+    others = [reason for reason in reasons if reason.name is not ReasonName.PACE]
     rest_opens_at = next_opening(others, now=now)
-    if rest_opens_at is None or len(others) == len(gates):
+    if rest_opens_at is None or len(others) == len(reasons):
         return rest_opens_at
     # Only the pace depends on the class. At each step the request can go once both have come: the step and its pace.
     last = _last_that_counts(state.lane(lane), limits) or now
@@ -208,7 +208,7 @@ def earliest_opening(  # noqa: PLR0913 - as openings
 class Explanation:
     """Why a request submitted now waits, in words for people, and when it can go."""
 
-    gates: tuple[Reason, ...]
+    reasons: tuple[Reason, ...]
     opens_at: datetime | None
     """None: nobody knows. Ageing is counted in, so it may come before the last gate's own opening."""
     lines: tuple[str, ...] = field(repr=False)
@@ -233,31 +233,31 @@ def explain(  # noqa: PLR0913 - as openings
     >>> explain(state, limits, lane=Lane.GRAB, priority=Priority.RSS, now=noon, edges={}).lines
     ('waits for spacing until 12:00:10: the last request ended 0 s ago and the site allows one every 10 s',)
     """
-    gates = openings(state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s)
+    reasons = openings(state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s)
     opens_at = earliest_opening(state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s)
-    lines = [_line(gate, now, zone) for gate in gates]
-    if opens_at is not None and (last := next_opening(gates, now=now)) is not None and opens_at < last:
+    lines = [_line(reason, now, zone) for reason in reasons]
+    if opens_at is not None and (last := next_opening(reasons, now=now)) is not None and opens_at < last:
         when = clock_time(whole_second(opens_at), now, zone)
         lines.append(f"goes at {when} all the same: by then it has waited long enough to count as more urgent")
-    return Explanation(gates=gates, opens_at=opens_at, lines=tuple(lines) or ("may go now",))
+    return Explanation(reasons=reasons, opens_at=opens_at, lines=tuple(lines) or ("may go now",))
 
 
 def set_aside(explanation: Explanation, why: str) -> Explanation:
     """The same, for a source that is not asked at all because what asks it crashed too often.
 
-    >>> nothing = Explanation(gates=(), opens_at=None, lines=("may go now",))
+    >>> nothing = Explanation(reasons=(), opens_at=None, lines=("may go now",))
     >>> set_aside(nothing, "ValueError: odd").lines
     ('waits for a restart of the service: what asks it crashed too often (ValueError: odd)',)
     """
-    gate = Reason(name=GateName.STOPPED, opens_at=None, why=f"what asks it crashed too often ({why})")
-    others = explanation.lines if explanation.gates else ()
-    lines = (f"waits for a restart of the service: {gate.why}", *others)
-    return Explanation(gates=(gate, *explanation.gates), opens_at=None, lines=lines)
+    reason = Reason(name=ReasonName.STOPPED, opens_at=None, why=f"what asks it crashed too often ({why})")
+    others = explanation.lines if explanation.reasons else ()
+    lines = (f"waits for a restart of the service: {reason.why}", *others)
+    return Explanation(reasons=(reason, *explanation.reasons), opens_at=None, lines=lines)
 
 
-def _line(gate: Reason, now: datetime, zone: tzinfo) -> str:
-    until = "" if gate.opens_at is None else f" until {clock_time(whole_second(gate.opens_at), now, zone)}"
-    return f"waits for {_WORDS.get(gate.name, gate.name.value)}{until}: {gate.why}"
+def _line(reason: Reason, now: datetime, zone: tzinfo) -> str:
+    until = "" if reason.opens_at is None else f" until {clock_time(whole_second(reason.opens_at), now, zone)}"
+    return f"waits for {_WORDS.get(reason.name, reason.name.value)}{until}: {reason.why}"
 
 
 def whole_second(moment: datetime) -> datetime:
@@ -269,33 +269,33 @@ def whole_second(moment: datetime) -> datetime:
 def _by_hand(look: _ReasonContext) -> Iterator[Reason]:
     state = look.state
     if not state.is_enabled:
-        yield Reason(name=GateName.ENABLED, opens_at=None, why="the source is disabled")
+        yield Reason(name=ReasonName.ENABLED, opens_at=None, why="the source is disabled")
     if state.stopped_because is not None:
         yield Reason(
-            name=GateName.STOPPED,
+            name=ReasonName.STOPPED,
             opens_at=None,
             why=f"it refused our credentials ({state.stopped_because.partition(';')[0]}); correct them and reset it",
         )
     if state.paused_until is None:
         if state.is_paused:
-            yield Reason(name=GateName.PAUSED, opens_at=None, why="it was paused by hand; resume it")
+            yield Reason(name=ReasonName.PAUSED, opens_at=None, why="it was paused by hand; resume it")
     elif look.at < state.paused_until:
-        yield Reason(name=GateName.PAUSED, opens_at=state.paused_until, why="it was paused for a while")
+        yield Reason(name=ReasonName.PAUSED, opens_at=state.paused_until, why="it was paused for a while")
 
 
 def _health(look: _ReasonContext) -> Iterator[Reason]:
     breaker, cooldown = look.state.breaker, look.state.cooldown
     if breaker.state is BreakerState.OPEN and breaker.open_until is not None and look.at < breaker.open_until:
         why = f"{look.state.failure_streak} requests in a row failed"
-        yield Reason(name=GateName.BREAKER, opens_at=breaker.open_until, why=why)
+        yield Reason(name=ReasonName.BREAKER, opens_at=breaker.open_until, why=why)
     if breaker.state is BreakerState.HALF_OPEN:
         out = breaker.probes_out(look.at)
         if len(out) >= PROBES_MAX:
             first = min(probe.expires_at for probe in out)
             why = f"it failed before, and {len(out)} probes have not reported yet"
-            yield Reason(name=GateName.BREAKER, opens_at=None, why=why, look_again_at=first)
+            yield Reason(name=ReasonName.BREAKER, opens_at=None, why=why, recheck_at=first)
     if cooldown.until is not None and look.at < cooldown.until:
-        yield Reason(name=GateName.COOLDOWN, opens_at=cooldown.until, why="the site told us to slow down")
+        yield Reason(name=ReasonName.COOLDOWN, opens_at=cooldown.until, why="the site told us to slow down")
 
 
 def _intervals(look: _ReasonContext) -> Iterator[Reason]:
@@ -305,7 +305,7 @@ def _intervals(look: _ReasonContext) -> Iterator[Reason]:
         ends = sorted(lease.expires_at for lease in leases)
         why = f"{len(leases)} of {look.limits.in_flight_max} allowed at once"
         last = ends[len(ends) - look.limits.in_flight_max]
-        yield Reason(name=GateName.IN_FLIGHT, opens_at=None, why=why, look_again_at=last)
+        yield Reason(name=ReasonName.IN_FLIGHT, opens_at=None, why=why, recheck_at=last)
     is_single = look.limits.in_flight_max == 1
     if is_single and leases:
         return  # intervals count from an end that nobody knows yet
@@ -319,12 +319,12 @@ def _intervals(look: _ReasonContext) -> Iterator[Reason]:
     if last_of_all is not None and look.at < (opens_at := last_of_all + timedelta(seconds=spacing_s)):
         ago = rough((look.at - last_of_all).total_seconds())
         why = f"the last request {verb} {ago} ago and the site allows one every {spacing_s:g} s"
-        yield Reason(name=GateName.SPACING, opens_at=opens_at, why=why)
+        yield Reason(name=ReasonName.SPACING, opens_at=opens_at, why=why)
     last_own = last_query if look.lane is Lane.QUERY else last_grab
     if pace_s > spacing_s and last_own is not None and look.at < (opens_at := last_own + timedelta(seconds=pace_s)):
         ago = rough((look.at - last_own).total_seconds())
         why = f"the last {look.lane} {verb} {ago} ago and {look.aged.name.lower()} work keeps {pace_s:g} s apart"
-        yield Reason(name=GateName.PACE, opens_at=opens_at, why=why)
+        yield Reason(name=ReasonName.PACE, opens_at=opens_at, why=why)
 
 
 def _last_that_counts(lane: LaneState, limits: SourceLimits) -> datetime | None:
@@ -351,7 +351,7 @@ def _quotas(look: _ReasonContext) -> Iterator[Reason]:
         if window.name is WindowName.MINUTE:
             opens_at = _latest(opens_at, _bucket_opens_at(look.own, window.limit))
         if opens_at is not None and look.at < opens_at:
-            name = GateName.RESET if window.reset is not None else GateName(window.name.value)
+            name = ReasonName.RESET if window.reset is not None else ReasonName(window.name.value)
             yield Reason(name=name, opens_at=opens_at, why=_spent(window, look.lane))
 
 

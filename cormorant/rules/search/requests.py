@@ -1,4 +1,4 @@
-"""What is asked of a source, and what comes back?"""
+"""SearchRequest, Result, SearchPage, Caps."""
 
 from __future__ import annotations
 

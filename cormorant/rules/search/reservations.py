@@ -72,9 +72,9 @@ class Reserved:
 class SourceClosedNow:
     """The request may not go now, and nothing was changed."""
 
-    gates: tuple[Reason, ...]
+    reasons: tuple[Reason, ...]
     opens_at: datetime | None
-    look_again_at: datetime | None
+    recheck_at: datetime | None
 
 
 def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
@@ -101,12 +101,12 @@ def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
     >>> got.seq, f"{got.expires_at:%H:%M:%S}"
     (1, '12:00:45')
     """
-    gates = openings(
+    reasons = openings(
         state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s, waited_s=waited_s
     )
-    if gates:
+    if reasons:
         return SourceClosedNow(
-            gates=gates, opens_at=next_opening(gates, now=now), look_again_at=recheck_at(gates, now=now)
+            reasons=reasons, opens_at=next_opening(reasons, now=now), recheck_at=recheck_at(reasons, now=now)
         )
     at = newest_time(state, now)
     expires_at = at + timedelta(seconds=lease_s)

@@ -1,4 +1,4 @@
-"""How much of a source's quota may one app use, and when may it go on once that is used up?"""
+"""The share of a quota that one app may use, and when it may continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which source may run a request next, when there are more of them than slots?
+"""SlotPool: which source gets the next request slot.
 
 A source bids with the rank of its best ticket, and raises its bid when a better one comes. The last free slot is kept for
 people, so that a person never waits for ten slow background searches.

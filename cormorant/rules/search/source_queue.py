@@ -1,4 +1,4 @@
-"""Which of the searches that wait for one source goes next, which have waited too long, and when is it worth looking again?
+"""Priority queue of one source.
 
 One queue per class, ordered by sequence number, and one heap of deadlines per class. The head of a queue is its oldest
 ticket, so that only heads are looked at, whatever waits behind them: each event costs O(log n).

@@ -1,4 +1,4 @@
-"""What can be set? One small class per part, composed in `Settings`: defaults, ranges and meaning. Pure data.
+"""Settings: storage, service, log, jobs, queue and search, composed of all parts.
 
 A new part is a class here and a line in `Settings`; loading, environment names, checks and documentation follow from it.
 """

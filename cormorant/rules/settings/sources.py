@@ -1,4 +1,4 @@
-"""What can be set for a source, and which limits follow from it? Presets by name, refined by the source itself."""
+"""Settings and presets of sources and the limits that follow."""
 
 from __future__ import annotations
 

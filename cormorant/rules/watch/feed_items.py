@@ -1,4 +1,4 @@
-"""What are the items of a feed? Each has a key that is the same tomorrow, whether the feed gives one, repeats it or puts secrets in."""
+"""Stable keys of feed entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What did checks do in the last hour? Counted by the minute, so that a record costs the same however many there are."""
+"""Checks of the last hour, counted by the minute."""
 
 from __future__ import annotations
 

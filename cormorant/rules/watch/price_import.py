@@ -1,4 +1,4 @@
-"""What does a table in CSV say of prices? Things to watch, or prices of things that are watched; each wrong line by its number."""
+"""Price tables in CSV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which find fits, and why not the others? A profile accepts, rejects and ranks, and says its reasons."""
+"""Accepts, rejects and ranks candidates with reasons."""
 
 from __future__ import annotations
 

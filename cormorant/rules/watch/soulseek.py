@@ -146,7 +146,7 @@ def _short(text: str) -> str:
 
 def rank_albums(responses: Iterable[PeerResponse], wish: PeerQuery) -> Ranking:
     """Whole albums: one peer, one folder (or the discs in it), one format, and the right number of tracks."""
-    words = [("title", _PathWords.of(wish.title)), ("artist", _PathWords.of(wish.artist))]
+    words = [("title", _PathText.of(wish.title)), ("artist", _PathText.of(wish.artist))]
     offers: list[PeerOffer] = []
     rejected: list[RejectedOffer] = []
     for offer in chain.from_iterable(map(_offers, responses)):
@@ -161,7 +161,7 @@ def rank_albums(responses: Iterable[PeerResponse], wish: PeerQuery) -> Ranking:
 
 def rank_track(responses: Sequence[PeerResponse], wish: PeerQuery, track: str) -> Ranking:
     """Single files whose name has the words of `track`: the way out where no peer has the whole album."""
-    name, artist = _PathWords.of(_GUESTS.sub("", track)), _PathWords.of(wish.artist)
+    name, artist = _PathText.of(_GUESTS.sub("", track)), _PathText.of(wish.artist)
     # Looked at once for all files in them: an answer has ten thousand files.
     folders = {file.folder for response in responses for file in response.files}
     theirs = {folder for folder in folders if artist.are_in(folder)}
@@ -176,7 +176,7 @@ def rank_track(responses: Sequence[PeerResponse], wish: PeerQuery, track: str) -
 
 
 @frozen
-class _PathWords:
+class _PathText:
     """What a path must have: all the words, or all of them without spaces ("A.M." is a folder called "AM").
 
     A title of nothing but signs has no words, and is anywhere: what peers call it nobody knows.
@@ -241,7 +241,7 @@ def _format(files: Sequence[PeerFile]) -> str:
     return extension
 
 
-def _why_not(offer: PeerOffer, wish: PeerQuery, words: Iterable[tuple[str, _PathWords]]) -> str:
+def _why_not(offer: PeerOffer, wish: PeerQuery, words: Iterable[tuple[str, _PathText]]) -> str:
     count = len(offer.files)
     if wish.tracks_total is not None and count != wish.tracks_total:
         return f"{count} {offer.format} {'track' if count == 1 else 'tracks'}, wanted {wish.tracks_total}"

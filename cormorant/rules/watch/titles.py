@@ -1,4 +1,4 @@
-"""Do two titles mean the same? Case, accents, punctuation and the marks of re-issues do not make a difference."""
+"""Whether two titles mean the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which searches are repeated by themselves, and when?"""
+"""SavedSearch, its next check, and the wants that its results become."""
 
 from __future__ import annotations
 

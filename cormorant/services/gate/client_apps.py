@@ -1,4 +1,4 @@
-"""Which apps may come in? Those of the settings file, and those added by command, which are looked for while the service runs."""
+"""Client apps: lookup by key, add, remove, spend."""
 
 from __future__ import annotations
 

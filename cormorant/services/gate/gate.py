@@ -1,4 +1,4 @@
-"""What does the gate do for an app? It searches with the app's urgency, waits as long as the app may wait, and shows no key."""
+"""GateService: searches for an app with its priority, share and hold time."""
 
 from __future__ import annotations
 

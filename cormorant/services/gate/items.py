@@ -1,4 +1,4 @@
-"""How is an app shown what was found? With links of ours that stand for the site's, and without any key."""
+"""Results as apps see them: our download links, first seen, no secrets."""
 
 from __future__ import annotations
 

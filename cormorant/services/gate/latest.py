@@ -1,4 +1,4 @@
-"""What is new, as an app is shown it? Pages of what is kept; one that was written is sent again until a source was polled anew."""
+"""Latest releases for apps, rendered pages cached."""
 
 from __future__ import annotations
 

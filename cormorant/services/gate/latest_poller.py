@@ -1,4 +1,4 @@
-"""Who asks a site for what is new? One request for all apps of all processes that want it now; what came is kept for all.
+"""LatestPoller: one poll for new releases serves all apps of all processes.
 
 Invariant: of all processes that share a database one asks at a time. Its turn is a row there, and ends by itself.
 """

@@ -1,4 +1,4 @@
-"""May this app ask this source now? Not once it has used its part of what the source allows; what is kept is for all."""
+"""Shares: refuses an app that has used its share of a source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can a source do? As it last said; asked again once a week, through the gate like everything else."""
+"""Caps of sources, requested weekly."""
 
 from __future__ import annotations
 

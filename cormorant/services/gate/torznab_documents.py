@@ -1,4 +1,4 @@
-"""How is an app answered? The documents of Torznab and Newznab: what can be searched, what was found, what is wrong."""
+"""The Torznab and Newznab XML that apps get."""
 
 from __future__ import annotations
 

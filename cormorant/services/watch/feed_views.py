@@ -1,4 +1,4 @@
-"""How are subscriptions shown to programs? Plain values, and never the key that the address of a feed may hold."""
+"""Views of feeds, without the keys that their addresses may hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a find get to its target, once? Written down before it is sent; in doubt the target is asked first."""
+"""Job handler of kind handover: submit, confirm, settle in doubt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a find become a parcel? Fetched through the gates of its source, and checked to be what it should be."""
+"""Fetches a chosen candidate and makes the parcel."""
 
 from __future__ import annotations
 

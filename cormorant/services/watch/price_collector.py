@@ -1,4 +1,4 @@
-"""How are prices collected? By a job for each intake and source, through the gates and the cache of every search."""
+"""Job handler of kind collect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are prices shown to programs? Plain values; amounts are whole cents."""
+"""Views of prices; amounts are whole cents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who knows what artists release? Spotify, asked page by page through the gates of its source."""
+"""Artists and releases from Spotify through its limiter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are targets made from settings? Each with the client of its kind, over a transport of its own."""
+"""Targets made from settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are watches, wants and downloads shown to programs? Plain values, and never a link or a key of a source."""
+"""Views of artists, saved searches, wants, candidates, handovers and targets."""
 
 from __future__ import annotations
 

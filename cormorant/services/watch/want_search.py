@@ -1,4 +1,4 @@
-"""How is something wanted found? By a job: sources that are closed are asked later, and nobody is asked twice."""
+"""Job handler of kind want."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can a program do with watches? Add and remove artists and saved searches, look at wants, decide by hand."""
+"""Operations on artists, saved searches, wants, downloads and targets."""
 
 from __future__ import annotations
 

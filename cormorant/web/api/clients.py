@@ -1,4 +1,4 @@
-"""Which apps search through the gate, and what has each spent? They are let in and shut out here, too."""
+"""Client apps over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done with subscriptions over HTTP? Subscribe, look, check, leave alone, give another time, remove."""
+"""Feeds over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked about durable jobs, and done with them? List, show, retry, cancel; pause and resume all."""
+"""Jobs over HTTP."""
 
 from __future__ import annotations
 

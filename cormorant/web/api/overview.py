@@ -1,4 +1,4 @@
-"""What can be seen of everything at once, as it is and as it happens? And the two levers for all of it."""
+"""Overview, event stream, pause everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done with prices over HTTP? Watch, look, check now, pause, remove."""
+"""Prices over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which searches were begun over HTTP, and what has come of them? Any number may watch one; the latest are kept."""
+"""Searches that were begun over HTTP, with their outcomes; the latest are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs at its time, and how is it paused? The sweepers and tickers of the tree, and every subscription."""
+"""Scheduler paths: status, jobs, statistics, pause, reschedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a program search over HTTP? It begins a search, looks or listens to what comes, and may end it."""
+"""Searches begun over HTTP, their state and streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a person sign in to the page? With the key of the API, typed once; the browser keeps a cookie instead of it."""
+"""Sign in and out."""
 
 from __future__ import annotations
 

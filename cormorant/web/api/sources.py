@@ -1,4 +1,4 @@
-"""What can be asked about sources, and done with them? Why each waits; pause, resume, reset."""
+"""Sources over HTTP."""
 
 from __future__ import annotations
 

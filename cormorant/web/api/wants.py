@@ -1,4 +1,4 @@
-"""What can be asked about wants, downloads and targets, and decided by hand? Retry, ignore, hand over, settle, test."""
+"""Wants, downloads and targets over HTTP."""
 
 from __future__ import annotations
 

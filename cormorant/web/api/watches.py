@@ -1,4 +1,4 @@
-"""What can be watched over HTTP? Artists and saved searches: add, list, look at once, leave alone, remove."""
+"""Artists and saved searches over HTTP."""
 
 from __future__ import annotations
 

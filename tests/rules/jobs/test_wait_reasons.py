@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cormorant.rules.jobs.states import WAITING, JobState
-from cormorant.rules.jobs.wait_reasons import QueueFacts, WaitReason, gates_before
+from cormorant.rules.jobs.wait_reasons import QueueFacts, WaitReason, wait_reasons_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(microseconds=1)
@@ -20,7 +20,7 @@ PAUSED = QueueFacts(is_all_paused=True, kinds_served={"tidy"})
 
 
 @pytest.mark.parametrize(
-    ("state", "held", "run_at", "around", "gates"),
+    ("state", "held", "run_at", "around", "reasons"),
     [
         (JobState.PENDING, False, NOW, SERVED, [WaitReason.TURN]),
         (JobState.RETRYABLE, False, NOW, SERVED, [WaitReason.TURN]),
@@ -35,9 +35,9 @@ PAUSED = QueueFacts(is_all_paused=True, kinds_served={"tidy"})
     ],
 )
 def test_each_reason_is_given_in_order(
-    state: JobState, run_at: datetime, around: QueueFacts, gates: list[WaitReason], *, held: bool
+    state: JobState, run_at: datetime, around: QueueFacts, reasons: list[WaitReason], *, held: bool
 ) -> None:
-    assert list(gates_before("tidy", state, is_held=held, run_at=run_at, around=around, now=NOW)) == gates
+    assert list(wait_reasons_of("tidy", state, is_held=held, run_at=run_at, around=around, now=NOW)) == reasons
 
 
 @given(
@@ -49,7 +49,7 @@ def test_each_reason_is_given_in_order(
 def test_whoever_waits_has_a_reason_and_nobody_else(
     state: JobState, run_at: datetime, around: QueueFacts, *, held: bool
 ) -> None:
-    gates = gates_before("tidy", state, is_held=held, run_at=run_at, around=around, now=NOW)
+    reasons = wait_reasons_of("tidy", state, is_held=held, run_at=run_at, around=around, now=NOW)
 
-    assert bool(gates) is (state in WAITING)
-    assert WaitReason.TURN not in gates or len(gates) == 1
+    assert bool(reasons) is (state in WAITING)
+    assert WaitReason.TURN not in reasons or len(reasons) == 1

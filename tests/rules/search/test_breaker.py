@@ -27,7 +27,7 @@ from cormorant.rules.search.breaker import (
 )
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import GateName
+from cormorant.rules.search.reasons import ReasonName
 from cormorant.rules.search.reservations import (
     FailureKind,
     RequestPermit,
@@ -91,7 +91,7 @@ def test_five_failures_in_a_row_close_the_source_for_300_s() -> None:
     got = ask(state, NOON + timedelta(seconds=OPEN_S) - timedelta.resolution)
 
     assert isinstance(got, SourceClosedNow)
-    assert [gate.name for gate in got.gates] == [GateName.BREAKER]
+    assert [gate.name for gate in got.reasons] == [ReasonName.BREAKER]
     assert got.opens_at == NOON + timedelta(seconds=OPEN_S)
     assert isinstance(ask(state, got.opens_at), Reserved)
 
@@ -107,8 +107,8 @@ def test_three_probes_go_and_the_fourth_when_one_of_them_has_expired() -> None:
 
     assert isinstance(refused, SourceClosedNow)
     assert refused.opens_at is None
-    assert refused.look_again_at == now + timedelta(seconds=LEASE_S)
-    assert isinstance(ask(state, refused.look_again_at), Reserved)
+    assert refused.recheck_at == now + timedelta(seconds=LEASE_S)
+    assert isinstance(ask(state, refused.recheck_at), Reserved)
 
 
 def test_the_answer_to_a_request_made_before_the_breaker_opened_changes_nothing() -> None:

@@ -14,8 +14,8 @@ from cormorant.rules.search.breaker import Breaker, BreakerState, Cooldown
 from cormorant.rules.search.limits import PRESETS, Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import (
-    GateName,
     Reason,
+    ReasonName,
     earliest_opening,
     explain,
     next_opening,
@@ -40,10 +40,10 @@ def asked(seconds_ago: float = 0.0) -> SourceState:
 look = partial(openings, lane=Lane.QUERY, priority=Priority.BACKGROUND, now=NOON, edges={})
 
 
-def seen(gates: tuple[Reason, ...]) -> list[tuple[str, float | None]]:
+def seen(reasons: tuple[Reason, ...]) -> list[tuple[str, float | None]]:
     """Names, and in how many seconds each opens."""
     return [
-        (gate.name.value, None if gate.opens_at is None else (gate.opens_at - NOON).total_seconds()) for gate in gates
+        (gate.name.value, None if gate.opens_at is None else (gate.opens_at - NOON).total_seconds()) for gate in reasons
     ]
 
 
@@ -62,9 +62,9 @@ def test_every_gate_is_named_in_order() -> None:
     )
     limits = SourceLimits(per_minute=4, per_hour=4, per_day=4, per_month=4)
 
-    gates = look(state, limits, edges={1: after(-30)})
+    reasons = look(state, limits, edges={1: after(-30)})
 
-    assert seen(gates) == [
+    assert seen(reasons) == [
         ("enabled", None),
         ("stopped", None),
         ("paused", None),
@@ -77,7 +77,7 @@ def test_every_gate_is_named_in_order() -> None:
         ("day", 86_370),
         ("month", 31 * 86_400 - 30),
     ]
-    assert [gate.name for gate in gates] == sorted((gate.name for gate in gates), key=list(GateName).index)
+    assert [gate.name for gate in reasons] == sorted((gate.name for gate in reasons), key=list(ReasonName).index)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_each_class_keeps_its_share_of_the_pace(priority: Priority, pace: float)
 
 
 def test_spacing_is_a_floor_that_no_class_goes_under() -> None:
-    gates = look(asked(3), SourceLimits(spacing_s=10), priority=Priority.INTERACTIVE)
+    reasons = look(asked(3), SourceLimits(spacing_s=10), priority=Priority.INTERACTIVE)
 
-    assert seen(gates) == [("spacing", 7)]
+    assert seen(reasons) == [("spacing", 7)]
 
 
 def test_a_request_may_bring_its_own_pace_but_no_spacing() -> None:
@@ -118,11 +118,11 @@ def test_a_grab_keeps_the_spacing_after_a_query_but_not_its_pace() -> None:
 def test_while_a_request_is_in_flight_nobody_knows_the_opening() -> None:
     lane = LaneState(last_seq=1, last_at=after(-1), in_flight=(RequestLease(seq=1, expires_at=after(30)),))
 
-    gates = look(SourceState(query=lane), SourceLimits(), lane=Lane.GRAB)
+    reasons = look(SourceState(query=lane), SourceLimits(), lane=Lane.GRAB)
 
-    assert seen(gates) == [("in_flight", None)]
-    assert next_opening(gates, now=NOON) is None
-    assert recheck_at(gates, now=NOON) == after(30)
+    assert seen(reasons) == [("in_flight", None)]
+    assert next_opening(reasons, now=NOON) is None
+    assert recheck_at(reasons, now=NOON) == after(30)
 
 
 def test_a_request_whose_end_was_never_recorded_may_have_lasted_until_its_lease_expired() -> None:
@@ -138,9 +138,9 @@ def test_a_pause_ends_by_itself_only_if_it_has_an_end() -> None:
 
 
 def test_only_a_person_opens_what_a_person_closed() -> None:
-    gates = look(SourceState(stopped_because="key refused", cooldown=Cooldown(until=after(9))), SourceLimits())
+    reasons = look(SourceState(stopped_because="key refused", cooldown=Cooldown(until=after(9))), SourceLimits())
 
-    assert recheck_at(gates, now=NOON) is None
+    assert recheck_at(reasons, now=NOON) is None
 
 
 def test_a_day_with_a_reset_hour_opens_when_the_sites_day_begins() -> None:
@@ -163,9 +163,9 @@ def test_ageing_lends_the_pace_of_a_better_class_but_not_its_reserve() -> None:
     limits = SourceLimits(per_hour=10, reserve_interactive=0.5)
     state = evolve(asked(), query=LaneState(last_seq=5, last_at=NOON, last_end_at=NOON))
 
-    gates = look(state, limits, waited_s=900, edges={1: NOON})
+    reasons = look(state, limits, waited_s=900, edges={1: NOON})
 
-    assert seen(gates) == [("spacing", 2), ("pace", 6), ("hour", 3_600)]
+    assert seen(reasons) == [("spacing", 2), ("pace", 6), ("hour", 3_600)]
 
 
 @pytest.mark.parametrize(

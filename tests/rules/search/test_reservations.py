@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cormorant.rules.search.breaker import BreakerState, Cooldown
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import GateName
+from cormorant.rules.search.reasons import ReasonName
 from cormorant.rules.search.reservations import (
     FailureKind,
     Reserved,
@@ -62,7 +62,7 @@ def test_lanes_are_numbered_apart_and_run_one_after_the_other() -> None:
     grab = begun(succeeded(query.state, query.permit, now=NOON), lane=Lane.GRAB)
 
     assert isinstance(meanwhile, SourceClosedNow)
-    assert [gate.name for gate in meanwhile.gates] == [GateName.IN_FLIGHT]
+    assert [gate.name for gate in meanwhile.reasons] == [ReasonName.IN_FLIGHT]
     assert (grab.seq, grab.state.query.last_seq) == (1, 1)
 
 
@@ -73,7 +73,7 @@ def test_a_process_that_died_keeps_the_source_busy_until_its_lease_expires() -> 
     late = ask(lost.state, now=lost.expires_at)
 
     assert isinstance(early, SourceClosedNow)
-    assert early.look_again_at == lost.expires_at
+    assert early.recheck_at == lost.expires_at
     assert isinstance(late, Reserved)
     assert [lease.seq for lease in late.state.query.in_flight] == [2]
     assert late.state.query.last_end_at == lost.expires_at
@@ -152,7 +152,7 @@ def test_refused_credentials_stop_the_source_until_a_person_resets_it() -> None:
     closed = ask(stopped, now=LATER)
 
     assert isinstance(closed, SourceClosedNow)
-    assert (closed.opens_at, closed.look_again_at) == (None, None)
+    assert (closed.opens_at, closed.recheck_at) == (None, None)
     assert isinstance(ask(reset(stopped), now=LATER), Reserved)
 
 

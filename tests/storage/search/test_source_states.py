@@ -24,7 +24,7 @@ from tests.storage.test_two_at_once import after
 
 def names(answer: Reserved | SourceClosedNow) -> list[str]:
     """The gates in the way."""
-    return [gate.name.value for gate in answer.gates] if isinstance(answer, SourceClosedNow) else []
+    return [gate.name.value for gate in answer.reasons] if isinstance(answer, SourceClosedNow) else []
 
 
 def test_a_source_that_was_never_asked_has_a_fresh_state(connection: Connection) -> None:
