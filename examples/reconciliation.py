@@ -28,16 +28,11 @@ import trio
 from attrs import frozen
 from sqlalchemy import Connection, Row, text
 
-from actors.environment import SystemClock
-from actors.jobs.handler import JobContext
-from cormorant.rules.jobs.verdicts import Fail, Snooze
-from cormorant.rules.ports import Clock
-from cormorant.rules.settings.service import WebSettings
-from cormorant.rules.settings.settings import Settings
+from actors import JobContext, SystemClock
+from cormorant.rules import Clock, Fail, Snooze
+from cormorant.settings import Settings, WebSettings
 from cormorant.testing import memory_gateway, simulated
-from storage.engine.columns import from_micros, to_micros
-from storage.jobs import jobs
-from storage.jobs.jobs import NewJob
+from storage import NewJob, from_micros, jobs, to_micros
 from supervisors import Service, open_service
 
 LOOKS = 5

@@ -1,4 +1,4 @@
-"""Who owns whom, who is restarted, in which order all stops; and `open_service`. No role's work is done here."""
+"""Ownership, restarts and the order of starting and stopping; `open_service`. No business logic."""
 
 from __future__ import annotations
 

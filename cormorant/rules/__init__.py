@@ -15,6 +15,7 @@ from cormorant.rules.errors import (
 )
 from cormorant.rules.events import Event
 from cormorant.rules.jobs.verdicts import Cancel, Fail, Retry, Snooze
+from cormorant.rules.ports import Clock
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
 
@@ -22,6 +23,7 @@ __all__ = [
     "ActorCrashed",
     "ActorGone",
     "Cancel",
+    "Clock",
     "CommitUnknown",
     "CormorantError",
     "CredentialsRefused",
