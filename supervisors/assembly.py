@@ -38,7 +38,7 @@ from cormorant.services.jobs import Jobs
 from cormorant.services.notifications import SendNotifications, receivers
 from cormorant.services.schedule import Timetable
 from cormorant.services.searches import Searches
-from cormorant.services.source_clients import AskCaps
+from cormorant.services.sources import AskCaps
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.parcel_fetcher import ParcelFetcher
 from cormorant.services.watch.prices import Prices

@@ -33,7 +33,8 @@ from cormorant.services.data_folder import prepare_data
 from cormorant.services.event_bus import EventBus, EventStream, Listener
 from cormorant.services.jobs import Jobs
 from cormorant.services.searches import Searches, SourceSnapshot
-from cormorant.services.source_clients import Fetch, SourceClients, price_recipes
+from cormorant.services.source_clients import SourceClients, price_recipes
+from cormorant.services.sources import Fetch
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches

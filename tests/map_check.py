@@ -1,4 +1,4 @@
-"""What in a source file breaks the map or the house rules? Looks at the text only; nothing is imported."""
+"""Checks of the map and the house rules. They read the text of source files and import nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import importlib.util
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -35,6 +36,66 @@ LAYERS: Final = (
 )
 TOP: Final = 0
 RANK: Final = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+
+# Domains in the order in which they may know each other: each knows those before it. A module in a folder of a domain
+# belongs to it; the table has the others. What belongs to no domain (settings, engine, http, …) may know all and be known.
+DOMAINS: Final = ("shared", "jobs", "search", "watch", "gate", "everything")
+ORDERED_LAYERS: Final = ("cormorant.rules", "storage", "actors", "cormorant.services")
+DOMAIN_OF: Final = {
+    **dict.fromkeys(
+        (
+            "actors.actor",
+            "actors.environment",
+            "actors.periodic",
+            "cormorant.rules.addresses",
+            "cormorant.rules.errors",
+            "cormorant.rules.events",
+            "cormorant.rules.json_documents",
+            "cormorant.rules.ports",
+            "cormorant.rules.schedules",
+            "cormorant.rules.secrets",
+            "cormorant.rules.supervision",
+            "cormorant.rules.units",
+            "cormorant.rules.web_requests",
+            "cormorant.services.data_folder",
+            "cormorant.services.event_bus",
+            "cormorant.services.keys",
+            "storage.database",
+        ),
+        "shared",
+    ),
+    **dict.fromkeys(("actors.contained", "cormorant.services.jobs", "storage.pauses"), "jobs"),
+    **dict.fromkeys(
+        ("cormorant.services.durable_search", "cormorant.services.searches", "cormorant.services.sources"), "search"
+    ),
+    "cormorant.services.schedule": "watch",
+    **dict.fromkeys(
+        (
+            "cormorant.rules.app_indexers",
+            "cormorant.rules.latest_polls",
+            "cormorant.rules.torznab_queries",
+            "storage.access",
+            "storage.gate",
+        ),
+        "gate",
+    ),
+    **dict.fromkeys(
+        (
+            "actors.maintenance",
+            "actors.notifier",
+            "cormorant.rules.notices",
+            "cormorant.services.notifications",
+            "cormorant.services.source_clients",
+            "storage.overview",
+        ),
+        "everything",
+    ),
+}
+
+FOLDER_MODULES_MIN: Final = 5
+FOLDER_MODULES_MAX: Final = 20
+NOT_COUNTED: Final = ("storage.migrations", "cormorant.web.page")
+SMALL_LINES: Final = 60
 
 # A rule gets time and chance as arguments and touches nothing outside.
 IMPURE: Final = frozenset(
@@ -139,6 +200,66 @@ def wrong_imports(module: Module) -> Iterator[str]:
             yield f"{module.name}:{line} {module.room} must not know {room} ({name})"
 
 
+def domain_of(name: str) -> str | None:
+    """The domain of a module; None: it has none, and the order of domains says nothing about it.
+
+    >>> domain_of("storage.jobs.batch"), domain_of("actors.notifier"), domain_of("storage.engine.calls")
+    ('jobs', 'everything', None)
+    """
+    layer = next((each for each in ORDERED_LAYERS if name.startswith(f"{each}.")), None)
+    if layer is None:
+        return None
+    part = name.removeprefix(f"{layer}.").partition(".")[0]
+    if part in DOMAINS and f"{layer}.{part}" not in DOMAIN_OF:
+        return part
+    return next((DOMAIN_OF[each] for each in DOMAIN_OF if name == each or name.startswith(f"{each}.")), None)
+
+
+def modules_without_domain(module: Module) -> Iterator[str]:
+    """Modules in the root of an ordered layer that the table of domains does not name."""
+    layer, _, own = module.name.rpartition(".")
+    if layer in ORDERED_LAYERS and own and not module.is_package and domain_of(module.name) is None:
+        yield f"{module.name} has no domain: give it one in DOMAIN_OF"
+
+
+def wrong_domains(module: Module) -> Iterator[str]:
+    """Imports against the order of domains."""
+    own = domain_of(module.name)
+    for line, name in imported_names(module) if own else ():
+        other = domain_of(name)
+        if other is not None and DOMAINS.index(other) > DOMAINS.index(own or ""):
+            yield f"{module.name}:{line} {own} must not know {other} ({name})"
+
+
+def connections_outside_storage(module: Module) -> Iterator[str]:
+    """Functions outside of storage that take a `Connection`: transactions are in storage."""
+    if module.room == "storage":
+        return
+    for place, node in _with_places(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            if any(each.annotation and ast.unparse(each.annotation) == "Connection" for each in arguments):
+                yield f"{place} takes a Connection"
+
+
+def protocols_in_web(module: Module) -> Iterator[str]:
+    """Protocols of the web. It uses services, which it may know."""
+    if module.room != "cormorant.web":
+        return
+    for place, node in _with_places(module):
+        if isinstance(node, ast.ClassDef) and any(
+            re.fullmatch(r"(\w+\.)?Protocol(\[.*\])?", ast.unparse(base)) for base in node.bases
+        ):
+            yield f"{place} is a Protocol"
+
+
+def question_docstrings(module: Module) -> Iterator[str]:
+    """Modules whose docstring asks instead of stating what the module contains."""
+    first = (ast.get_docstring(module.tree) or "").split("\n")[0]
+    if "?" in first:
+        yield f"{module.name} asks a question: {first}"
+
+
 def impurities(module: Module) -> Iterator[str]:
     """Where a rule reaches for time, chance, files or the network."""
     if module.room != "cormorant.rules":
@@ -213,11 +334,53 @@ def silenced_without_reason(module: Module) -> Iterator[str]:
             yield f"{module.name}:{token.start[0]} silences a warning and does not say why: {token.string}"
 
 
+def repeated_classes(modules: Sequence[Module]) -> Iterator[str]:
+    """Public class names that two modules use."""
+    places: dict[str, list[str]] = {}
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module.name)
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"class {name} is in {', '.join(found)}"
+
+
+def odd_folders(modules: Sequence[Module]) -> Iterator[str]:
+    """Folders with too few or too many modules."""
+    counts = Counter(module.name.rpartition(".")[0] for module in modules if not module.is_package)
+    for folder, count in sorted(counts.items()):
+        if not folder.startswith(NOT_COUNTED) and not FOLDER_MODULES_MIN <= count <= FOLDER_MODULES_MAX:
+            yield f"{folder} has {count} modules, allowed: {FOLDER_MODULES_MIN} to {FOLDER_MODULES_MAX}"
+
+
+def crumbs(modules: Sequence[Module]) -> Iterator[str]:
+    """Small modules that only one other module imports: they belong there."""
+    names = {module.name for module in modules}
+    importers: dict[str, set[str]] = {}
+    for module in modules:
+        for _, name in imported_names(module):
+            for imported in {name, name.rpartition(".")[0]} & names:
+                importers.setdefault(imported, set()).add(module.name)
+    for module in modules:
+        is_small = not module.is_package and len(module.text.splitlines()) < SMALL_LINES
+        if is_small and len(importers.get(module.name, ())) == 1 and not module.name.startswith(NOT_COUNTED):
+            yield f"{module.name} is small, and only {min(importers[module.name])} imports it"
+
+
 Check = Callable[[Module], Iterator[str]]
+ProductCheck = Callable[[Sequence[Module]], Iterator[str]]
+
+PRODUCT_CHECKS: Final[tuple[ProductCheck, ...]] = (repeated_classes, odd_folders, crumbs)
 
 CHECKS: Final[tuple[Check, ...]] = (
     homeless_modules,
     wrong_imports,
+    modules_without_domain,
+    wrong_domains,
+    connections_outside_storage,
+    protocols_in_web,
+    question_docstrings,
     impurities,
     wide_handlers,
     long_functions,

@@ -11,10 +11,16 @@ import pytest
 
 from tests.map_check import (
     CHECKS,
+    DOMAIN_OF,
     FILE_LINES_REVIEWED,
+    FOLDER_MODULES_MAX,
+    FOLDER_MODULES_MIN,
     FUNCTION_LINES_MAX,
+    PRODUCT_CHECKS,
+    SMALL_LINES,
     Check,
     Module,
+    ProductCheck,
     long_files,
     long_functions,
     silenced_without_reason,
@@ -37,6 +43,14 @@ ALLOWED = {
     "cormorant.rules.jobs.error_log._words_of catches Exception": "calls the __str__ of foreign errors",
     "cormorant.web.listener.ConnectionListener._serve catches BaseException": "one connection must not end the others; the rest goes on up",
     "cormorant.log.LogWriter._line catches Exception": "calls the __str__ of foreign errors; the log must go on",
+    "actors.jobs.handler.JobContext._while_ours takes a Connection": "fences the caller's function by the lease",
+}
+
+# Small modules that stay, each with its reason.
+SMALL = {
+    "actors.watch.host_queues": "the queues of the feed ticker will move here",
+    "cormorant.playground.webhook": "a stand-in, like the others of its folder",
+    "cormorant.services.notifications": "a job handler, like the others of its folder",
 }
 
 
@@ -62,6 +76,19 @@ def test_the_product_has_no(check: Check) -> None:
     found = [complaint for complaint in complaints(check, PRODUCT) if complaint not in ALLOWED]
 
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("check", PRODUCT_CHECKS, ids=lambda check: check.__name__)
+def test_the_product_as_a_whole_has_no(check: ProductCheck) -> None:
+    found = [complaint for complaint in check(modules(*PRODUCT)) if complaint.split()[0] not in SMALL]
+
+    assert not found, "\n".join(found)
+
+
+def test_every_module_of_the_tables_exists() -> None:
+    names = {module.name for module in modules(*PRODUCT)}
+
+    assert sorted({*DOMAIN_OF, *SMALL} - names) == []
 
 
 @pytest.mark.parametrize("check", [long_functions, silenced_without_reason], ids=lambda check: check.__name__)
@@ -115,13 +142,13 @@ WRONG = {
     "the web knows the supervisors": module("cormorant.web.pages", "import supervisors.tree"),
     "a supervisor knows the settings' reader": module("supervisors.service", "from cormorant.settings import load"),
     "a client knows the log": module("cormorant.clients.feeds", "from cormorant import log as telemetry"),
-    "inside a function": module("storage.jobs.jobs", "def claim():", "    import actors.search.dispatcher"),
+    "inside a function": module("storage.jobs.jobs", "def claim():", "    import actors.jobs.worker"),
     "for type checkers": module(
-        "storage.jobs.jobs", "if TYPE_CHECKING:", "    from actors.search.dispatcher import Dispatcher"
+        "storage.jobs.jobs", "if TYPE_CHECKING:", "    from actors.jobs.worker import JobWorker"
     ),
     "relative": module("cormorant.rules.jobs.states", "from ...clients import feeds"),
     "relative, from a package": package("cormorant.rules", '"""Rules."""', "from .. import web"),
-    "by name": module("storage.jobs.jobs", "importlib.import_module('actors.search.dispatcher')"),
+    "by name": module("storage.jobs.jobs", "importlib.import_module('actors.jobs.worker')"),
     "the product knows the tests": module("cormorant.testing", "from tests.postgres import PostgresServer"),
     "a rule imports trio": module("cormorant.rules.jobs.states", "import trio"),
     "a rule imports from trio": module("cormorant.rules.jobs.states", "from trio.testing import MockClock"),
@@ -154,6 +181,16 @@ WRONG = {
     "noqa without a code": module("storage.jobs.jobs", "x = 1  # noqa"),
     "noqa without a reason": module("storage.jobs.jobs", "x = 1  # noqa: S608"),
     "ignore without a reason": module("storage.jobs.jobs", "x = 1  # type: ignore[arg-type]"),
+    "a module of no domain": module("storage.helpers", "x = 1"),
+    "jobs know searches": module("storage.jobs.jobs", "from storage.search import sources"),
+    "searches know watches": module("actors.search.dispatcher", "from cormorant.rules.watch.feeds import Feed"),
+    "watches know the gate": module("cormorant.services.watch.views", "from cormorant.services.gate import items"),
+    "shared code knows jobs": module("cormorant.rules.errors", "from cormorant.rules.jobs.states import JobState"),
+    "watches know the notifier": module("actors.watch.feed_ticker", "from actors.notifier import Notifier"),
+    "a transaction in a service": module("cormorant.services.jobs", "def f(connection: Connection): ..."),
+    "a transaction as a method": module("actors.actor", "class A:", "  def f(self, *, connection: Connection): ..."),
+    "a protocol in the web": module("cormorant.web.pages", "class Desk(Protocol): ..."),
+    "a question": module("storage.jobs.jobs", '"""What happens to jobs? Much."""'),
     "a whole file silenced": module("storage.jobs.jobs", "# ruff: noqa: S608 - the names are ours"),
 }
 
@@ -166,6 +203,13 @@ RIGHT = {
         "from cormorant.clients import torznab",
         "from cormorant.rules import Event",
     ),
+    "watches may know searches and jobs": module(
+        "storage.watch.wants", "from storage.search import answers", "from storage.jobs import jobs"
+    ),
+    "everybody may know settings": module(
+        "storage.jobs.jobs", "from cormorant.rules.settings.watch import FeedSettings"
+    ),
+    "a transaction in storage": module("storage.jobs.jobs", "def f(connection: Connection): ..."),
     "the web may ask actors": module("cormorant.web.pages", "from actors.search.dispatcher import Submit"),
     "rooms on top may know each other": module(
         "cormorant.cli.service", "from cormorant import settings, log as telemetry"
@@ -196,3 +240,45 @@ def test_a_violation_is_found(source: Module) -> None:
 @pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in RIGHT.items()])
 def test_what_is_right_is_left_alone(source: Module) -> None:
     assert [complaint for check in CHECKS for complaint in check(source)] == []
+
+
+def named(*names: str, lines: int = SMALL_LINES) -> list[Module]:
+    return [module(name, *["x = 1"] * lines) for name in names]
+
+
+WRONG_AS_A_WHOLE = {
+    "two classes of one name": [module("storage.jobs.jobs", "class A: ..."), module("actors.actor", "class A: ...")],
+    "a small folder": named(*(f"storage.jobs.m{number}" for number in range(FOLDER_MODULES_MIN - 1))),
+    "a large folder": named(*(f"storage.jobs.m{number}" for number in range(FOLDER_MODULES_MAX + 1))),
+    "a crumb": [
+        *named(*(f"storage.jobs.m{number}" for number in range(FOLDER_MODULES_MIN - 1))),
+        module("storage.jobs.small", *["x = 1"] * (SMALL_LINES - 1)),
+        package("storage", "from storage.jobs.small import x"),
+    ],
+}
+RIGHT_AS_A_WHOLE = {
+    "private classes": [module("storage.jobs.jobs", "class _A: ..."), module("actors.actor", "class _A: ...")],
+    "a folder as small as allowed": named(*(f"storage.jobs.m{number}" for number in range(FOLDER_MODULES_MIN))),
+    "a folder as large as allowed": named(*(f"storage.jobs.m{number}" for number in range(FOLDER_MODULES_MAX))),
+    "migrations": named("storage.migrations.v0001"),
+    "a small module that two import": [
+        *named(*(f"storage.jobs.m{number}" for number in range(FOLDER_MODULES_MIN - 1))),
+        module("storage.jobs.small", "x = 1"),
+        package("storage", "from storage.jobs.small import x"),
+        package("actors", "from storage.jobs import small"),
+    ],
+}
+
+
+@pytest.mark.parametrize("sources", [pytest.param(each, id=name) for name, each in WRONG_AS_A_WHOLE.items()])
+def test_a_violation_of_the_whole_is_found(sources: list[Module]) -> None:
+    folders = [] if len(sources) > FOLDER_MODULES_MIN - 2 else [PRODUCT_CHECKS[1]]
+
+    assert len([each for check in PRODUCT_CHECKS if check not in folders for each in check(sources)]) == 1
+
+
+@pytest.mark.parametrize("sources", [pytest.param(each, id=name) for name, each in RIGHT_AS_A_WHOLE.items()])
+def test_a_whole_that_is_right_is_left_alone(sources: list[Module]) -> None:
+    folders = [] if len(sources) > FOLDER_MODULES_MIN - 2 else [PRODUCT_CHECKS[1]]
+
+    assert [each for check in PRODUCT_CHECKS if check not in folders for each in check(sources)] == []

@@ -15,9 +15,8 @@ from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.feed_site import feed_site, playground_feeds
 from cormorant.playground.http import StandInSite
 from cormorant.playground.indexer import Habits, Indexer
-from cormorant.playground.jackett import Jackett
 from cormorant.playground.price_site import MARKET, PRICES, PriceSiteStandIn, market_source, sales_since
-from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
+from cormorant.playground.prowlarr import Jackett, Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.releases import GrowingArtists, PlayedNews, news_since, peers_with
 from cormorant.playground.sabnzbd import SabnzbdStandIn

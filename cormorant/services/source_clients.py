@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from attrs import field, frozen
 
@@ -21,11 +21,6 @@ from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.watch.feeds import DueFeed, FetchedFeed
 from cormorant.rules.watch.soulseek import offered
 from storage.search.sources import SourceRecord
-
-Fetch = Callable[[SourceRecord, str], Awaitable[Download]]
-"""Fetches what a link of a source leads to."""
-AskCaps = Callable[[SourceRecord], Awaitable[Caps]]
-"""Asks a source what it supports."""
 
 TIMEOUT_S = 120.0
 """Longer than any search may take: the limiter's own time-out is the one that counts."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
 import trio
 
+from cormorant.clients.files import Download
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.caps import dump_caps
 from cormorant.rules.search.outcomes import SourceError, SourceUnavailable
@@ -18,7 +20,6 @@ from cormorant.rules.search.reservations import (
     SourceClosedNow,
     end_of,
 )
-from cormorant.services.source_clients import SourceClients
 from storage.database import Database
 from storage.search import source_states
 from storage.search.requests import record_caps
@@ -32,27 +33,33 @@ _TIMEOUT_S: Final = TIMEOUT_S[Priority.INTERACTIVE]
 _RECORD_S: Final = 5.0
 
 
+AskCaps = Callable[[SourceRecord], Awaitable[Caps]]
+"""Asks a source for its caps."""
+Fetch = Callable[[SourceRecord, str], Awaitable[Download]]
+"""Fetches the file that a link of a source leads to."""
+
+
 class SourceClosed(CormorantError):
     """The source may not be asked now."""
 
 
-async def test_source(database: Database, record: SourceRecord, asker: SourceClients) -> Caps:
-    """What the source can do, asked now and kept. Raises `SourceClosed` or what the source did wrong."""
+async def test_source(database: Database, record: SourceRecord, ask_caps: AskCaps) -> Caps:
+    """The caps of a source, asked now and stored. Raises `SourceClosed` or the error of the source."""
     wanted = ReservationRequest(priority=Priority.INTERACTIVE, lease_s=_TIMEOUT_S + PROBE_GRACE_S, consumer=CONSUMER)
     answer, _ = await database.run(
         source_states.reserve, record.id, wanted, configured=record.limits, now=datetime.now(UTC)
     )
     if isinstance(answer, SourceClosedNow):
         raise SourceClosed(f"{record.name} may not be asked now")
-    return await _ask(database, record, asker, answer)
+    return await _ask(database, record, ask_caps, answer)
 
 
-async def _ask(database: Database, record: SourceRecord, asker: SourceClients, reserved: Reserved) -> Caps:
+async def _ask(database: Database, record: SourceRecord, ask_caps: AskCaps, reserved: Reserved) -> Caps:
     caps: Caps | None = None
     end = end_of(KeyboardInterrupt())  # whatever cuts it short is ours
     try:
         with trio.move_on_after(_TIMEOUT_S):
-            caps = await asker.caps(record)
+            caps = await ask_caps(record)
         if caps is None:
             raise SourceUnavailable(f"it did not answer within {_TIMEOUT_S:g} s")
         end = end_of(None)

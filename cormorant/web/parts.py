@@ -15,7 +15,7 @@ from cormorant.rules.supervision import ChildView
 from cormorant.services.event_bus import EventStream
 from cormorant.services.jobs import Jobs
 from cormorant.services.searches import Searches
-from cormorant.services.source_clients import AskCaps, Fetch
+from cormorant.services.sources import AskCaps, Fetch
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches

@@ -124,7 +124,7 @@ class SourceActions:
                 f"{name} is of kind {record.kind} and not asked what it can do; cormorant {tries} tries it"
             )
         try:
-            caps = await test_source(self.database, record, SourceClients(offload=in_thread, clock=SystemClock()))
+            caps = await test_source(self.database, record, SourceClients(offload=in_thread, clock=SystemClock()).caps)
         except SourceClosed:
             look = await self._look(name)
             lines = look.explain(Priority.INTERACTIVE, zone=self._zone).lines

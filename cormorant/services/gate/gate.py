@@ -33,7 +33,7 @@ from cormorant.services.gate.source_caps import SourceCaps
 from cormorant.services.gate.torznab_documents import TorznabPage, feed_document
 from cormorant.services.keys import Keys
 from cormorant.services.searches import Searches
-from cormorant.services.source_clients import AskCaps, Fetch
+from cormorant.services.sources import AskCaps, Fetch
 from storage.database import Database
 from storage.search.sources import SourceRecord, UnknownSource
 

@@ -16,7 +16,7 @@ from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.services.searches import Searches
-from cormorant.services.source_clients import AskCaps
+from cormorant.services.sources import AskCaps
 from storage.database import Database
 from storage.search import sources
 from storage.search.sources import SourceRecord

@@ -14,8 +14,7 @@ from attrs import define, field
 from cormorant.playground import open_playground
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.http import StandInRequest, StandInResponse, as_html
-from cormorant.playground.jackett import Jackett
-from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
+from cormorant.playground.prowlarr import Jackett, Prowlarr, ProwlarrEntry
 from tests.cli.app_place import KEY, AppPlace, indexer
 
 
