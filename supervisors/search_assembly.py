@@ -19,7 +19,6 @@ from actors.search.waiting import SlotWaiters
 from cormorant.rules.addresses import normalised
 from cormorant.rules.errors import describe
 from cormorant.rules.ports import Chance, Clock, Emit
-from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.slots import SlotPool
 from cormorant.rules.secrets import Secret, shortened
 from cormorant.rules.settings.settings import Settings
@@ -150,16 +149,10 @@ class SearchAssembly:
             slots=self.slots,
             database=self.parts.database,
             ask=self.parts.ask,
-            cache_ttl_s=self._ttl_s,
+            options=self.parts.settings.search,
             clock=self.parts.clock,
             emit=self.parts.emit,
         )
-
-    def _ttl_s(self, priority: Priority) -> float:
-        chosen = self.parts.settings.search
-        if not chosen.cache_enabled:
-            return 0.0
-        return chosen.rss_ttl_s if priority is Priority.RSS else chosen.cache_ttl_s
 
 
 @frozen

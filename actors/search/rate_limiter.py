@@ -31,6 +31,7 @@ from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
+from cormorant.rules.settings.settings import SearchSettings
 from storage.database import Database
 from storage.search import source_states
 from storage.search.requests import CachedAnswer, RequestResult, record_result, reserve_now
@@ -64,7 +65,7 @@ class RateLimiter(Actor[None]):
     slots: SlotWaiters
     database: Database
     ask: Ask
-    cache_ttl_s: Callable[[Priority], float]
+    options: SearchSettings
     clock: Clock
     emit: Emit
     _workers: int = field(init=False, default=0)
@@ -296,7 +297,7 @@ class RateLimiter(Actor[None]):
 
     def _cache_key(self, pending: PendingRequest) -> str | None:
         """Under what another process may have kept the answer meanwhile. A feed is fetched for what is new."""
-        return pending.key if pending.queue_key is None and self.cache_ttl_s(pending.priority) > 0 else None
+        return pending.key if pending.queue_key is None and self.options.ttl_s(pending.priority) > 0 else None
 
     async def _request(self, pending: PendingRequest) -> RequestResult:
         # The last one left while it was reserved, or the service stops: what was not sent yet is not sent.
@@ -325,7 +326,7 @@ class RateLimiter(Actor[None]):
                 result=result,
                 entries=[history_entry(ticket, record, result, now) for ticket in pending.living()],
                 key=pending.key,
-                ttl_s=self.cache_ttl_s(pending.priority),
+                ttl_s=self.options.ttl_s(pending.priority),
                 now=now,
                 hint=self.requests.known,
             ),

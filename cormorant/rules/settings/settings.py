@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from attrs import field, frozen
 
 from cormorant.rules.addresses import sqlite_address
+from cormorant.rules.search.priorities import Priority
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import (
     Alias,
@@ -208,6 +209,12 @@ class SearchSettings:
         30 * 86_400.0, "How long the history of searches is kept.", low_s=0.0, high_s=3650 * 86_400.0
     )
     history_max: int = number(100_000, "Searches that the history holds; the oldest go first.", low=0, high=10_000_000)
+
+    def ttl_s(self, priority: Priority) -> float:
+        """Seconds for which an answer to a search of this priority may be given again. 0: it is not kept."""
+        if not self.cache_enabled:
+            return 0.0
+        return self.rss_ttl_s if priority is Priority.RSS else self.cache_ttl_s
 
 
 @frozen(kw_only=True)
