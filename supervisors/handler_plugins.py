@@ -3,7 +3,7 @@
 A package names them in its pyproject.toml:
 
     [project.entry-points."cormorant.handlers"]
-    reconcile = "my_package.jobs:reconcile"     # an async function of a JobContext, or an `actors.jobs.handler.Handler`
+    reconcile = "my_package.jobs:reconcile"     # an async function of a JobContext, or an `actors.Handler`
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _load(point: EntryPoint) -> Run | Handler:
     if isinstance(loaded, Handler):
         return loaded
     if isinstance(loaded, type) or not callable(loaded):
-        raise TypeError(f"it is {_sort_of(loaded)}; name an async function or an actors.jobs.handler.Handler")
+        raise TypeError(f"it is {_sort_of(loaded)}; name an async function or an actors.Handler")
     return loaded
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -116,6 +117,14 @@ def test_every_folder_of_the_product_is_a_package() -> None:
     folders = {path.parent for name in PRODUCT for path in (ROOT / name).rglob("*.py")}
 
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_every_path_that_contributing_names_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:actors|bench|cormorant|docs|storage|supervisors|tests)/[\w./]*)`", text)
+
+    assert len(paths) > 40
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_no_top_level_name_shadows_the_standard_library() -> None:

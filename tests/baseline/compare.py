@@ -25,7 +25,8 @@ class Renames:
     """The table of renames: what each name of an older version is called now.
 
     Kinds: `file` (a path), `module` (a dotted module), `name` (a dotted name or a name in generated documents),
-    `test` (an id without its file), `component` and `operation` (OpenAPI).
+    `test` (an id without its file), `component` and `operation` (OpenAPI). Of kind `removed`, `old` is the whole id of a
+    test, and `new` the reason for which it is gone.
     """
 
     by_kind: Mapping[str, Mapping[str, str]] = field(factory=dict)
@@ -60,7 +61,8 @@ def differences(old: Path, new: Path, renames: Renames) -> Iterator[str]:
 def mapped(name: str, text: str, renames: Renames) -> list[str]:
     """The lines of an older recording with today's names."""
     if name == "tests.txt":
-        return sorted(_mapped_id(line, renames) for line in text.splitlines())
+        kept = (line for line in text.splitlines() if line not in renames.of("removed"))
+        return sorted(_mapped_id(line, renames) for line in kept)
     if name == "openapi.json":
         return _mapped_openapi(text, renames)
     return _replaced(text, {**renames.of("module"), **renames.of("name")}).splitlines()
@@ -78,7 +80,11 @@ def _mapped_openapi(text: str, renames: Renames) -> list[str]:
     names = {**renames.of("component"), **renames.of("operation")}
     words = "|".join(re.escape(name) for name in names) or "(?!)"
     text = re.sub(rf'"(#/components/schemas/|)({words})"', lambda found: f'"{found[1]}{names[found[2]]}"', text)
-    return json.dumps(json.loads(text), indent=1, sort_keys=True).splitlines()
+    document = json.loads(text)
+    schemas = document.get("components", {}).get("schemas", {}) if isinstance(document, dict) else {}
+    for name in set(renames.of("component").values()) & schemas.keys():
+        schemas[name]["title"] = name  # the title of a schema is its name
+    return json.dumps(document, indent=1, sort_keys=True).splitlines()
 
 
 def _replaced(text: str, names: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ RENAMES = Renames(
         "test": {"test_clerk[Clerk]": "test_clerk[Producer]"},
         "component": {"SourceOut": "SourceView"},
         "operation": {"ApiSources": "Sources"},
+        "removed": {"tests/a.py::test_gone": "the limit is gone"},
     }
 )
 
@@ -33,6 +34,7 @@ def recorded(folder: Path, **files: str) -> Path:
         ("tests__txt", "tests/rules/test_old.py::test_x[1]\n", "tests/rules/jobs/test_new.py::test_x[1]\n"),
         ("tests__txt", "tests/a.py::test_clerk[Clerk]\n", "tests/a.py::test_clerk[Producer]\n"),
         ("tests__txt", "tests/a.py::test_x\n", "tests/a.py::test_x\ntests/a.py::test_new\n"),
+        ("tests__txt", "tests/a.py::test_gone\n", ""),
         ("events__md", "see cormorant.rules.old.look\n", "see cormorant.rules.new.observe\n"),
         ("openapi__json", '"#/components/schemas/SourceOut"', '"#/components/schemas/SourceView"'),
         ("openapi__json", '{\n "operationId": "ApiSources"\n}', '{\n "operationId": "Sources"\n}'),

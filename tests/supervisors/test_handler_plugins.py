@@ -80,7 +80,7 @@ def test_handlers_of_several_packages_come_together(site: Path) -> None:
         (
             GOOD,
             "broken:number",
-            "TypeError: it is of type int; name an async function or an actors.jobs.handler.Handler",
+            "TypeError: it is of type int; name an async function or an actors.Handler",
         ),
         (GOOD, "broken:Tidier", "TypeError: it is the class Tidier; name an async function"),
         (GOOD, "broken", "TypeError: it is of type module"),
