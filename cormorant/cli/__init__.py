@@ -1,4 +1,4 @@
-"""The command line: parses words, prints answers, returns exit codes. What it does is done by the rooms below."""
+"""The command line: commands, options, output and exit codes."""
 
 from __future__ import annotations
 

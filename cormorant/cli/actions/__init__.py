@@ -1,1 +1,1 @@
-"""What commands do; step B empties this folder."""
+"""What commands do."""
