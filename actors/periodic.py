@@ -66,26 +66,26 @@ class Periodic(Actor[None]):
 
 
 class WakeUp:
-    """Wake-ups that are coalesced: a hundred rings before the next look are one."""
+    """A coalesced wake-up: any number of `set` before the next `wait` count as one."""
 
     def __init__(self) -> None:
-        self._rings, self._heard = trio.open_memory_channel[None](1)
-        self._has_rung = False
+        self._sender, self._receiver = trio.open_memory_channel[None](1)
+        self._is_set = False
 
     def set(self) -> None:
-        """There is something to look at."""
-        if not self._has_rung:  # otherwise nobody has looked since the last ring
-            self._has_rung = True
-            self._rings.send_nowait(None)
+        """Wake the task that waits, or let its next wait return at once. Never waits."""
+        if not self._is_set:  # otherwise the task has not waited since the last one
+            self._is_set = True
+            self._sender.send_nowait(None)
 
     async def wait(self, until: float = math.inf) -> bool:
-        """Wait for a ring. False: the time came first."""
+        """Wait until it is set, at most until a time of trio's clock. False: the time came first."""
         if until == math.inf:
-            await self._heard.receive()
-            self._has_rung = False
+            await self._receiver.receive()
+            self._is_set = False
             return True
         with trio.CancelScope(deadline=until):
-            await self._heard.receive()
-            self._has_rung = False
+            await self._receiver.receive()
+            self._is_set = False
             return True
         return False

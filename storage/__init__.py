@@ -1,4 +1,4 @@
-"""Tables, the transactions over them, migrations and the gateway. No decisions, and no outside system but the database."""
+"""Tables, the transactions over them, migrations and the gateway. No outside system but the database."""
 
 from __future__ import annotations
 

@@ -81,9 +81,10 @@ def read_overview(
     """Everything the overview needs. `jobs` are counts that are recent enough; None: count them now."""
     began = clock.stopwatch()
     counted = reports.count_by_kind(connection) if jobs is None else jobs
+    took_s = clock.stopwatch() - began if jobs is None else None
     return OverviewRows(
         jobs=counted,
-        jobs_took_s=clock.stopwatch() - began if jobs is None else None,
+        jobs_took_s=took_s,
         looks=[source_views.read_view(connection, record, now=now) for record in records],
         clients=source_views.spent_by_clients(connection, since=now - _DAY),
         history=history.recent(connection, limit=HISTORY_SHOWN),
@@ -96,8 +97,9 @@ def read_scheduler(connection: Connection, *, counted: tuple[int, int] | None, c
     """The state of the scheduler. `counted` is the number of feeds and of running ones, if recent enough."""
     began = clock.stopwatch()
     total, running = counted or feeds.count(connection)
+    took_s = None if counted else clock.stopwatch() - began
     return SchedulerRows(
-        took_s=None if counted else clock.stopwatch() - began,
+        took_s=took_s,
         total=total,
         running=running,
         is_paused=pauses.is_all_paused(connection),

@@ -71,12 +71,12 @@ class SearchAssembly:
 
     def supervisor(self) -> Supervisor:
         """The branch of the tree: started in this order, stopped in reverse."""
-        keeper = Address[None]("source_keeper", emit=self.parts.emit)
+        reconciler = Address[None]("source_keeper", emit=self.parts.emit)
         return Supervisor(
             [
                 ChildSpec("sources", self.sources),
                 ChildSpec("callbacks", self.callbacks.served_by(self._callbacks), grace_s=CALLBACKS_S),
-                ChildSpec("source_keeper", keeper.served_by(self._keeper), grace_s=GRACE_S + SPARE_S),
+                ChildSpec("source_keeper", reconciler.served_by(self._reconciler), grace_s=GRACE_S + SPARE_S),
                 ChildSpec("dispatcher", self.dispatcher.served_by(self._dispatcher), grace_s=SPARE_S),
             ],
             name="search",
@@ -111,7 +111,7 @@ class SearchAssembly:
             emit=self.parts.emit,
         )
 
-    def _keeper(self) -> SourceReconciler:
+    def _reconciler(self) -> SourceReconciler:
         return SourceReconciler(
             database=self.parts.database,
             directory=self.directory,

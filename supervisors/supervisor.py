@@ -54,7 +54,7 @@ class Supervisor(Nested):
         )
         self._check(children)
         self._table = {spec.name: Child(spec) for spec in children}
-        self._keeper: SupervisorLoop | None = None
+        self._loop: SupervisorLoop | None = None
         self._over = trio.Event()
         self._owner = _Owner(self)
         self.report: ShutdownReport | None = None
@@ -110,8 +110,8 @@ class Supervisor(Nested):
         return Stopping(self)
 
     def _ask_to_stop(self) -> None:
-        if self._keeper is not None:
-            self._keeper.ask_to_stop()
+        if self._loop is not None:
+            self._loop.ask_to_stop()
 
     def gone(self) -> None:
         """There will be no other run: tell all below, so that nobody waits for them."""
@@ -119,20 +119,20 @@ class Supervisor(Nested):
             child.report_removed()
 
     def _running(self, child: str) -> SupervisorLoop:
-        if self._keeper is None:
+        if self._loop is None:
             raise StartFailed(child, f"{self._policy.name} is not running")
-        return self._keeper
+        return self._loop
 
     async def __call__(self, *, task_status: trio.TaskStatus[Supervisor] = trio.TASK_STATUS_IGNORED) -> None:
         """Run once, until stopped, cancelled or out of restarts."""
         self._prepare()
         failure: SupervisionError | None = None
         async with trio.open_nursery() as nursery:
-            keeper = self._keeper = SupervisorLoop(self._policy, self._table, nursery)
+            loop = self._loop = SupervisorLoop(self._policy, self._table, nursery)
             try:
-                await keeper.start_all()
+                await loop.start_all()
                 task_status.started(self)
-                await keeper.serve()
+                await loop.serve()
             except SupervisionError as error:
                 failure = error
                 self._owner.fail(error)
@@ -141,10 +141,10 @@ class Supervisor(Nested):
                 # is left after stop_total_s.
                 with trio.CancelScope(shield=True):
                     try:
-                        self.report = await keeper.stop_all()
+                        self.report = await loop.stop_all()
                     finally:
-                        keeper.cancel_all()
-                        self._keeper = None
+                        loop.cancel_all()
+                        self._loop = None
                         self._over.set()
         if failure is not None:
             raise failure
@@ -178,7 +178,7 @@ class Stopping:
         return self._wait().__await__()
 
     async def _wait(self) -> ShutdownReport:
-        if self._supervisor._keeper is not None:
+        if self._supervisor._loop is not None:
             await self._supervisor._over.wait()
         return self._supervisor.report or ShutdownReport(took_s=0.0)
 

@@ -8,7 +8,7 @@ import io
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -21,7 +21,6 @@ LAYERS: Final = (
         "cormorant.cli",
         "cormorant.playground",
         "cormorant.reference",
-        "cormorant.scripted",
         "cormorant.scripted",
         "cormorant.settings",
         "cormorant.log",
@@ -61,6 +60,7 @@ DOMAIN_OF: Final = {
             "cormorant.services.event_bus",
             "cormorant.services.keys",
             "storage.database",
+            "storage.engine",
         ),
         "shared",
     ),
@@ -91,6 +91,19 @@ DOMAIN_OF: Final = {
         "everything",
     ),
 }
+
+PARTS: Final = {
+    "actors": ("jobs", "search", "watch"),
+    "cormorant.cli": ("actions", "console"),
+    "cormorant.clients": ("http", "targets"),
+    "cormorant.playground": (),
+    "cormorant.rules": ("jobs", "search", "settings", "watch"),
+    "cormorant.services": ("gate", "watch"),
+    "cormorant.web": ("api", "page"),
+    "storage": ("engine", "jobs", "migrations", "search", "watch"),
+    "supervisors": (),
+}
+"""The folders of each layer. A path is layer/part/module, and never deeper."""
 
 FOLDER_MODULES_MIN: Final = 5
 FOLDER_MODULES_MAX: Final = 20
@@ -123,6 +136,8 @@ IMPURE: Final = frozenset(
         "uuid",
     }
 )
+_CONNECTION: Final = re.compile(r"""['"]?(sqlalchemy\.)?Connection( \| None)?['"]?""")
+"""An argument that is a connection; a function that takes one is something else."""
 CLOCK_CALLS: Final = frozenset({"now", "utcnow", "today"})
 
 FILE_LINES_REVIEWED: Final = 600
@@ -186,6 +201,17 @@ def homeless_modules(module: Module) -> Iterator[str]:
         yield f"{module.name} is in no room of the map: give it one in LAYERS"
 
 
+def wrong_places(module: Module) -> Iterator[str]:
+    """Modules that are deeper than layer/part/module, or in a part that the layer does not have."""
+    layer = next((each for each in PARTS if module.name.startswith(f"{each}.")), None)
+    if layer is None:
+        return
+    *folders, last = module.name.removeprefix(f"{layer}.").split(".")
+    parts = [*folders, last] if module.is_package else folders
+    if len(parts) > 1 or any(part not in PARTS[layer] for part in parts):
+        yield f"{module.name} is in no part of {layer}; it has {', '.join(PARTS[layer]) or 'none'}"
+
+
 def wrong_imports(module: Module) -> Iterator[str]:
     """Imports that go up, sideways, or out of the product."""
     for line, name in imported_names(module):
@@ -203,7 +229,7 @@ def wrong_imports(module: Module) -> Iterator[str]:
 def domain_of(name: str) -> str | None:
     """The domain of a module; None: it has none, and the order of domains says nothing about it.
 
-    >>> domain_of("storage.jobs.batch"), domain_of("actors.notifier"), domain_of("storage.engine.calls")
+    >>> domain_of("storage.jobs.batch"), domain_of("actors.notifier"), domain_of("cormorant.rules.settings.watch")
     ('jobs', 'everything', None)
     """
     layer = next((each for each in ORDERED_LAYERS if name.startswith(f"{each}.")), None)
@@ -237,9 +263,20 @@ def connections_outside_storage(module: Module) -> Iterator[str]:
         return
     for place, node in _with_places(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-            if any(each.annotation and ast.unparse(each.annotation) == "Connection" for each in arguments):
+            own = node.args
+            arguments = [*own.posonlyargs, *own.args, *own.kwonlyargs, own.vararg, own.kwarg]
+            types = [ast.unparse(each.annotation) for each in arguments if each is not None and each.annotation]
+            if any(_CONNECTION.fullmatch(each) for each in types):
                 yield f"{place} takes a Connection"
+
+
+def sql_outside_storage(module: Module) -> Iterator[str]:
+    """Imports of SQLAlchemy outside of storage."""
+    if module.room in {"storage", "cormorant.rules"}:  # rules have a check of their own
+        return
+    for _, name in imported_names(module):
+        if name.partition(".")[0] == "sqlalchemy":
+            yield f"{module.name} imports {name}"
 
 
 def protocols_in_web(module: Module) -> Iterator[str]:
@@ -350,7 +387,7 @@ def odd_folders(modules: Sequence[Module]) -> Iterator[str]:
     """Folders with too few or too many modules."""
     counts = Counter(module.name.rpartition(".")[0] for module in modules if not module.is_package)
     for folder, count in sorted(counts.items()):
-        if not folder.startswith(NOT_COUNTED) and not FOLDER_MODULES_MIN <= count <= FOLDER_MODULES_MAX:
+        if not _is_within(folder, NOT_COUNTED) and not FOLDER_MODULES_MIN <= count <= FOLDER_MODULES_MAX:
             yield f"{folder} has {count} modules, allowed: {FOLDER_MODULES_MIN} to {FOLDER_MODULES_MAX}"
 
 
@@ -364,8 +401,12 @@ def crumbs(modules: Sequence[Module]) -> Iterator[str]:
                 importers.setdefault(imported, set()).add(module.name)
     for module in modules:
         is_small = not module.is_package and len(module.text.splitlines()) < SMALL_LINES
-        if is_small and len(importers.get(module.name, ())) == 1 and not module.name.startswith(NOT_COUNTED):
+        if is_small and len(importers.get(module.name, ())) == 1 and not _is_within(module.name, NOT_COUNTED):
             yield f"{module.name} is small, and only {min(importers[module.name])} imports it"
+
+
+def _is_within(name: str, places: Iterable[str]) -> bool:
+    return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
 Check = Callable[[Module], Iterator[str]]
@@ -375,10 +416,12 @@ PRODUCT_CHECKS: Final[tuple[ProductCheck, ...]] = (repeated_classes, odd_folders
 
 CHECKS: Final[tuple[Check, ...]] = (
     homeless_modules,
+    wrong_places,
     wrong_imports,
     modules_without_domain,
     wrong_domains,
     connections_outside_storage,
+    sql_outside_storage,
     protocols_in_web,
     question_docstrings,
     impurities,

@@ -16,6 +16,7 @@ from typing import Any, Final
 import httpx2
 import trio
 from attrs import define, field, frozen
+from trio.testing import wait_all_tasks_blocked
 
 from actors import SystemClock
 from cormorant.playground import Habits, Indexer, PlayedCatalogue, open_playground
@@ -57,10 +58,9 @@ class Trace:
         if event != "call" or file is None or frame.f_lineno != frame.f_code.co_firstlineno:
             return
         self.files.add(file)
-        caller = None if frame.f_back is None else product_file(frame.f_back)
-        if caller is not None and _rank(file) < _rank(caller):
-            assert frame.f_back is not None
-            self.upward.add(UpwardCall(_place(caller, frame.f_back), _place(file, frame)))
+        caller = nearest_product_frame(frame.f_back)
+        if caller is not None and _rank(file) < _rank(caller[0]):
+            self.upward.add(UpwardCall(_place(*caller), _place(file, frame)))
 
 
 def product_file(frame: FrameType) -> str | None:
@@ -68,6 +68,16 @@ def product_file(frame: FrameType) -> str | None:
     path = frame.f_code.co_filename
     file = path.removeprefix(f"{ROOT}/")
     return file if file != path and file.startswith(PRODUCT) and not file.startswith(AROUND) else None
+
+
+def nearest_product_frame(frame: FrameType | None) -> tuple[str, FrameType] | None:
+    """The first product frame among the callers, past what lies between; None: trio or a test has called."""
+    while frame is not None:
+        file = product_file(frame)
+        if file is not None:
+            return file, frame
+        frame = frame.f_back
+    return None
 
 
 def _rank(file: str) -> int:
@@ -106,7 +116,7 @@ async def one_search() -> Trace:
             async with open_service(chosen, gateway=gateway, offload=in_line, listeners=[events]):
                 url = f"{events.of(WebListening)[-1].address.rstrip('/')}/gate/attic/api"
                 await _ask(url, t="caps")  # the caps of a source are asked for once
-                await trio.sleep(1)  # what a start does is done
+                await wait_all_tasks_blocked(0.1)  # what a start does is done
                 with traced() as trace:
                     answer = await _ask(url, t="search", q="cold ferry")
     assert "<item>" in answer.text

@@ -25,7 +25,7 @@ class Heartbeat:
 
     database: Database
     lease: OwnerLease
-    in_hand: WorkingSet
+    working_set: WorkingSet
     wake_up: JobWakeUp
     worker_id: str
     version: str
@@ -106,12 +106,12 @@ class Heartbeat:
         """Others may be taking our jobs: stop working on them, before they start."""
         self.lease.is_held = False
         silent_s = trio.current_time() - self.lease.confirmed_at
-        stopped = self.in_hand.cancel(UNCONFIRMED, is_claimed)
-        self.in_hand.drop_claimed()
+        stopped = self.working_set.cancel(UNCONFIRMED, is_claimed)
+        self.working_set.drop_claimed()
         self.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=len(stopped)))
 
     def _on_lease_lost(self) -> None:
         self.lease.is_held = False
-        stopped = self.in_hand.cancel(LOST, is_claimed)
-        self.in_hand.drop_claimed()
+        stopped = self.working_set.cancel(LOST, is_claimed)
+        self.working_set.drop_claimed()
         self.emit(WorkerLeaseLost(worker=self.lease.owner, handlers=len(stopped)))

@@ -45,7 +45,7 @@ class Producer:
 
     database: Database
     lease: OwnerLease
-    in_hand: WorkingSet
+    working_set: WorkingSet
     wake_up: JobWakeUp
     kinds: Sequence[str]
     priorities: Sequence[int]
@@ -94,12 +94,12 @@ class Producer:
 
     def call_worker(self) -> None:
         """Wake somebody, if there is something to do. A worker that has to wait calls the next ones."""
-        if self.workers_lot and self.in_hand.queue.has_ready:
+        if self.workers_lot and self.working_set.queue.has_ready:
             self.workers_lot.unpark(count=CALLED)
 
     def note_ended(self) -> None:
         """A handler has ended: write that down, now or with others."""
-        if self._is_out and len(self.in_hand.finished) >= min(ENOUGH, self.in_hand.concurrency // 2):
+        if self._is_out and len(self.working_set.finished) >= min(ENOUGH, self.working_set.concurrency // 2):
             self._helper_lot.unpark()
         self.wake_up.notify_without_fetch()
 
@@ -133,11 +133,11 @@ class Producer:
                 self.wake_up.notify_without_fetch()
 
     def _is_needed(self) -> bool:
-        return self.lease.is_held and bool(self.in_hand.finished or self._is_doubtful or self._room())
+        return self.lease.is_held and bool(self.working_set.finished or self._is_doubtful or self._room())
 
     def _room(self) -> int:
         has_capacity = self.wake_up.has_capacity or self._is_full
-        return self.in_hand.room() if self.may_claim and has_capacity and not self.is_closing else 0
+        return self.working_set.room() if self.may_claim and has_capacity and not self.is_closing else 0
 
     async def _wait(self) -> None:
         look_at = self._look_at if self.may_claim else math.inf
@@ -150,10 +150,10 @@ class Producer:
     async def _run_batch(self) -> None:
         """Let go of what is done and claim what there is room for, in one transaction."""
         room = self._room()
-        finished, self.in_hand.finished = self.in_hand.finished, []
+        finished, self.working_set.finished = self.working_set.finished, []
         if room:
             self.wake_up.has_capacity = False
-        self.in_hand.claiming += room
+        self.working_set.claiming += room
         look_at = self._look_at
         found: BatchResult | None = None
         try:
@@ -164,7 +164,7 @@ class Producer:
             self._is_doubtful = True
             _mark_doubtful(finished)
         finally:
-            self.in_hand.claiming -= room
+            self.working_set.claiming -= room
             if found is None:
                 self._take_back(finished, room)
         if found is not None:
@@ -184,7 +184,7 @@ class Producer:
         )
 
     def _take_back(self, finished: list[FinishedJob], room: int) -> None:
-        self.in_hand.finished[:0] = finished
+        self.working_set.finished[:0] = finished
         if room:
             self.wake_up.has_capacity = True
 
@@ -207,7 +207,7 @@ class Producer:
             return
         now = trio.current_time()
         for job in found.claimed:
-            self.in_hand.queue.put_claimed(job, priority=job.priority, now=now)
+            self.working_set.queue.put_claimed(job, priority=job.priority, now=now)
         self.call_worker()
         if room:
             self._is_full = len(found.claimed) == room
@@ -226,8 +226,8 @@ class Producer:
 
     async def _reconcile(self) -> None:
         """See to it that the database and we agree: after a COMMIT in doubt, and at every heartbeat."""
-        finished, self.in_hand.finished = self.in_hand.finished, []
-        known = self.in_hand.claims()
+        finished, self.working_set.finished = self.working_set.finished, []
+        known = self.working_set.claims()
         self._checked_at, self._check_at = trio.current_time(), math.inf
         self._is_doubtful = False  # before the look, which says nothing of doubts that arise meanwhile
         reconciled: Reconciled | None = None
@@ -254,7 +254,7 @@ class Producer:
         """Stop handlers whose jobs are no longer ours, cancelled or reclaimed by others, and begin none."""
         if not reconciled.lost:
             return
-        for job in self.in_hand.withdraw(CANCELLED, lambda job: (job.id, job.token) in reconciled.lost):
+        for job in self.working_set.withdraw(CANCELLED, lambda job: (job.id, job.token) in reconciled.lost):
             if (job.id, job.token) in reconciled.cancelled:
                 self.emit(JobCancelled(**about(job), why="from outside"))
 
@@ -266,7 +266,7 @@ class Producer:
         """The last transaction: what is done is let go of, what is not is given back, and we are forgotten."""
         if not self.lease.owner:
             return
-        finished, self.in_hand.finished = self.in_hand.finished, []
+        finished, self.working_set.finished = self.working_set.finished, []
         batch, doubtful = self._batch(finished, 0), self._doubtful(finished)
         found: BatchResult | None = None
         while found is None:

@@ -83,7 +83,7 @@ class RunnerOptions:
 
 @define(eq=False, kw_only=True)
 class JobRunner(Actor[RunnerMessage]):
-    """A fixed number of workers, a clerk that fetches and settles, and a heart that keeps the lease."""
+    """Owns a fixed number of workers, the producer that claims and settles jobs, and the heartbeat that keeps the lease."""
 
     database: Database
     handlers: Mapping[str, Handler]
@@ -93,11 +93,11 @@ class JobRunner(Actor[RunnerMessage]):
     clock: Clock
     chance: Chance
     emit: Emit
-    in_hand: WorkingSet = field(init=False)
-    clerk: Producer = field(init=False)
+    working_set: WorkingSet = field(init=False)
+    producer: Producer = field(init=False)
     lease: OwnerLease = field(init=False)
     _all_done: WakeUp = field(init=False, factory=WakeUp)
-    _clerk_left: trio.Event = field(init=False, factory=trio.Event)
+    _producer_left: trio.Event = field(init=False, factory=trio.Event)
 
     async def begin(self) -> None:
         """Start the workers. Claiming begins as soon as the database knows us; nobody waits for that."""
@@ -108,12 +108,12 @@ class JobRunner(Actor[RunnerMessage]):
             warn_depth=options.warn_depth,
             emit=self.emit,
         )
-        self.in_hand = WorkingSet(concurrency=options.concurrency, queue=queue)
+        self.working_set = WorkingSet(concurrency=options.concurrency, queue=queue)
         self.lease = OwnerLease()
-        self.clerk = self._make_clerk(self.lease)
-        self.nursery.start_soon(self._run_clerk)
-        self.nursery.start_soon(self._make_heart(self.lease).run)
-        self.nursery.start_soon(self.database.listen, CHANNEL, self.clerk.on_change)
+        self.producer = self._make_producer(self.lease)
+        self.nursery.start_soon(self._run_producer)
+        self.nursery.start_soon(self._make_heartbeat(self.lease).run)
+        self.nursery.start_soon(self.database.listen, CHANNEL, self.producer.on_change)
         for _ in range(options.concurrency):
             self.nursery.start_soon(self._employ)
 
@@ -121,13 +121,13 @@ class JobRunner(Actor[RunnerMessage]):
         """Do what one message says."""
         match message:
             case CancelHandler(job_id=job_id, token=token):
-                self.in_hand.withdraw(CANCELLED, lambda job: job.id == job_id and job.token <= token)
+                self.working_set.withdraw(CANCELLED, lambda job: job.id == job_id and job.token <= token)
                 self.wake_up.set()  # there may be room for another one
             case RunEphemeral():
                 self._queue_ephemeral(message)
             case SetClaiming(is_on=is_on):
-                self.clerk.may_claim = is_on
-                self.clerk.check()  # a look that is under way may have seen how it was before
+                self.producer.may_claim = is_on
+                self.producer.check()  # a look that is under way may have seen how it was before
                 self.wake_up.set()
 
     async def wake(self) -> None:
@@ -136,20 +136,20 @@ class JobRunner(Actor[RunnerMessage]):
 
     async def end(self) -> None:
         """Let handlers finish within the grace, stop the rest, and give back what is not done."""
-        self.clerk.close()
+        self.producer.close()
         self._drop_waiting()
-        self.in_hand.queue.shut_down()
+        self.working_set.queue.shut_down()
         with trio.move_on_after(self.options.grace_s):
             await self._until_idle()
-        self.in_hand.cancel(STOPPING)
+        self.working_set.cancel(STOPPING)
         await self._until_idle()
-        self.clerk.is_leaving = True
+        self.producer.is_leaving = True
         self.wake_up.notify_without_fetch()
-        await self._clerk_left.wait()
+        await self._producer_left.wait()
 
     def _drop_waiting(self) -> None:
         """Nothing is begun any more. What was claimed is given back; the rest was not to survive this."""
-        dropped = self.in_hand.queue.purge()
+        dropped = self.working_set.queue.purge()
         passing = sum(isinstance(work, EphemeralJob) for work in dropped)
         if passing:
             self.emit(EphemeralWorkDropped(dropped=passing))
@@ -157,7 +157,7 @@ class JobRunner(Actor[RunnerMessage]):
     def _queue_ephemeral(self, message: RunEphemeral) -> None:
         now = trio.current_time()
         try:
-            self.in_hand.queue.put(message.job, label=message.label, now=now, delay_s=message.delay_s)
+            self.working_set.queue.put(message.job, label=message.label, now=now, delay_s=message.delay_s)
         except (JobError, ValueError) as refusal:
             if message.reply is None:
                 self.emit(JobFailed(**about(message.job), attempts=0, error=describe_error(refusal)))
@@ -169,29 +169,29 @@ class JobRunner(Actor[RunnerMessage]):
             self._call_workers()
 
     def _call_workers(self) -> None:
-        self.in_hand.queue.promote(trio.current_time())
-        self.clerk.call_worker()
-        self.wake_at = self.in_hand.queue.next_ready_at()
+        self.working_set.queue.promote(trio.current_time())
+        self.producer.call_worker()
+        self.wake_at = self.working_set.queue.next_ready_at()
 
     async def _until_idle(self) -> None:
-        while self.in_hand.running:
+        while self.working_set.running:
             await self._all_done.wait()
 
     async def _employ(self) -> None:
         await self._make_worker().run()
         self.nursery.start_soon(self._employ)  # in a task that no handler has spoilt
 
-    async def _run_clerk(self) -> None:
+    async def _run_producer(self) -> None:
         try:
-            await self.clerk.run()
+            await self.producer.run()
         finally:
-            self._clerk_left.set()
+            self._producer_left.set()
 
-    def _make_clerk(self, lease: OwnerLease) -> Producer:
+    def _make_producer(self, lease: OwnerLease) -> Producer:
         return Producer(
             database=self.database,
             lease=lease,
-            in_hand=self.in_hand,
+            working_set=self.working_set,
             wake_up=self.wake_up,
             kinds=tuple(self.handlers),
             priorities=sorted(self.options.priorities.values()),
@@ -202,8 +202,8 @@ class JobRunner(Actor[RunnerMessage]):
 
     def _make_worker(self) -> JobWorker:
         return JobWorker(
-            in_hand=self.in_hand,
-            clerk=self.clerk,
+            working_set=self.working_set,
+            producer=self.producer,
             lease=self.lease,
             all_done=self._all_done,
             handlers=self.handlers,
@@ -216,11 +216,11 @@ class JobRunner(Actor[RunnerMessage]):
             emit=self.emit,
         )
 
-    def _make_heart(self, lease: OwnerLease) -> Heartbeat:
+    def _make_heartbeat(self, lease: OwnerLease) -> Heartbeat:
         return Heartbeat(
             database=self.database,
             lease=lease,
-            in_hand=self.in_hand,
+            working_set=self.working_set,
             wake_up=self.wake_up,
             worker_id=self.options.worker_id,
             version=self.options.version,
@@ -230,5 +230,5 @@ class JobRunner(Actor[RunnerMessage]):
             clock=self.clock,
             chance=self.chance,
             emit=self.emit,
-            on_beat=self.clerk.check,
+            on_beat=self.producer.check,
         )

@@ -48,8 +48,8 @@ class Interrupted(Exception):
 class JobWorker:
     """Takes from the queue what is most urgent."""
 
-    in_hand: WorkingSet
-    clerk: Producer
+    working_set: WorkingSet
+    producer: Producer
     lease: OwnerLease
     all_done: WakeUp
     """Rung when nothing runs any more."""
@@ -114,7 +114,7 @@ class JobWorker:
         )
 
     async def _begin_next(self, scope: trio.CancelScope) -> RunningJob:
-        queue = self.in_hand.queue
+        queue = self.working_set.queue
         while True:
             if self.clock.stopwatch() >= self._yield_at:
                 await trio.lowlevel.checkpoint()
@@ -122,11 +122,11 @@ class JobWorker:
             now = trio.current_time()
             item = queue.take(now=now)
             if item is None:
-                await self.clerk.workers_lot.park()
-            # A process that stood still may wake up with jobs that others have taken: the clerk finds out, and gives back.
+                await self.producer.workers_lot.park()
+            # A process that stood still may wake up with jobs that others have taken: the producer finds out, and releases them.
             # Invariant: no await between queue and running, so that a job is always somewhere.
             elif now < self.lease.doubtful_at or isinstance(item.job, EphemeralJob):
-                return self.in_hand.begin(item.job, scope, now)
+                return self.working_set.begin(item.job, scope, now)
 
     def _waits(self) -> None:
         """The handler is about to wait: from now on it can be stopped, and others have something to do."""
@@ -134,7 +134,7 @@ class JobWorker:
         assert running is not None
         running.deadline = running.started_at + self._timeout_of(running.work.kind)
         running.scope.deadline = running.deadline
-        self.clerk.call_worker()
+        self.producer.call_worker()
 
     def _blocked(self, for_s: float) -> None:
         assert self._running is not None
@@ -143,8 +143,8 @@ class JobWorker:
     def _forget(self) -> RunningJob | None:
         running, self._running = self._running, None
         if running is not None:
-            self.in_hand.forget(running)
-            if not self.in_hand.running:
+            self.working_set.forget(running)
+            if not self.working_set.running:
                 self.all_done.set()
         return running
 
@@ -205,13 +205,13 @@ class JobWorker:
             self._emit_unexpected(work, error)
         if isinstance(work, EphemeralJob):
             self._emit_ephemeral(work, running, error)
-            self.clerk.wake_up.notify_without_fetch()  # there is room for another one
+            self.producer.wake_up.notify_without_fetch()  # there is room for another one
             return
         verdict = self._verdict(work, running, error)
         if verdict is not None:
             took_s = trio.current_time() - running.started_at
-            self.in_hand.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
-            self.clerk.note_ended()
+            self.working_set.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
+            self.producer.note_ended()
 
     def _emit_unexpected(self, work: Work, error: BaseException) -> None:
         """The job itself says only what was raised; the log also shows where."""

@@ -248,7 +248,7 @@ class RateLimiter(Actor[None]):
             self.requests.wake_up.set()
 
     async def _execute(self, pending: PendingRequest) -> None:
-        """Make the request of a flight that was just taken, with a slot in hand."""
+        """Make a request that was just taken from its queue. The caller holds a slot."""
         try:
             holding_slot.set(True)
             reserved = await self._reserve(pending)

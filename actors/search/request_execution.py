@@ -114,7 +114,7 @@ def learned_from(stated: StatedLimits | None) -> LearnedLimits | None:
 
 
 def reservation_request_of(pending: PendingRequest, now: datetime) -> ReservationRequest:
-    """What is to be reserved for a flight."""
+    """What is reserved for a pending request."""
     return ReservationRequest(
         lane=pending.lane,
         priority=pending.priority,

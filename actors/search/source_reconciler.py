@@ -23,7 +23,7 @@ from storage.search.sources import SourceRecord
 RETRY_S = 1.0
 LOOK_S = 60.0
 """How often is looked for what was changed elsewhere, should every notice be missed."""
-CALM_S = 0.5
+DEBOUNCE_S = 0.5
 """At least so long between two looks: on SQLite one hears of every write of others."""
 
 
@@ -78,11 +78,11 @@ class SourceReconciler(Actor[None]):
                 await requests.all_done.wait()
 
     async def _keep(self) -> None:
-        await self._with_patience(self._take_in_configured)
+        await self._with_patience(self._store_configured)
         while True:
             await self._with_patience(self._read)
             self.directory.loaded.set()
-            await trio.sleep(CALM_S)
+            await trio.sleep(DEBOUNCE_S)
             await self._wake_up.wait(trio.current_time() + LOOK_S)
 
     async def _with_patience(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -94,7 +94,7 @@ class SourceReconciler(Actor[None]):
             else:
                 return
 
-    async def _take_in_configured(self) -> None:
+    async def _store_configured(self) -> None:
         await self.database.run(sources.set_configured, self.configured, now=self.clock.now())
 
     async def _read(self) -> None:
@@ -104,17 +104,17 @@ class SourceReconciler(Actor[None]):
             if name not in found or found[name].id != requests.record.id:
                 await self._drop(name, requests)
         for name, record in found.items():
-            desk_there = self.directory.by_name.get(name)
-            if desk_there is None:
-                desk_there = self.directory.by_name[name] = SourceRequests(record=record)
+            there = self.directory.by_name.get(name)
+            if there is None:
+                there = self.directory.by_name[name] = SourceRequests(record=record)
                 self.emit(SourceAdded(source=name, kind=record.kind))
             else:
-                desk_there.record = record
-                desk_there.is_stale = True  # its state may have been changed by hand
-                desk_there.wake_up.set()
-            if desk_there.is_closing and not desk_there.is_gone:
-                desk_there.open()  # an earlier keeper has closed it
-            await self.start(desk_there)
+                there.record = record
+                there.is_stale = True  # its state may have been changed by hand
+                there.wake_up.set()
+            if there.is_closing and not there.is_gone:
+                there.open()  # an earlier keeper has closed it
+            await self.start(there)
 
     async def _drop(self, name: str, requests: SourceRequests) -> None:
         del self.directory.by_name[name]

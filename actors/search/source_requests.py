@@ -276,9 +276,9 @@ class SourceRequests:
             self._note_pace(pending)
         if len(pending.tickets) >= PAIR:
             self._keep_ends(pending, pending.living())
-        self._ring()
+        self._wake()
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         # With nothing in line, and nothing to look up, there is nothing to do.
         if self.is_stale or self.waiting():
             self.wake_up.set()
@@ -292,7 +292,7 @@ class SourceRequests:
             self.left_over.append(permit)
         self.queues[pending.lane].finished(pending)
         self.forget(pending)
-        self._ring()
+        self._wake()
 
     def answer_from_cache(self, pending: PendingRequest, results: Sequence[Result]) -> None:
         """It needs no asking: another process has the answer by now."""

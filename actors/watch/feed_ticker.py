@@ -82,7 +82,7 @@ class FeedTicker(Actor[CheckNow]):
     _slots: trio.CapacityLimiter = field(init=False)
     _others: StaleClaims = field(init=False)
     _watch_at: float = field(init=False, default=-math.inf)
-    _has_rung: bool = field(init=False, default=False)
+    _has_woken: bool = field(init=False, default=False)
     _looked_at: datetime | None = field(init=False, default=None)
     _overdue_before: datetime | None = field(init=False, default=None)
     """What was due before this is to be spread out; None: that is done."""
@@ -116,15 +116,15 @@ class FeedTicker(Actor[CheckNow]):
         self.wake_at = trio.current_time()
         self.nursery.start_soon(self._claims.beat)
         self.nursery.start_soon(self._wake_on, self.wake_up, 0.0)
-        ear = WakeUp()
-        self.nursery.start_soon(self._wake_on, ear, CHANGED_DEBOUNCE_S)
-        self.nursery.start_soon(self.database.listen, feeds.CHANNEL, ear.set)
+        changes = WakeUp()
+        self.nursery.start_soon(self._wake_on, changes, CHANGED_DEBOUNCE_S)
+        self.nursery.start_soon(self.database.listen, feeds.CHANNEL, changes.set)
 
     async def _wake_on(self, wake_up: WakeUp, debounce_s: float) -> None:
-        """Look soon whenever it rings, but not twice within the calm."""
+        """Tick after each wake-up, but not twice within the debounce time."""
         while True:
             await wake_up.wait()
-            self._has_rung = True
+            self._has_woken = True
             self.wake_at = trio.current_time()
             await trio.sleep(debounce_s)
 
@@ -164,14 +164,14 @@ class FeedTicker(Actor[CheckNow]):
 
     async def wake(self) -> None:
         """Take in hand what is due and there is room for."""
-        self._has_rung = False
+        self._has_woken = False
         self.wake_at = trio.current_time() + self.look_s
         try:
             await self._tick()
         except (StorageUnavailable, CommitUnknown):
             self._others.forget()
             self.wake_at = trio.current_time() + min(self.look_s, AWAY_S)
-        if self._has_rung:  # while we looked, perhaps past it
+        if self._has_woken:  # while we looked, perhaps past it
             self.wake_at = trio.current_time()
 
     async def end(self) -> None:
@@ -212,7 +212,7 @@ class FeedTicker(Actor[CheckNow]):
         upcoming = outlook.next_due
         if upcoming is not None and upcoming <= now:
             await self._take_due(now)
-            upcoming = (await self.database.read(feed_claims.read_due, held_at=None)).next_due
+            upcoming = (await self.database.read(feed_claims.read_due, clock=None)).next_due
         if upcoming is not None:
             self._tick_within(max(DEBOUNCE_S, (upcoming - self.clock.now()).total_seconds()))
         if await self._maintenance.run():
@@ -223,13 +223,12 @@ class FeedTicker(Actor[CheckNow]):
 
     async def _watched(self) -> DueFeeds:
         """What there is to do, after what dead processes had in hand is free."""
-        held_at = self.clock.now() if trio.current_time() >= self._watch_at else None
-        also = sorted(self._others.asked_for)
-        outlook = await self.database.read(feed_claims.read_due, held_at=held_at, also=also)
+        clock = self.clock if trio.current_time() >= self._watch_at else None
+        outlook = await self.database.read(feed_claims.read_due, clock=clock, also=self._others.asked_for)
         if outlook.held is not None:
             own = {(number, each.subscription.token) for number, each in self._claims.held.items()}
             if await self._others.check(outlook.held, own=own):
-                outlook = await self.database.read(feed_claims.read_due, held_at=None)
+                outlook = await self.database.read(feed_claims.read_due, clock=None)
             self._watch_at = trio.current_time() + BEAT_S
         if self._others.is_watching:
             self._tick_within(self._watch_at - trio.current_time())

@@ -13,7 +13,7 @@ from attrs import define, field
 from actors.contained import Failed, contained
 from actors.periodic import Periodic
 from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, opens_in_s
 from cormorant.rules.watch.events import SavedSearchChecked
 from cormorant.rules.watch.watches import SavedSearch, next_check
 from storage import pauses
@@ -130,8 +130,6 @@ class SavedSearchTicker(Periodic):
 
 def _when_open(missing: Sequence[Outcome], now: datetime) -> datetime | None:
     """When the first of the closed sources opens, if nobody has answered because all are closed."""
-    waits = [
-        getattr(outcome.error, "wait_s", None) for outcome in missing if outcome.status is OutcomeStatus.RATE_LIMITED
-    ]
+    waits = [opens_in_s(outcome.error) for outcome in missing if outcome.status is OutcomeStatus.RATE_LIMITED]
     known = [wait for wait in waits if wait is not None]
     return now + timedelta(seconds=max(LOOK_S, min(known))) if known else None

@@ -23,6 +23,7 @@ from cormorant.rules.search.outcomes import (
     SourceError,
     SourceLimited,
     SourceRefused,
+    wait_for_opening_s,
 )
 from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import (
@@ -33,9 +34,9 @@ from cormorant.rules.watch.artists import (
     clamped_s,
     delay_after_crash,
     delay_before_retry,
-    lengthened,
     looked_at_before,
-    news_of,
+    new_releases,
+    with_page,
 )
 from cormorant.rules.watch.events import (
     CooldownClear,
@@ -59,8 +60,6 @@ CLAIM_SPARE_S = 30.0
 """So much longer than its budget a tick has its artists to itself: for writing down what it learned."""
 RELEASE_S = 0.4
 """What giving artists back may take, once the tick itself is out of time or told to stop."""
-UNKNOWN_S = 300.0
-"""After so long an artist is looked at again whose source opens nobody knows when."""
 TRACKS_ASKED_MAX = 10
 """For so many new releases the tracks are asked for at once; a whole back catalogue would eat every budget."""
 
@@ -280,13 +279,13 @@ class WatchlistTicker(Periodic):
         walk = self._read.get(_key(artist)) or CatalogueProgress(began_at=self.clock.now())
         while not walk.is_done:
             page = await self.catalogue.albums_page(artist, after=walk.following, timeout_s=self._timeout_s())
-            walk = lengthened(walk, page, name=artist.name)
+            walk = with_page(walk, page, name=artist.name)
             self._read[_key(artist)] = walk
         return walk
 
     async def _wanted(self, artist: Artist, albums: Sequence[Album]) -> list[Want]:
         own = [album for album in albums if is_by(artist.artist_id, album)]
-        news = news_of(looked_at_before(artist, now=self.clock.now()), distinct_releases(own))
+        news = new_releases(looked_at_before(artist, now=self.clock.now()), distinct_releases(own))
         wanted = []
         for place, release in enumerate(news.wanted):
             tracks = await self._tracks(artist, release) if place < TRACKS_ASKED_MAX else ()
@@ -332,8 +331,7 @@ class WatchlistTicker(Periodic):
 
     async def _wait(self, artist: Artist, closed: Exception, attempt: int) -> _ArtistCheck:
         """The source takes nobody now. That is not the artist's fault, and costs it nothing."""
-        wait_s = closed.wait_s if isinstance(closed, RateLimitWaitError) else getattr(closed, "retry_after_s", None)
-        next_at = self.clock.now() + timedelta(seconds=UNKNOWN_S if wait_s is None else wait_s)
+        next_at = self.clock.now() + timedelta(seconds=wait_for_opening_s(closed))
         await self._keep_read(artist)
         await self.store.release([artist], next_attempt_at=next_at)
         return _ArtistCheck(status="waiting", attempts=attempt, error=str(closed))

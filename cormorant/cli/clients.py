@@ -67,7 +67,7 @@ def clients() -> None:
 @_options
 def list_clients(config: str, *, as_json: bool) -> None:
     """All apps: how each is treated, and what each has spent in the last 24 hours. Keys are never shown."""
-    _at_desk(config, lambda desk: desk.list_clients(), as_json=as_json)
+    _run(config, lambda actions: actions.list_clients(), as_json=as_json)
 
 
 @clients.command(short_help="Add an app and show its key, once.", epilog=EXIT_CODES)
@@ -79,7 +79,7 @@ def add(config: str, *, as_json: bool, name: str, **chosen: Any) -> None:
     problem = name_problem(name)
     if problem:
         raise UsageRefused(f"NAME: {problem}")
-    _at_desk(config, lambda desk: desk.add(name, ClientSettings(**chosen)), as_json=as_json, may_make=True)
+    _run(config, lambda actions: actions.add(name, ClientSettings(**chosen)), as_json=as_json, may_make=True)
 
 
 @clients.command(short_help="Remove an app that was added by command.", epilog=EXIT_CODES)
@@ -87,12 +87,12 @@ def add(config: str, *, as_json: bool, name: str, **chosen: Any) -> None:
 @_NAME
 def remove(config: str, *, as_json: bool, name: str) -> None:
     """Let an app in no more that was added by command. Its key and its links open nothing; what it spent stays spent."""
-    _at_desk(config, lambda desk: desk.remove(name), as_json=as_json)
+    _run(config, lambda actions: actions.remove(name), as_json=as_json)
 
 
-def _at_desk(
-    config: str, errand: Callable[[ClientActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+def _run(
+    config: str, action: Callable[[ClientActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     from cormorant.cli.actions.clients import run_client_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(run_client_action(config, errand, as_json=as_json, may_make=may_make))
+    sys.exit(run_client_action(config, action, as_json=as_json, may_make=may_make))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
 import click
 
-from cormorant.cli.console.command_line import HintingGroup
+from cormorant.cli.console.command_line import EXIT_CODES, HintingGroup, options
 from cormorant.cli.jobs import Duration
-from cormorant.cli.watch_options import EXIT_CODES, LIMIT, NameList, options
+from cormorant.cli.watch_options import LIMIT, NameList
 from cormorant.rules.addresses import FEED_LENGTH_MAX
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NAME = click.argument("name", metavar="NAME")
 
 
-def _at_desk(
-    config: str, errand: Callable[[FeedActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+def _run(
+    config: str, action: Callable[[FeedActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     from cormorant.cli.actions.feeds import run_feed_action  # noqa: PLC0415 - `--help` need not wait for it
 
-    sys.exit(run_feed_action(config, errand, as_json=as_json, may_make=may_make))
+    sys.exit(run_feed_action(config, action, as_json=as_json, may_make=may_make))
 
 
 def _order_options(command: F) -> F:
@@ -76,7 +76,7 @@ def add(config: str, *, as_json: bool, name: str, url: str, **order: Any) -> Non
     With - instead of URL it is asked for, or read from standard input: then a key in it stands in no list of processes.
     """
     address = _asked() if url == "-" else url
-    _at_desk(config, lambda desk: desk.add(name, address, **order), as_json=as_json, may_make=True)
+    _run(config, lambda actions: actions.add(name, address, **order), as_json=as_json, may_make=True)
 
 
 def _asked() -> str:
@@ -92,7 +92,7 @@ def _asked() -> str:
 @click.option("--limit", type=LIMIT, default=100, show_default=True, help="So many at most.")
 def list_subscriptions(config: str, *, as_json: bool, after: int, limit: int) -> None:
     """All subscriptions: how often, the next check, and what went wrong. Keys in addresses are hidden."""
-    _at_desk(config, lambda desk: desk.listed(after=after, limit=limit), as_json=as_json)
+    _run(config, lambda actions: actions.listed(after=after, limit=limit), as_json=as_json)
 
 
 @subscriptions.command(short_help="One subscription and its last checks.", epilog=EXIT_CODES)
@@ -101,7 +101,7 @@ def list_subscriptions(config: str, *, as_json: bool, after: int, limit: int) ->
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many checks at most.")
 def show(config: str, *, as_json: bool, name: str, limit: int) -> None:
     """One subscription and how its last checks went. NAME may be a number, here and everywhere."""
-    _at_desk(config, lambda desk: desk.show(name, limit=limit), as_json=as_json)
+    _run(config, lambda actions: actions.show(name, limit=limit), as_json=as_json)
 
 
 @subscriptions.command(short_help="Subscribe no more.", epilog=EXIT_CODES)
@@ -109,7 +109,7 @@ def show(config: str, *, as_json: bool, name: str, limit: int) -> None:
 @_NAME
 def remove(config: str, *, as_json: bool, name: str) -> None:
     """Subscribe no more. What was wanted stays."""
-    _at_desk(config, lambda desk: desk.remove(name), as_json=as_json)
+    _run(config, lambda actions: actions.remove(name), as_json=as_json)
 
 
 @subscriptions.command(short_help="Leave a feed alone for now.", epilog=EXIT_CODES)
@@ -117,7 +117,7 @@ def remove(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def pause(config: str, *, as_json: bool, name: str) -> None:
     """Leave a feed alone until it is resumed, also after a restart."""
-    _at_desk(config, lambda desk: desk.pause(name), as_json=as_json)
+    _run(config, lambda actions: actions.pause(name), as_json=as_json)
 
 
 @subscriptions.command(short_help="End a pause.", epilog=EXIT_CODES)
@@ -125,7 +125,7 @@ def pause(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def resume(config: str, *, as_json: bool, name: str) -> None:
     """Go on with a feed, whatever failed before."""
-    _at_desk(config, lambda desk: desk.resume(name), as_json=as_json)
+    _run(config, lambda actions: actions.resume(name), as_json=as_json)
 
 
 @subscriptions.command(short_help="Check a feed now.", epilog=EXIT_CODES)
@@ -133,7 +133,7 @@ def resume(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def check(config: str, *, as_json: bool, name: str) -> None:
     """Let the running service check a feed at once."""
-    _at_desk(config, lambda desk: desk.check(name), as_json=as_json)
+    _run(config, lambda actions: actions.check(name), as_json=as_json)
 
 
 @subscriptions.command("next", short_help="Which feed is checked next.", epilog=EXIT_CODES)
@@ -141,7 +141,7 @@ def check(config: str, *, as_json: bool, name: str) -> None:
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many at most.")
 def next_checks(config: str, *, as_json: bool, limit: int) -> None:
     """Which feeds are checked next, soonest first, as far as it is known now. `cormorant schedule` shows everything."""
-    _at_desk(config, lambda desk: desk.upcoming(limit=limit), as_json=as_json)
+    _run(config, lambda actions: actions.upcoming(limit=limit), as_json=as_json)
 
 
 @subscriptions.command("import", short_help="Subscribe to all feeds of an OPML file.", epilog=EXIT_CODES)
@@ -154,7 +154,7 @@ def import_file(config: str, *, as_json: bool, file: BinaryIO, **order: Any) -> 
     All are added or none. Feeds that are subscribed to already are left as they are; a name that is taken gets a number.
     The first checks are spread out. Folders are kept, and are in what `export` writes.
     """
-    _at_desk(config, lambda desk: desk.import_opml(file, **order), as_json=as_json, may_make=True)
+    _run(config, lambda actions: actions.import_opml(file, **order), as_json=as_json, may_make=True)
 
 
 @subscriptions.command("export", short_help="Write all feeds as OPML.", epilog=EXIT_CODES)
@@ -162,7 +162,7 @@ def import_file(config: str, *, as_json: bool, file: BinaryIO, **order: Any) -> 
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(dir_okay=False, path_type=Path))
 def export(config: str, *, as_json: bool, file: Path | None) -> None:
     """Write all feeds as OPML to a new file, or to standard output. Keys in addresses are in it: keep it to yourself."""
-    _at_desk(config, lambda desk: desk.export(file), as_json=as_json)
+    _run(config, lambda actions: actions.export(file), as_json=as_json)
 
 
 @click.command(short_help="What runs when in the next hours.", epilog=EXIT_CODES)
@@ -182,4 +182,4 @@ def schedule(config: str, *, as_json: bool, hours: float, limit: int) -> None:
     """
     from cormorant.cli.actions.feeds import run_feed_action  # noqa: PLC0415 - `--help` need not wait for it
 
-    sys.exit(run_feed_action(config, lambda desk: desk.schedule(hours=hours, limit=limit), as_json=as_json))
+    sys.exit(run_feed_action(config, lambda actions: actions.schedule(hours=hours, limit=limit), as_json=as_json))

@@ -88,7 +88,7 @@ def jobs() -> None:
 def list_jobs(config: str, *, as_json: bool, state: str | None, **filters: Any) -> None:
     """The newest jobs first: who has them, since when, or what they wait for."""
     wanted = None if state is None else JobState(state)
-    _at_desk(config, lambda desk: desk.list_jobs(state=wanted, **filters), as_json=as_json)
+    _run(config, lambda actions: actions.list_jobs(state=wanted, **filters), as_json=as_json)
 
 
 @jobs.command(short_help="Everything about one job.", epilog=_EXIT_CODES)
@@ -96,7 +96,7 @@ def list_jobs(config: str, *, as_json: bool, state: str | None, **filters: Any) 
 @click.argument("job_id", metavar="ID", type=_ID)
 def show(config: str, *, as_json: bool, job_id: int) -> None:
     """Everything about one job: its times, owner, heartbeat, payload and last errors."""
-    _at_desk(config, lambda desk: desk.show(job_id), as_json=as_json)
+    _run(config, lambda actions: actions.show(job_id), as_json=as_json)
 
 
 @jobs.command(short_help="How many jobs there are, and who works on them.", epilog=_EXIT_CODES)
@@ -106,7 +106,7 @@ def stats(config: str, *, as_json: bool) -> None:
 
     What needs somebody comes first, with the command that helps.
     """
-    _at_desk(config, lambda desk: desk.stats(), as_json=as_json)
+    _run(config, lambda actions: actions.stats(), as_json=as_json)
 
 
 @jobs.command(short_help="Running jobs whose process is silent.", epilog=_EXIT_CODES)
@@ -119,7 +119,7 @@ def stuck(config: str, *, as_json: bool, silent: float | None) -> None:
 
     It goes by the clocks of both machines. Jobs are taken from a process only after a living one has watched its silence.
     """
-    _at_desk(config, lambda desk: desk.stuck(silent), as_json=as_json)
+    _run(config, lambda actions: actions.stuck(silent), as_json=as_json)
 
 
 @jobs.command(short_help="Let failed or cancelled jobs start afresh.", epilog=_EXIT_CODES)
@@ -130,7 +130,7 @@ def stuck(config: str, *, as_json: bool, silent: float | None) -> None:
 def retry(config: str, *, as_json: bool, ids: tuple[int, ...], failed: bool, kind: str | None) -> None:
     """Let failed or cancelled jobs start afresh: due now, no attempt used."""
     _check_choice(ids, failed=failed, kind=kind)
-    _at_desk(config, lambda desk: desk.change("retry", ids, failed=failed, kind=kind), as_json=as_json)
+    _run(config, lambda actions: actions.change("retry", ids, failed=failed, kind=kind), as_json=as_json)
 
 
 @jobs.command(short_help="End jobs that wait or run.", epilog=_EXIT_CODES)
@@ -138,7 +138,7 @@ def retry(config: str, *, as_json: bool, ids: tuple[int, ...], failed: bool, kin
 @_ids(required=True)
 def cancel(config: str, *, as_json: bool, ids: tuple[int, ...]) -> None:
     """End jobs that wait or run. A handler that runs is stopped soon, at its process's next heartbeat at the latest."""
-    _at_desk(config, lambda desk: desk.change("cancel", ids), as_json=as_json)
+    _run(config, lambda actions: actions.change("cancel", ids), as_json=as_json)
 
 
 @jobs.command(short_help="Forget finished jobs.", epilog=_EXIT_CODES)
@@ -149,7 +149,7 @@ def cancel(config: str, *, as_json: bool, ids: tuple[int, ...]) -> None:
 def discard(config: str, *, as_json: bool, ids: tuple[int, ...], failed: bool, kind: str | None) -> None:
     """Forget finished jobs before their time. What waits or runs must be cancelled first."""
     _check_choice(ids, failed=failed, kind=kind)
-    _at_desk(config, lambda desk: desk.change("discard", ids, failed=failed, kind=kind), as_json=as_json)
+    _run(config, lambda actions: actions.change("discard", ids, failed=failed, kind=kind), as_json=as_json)
 
 
 @jobs.command(short_help="Start no more jobs, of one kind or at all.", epilog=_EXIT_CODES)
@@ -160,7 +160,7 @@ def pause(config: str, *, as_json: bool, kind: str | None) -> None:
 
     What runs goes on to its end. New jobs are taken in and wait.
     """
-    _at_desk(config, lambda desk: desk.pause_all() if kind is None else desk.pause_kind(kind), as_json=as_json)
+    _run(config, lambda actions: actions.pause_all() if kind is None else actions.pause_kind(kind), as_json=as_json)
 
 
 @jobs.command(short_help="Start jobs again, of one kind or at all.", epilog=_EXIT_CODES)
@@ -168,13 +168,13 @@ def pause(config: str, *, as_json: bool, kind: str | None) -> None:
 @click.argument("kind", required=False)
 def resume(config: str, *, as_json: bool, kind: str | None) -> None:
     """Start jobs of a kind again; without one, end the pause of everything. Kinds that are paused by name stay so."""
-    _at_desk(config, lambda desk: desk.resume_all() if kind is None else desk.resume_kind(kind), as_json=as_json)
+    _run(config, lambda actions: actions.resume_all() if kind is None else actions.resume_kind(kind), as_json=as_json)
 
 
-def _at_desk(config: str, errand: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> NoReturn:
+def _run(config: str, action: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> NoReturn:
     from cormorant.cli.actions.jobs import run_job_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(run_job_action(config, errand, as_json=as_json))
+    sys.exit(run_job_action(config, action, as_json=as_json))
 
 
 def _check_choice(ids: tuple[int, ...], *, failed: bool, kind: str | None) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 import click
 from typing_extensions import override
 
-from cormorant.cli.console.command_line import HintingGroup
+from cormorant.cli.console.command_line import EXIT_CODES, HintingGroup, options
 from cormorant.cli.jobs import Duration
-from cormorant.cli.watch_options import EXIT_CODES, LIMIT, NameList, options
+from cormorant.cli.watch_options import LIMIT, NameList
 from cormorant.rules.watch.prices import BadPrice, read_price
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def prices() -> None:
 @click.option("--above", "above_cents", type=Amount(), metavar="AMOUNT", help="Tell when it is worth more.")
 def add(config: str, *, as_json: bool, name: str, title: str, every_s: float | None, **words: Any) -> None:
     """Watch a price under a NAME of your choice; all words of TITLE must be in the title of what is sold."""
-    _at_desk(
+    _run(
         config,
-        lambda desk: desk.add(name, title, every_s=86_400.0 if every_s is None else every_s, **words),
+        lambda actions: actions.add(name, title, every_s=86_400.0 if every_s is None else every_s, **words),
         as_json=as_json,
         may_make=True,
     )
@@ -85,14 +85,14 @@ def import_file(config: str, *, as_json: bool, file: BinaryIO) -> None:
     All lines are taken in or none, and every wrong one is told. What is there already is left as it is, so that the same file can
     be imported again.
     """  # noqa: D301  # click reads the backspace: do not wrap
-    _at_desk(config, lambda desk: desk.import_table(file), as_json=as_json, may_make=True)
+    _run(config, lambda actions: actions.import_table(file), as_json=as_json, may_make=True)
 
 
 @prices.command("list", short_help="All prices.", epilog=EXIT_CODES)
 @options
 def list_prices(config: str, *, as_json: bool) -> None:
     """All prices that are watched, each with its value."""
-    _at_desk(config, lambda desk: desk.list_prices(), as_json=as_json)
+    _run(config, lambda actions: actions.list_prices(), as_json=as_json)
 
 
 @prices.command(short_help="One price, with what sources state of it.", epilog=EXIT_CODES)
@@ -101,7 +101,7 @@ def list_prices(config: str, *, as_json: bool) -> None:
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many points.")
 def show(config: str, *, as_json: bool, name: str, limit: int) -> None:
     """One price with its newest points and alerts."""
-    _at_desk(config, lambda desk: desk.show(name, limit), as_json=as_json)
+    _run(config, lambda actions: actions.show(name, limit), as_json=as_json)
 
 
 @prices.command(short_help="The values that a price had.", epilog=EXIT_CODES)
@@ -110,7 +110,7 @@ def show(config: str, *, as_json: bool, name: str, limit: int) -> None:
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many values.")
 def history(config: str, *, as_json: bool, name: str, limit: int) -> None:
     """The values that a price had, newest first, one for each change."""
-    _at_desk(config, lambda desk: desk.history(name, limit), as_json=as_json)
+    _run(config, lambda actions: actions.history(name, limit), as_json=as_json)
 
 
 @prices.command(short_help="Ask its sources now.", epilog=EXIT_CODES)
@@ -118,7 +118,7 @@ def history(config: str, *, as_json: bool, name: str, limit: int) -> None:
 @_NAME
 def check(config: str, *, as_json: bool, name: str) -> None:
     """Ask its sources as soon as they may be asked; what one has answered lately is not asked again."""
-    _at_desk(config, lambda desk: desk.check(name), as_json=as_json)
+    _run(config, lambda actions: actions.check(name), as_json=as_json)
 
 
 @prices.command(short_help="Leave a price alone for now.", epilog=EXIT_CODES)
@@ -126,7 +126,7 @@ def check(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def pause(config: str, *, as_json: bool, name: str) -> None:
     """Ask nobody about a price until it is resumed, also after a restart. `check` asks all the same."""
-    _at_desk(config, lambda desk: desk.pause(name), as_json=as_json)
+    _run(config, lambda actions: actions.pause(name), as_json=as_json)
 
 
 @prices.command(short_help="End a pause.", epilog=EXIT_CODES)
@@ -134,7 +134,7 @@ def pause(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def resume(config: str, *, as_json: bool, name: str) -> None:
     """Go on with a price: at its time, and soon if that has passed."""
-    _at_desk(config, lambda desk: desk.resume(name), as_json=as_json)
+    _run(config, lambda actions: actions.resume(name), as_json=as_json)
 
 
 @prices.command(short_help="Watch a price no more.", epilog=EXIT_CODES)
@@ -142,12 +142,12 @@ def resume(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def remove(config: str, *, as_json: bool, name: str) -> None:
     """Watch a price no more, and forget what was collected."""
-    _at_desk(config, lambda desk: desk.remove(name), as_json=as_json)
+    _run(config, lambda actions: actions.remove(name), as_json=as_json)
 
 
-def _at_desk(
-    config: str, errand: Callable[[PriceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+def _run(
+    config: str, action: Callable[[PriceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     from cormorant.cli.actions.prices import run_price_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(run_price_action(config, errand, as_json=as_json, may_make=may_make))
+    sys.exit(run_price_action(config, action, as_json=as_json, may_make=may_make))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cormorant.cli.console.command_line import (
+    EXIT_CODES,
     EXIT_FAILED,
     EXIT_OK,
     EXIT_REFUSED,
@@ -19,10 +20,10 @@ from cormorant.cli.console.command_line import (
     UsageRefused,
     config_option,
     json_option,
+    options,
 )
 from cormorant.cli.console.output import leave, open_missing
 from cormorant.cli.console.signals import StopSignals
-from cormorant.cli.watch_options import EXIT_CODES, options
 
 if TYPE_CHECKING:
     from cormorant.cli.first_settings import FirstSettings

@@ -93,7 +93,7 @@ def sources() -> None:
 @_options
 def list_sources(config: str, *, as_json: bool) -> None:
     """All sources: what was spent this hour and today against the limits, and why one waits. Keys are never shown."""
-    _at_desk(config, lambda desk: desk.list_sources(), as_json=as_json)
+    _run(config, lambda actions: actions.list_sources(), as_json=as_json)
 
 
 @sources.command(short_help="Add a site.", epilog=EXIT_CODES)
@@ -125,7 +125,7 @@ def add(config: str, *, as_json: bool, name: str, **words: Any) -> None:
     interactive = words.pop("reserve")
     key = _key(words.pop("key"), words.pop("key_file"))
     wanted = SourceSettings(url=url, key=key, proxy=proxy, reserve=ReserveSettings(interactive=interactive), **words)
-    _at_desk(config, lambda desk: desk.add(name, wanted), as_json=as_json, may_make=True)
+    _run(config, lambda actions: actions.add(name, wanted), as_json=as_json, may_make=True)
 
 
 def _check_kind(name: str, kind: str) -> None:
@@ -170,7 +170,7 @@ def _key(given: str | None, file: Any) -> Secret:
 @_NAME
 def test(config: str, *, as_json: bool, name: str) -> None:
     """Ask a site what it can do. It is a request like every other: it counts, and it is not made while a gate is closed."""
-    _at_desk(config, lambda desk: desk.test(name), as_json=as_json, may_make=True)
+    _run(config, lambda actions: actions.test(name), as_json=as_json, may_make=True)
 
 
 @sources.command(short_help="Ask a site no more for now.", epilog=EXIT_CODES)
@@ -179,7 +179,7 @@ def test(config: str, *, as_json: bool, name: str) -> None:
 @click.option("--for", "for_s", type=Duration(), metavar="DURATION", help="How long, such as 2h.  [default: for good]")
 def pause(config: str, *, as_json: bool, name: str, for_s: float | None) -> None:
     """Ask a site no more, in any process, also after a restart."""
-    _at_desk(config, lambda desk: desk.pause(name, for_s), as_json=as_json)
+    _run(config, lambda actions: actions.pause(name, for_s), as_json=as_json)
 
 
 @sources.command(short_help="End a pause.", epilog=EXIT_CODES)
@@ -187,7 +187,7 @@ def pause(config: str, *, as_json: bool, name: str, for_s: float | None) -> None
 @_NAME
 def resume(config: str, *, as_json: bool, name: str) -> None:
     """Go on asking a site that was paused."""
-    _at_desk(config, lambda desk: desk.resume(name), as_json=as_json)
+    _run(config, lambda actions: actions.resume(name), as_json=as_json)
 
 
 @sources.command(short_help="Forget the trouble with a site.", epilog=EXIT_CODES)
@@ -195,7 +195,7 @@ def resume(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def reset(config: str, *, as_json: bool, name: str) -> None:
     """Forget cooldown, failures and refused credentials of a site. What was spent stays spent, a pause stays a pause."""
-    _at_desk(config, lambda desk: desk.reset(name), as_json=as_json)
+    _run(config, lambda actions: actions.reset(name), as_json=as_json)
 
 
 @sources.command(short_help="Remove a site that was added by command.", epilog=EXIT_CODES)
@@ -203,15 +203,15 @@ def reset(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def remove(config: str, *, as_json: bool, name: str) -> None:
     """Remove a site that was added by command. What was spent is remembered, should it come back."""
-    _at_desk(config, lambda desk: desk.remove(name), as_json=as_json)
+    _run(config, lambda actions: actions.remove(name), as_json=as_json)
 
 
-def _at_desk(
-    config: str, errand: Callable[[SourceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+def _run(
+    config: str, action: Callable[[SourceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
     from cormorant.cli.actions.sources import run_source_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(run_source_action(config, errand, as_json=as_json, may_make=may_make))
+    sys.exit(run_source_action(config, action, as_json=as_json, may_make=may_make))
 
 
 PRIORITIES = click.Choice([priority.name.lower() for priority in Priority])
@@ -228,4 +228,4 @@ def explain(config: str, *, as_json: bool, source: str, priority: str, grab: boo
     from cormorant.cli.actions.sources import run_source_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
     lane, urgency = Lane.GRAB if grab else Lane.QUERY, Priority[priority.upper()]
-    sys.exit(run_source_action(config, lambda desk: desk.explain(source, urgency, lane), as_json=as_json))
+    sys.exit(run_source_action(config, lambda actions: actions.explain(source, urgency, lane), as_json=as_json))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from cormorant.cli.console.command_line import HintingGroup
-from cormorant.cli.watch_options import EXIT_CODES, LIMIT, RowId, options, run_action
+from cormorant.cli.console.command_line import EXIT_CODES, HintingGroup, options
+from cormorant.cli.watch_options import LIMIT, RowId, run_action
 from cormorant.rules.watch.wants import WantState
 
 _WANT = RowId("want")
@@ -28,7 +28,7 @@ def wants() -> None:
 def list_wants(config: str, *, as_json: bool, state: str | None, before: int | None, limit: int) -> None:
     """The newest wants first: their state, and why."""
     wanted = None if state is None else WantState(state)
-    run_action(config, lambda desk: desk.list_wants(wanted, before, limit), as_json=as_json)
+    run_action(config, lambda actions: actions.list_wants(wanted, before, limit), as_json=as_json)
 
 
 @wants.command(short_help="One want with all that was found for it.", epilog=EXIT_CODES)
@@ -36,7 +36,7 @@ def list_wants(config: str, *, as_json: bool, state: str | None, before: int | N
 @_ID
 def show(config: str, *, as_json: bool, want_id: int) -> None:
     """Everything about a want: each candidate with what speaks for and against it, and its downloads. Links are not shown."""
-    run_action(config, lambda desk: desk.show_want(want_id), as_json=as_json)
+    run_action(config, lambda actions: actions.show_want(want_id), as_json=as_json)
 
 
 @wants.command(short_help="Search again.", epilog=EXIT_CODES)
@@ -44,7 +44,7 @@ def show(config: str, *, as_json: bool, want_id: int) -> None:
 @_ID
 def retry(config: str, *, as_json: bool, want_id: int) -> None:
     """Search again now, also what was given up or ignored. Candidates that were tried in vain may be tried again."""
-    run_action(config, lambda desk: desk.retry_want(want_id), as_json=as_json)
+    run_action(config, lambda actions: actions.retry_want(want_id), as_json=as_json)
 
 
 @wants.command(short_help="Want it no more.", epilog=EXIT_CODES)
@@ -52,7 +52,7 @@ def retry(config: str, *, as_json: bool, want_id: int) -> None:
 @_ID
 def ignore(config: str, *, as_json: bool, want_id: int) -> None:
     """Want it no more, until it is retried."""
-    run_action(config, lambda desk: desk.ignore_want(want_id), as_json=as_json)
+    run_action(config, lambda actions: actions.ignore_want(want_id), as_json=as_json)
 
 
 @wants.command("hand-over", short_help="Hand a candidate over by hand.", epilog=EXIT_CODES)
@@ -63,7 +63,7 @@ def ignore(config: str, *, as_json: bool, want_id: int) -> None:
 )
 def hand_over(config: str, *, as_json: bool, want_id: int, candidate: str | None) -> None:
     """Hand a candidate over by hand, also in observe mode. The service sends it."""
-    run_action(config, lambda desk: desk.hand_over(want_id, candidate), as_json=as_json)
+    run_action(config, lambda actions: actions.hand_over(want_id, candidate), as_json=as_json)
 
 
 _DOWNLOAD = RowId("download")
@@ -84,7 +84,7 @@ def downloads() -> None:
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
 def list_downloads(config: str, *, as_json: bool, before: int | None, limit: int) -> None:
     """The newest first."""
-    run_action(config, lambda desk: desk.list_downloads(before, limit), as_json=as_json)
+    run_action(config, lambda actions: actions.list_downloads(before, limit), as_json=as_json)
 
 
 @downloads.command("show", short_help="Everything about one download.", epilog=EXIT_CODES)
@@ -92,7 +92,7 @@ def list_downloads(config: str, *, as_json: bool, before: int | None, limit: int
 @_DOWNLOAD_ID
 def show_download(config: str, *, as_json: bool, number: int) -> None:
     """Its target, state and reason, how often it was sent, and its want."""
-    run_action(config, lambda desk: desk.show_download(number), as_json=as_json)
+    run_action(config, lambda actions: actions.show_download(number), as_json=as_json)
 
 
 @downloads.command(short_help="What is held has arrived.", epilog=EXIT_CODES)
@@ -100,7 +100,7 @@ def show_download(config: str, *, as_json: bool, number: int) -> None:
 @_DOWNLOAD_ID
 def arrived(config: str, *, as_json: bool, number: int) -> None:
     """Say that a download that is held has arrived: its want is done."""
-    run_action(config, lambda desk: desk.settle(number, has_arrived=True), as_json=as_json)
+    run_action(config, lambda actions: actions.settle(number, has_arrived=True), as_json=as_json)
 
 
 @downloads.command("send-again", short_help="What is held has not arrived.", epilog=EXIT_CODES)
@@ -108,7 +108,7 @@ def arrived(config: str, *, as_json: bool, number: int) -> None:
 @_DOWNLOAD_ID
 def send_again(config: str, *, as_json: bool, number: int) -> None:
     """Say that a download that is held has not arrived: it is sent once more, under the same key."""
-    run_action(config, lambda desk: desk.settle(number, has_arrived=False), as_json=as_json)
+    run_action(config, lambda actions: actions.settle(number, has_arrived=False), as_json=as_json)
 
 
 @click.group(cls=HintingGroup, short_help="List and test those that take finds.", epilog=EXIT_CODES)
@@ -120,7 +120,7 @@ def targets() -> None:
 @options
 def list_targets(config: str, *, as_json: bool) -> None:
     """All targets: what each takes, whether it can be asked, and what happens in doubt. Addresses and keys are not shown."""
-    run_action(config, lambda desk: desk.list_targets(), as_json=as_json, may_make=True)
+    run_action(config, lambda actions: actions.list_targets(), as_json=as_json, may_make=True)
 
 
 @targets.command("test", short_help="Try a target out.", epilog=EXIT_CODES)
@@ -128,4 +128,4 @@ def list_targets(config: str, *, as_json: bool) -> None:
 @click.argument("name", metavar="NAME")
 def test_target(config: str, *, as_json: bool, name: str) -> None:
     """Try address and credentials of a target. Nothing is given to it."""
-    run_action(config, lambda desk: desk.test_target(name), as_json=as_json, may_make=True)
+    run_action(config, lambda actions: actions.test_target(name), as_json=as_json, may_make=True)

@@ -10,22 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 from typing_extensions import override
 
-from cormorant.cli.console.command_line import config_option, json_option
 from cormorant.cli.jobs import ID_MOST, Duration
 from cormorant.rules.watch.artists import Start, read_start
 
 if TYPE_CHECKING:
     from cormorant.cli.actions.watches import WatchActions
 
-__all__ = ["EXIT_CODES", "LIMIT", "NameList", "RowId", "StartAt", "options", "order_options", "run_action"]
+__all__ = ["LIMIT", "NameList", "RowId", "StartAt", "order_options", "run_action"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-EXIT_CODES: Final = """\b
-Exit codes: 0  done
-            1  it could not be done, and the reason is told
-            2  bad input or settings, or the database cannot be used; nothing was changed
-"""
 LIMIT: Final = click.IntRange(1, 1_000)
 
 
@@ -70,11 +64,6 @@ class StartAt(click.ParamType[tuple[Start, date | None]]):
             self.fail(str(error), param, ctx)
 
 
-def options(command: F) -> F:
-    """What every one of the commands takes."""
-    return config_option(json_option(command))
-
-
 def order_options(*, every: str) -> Callable[[F], F]:
     """What can be said of any watch."""
 
@@ -99,9 +88,9 @@ def order_options(*, every: str) -> Callable[[F], F]:
 
 
 def run_action(
-    config: str, errand: Callable[[WatchActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, action: Callable[[WatchActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> NoReturn:
-    """Run an errand and end with its exit code."""
+    """Run an action and end with its exit code."""
     from cormorant.cli.actions.watches import run_watch_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    sys.exit(run_watch_action(config, errand, as_json=as_json, may_make=may_make))
+    sys.exit(run_watch_action(config, action, as_json=as_json, may_make=may_make))

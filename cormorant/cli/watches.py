@@ -6,8 +6,8 @@ from typing import IO, Any
 
 import click
 
-from cormorant.cli.console.command_line import HintingGroup, UsageRefused
-from cormorant.cli.watch_options import EXIT_CODES, StartAt, options, order_options, run_action
+from cormorant.cli.console.command_line import EXIT_CODES, HintingGroup, UsageRefused, options
+from cormorant.cli.watch_options import StartAt, order_options, run_action
 from cormorant.rules.watch.artists import read_artist_lines
 
 FILE_LENGTH_MAX = 1_000_000
@@ -43,14 +43,16 @@ def add(config: str, *, as_json: bool, artist: str, artist_id: str, name: str, *
         raise click.UsageError("give an artist: a name, a link, or --id and --name")
     if artist_id and not (name or artist):
         raise click.UsageError("--id goes with --name: nobody is asked what it is called")
-    run_action(config, lambda desk: desk.add_artist(artist, artist_id, name, **order), as_json=as_json, may_make=True)
+    run_action(
+        config, lambda actions: actions.add_artist(artist, artist_id, name, **order), as_json=as_json, may_make=True
+    )
 
 
 @watchlist.command("list", short_help="All artists, and when each is looked at.", epilog=EXIT_CODES)
 @options
 def list_artists(config: str, *, as_json: bool) -> None:
     """All artists: from when on, the next look, and what went wrong."""
-    run_action(config, lambda desk: desk.list_artists(), as_json=as_json)
+    run_action(config, lambda actions: actions.list_artists(), as_json=as_json)
 
 
 @watchlist.command(short_help="Watch an artist no more.", epilog=EXIT_CODES)
@@ -58,7 +60,7 @@ def list_artists(config: str, *, as_json: bool) -> None:
 @_ARTIST
 def remove(config: str, *, as_json: bool, artist: str) -> None:
     """Watch an artist no more, by number, id or name. What was found stays."""
-    run_action(config, lambda desk: desk.remove_artist(artist), as_json=as_json)
+    run_action(config, lambda actions: actions.remove_artist(artist), as_json=as_json)
 
 
 @watchlist.command(short_help="Look at an artist at the next tick.", epilog=EXIT_CODES)
@@ -66,7 +68,7 @@ def remove(config: str, *, as_json: bool, artist: str) -> None:
 @_ARTIST
 def check(config: str, *, as_json: bool, artist: str) -> None:
     """Look at an artist at the next tick of the service, whatever failed before."""
-    run_action(config, lambda desk: desk.check_artist(artist), as_json=as_json)
+    run_action(config, lambda actions: actions.check_artist(artist), as_json=as_json)
 
 
 @watchlist.command(short_help="Leave an artist alone for now.", epilog=EXIT_CODES)
@@ -74,7 +76,7 @@ def check(config: str, *, as_json: bool, artist: str) -> None:
 @_ARTIST
 def pause(config: str, *, as_json: bool, artist: str) -> None:
     """Leave an artist alone until it is resumed, also after a restart. What was found already goes its way."""
-    run_action(config, lambda desk: desk.pause_artist(artist, is_paused=True), as_json=as_json)
+    run_action(config, lambda actions: actions.pause_artist(artist, is_paused=True), as_json=as_json)
 
 
 @watchlist.command(short_help="End a pause.", epilog=EXIT_CODES)
@@ -82,7 +84,7 @@ def pause(config: str, *, as_json: bool, artist: str) -> None:
 @_ARTIST
 def resume(config: str, *, as_json: bool, artist: str) -> None:
     """Go on with an artist that was paused. What came out meanwhile is found."""
-    run_action(config, lambda desk: desk.pause_artist(artist, is_paused=False), as_json=as_json)
+    run_action(config, lambda actions: actions.pause_artist(artist, is_paused=False), as_json=as_json)
 
 
 @watchlist.command("import", short_help="Watch all artists of a file.", epilog=EXIT_CODES)
@@ -107,7 +109,7 @@ def import_file(config: str, *, as_json: bool, file: IO[str], **order: Any) -> N
         raise UsageRefused(f"FILE: {error}") from None
     if not wanted:
         raise UsageRefused("FILE: there is no artist in it; write one in a line, as id, link or name")
-    run_action(config, lambda desk: desk.import_artists(wanted, **order), as_json=as_json, may_make=True)
+    run_action(config, lambda actions: actions.import_artists(wanted, **order), as_json=as_json, may_make=True)
 
 
 _NAME = click.argument("name", metavar="NAME")
@@ -141,7 +143,7 @@ def add_saved(
     chosen = list(map(int, numbers))
     run_action(
         config,
-        lambda desk: desk.add_search(name, words, chosen, takes_all=take_all, **order),
+        lambda actions: actions.add_search(name, words, chosen, takes_all=take_all, **order),
         as_json=as_json,
         may_make=True,
     )
@@ -151,7 +153,7 @@ def add_saved(
 @options
 def list_saved(config: str, *, as_json: bool) -> None:
     """All saved searches: how often, the next check, and what went wrong."""
-    run_action(config, lambda desk: desk.list_searches(), as_json=as_json)
+    run_action(config, lambda actions: actions.list_searches(), as_json=as_json)
 
 
 @saved.command("remove", short_help="Repeat a search no more.", epilog=EXIT_CODES)
@@ -159,7 +161,7 @@ def list_saved(config: str, *, as_json: bool) -> None:
 @_NAME
 def remove_saved(config: str, *, as_json: bool, name: str) -> None:
     """Repeat a search no more. What was found stays."""
-    run_action(config, lambda desk: desk.remove_search(name), as_json=as_json)
+    run_action(config, lambda actions: actions.remove_search(name), as_json=as_json)
 
 
 @saved.command("pause", short_help="Leave a search alone for now.", epilog=EXIT_CODES)
@@ -167,7 +169,7 @@ def remove_saved(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def pause_saved(config: str, *, as_json: bool, name: str) -> None:
     """Leave a search alone until it is resumed, also after a restart."""
-    run_action(config, lambda desk: desk.pause_search(name, is_paused=True), as_json=as_json)
+    run_action(config, lambda actions: actions.pause_search(name, is_paused=True), as_json=as_json)
 
 
 @saved.command("resume", short_help="End a pause.", epilog=EXIT_CODES)
@@ -175,7 +177,7 @@ def pause_saved(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def resume_saved(config: str, *, as_json: bool, name: str) -> None:
     """Go on with a search that was paused."""
-    run_action(config, lambda desk: desk.pause_search(name, is_paused=False), as_json=as_json)
+    run_action(config, lambda actions: actions.pause_search(name, is_paused=False), as_json=as_json)
 
 
 @saved.command("check", short_help="Repeat a search at the next look.", epilog=EXIT_CODES)
@@ -183,4 +185,4 @@ def resume_saved(config: str, *, as_json: bool, name: str) -> None:
 @_NAME
 def check_saved(config: str, *, as_json: bool, name: str) -> None:
     """Repeat a search at the next look of the service, as soon as its sources may be asked."""
-    run_action(config, lambda desk: desk.check_search(name), as_json=as_json)
+    run_action(config, lambda actions: actions.check_search(name), as_json=as_json)

@@ -76,7 +76,7 @@ class SpotifyClient:
         offload: Offload,
         clock: Clock,
         options: SpotifyOptions | None = None,
-        keeper: TokenCache | None = None,
+        token_cache: TokenCache | None = None,
     ) -> None:
         self._transport = transport
         self._offload = offload
@@ -84,7 +84,7 @@ class SpotifyClient:
         self._options = options or SpotifyOptions()
         self._basic = basic(client_id, secret)
         self._secrets = (secret, self._basic)
-        self._keeper = keeper or TokenCache()
+        self._token_cache = token_cache or TokenCache()
 
     async def artist(self, artist_id: str) -> CatalogueArtist:
         """Who has this id."""
@@ -176,11 +176,11 @@ class SpotifyClient:
         return f"{path}?{urlencode(query)}" if query else path
 
     async def _get(self, url: str, *, asked: str) -> dict[str, Any]:
-        token = await self._keeper.token(self._fetch_token)
+        token = await self._token_cache.token(self._fetch_token)
         answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
         if answer.status == UNAUTHORIZED:
-            self._keeper.forget(token)
-            token = await self._keeper.token(self._fetch_token)
+            self._token_cache.forget(token)
+            token = await self._token_cache.token(self._fetch_token)
             answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
         _raise(error_of_api(self._reply(answer, asked=asked, token=token.text)))
         found: dict[str, Any] = await read_json(answer, self._offload, dict)

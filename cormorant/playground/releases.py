@@ -14,7 +14,7 @@ from cormorant.playground.spotify import PlayedAlbum, PlayedArtist
 from cormorant.rules.ports import Clock
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
-__all__ = ["WATCHED", "GrowingArtists", "PlayedNews", "news_since", "peers_with"]
+__all__ = ["WATCHED", "GrowingArtists", "PlayedNews", "peers_with", "releases_since"]
 
 WATCHED: Final[Mapping[str, str]] = {f"playground{number:012}": name for number, name in enumerate(ARTISTS[:3], 1)}
 """The artists that are watched, by the id that the stand-in for Spotify knows them by."""
@@ -36,7 +36,7 @@ class PlayedNews:
     is_shared: bool
 
 
-def news_since(opened_at: datetime) -> list[PlayedNews]:
+def releases_since(opened_at: datetime) -> list[PlayedNews]:
     """What comes out. Two are out at once: one that every kind of source has, one that only peers share.
 
     The names depend on the moment: what was handed over before a restart is not wanted again.

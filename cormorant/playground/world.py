@@ -18,7 +18,7 @@ from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.price_site import MARKET, PRICES, PriceSiteStandIn, market_source, sales_since
 from cormorant.playground.prowlarr import Jackett, Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
-from cormorant.playground.releases import GrowingArtists, PlayedNews, news_since, peers_with
+from cormorant.playground.releases import GrowingArtists, PlayedNews, peers_with, releases_since
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.server import MountedStandIn
 from cormorant.playground.slskd import SlskdStandIn
@@ -93,7 +93,7 @@ SAVED: Final[Mapping[str, SavedSettings]] = {
 
 def playground_sites(clock: Clock) -> list[StandInSite]:
     """All stand-ins, new and unspent."""
-    news = news_since(clock.now())
+    news = releases_since(clock.now())
     catalogue = PlayedCatalogue(clock.now(), news=[each.album for each in news if each.is_indexed])
 
     def indexers(habits: Mapping[str, Habits]) -> dict[str, Indexer]:

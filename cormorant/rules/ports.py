@@ -1,4 +1,4 @@
-"""What the tree takes from outside and gets passed in: time, chance, threads, and an ear for what happens."""
+"""Clock, Chance, Offload and Emit: the protocols of what is injected."""
 
 from __future__ import annotations
 

@@ -157,9 +157,9 @@ def redact_link(link: str) -> str:
     """
     if link.startswith("magnet:"):
         return "magnet:…"
-    hidden = _PART.sub(_without_value, _USER_INFO.sub(f"{HIDDEN}@", link))
-    hidden = _PATH_KEY.sub(HIDDEN, hidden)
-    return hidden if len(hidden) <= _SHOWN_MAX else f"{hidden[:_SHOWN_MAX]}…"
+    redact = _PART.sub(_without_value, _USER_INFO.sub(f"{HIDDEN}@", link))
+    redact = _PATH_KEY.sub(HIDDEN, redact)
+    return redact if len(redact) <= _SHOWN_MAX else f"{redact[:_SHOWN_MAX]}…"
 
 
 def _without_value(part: re.Match[str]) -> str:
@@ -226,7 +226,7 @@ class SecretFilter:
         """Whether a secret is in a text."""
         return any(each in text for each in self.texts)
 
-    def hidden(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text without secrets."""
         for each in self.texts:
             if each in text:

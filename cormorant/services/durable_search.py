@@ -13,7 +13,14 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
 from cormorant.rules.ports import Clock
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SourceLimited, SourceNotAsked
+from cormorant.rules.search.outcomes import (
+    Outcome,
+    OutcomeStatus,
+    RateLimitWaitError,
+    SourceLimited,
+    SourceNotAsked,
+    wait_for_opening_s,
+)
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.services.searches import Searches
@@ -90,7 +97,6 @@ def _read(payload: Any) -> tuple[SearchRequest, list[str], Priority]:
 
 PATIENCE_S = 20.0
 """How long one run waits for a source before it is put back; then its handler is free for others."""
-UNKNOWN_S = 300.0
 """After so long a source is looked at again of which nobody knows when it opens."""
 SNOOZE_S_MIN = 1.0
 
@@ -104,11 +110,9 @@ def is_answer(outcome: Outcome) -> bool:
 
 def wait_of(outcome: Outcome) -> float:
     """After how many seconds a source that did not answer is asked again."""
-    if isinstance(outcome.error, RateLimitWaitError):
-        return UNKNOWN_S if outcome.error.wait_s is None else outcome.error.wait_s
-    if isinstance(outcome.error, SourceLimited):
-        return UNKNOWN_S if outcome.error.retry_after_s is None else outcome.error.retry_after_s
-    return UNKNOWN_S if outcome.status in {OutcomeStatus.REFUSED, OutcomeStatus.SHUT_DOWN} else SNOOZE_S_MIN
+    is_closed = isinstance(outcome.error, RateLimitWaitError | SourceLimited)
+    is_later = outcome.status in {OutcomeStatus.REFUSED, OutcomeStatus.SHUT_DOWN}
+    return wait_for_opening_s(outcome.error) if is_closed or is_later else SNOOZE_S_MIN
 
 
 def entry_of(outcome: Outcome, *, now: datetime) -> SourceAnswer:

@@ -58,7 +58,7 @@ class Jobs:
         correlation_id: str | None = None,
         max_attempts: int | None = None,
     ) -> NewJob:
-        """A job to be enqueued, checked; for `storage.jobs.jobs.enqueue` inside a transaction of your own."""
+        """A job to be enqueued, checked; for `storage.jobs.enqueue` inside a transaction of your own."""
         self._check(priority, delay_s)
         if max_attempts is not None and max_attempts < 1:
             raise ValueError(f"{max_attempts} attempts are not possible: give 1 or more")

@@ -83,7 +83,7 @@ def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSe
     )
     sessions = BrowserSessions(keys=keys, life_s=parts.web.session_s, path=parts.web.url_base, clock=parts.clock)
     feeds = EventStreams(parts, closing)
-    porter = KeyThrottle(wrong_keys_per_minute=parts.web.wrong_keys_per_minute, emit=parts.emit)
+    key_throttle = KeyThrottle(wrong_keys_per_minute=parts.web.wrong_keys_per_minute, emit=parts.emit)
     return Litestar(
         path=parts.web.url_base,
         route_handlers=[
@@ -108,7 +108,7 @@ def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSe
                 "searches": searches,
                 "sign_outs": SignOuts(sessions=sessions, database=parts.database, clock=parts.clock),
                 "feeds": feeds,
-                "porter": porter,
+                "key_throttle": key_throttle,
                 "crashes": Crashes(emit=parts.emit),
                 "job_counts": CountCache(),
                 "subscription_counts": CountCache(),
@@ -130,15 +130,15 @@ async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
     given = given_key(connection)
     if not given and await _is_signed_in(connection):
         return
-    porter: KeyThrottle = connection.app.state["porter"]
+    key_throttle: KeyThrottle = connection.app.state["key_throttle"]
     client = client_of(connection)
     if given:
-        porter.check(client, given)
+        key_throttle.check(client, given)
     if keys.opens_api(given):
-        porter.accepted(client, given)
+        key_throttle.accepted(client, given)
         return
     if given:
-        porter.refused(client, path=connection.scope["path"])
+        key_throttle.refused(client, path=connection.scope["path"])
     raise NotAuthorizedException("the key is missing or wrong; send it as the header X-Api-Key")
 
 

@@ -39,7 +39,7 @@ class EventStreams:
     closing: Shutdown
     open: int = field(init=False, default=0)
     _records: tuple[SourceRecord, ...] = field(init=False, default=())
-    _screen: SecretFilter = field(init=False, default=NO_SCREEN)
+    _secret_filter: SecretFilter = field(init=False, default=NO_SCREEN)
 
     @property
     def is_full(self) -> bool:
@@ -50,13 +50,13 @@ class EventStreams:
         """One more, for whoever asks."""
         return EventResponse(self, permit)
 
-    def screen(self) -> SecretFilter:
+    def secret_filter(self) -> SecretFilter:
         """What must not be seen of any source."""
         records = tuple(requests.record for requests in self.parts.searches.directory.by_name.values())
         if records != self._records:  # made anew only then: there may be thousands of events in a second
             texts = {text for record in records for text in secret_filter_of(record.key, record.proxy).texts}
-            self._records, self._screen = records, SecretFilter(tuple(sorted(texts, key=len, reverse=True)))
-        return self._screen
+            self._records, self._secret_filter = records, SecretFilter(tuple(sorted(texts, key=len, reverse=True)))
+        return self._secret_filter
 
 
 @frozen(eq=False)
@@ -93,7 +93,7 @@ class EventResponse:
     async def _next(self, events: EventStream) -> bytes | None:
         with trio.move_on_after(BEAT_S):
             try:
-                return _shown(await events.__anext__(), self.feeds.screen)
+                return _shown(await events.__anext__(), self.feeds.secret_filter)
             except StopAsyncIteration:
                 return None
         return b": still there\n\n"
@@ -103,19 +103,19 @@ async def _send(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def _shown(stamped: Stamped, screen: Callable[[], SecretFilter]) -> bytes:
+def _shown(stamped: Stamped, secret_filter: Callable[[], SecretFilter]) -> bytes:
     event = stamped.event
     facts = fields_of(event)
     if any(isinstance(value, str | tuple | list) for value in facts.values()):
-        hide = screen()
+        hide = secret_filter()
         facts = {name: _plain(value, hide) for name, value in facts.items()}
     body = msgspec.json.encode({"name": event.name, "level": event.level, "at": stamped.at, "facts": facts})
     return b"id: %d\ndata: %s\n\n" % (stamped.sequence, body)
 
 
-def _plain(value: object, screen: SecretFilter) -> Any:
+def _plain(value: object, secret_filter: SecretFilter) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, tuple | list):
-        return [_plain(each, screen) for each in value]
-    return redact_passwords(screen.hidden(str(value)))
+        return [_plain(each, secret_filter) for each in value]
+    return redact_passwords(secret_filter.redact(str(value)))

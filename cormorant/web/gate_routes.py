@@ -160,14 +160,14 @@ async def _client_of(request: AnyRequest, gate: GateService) -> AppShare:
     key = request.query_params.get("apikey") or request.headers.get("x-api-key") or ""
     if not key:
         raise GateRefusal(MISSING_PARAMETER, "Missing parameter (apikey)")
-    porter: KeyThrottle = request.app.state["porter"]
+    key_throttle: KeyThrottle = request.app.state["key_throttle"]
     host = client_of(request)
-    porter.check(host, key)
+    key_throttle.check(host, key)
     client = await gate.clients.by_key(key)
     if client is None:
-        porter.refused(host, path=request.scope["path"])
+        key_throttle.refused(host, path=request.scope["path"])
         raise GateRefusal(_BAD_CREDENTIALS, "Incorrect user credentials")
-    porter.accepted(host, key)
+    key_throttle.accepted(host, key)
     return client
 
 

@@ -41,7 +41,7 @@ def metrics_route(*, is_open: bool) -> HTTPRouteHandler:
     async def metrics(request: AnyRequest) -> Response[bytes]:
         parts = parts_of(request)
         values = await gauge_values(parts)
-        values.append(MetricValue(metric="cormorant_web_connections", value=len(request.app.state["doors"].open)))
+        values.append(MetricValue(metric="cormorant_web_connections", value=len(request.app.state["listener"].open)))
         parts.metrics.set_gauges(values)
         return Response(await parts.offload(parts.metrics.text), media_type=TEXT_TYPE)
 

@@ -226,8 +226,8 @@ def tree_out(children: Sequence[ChildView]) -> list[ChildOut]:
     ]
 
 
-def _error(error: BaseException, screen: SecretFilter = NO_SCREEN) -> str:
-    return redact_passwords(screen.hidden(f"{type(error).__name__}: {error}"))
+def _error(error: BaseException, secret_filter: SecretFilter = NO_SCREEN) -> str:
+    return redact_passwords(secret_filter.redact(f"{type(error).__name__}: {error}"))
 
 
 def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> ExplanationOut:
@@ -243,28 +243,28 @@ def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> Ex
 
 def outcome_out(outcome: Outcome, requests: SourceRequests | None) -> OutcomeOut:
     """What came of a search at one source, without the keys of that source."""
-    screen = NO_SCREEN if requests is None else secret_filter_of(requests.record.key, requests.record.proxy)
+    secret_filter = NO_SCREEN if requests is None else secret_filter_of(requests.record.key, requests.record.proxy)
     return OutcomeOut(
         source=outcome.source,
         status=outcome.status.value,
-        error=None if outcome.error is None else _error(outcome.error, screen),
+        error=None if outcome.error is None else _error(outcome.error, secret_filter),
         waited_s=outcome.waited_s,
         took_s=outcome.took_s,
         is_cached=outcome.is_cached,
         was_cut=outcome.was_cut,
-        results=[_result_out(result, screen) for result in outcome.results],
+        results=[_result_out(result, secret_filter) for result in outcome.results],
     )
 
 
-def _result_out(result: Result, screen: SecretFilter) -> ResultOut:
+def _result_out(result: Result, secret_filter: SecretFilter) -> ResultOut:
     return ResultOut(
-        title=screen.hidden(result.title),
-        guid=screen.hidden(result.guid),
-        details=screen.hidden(result.details),
+        title=secret_filter.redact(result.title),
+        guid=secret_filter.redact(result.guid),
+        details=secret_filter.redact(result.details),
         protocol=result.protocol,
         size_bytes=result.size_bytes,
         published=result.published,
-        categories=[each for each in result.categories if not screen.shows(each)],
+        categories=[each for each in result.categories if not secret_filter.shows(each)],
         seeders=result.seeders,
         peers=result.peers,
         grabs=result.grabs,

@@ -60,11 +60,11 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
     if read.jobs_took_s is not None:
         counts.keep(read.jobs, took_s=read.jobs_took_s)
     looks = {look.record.name: look for look in read.looks}
-    screens = {
+    secret_filters = {
         name: secret_filter_of(requests.record.key, requests.record.proxy) for name, requests in directory.items()
     }
     tree = tree_out(parts.tree())
-    accounts = [_account(requests, looks[name], screens[name]) for name, requests in directory.items()]
+    accounts = [_account(requests, looks[name], secret_filters[name]) for name, requests in directory.items()]
     return OverviewOut(
         at=now,
         version=__version__,
@@ -76,9 +76,11 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
         clients=_clients(parts.clients, read.clients),
         running=[_running(requests, pending) for requests in directory.values() for pending in list(requests.running)],
         waiting=[
-            group for name, requests in directory.items() for group in _waiting(requests, looks[name], screens[name])
+            group
+            for name, requests in directory.items()
+            for group in _waiting(requests, looks[name], secret_filters[name])
         ],
-        history=[_was(asked, screens.get(asked.source, NO_SCREEN)) for asked in read.history],
+        history=[_was(asked, secret_filters.get(asked.source, NO_SCREEN)) for asked in read.history],
         jobs=_job_counts(read.jobs),
         health=_health(tree),
         tree=tree,
@@ -95,7 +97,7 @@ def decisive(explanation: Explanation) -> Reason | None:
     return next(iter([*by_hand, *unknown, *last]), None)
 
 
-def _account(requests: SourceRequests, look: SourceView, screen: SecretFilter) -> AccountOut:
+def _account(requests: SourceRequests, look: SourceView, secret_filter: SecretFilter) -> AccountOut:
     explanation = look.explain(Priority.INTERACTIVE)
     gate = decisive(explanation)
     state = look.known.state
@@ -107,9 +109,9 @@ def _account(requests: SourceRequests, look: SourceView, screen: SecretFilter) -
         state="gone" if requests.is_gone else _state(gate),
         opens_at=explanation.opens_at,
         gate=None if gate is None else gate.name.value,
-        why=_GONE if requests.is_gone else _why(gate, screen),
+        why=_GONE if requests.is_gone else _why(gate, secret_filter),
         gates=[
-            GateOut(name=each.name.value, opens_at=each.opens_at, why=screen.hidden(each.why))
+            GateOut(name=each.name.value, opens_at=each.opens_at, why=secret_filter.redact(each.why))
             for each in explanation.reasons
         ],
         quotas=[_quota(spent, look) for spent in look.spent],
@@ -135,8 +137,8 @@ def _state(gate: Reason | None) -> str:
     return "open" if gate is None else _BY_HAND.get(gate.name, "waits")
 
 
-def _why(gate: Reason | None, screen: SecretFilter) -> str:
-    return "" if gate is None else redact_passwords(screen.hidden(gate.why))
+def _why(gate: Reason | None, secret_filter: SecretFilter) -> str:
+    return "" if gate is None else redact_passwords(secret_filter.redact(gate.why))
 
 
 def _quota(spent: WindowSpend, look: SourceView) -> QuotaOut:
@@ -184,7 +186,7 @@ def _running(requests: SourceRequests, pending: PendingRequest) -> RunningOut:
     )
 
 
-def _waiting(requests: SourceRequests, look: SourceView, screen: SecretFilter) -> Iterator[WaitingOut]:
+def _waiting(requests: SourceRequests, look: SourceView, secret_filter: SecretFilter) -> Iterator[WaitingOut]:
     groups: defaultdict[tuple[Lane, Priority, str], list[PendingRequest]] = defaultdict(list)
     for queue in requests.queues.values():
         for pending in queue.waiting():
@@ -202,11 +204,11 @@ def _waiting(requests: SourceRequests, look: SourceView, screen: SecretFilter) -
             asked_at=group[0].submitted_at,
             opens_at=explanation.opens_at,
             gate=None if gate is None else gate.name.value,
-            why=_why(gate, screen),
+            why=_why(gate, secret_filter),
         )
 
 
-def _was(asked: HistoryEntry, screen: SecretFilter) -> HistoryOut:
+def _was(asked: HistoryEntry, secret_filter: SecretFilter) -> HistoryOut:
     return HistoryOut(
         search_id=asked.search_id,
         source=asked.source,
@@ -218,7 +220,7 @@ def _was(asked: HistoryEntry, screen: SecretFilter) -> HistoryOut:
         started_at=asked.started_at,
         took_s=asked.took_s,
         waited_s=asked.waited_s,
-        error=None if asked.error is None else redact_passwords(screen.hidden(asked.error)),
+        error=None if asked.error is None else redact_passwords(secret_filter.redact(asked.error)),
     )
 
 
@@ -239,8 +241,8 @@ def _needs_of_tree(tree: Sequence[ChildOut]) -> Iterator[NeedOut]:
 def _needs_of_downloads(held: Sequence[Handover], directory: Iterable[SourceRequests]) -> Iterator[NeedOut]:
     words = WantViews.of(requests.record for requests in directory)
     for each in held:
-        why = f"may have arrived at {each.target}: {words.hidden(each.reason)}"
-        yield NeedOut(what="download", name=words.hidden(each.title), why=why, remedy="say whether it has")
+        why = f"may have arrived at {each.target}: {words.redact(each.reason)}"
+        yield NeedOut(what="download", name=words.redact(each.title), why=why, remedy="say whether it has")
 
 
 def _job_counts(counts: Sequence[KindCount]) -> JobCountsOut:

@@ -50,9 +50,9 @@ class WebServer(Actor[None]):
         listening = bound(parts.web.address)
         address = _address_of(listening)
         guard = RequestGuard(app=HeadAnswers(app), web=parts.web, emit=parts.emit, answered=parts.metrics.answered)
-        doors = ConnectionListener(app=ASGIWrapper(guard), config=_config(), web=parts.web, emit=parts.emit)  # type: ignore[arg-type]  # as above
-        app.state["doors"] = doors
-        self.nursery.start_soon(self._serve, doors, listening)
+        listener = ConnectionListener(app=ASGIWrapper(guard), config=_config(), web=parts.web, emit=parts.emit)  # type: ignore[arg-type]  # as above
+        app.state["listener"] = listener
+        self.nursery.start_soon(self._serve, listener, listening)
         self.nursery.start_soon(self._watch_loop)
         self.nursery.start_soon(app.state["sign_outs"].watch)
         parts.emit(WebListening(address=f"http://{address.shown}{parts.web.url_base}"))
@@ -68,9 +68,9 @@ class WebServer(Actor[None]):
             await trio.sleep_until(due)
             self.parts.metrics.lagged(trio.current_time() - due)
 
-    async def _serve(self, doors: ConnectionListener, listening: socket.socket) -> None:
+    async def _serve(self, listener: ConnectionListener, listening: socket.socket) -> None:
         try:
-            await doors.serve(listening, self._closing.told, answers_s=_ANSWERS_S)
+            await listener.serve(listening, self._closing.told, answers_s=_ANSWERS_S)
         finally:
             self._ended.set()
 

@@ -173,7 +173,7 @@ class Admission:
         self._free = seats
         self._outside = ParkingLot()
 
-    def take_seat(self) -> bool:
+    def acquire(self) -> bool:
         """Take a seat if one is free."""
         if not self._free:
             return False
@@ -182,7 +182,7 @@ class Admission:
 
     async def enter(self) -> None:
         """Take a seat, or wait for one."""
-        if not self.take_seat():
+        if not self.acquire():
             await self._outside.park()
 
     def leave(self) -> None:
@@ -218,7 +218,7 @@ class Admission:
             call.outcome = outcome.Error(StorageUnavailable(why))
             self.answer([call])
 
-    def let_go(self, call: Call[Any], line: CallQueue) -> None:
+    def release(self, call: Call[Any], line: CallQueue) -> None:
         """Wake a cancelled caller whose call was taken and given back without having run."""
         if call.raise_cancel is not None and line.withdraw(call):
             call.outcome = outcome.capture(call.raise_cancel)

@@ -44,19 +44,19 @@ class Dialect(Protocol):
         ...
 
     def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:
-        """Reach the database and bring it to our schema. Raises `Away` or `StorageMisconfigured`."""
+        """Reach the database and bring it to our schema. Raises `DatabaseAway` or `StorageMisconfigured`."""
         ...
 
     def probe(self) -> None:
-        """Raise `Away` unless a call would be served now."""
+        """Raise `DatabaseAway` unless a call would be served now."""
         ...
 
     def open_session(self) -> CallSession:
-        """Open a connection. Raises `Away`."""
+        """Open a connection. Raises `DatabaseAway`."""
         ...
 
     def open_listener(self, channel: str) -> ChangeListener | None:
-        """Listen to what other processes write. None: there are no others. Raises `Away`."""
+        """Listen to what other processes write. None: there are no others. Raises `DatabaseAway`."""
         ...
 
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:
@@ -64,11 +64,11 @@ class Dialect(Protocol):
         ...
 
     def looking(self) -> AbstractContextManager[Connection]:
-        """A connection that changes nothing and sees everything as it is at one moment. Raises `Away`."""
+        """A connection that changes nothing and sees everything as it is at one moment. Raises `DatabaseAway`."""
         ...
 
     def filling(self) -> AbstractContextManager[Connection]:
-        """One write transaction, however long it takes; what raises in it undoes it. Raises `Away`."""
+        """One write transaction, however long it takes; what raises in it undoes it. Raises `DatabaseAway`."""
         ...
 
     def dispose(self) -> None:

@@ -86,7 +86,7 @@ class Gateway(ABC):
 
     async def _enter(self, call: Call[Any]) -> None:
         """Take a seat for the call, or wait for one; unless there is no point any more when it is had."""
-        if not self._room.take_seat():
+        if not self._room.acquire():
             await self._room.enter()
         if self._stopping.is_set() or self._outage.is_too_late(call):
             self._room.leave()
@@ -126,10 +126,10 @@ class Outage:
     """Told of the first call that meets an outage; holds what waits, probes with back-off, lets all go on in order."""
 
     def __init__(
-        self, lines: Sequence[CallQueue], room: Admission, *, hold_s: float, emit: Emit, resume: Callable[[], None]
+        self, lines: Sequence[CallQueue], admission: Admission, *, hold_s: float, emit: Emit, resume: Callable[[], None]
     ) -> None:
         self._lines = lines
-        self._room = room
+        self._room = admission
         self._hold_s = hold_s
         self._emit = emit
         self._resume = resume
@@ -163,7 +163,7 @@ class Outage:
         for call in calls:
             call.losses += away.is_stale
             call.held_since = trio.current_time() if call.held_since is None else call.held_since
-            self._room.let_go(call, line)
+            self._room.release(call, line)
             if call.losses >= LOSSES_MAX and line.withdraw(call):
                 self._room.refuse([call], f"the database was lost {call.losses} times during this call: {self._why}")
 

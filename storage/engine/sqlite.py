@@ -115,7 +115,7 @@ class Sqlite:
             return describe(Applied(), migrations)
         if not path.exists():
             return SchemaState(is_reachable=False, problem=f"{path} does not exist yet: the first start creates it")
-        engine = _engine_to_look(path)
+        engine = _engine_to_read(path)
         try:
             with engine.connect() as connection:
                 return describe(read_applied(connection), migrations)
@@ -127,7 +127,7 @@ class Sqlite:
         """One view of the file, which is not changed."""
         path = self._path
         assert path is not None, "a database in memory has one connection"
-        engine = _engine_to_look(path)
+        engine = _engine_to_read(path)
         try:
             connection = engine.connect()
         except DBAPIError as error:
@@ -280,11 +280,11 @@ def _driver_of(connection: Connection) -> sqlite3.Connection:
     return driver
 
 
-def _engine_to_look(path: Path) -> Engine:
-    return create_engine("sqlite://", creator=lambda: _open_to_look(path), poolclass=NullPool, hide_parameters=True)
+def _engine_to_read(path: Path) -> Engine:
+    return create_engine("sqlite://", creator=lambda: _open_read_only(path), poolclass=NullPool, hide_parameters=True)
 
 
-def _open_to_look(path: Path) -> sqlite3.Connection:
+def _open_read_only(path: Path) -> sqlite3.Connection:
     # Without a log beside it the file is complete, and reading it as unchangeable creates no log either.
     has_log = path.with_name(f"{path.name}-wal").exists()
     return sqlite3.connect(f"{path.as_uri()}?{'mode=ro' if has_log else 'immutable=1'}", uri=True)

@@ -78,7 +78,7 @@ def done_ending(job_id: int, token: int) -> JobEnd:
 
 
 def all_endings(batch: Batch) -> list[JobEnd]:
-    """Everything that the errand lets go of."""
+    """The ends of all jobs that a batch settles."""
     return [*(done_ending(*each) for each in batch.done), *batch.endings]
 
 

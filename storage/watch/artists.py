@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -25,6 +25,8 @@ from storage.engine.columns import check_text, from_micros, kept_text, maybe_fro
 from storage.engine.statements import skip_locked
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
+from storage.search import sources
+from storage.search.sources import SourceRecord
 from storage.watch import wants
 
 ERROR_LENGTH_MAX = 500
@@ -234,8 +236,11 @@ def prune_progress(connection: Connection, *, before: datetime, limit: int) -> i
     return pruned
 
 
-def add_all(connection: Connection, made: Sequence[Artist]) -> list[Artist | None]:
-    """Watch artists, all or none; None for each that is watched already."""
+def add_all(
+    connection: Connection, made: Sequence[Artist], *, check: Callable[[Sequence[SourceRecord]], None]
+) -> list[Artist | None]:
+    """Watch artists, all or none; None for each that is watched already. `check` raises if a source does not fit."""
+    check(sources.all_sources(connection))
     return [add(connection, artist) for artist in made]
 
 

@@ -259,7 +259,8 @@ def decide(  # noqa: PLR0913 - all that one decision is made of
     *,
     why: str,
     job_id: int,
-    tracks: Sequence[tuple[Want, NewJob]],
+    tracks: Sequence[Want],
+    make_job: Callable[[Want], NewJob],
     again_at: datetime | None,
     now: datetime,
 ) -> Want | None:
@@ -274,7 +275,7 @@ def decide(  # noqa: PLR0913 - all that one decision is made of
         return chosen
     answers.drop_answers(connection, job_id)  # the next search asks every source again
     if tracks:
-        artists.record_wants(connection, tracks, now=now)
+        artists.record_wants(connection, [(track, make_job(track)) for track in tracks], now=now)
         reason = f"no whole album; its {len(tracks)} tracks are wanted one by one"
         return wants.change(connection, want.id, WantState.GAVE_UP, reason=reason, looks=want.looks + 1, now=now)
     if again_at is None:

@@ -14,6 +14,7 @@ from attrs import frozen
 from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.errors import CormorantError
+from cormorant.rules.ports import Clock
 from cormorant.rules.schedules import overdue_delay_s
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, NextCheck, host_of
 from storage import pauses
@@ -23,15 +24,18 @@ from storage.watch.feeds import DUE_COLUMNS, RESCHEDULE, due_of, next_due
 
 __all__ = [
     "CheckedElsewhere",
+    "DueFeeds",
     "claim",
     "claim_one",
     "end_check",
     "free",
     "held",
     "postpone",
+    "read_due",
     "release",
     "release_until",
     "renew",
+    "renew_running",
     "spread_overdue",
 ]
 
@@ -120,9 +124,12 @@ class DueFeeds:
     held: Mapping[tuple[int, int], int] | None
 
 
-def read_due(connection: Connection, *, held_at: datetime | None, also: Sequence[int] = ()) -> DueFeeds:
-    """Whether everything is paused, when the next feed is due, and at `held_at` the claims of all processes."""
-    claims = None if held_at is None else held(connection, now=held_at, also=also)
+def read_due(connection: Connection, *, clock: Clock | None, also: Collection[int] = ()) -> DueFeeds:
+    """Whether everything is paused, when the next feed is due, and with a `clock` the claims of all processes.
+
+    The database may serve the call after an outage, so the time is read here.
+    """
+    claims = None if clock is None else held(connection, now=clock.now(), also=sorted(also))
     return DueFeeds(pauses.is_all_paused(connection), next_due(connection), claims)
 
 

@@ -153,7 +153,7 @@ def all_views(connection: Connection) -> list[PriceView]:
 
 
 def view(connection: Connection, name: str, *, limit: int) -> PriceView:
-    """One of them with its newest points and alerts, or `UnknownIntake`."""
+    """One of them with its newest points and alerts, or `UnknownPriceWatch`."""
     intake = price_watches.find(connection, name)
     return PriceView(
         intake=intake,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,8 @@ from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from storage.engine.columns import check_text, from_micros, kept_text, to_micros
 from storage.engine.statements import skip_locked
+from storage.search import sources
+from storage.search.sources import SourceRecord
 
 CONFIGURED = "configured"
 ERROR_LENGTH_MAX = 500
@@ -49,6 +51,14 @@ def add(connection: Connection, saved: SavedSearch) -> SavedSearch:
     if found is None:
         raise SavedSearchExists(saved.name)
     return evolve(saved, id=found)
+
+
+def add_checked(
+    connection: Connection, saved: SavedSearch, *, check: Callable[[Sequence[SourceRecord]], None]
+) -> SavedSearch:
+    """As `add`. `check` raises if a source does not fit."""
+    check(sources.all_sources(connection))
+    return add(connection, saved)
 
 
 def set_configured(connection: Connection, wanted: Sequence[SavedSearch]) -> None:

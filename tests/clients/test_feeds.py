@@ -154,12 +154,12 @@ async def test_marks_go_along_with_a_redirect_and_passwords_do_not() -> None:
 
 
 async def test_a_redirect_leads_to_no_private_address() -> None:
-    async with raw_server({"*": page(ONE)}) as hidden, server_of({"*": redirect(hidden.url)}) as (server, client):
+    async with raw_server({"*": page(ONE)}) as redact, server_of({"*": redirect(redact.url)}) as (server, client):
         with pytest.raises(SourceError) as caught:
             await client.fetch(server.url)
 
     assert "private" in str(caught.value) or "loopback" in str(caught.value)
-    assert hidden.asked == []
+    assert redact.asked == []
 
 
 async def test_redirects_end() -> None:

@@ -89,13 +89,13 @@ async def test_facts_are_found_by_their_paths() -> None:
 async def test_what_is_asked_is_encoded_and_the_key_is_where_it_is_wanted() -> None:
     in_query = PriceRecipe(query="q={title}&y={year}&m={mintmark}&token={key}")
 
-    _, hidden = await asked(page("[]"), in_query)
+    _, redact = await asked(page("[]"), in_query)
     _, header = await asked(page("[]"), PriceRecipe(query="q={title}"))
     _, nothing = await asked(page("[]"), key=Secret(""))
 
-    assert "q=Morgan%20Dollar%20%26%20co&y=1881&m=&token=hunter2hunter2" in hidden
+    assert "q=Morgan%20Dollar%20%26%20co&y=1881&m=&token=hunter2hunter2" in redact
     assert parse_qs(urlsplit("?q=Morgan%20Dollar%20%26%20co").query) == {"q": [REQUEST.query]}
-    assert "Authorization" not in hidden
+    assert "Authorization" not in redact
     assert "Bearer hunter2hunter2" in header
     assert "Bearer" not in nothing
 

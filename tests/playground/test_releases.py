@@ -10,7 +10,7 @@ from attrs import define
 
 from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.http import StandInRequest
-from cormorant.playground.releases import SOON, TRACKS, WATCHED, GrowingArtists, news_since, peers_with
+from cormorant.playground.releases import SOON, TRACKS, WATCHED, GrowingArtists, peers_with, releases_since
 from cormorant.playground.server import ASKED_MAX, MountedStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import SpotifyStandIn
@@ -30,7 +30,7 @@ class Clock:
 
 
 def test_a_catalogue_grows_while_one_looks_and_keeps_what_was_made_before() -> None:
-    clock, news, catalogue = Clock(), news_since(NOON), PlayedCatalogue(NOON)
+    clock, news, catalogue = Clock(), releases_since(NOON), PlayedCatalogue(NOON)
     artists = GrowingArtists(news, catalogue, clock)
     third = list(WATCHED)[2]
 
@@ -45,7 +45,7 @@ def test_a_catalogue_grows_while_one_looks_and_keeps_what_was_made_before() -> N
 
 
 def test_the_first_two_are_out_at_once_one_everywhere_and_one_at_peers_alone() -> None:
-    first, second, third, *_ = news = news_since(NOON)
+    first, second, third, *_ = news = releases_since(NOON)
 
     assert [each.album.out_at - NOON for each in (first, second, third)] == [timedelta(0), timedelta(0), SOON]
     assert [(each.is_indexed, each.is_shared) for each in (first, second, third)] == [
@@ -57,15 +57,15 @@ def test_the_first_two_are_out_at_once_one_everywhere_and_one_at_peers_alone() -
 
 
 def test_after_a_restart_other_things_come_out() -> None:
-    now, later = ({each.album.title for each in news_since(NOON + timedelta(hours=hour))} for hour in (0, 1))
+    now, later = ({each.album.title for each in releases_since(NOON + timedelta(hours=hour))} for hour in (0, 1))
 
-    assert now == {each.album.title for each in news_since(NOON)}
+    assert now == {each.album.title for each in releases_since(NOON)}
     assert not now & later
 
 
 def test_links_of_a_stand_in_lead_back_to_where_it_is_mounted() -> None:
     clock = Clock()
-    artists = GrowingArtists(news_since(NOON), PlayedCatalogue(NOON), clock)
+    artists = GrowingArtists(releases_since(NOON), PlayedCatalogue(NOON), clock)
     spotify = SpotifyStandIn(artists=artists, now_s=lambda: 0.0, page_size=1, tokens={"t": 1.0})
     asked = StandInRequest(
         path=f"/v1/artists/{next(iter(WATCHED))}/albums",

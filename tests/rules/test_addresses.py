@@ -131,7 +131,7 @@ def test_what_names_no_single_file_names_none(address: str) -> None:
     ],
 )
 def test_a_password_is_known_in_every_way_it_may_show_up_alone(address: str, said: str) -> None:
-    hidden = redact_secrets(said, passwords_in(address))
+    redact = redact_secrets(said, passwords_in(address))
 
-    assert "ter2" not in hidden
-    assert "***" in hidden
+    assert "ter2" not in redact
+    assert "***" in redact

@@ -105,13 +105,13 @@ class ClientActions:
 
 
 def run_client_action(
-    config: str, errand: Callable[[ClientActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, action: Callable[[ClientActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
 
     async def run(database: Database) -> int:
-        return await errand(ClientActions(settings=settings, config=config, database=database, as_json=as_json))
+        return await action(ClientActions(settings=settings, config=config, database=database, as_json=as_json))
 
     try:
         return with_database(settings, run, may_make=may_make)

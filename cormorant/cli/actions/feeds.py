@@ -246,7 +246,7 @@ def _write_new(file: Path, body: bytes) -> None:
 
 
 def run_feed_action(
-    config: str, errand: Callable[[FeedActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, action: Callable[[FeedActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
@@ -254,7 +254,7 @@ def run_feed_action(
     async def run(database: Database) -> int:
         assembly = assembly_of(settings, database)
         _, watches, subscriptions = assembly.by_hand()
-        return await errand(
+        return await action(
             FeedActions(
                 settings=settings,
                 database=database,

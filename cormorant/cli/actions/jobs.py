@@ -137,12 +137,12 @@ class JobActions:
         return EXIT_OK
 
 
-def run_job_action(config: str, errand: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> int:
+def run_job_action(config: str, action: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
     try:
         return with_database(
-            settings, lambda database: errand(JobActions(settings=settings, database=database, as_json=as_json))
+            settings, lambda database: action(JobActions(settings=settings, database=database, as_json=as_json))
         )
     except CommitUnknown as unknown:
         raise CommandFailed(f"{unknown}; `cormorant jobs stats` shows it") from None

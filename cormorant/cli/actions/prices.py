@@ -215,13 +215,13 @@ def _of(number: int, what: str) -> str:
 
 
 def run_price_action(
-    config: str, errand: Callable[[PriceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, action: Callable[[PriceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
 
     async def run(database: Database) -> int:
-        return await errand(PriceActions(prices=assembly_of(settings, database).prices_by_hand(), as_json=as_json))
+        return await action(PriceActions(prices=assembly_of(settings, database).prices_by_hand(), as_json=as_json))
 
     try:
         return with_database(settings, run, may_make=may_make)

@@ -188,13 +188,13 @@ class SourceActions:
 
 
 def run_source_action(
-    config: str, errand: Callable[[SourceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, action: Callable[[SourceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
 
     async def run(database: Database) -> int:
-        return await errand(SourceActions(settings=settings, config=config, database=database, as_json=as_json))
+        return await action(SourceActions(settings=settings, config=config, database=database, as_json=as_json))
 
     try:
         return with_database(settings, run, may_make=may_make)

@@ -297,7 +297,7 @@ class WatchActions:
 
     async def test_target(self, name: str) -> int:
         """Try a target out."""
-        said = self._shown.hidden(await self.watches.test_target(name))
+        said = self._shown.redact(await self.watches.test_target(name))
         return self._tell({"target": name, "said": said}, [f"{name} answers: {said}"])
 
     @property
@@ -309,7 +309,7 @@ class WatchActions:
         return WatchText(now=datetime.now(UTC), zone=zone, is_live=self.settings.mode == "live")
 
     def _hidden(self, text: str) -> str:
-        return self._shown.hidden(" ".join(text.split()))
+        return self._shown.redact(" ".join(text.split()))
 
     def _soon(self) -> str:
         return f"within {format_duration(self.settings.watchlist.interval_s)}"
@@ -330,7 +330,7 @@ class WatchActions:
 
 
 def run_watch_action(
-    config: str, errand: Callable[[WatchActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
+    config: str, action: Callable[[WatchActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
 ) -> int:
     """Run a command at the database of a settings file. Returns its exit code."""
     settings = load_or_refuse(config)
@@ -341,10 +341,10 @@ def run_watch_action(
         others = await database.read(sources.usable_sources, ours)
         names = {each.name for each in ours}
         records = [*ours, *(each for each in others if each.name not in names)]
-        desk = WatchActions(
+        actions = WatchActions(
             settings=settings, config=config, watches=watches, search=search, records=records, as_json=as_json
         )
-        return await errand(desk)
+        return await action(actions)
 
     def told(error: CormorantError) -> str:
         return redact_secrets(str(error), [secret for each in ours for secret in (each.key, each.proxy)])

@@ -167,3 +167,15 @@ def key_of(app: str, variable: str | None, file: Any) -> Secret:
             f"the key of {app}: it is no single word of at most 1000 letters; was something else pasted with it?"
         )
     return Secret(text)
+
+
+EXIT_CODES: Final = """\b
+Exit codes: 0  done
+            1  it could not be done, and the reason is told
+            2  bad input or settings, or the database cannot be used; nothing was changed
+"""
+
+
+def options(command: F) -> F:
+    """What every one of the commands takes."""
+    return config_option(json_option(command))

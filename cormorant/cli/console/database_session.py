@@ -33,8 +33,8 @@ HOLD_S = 5.0
 """A person waits for an answer: a database that is away longer than this is told, not waited out."""
 
 
-def with_database(settings: Settings, errand: Callable[[Database], Awaitable[T]], *, may_make: bool = False) -> T:
-    """Run an errand at the database and return what it returns; `UsageRefused` if the database cannot be used as it is.
+def with_database(settings: Settings, action: Callable[[Database], Awaitable[T]], *, may_make: bool = False) -> T:
+    """Run an action at the database and return what it returns; `UsageRefused` if the database cannot be used as it is.
 
     `may_make` is for what people do before the first start: a database that is not there yet, or empty, is made.
 
@@ -49,8 +49,8 @@ def with_database(settings: Settings, errand: Callable[[Database], Awaitable[T]]
     if problem:
         raise UsageRefused(f"{problem.found}; {problem.remedy}")
     try:
-        # Ctrl-C is for whoever waits for the errand; in the middle of the gateway's work it would break things.
-        return trio.run(_run, settings, errand, restrict_keyboard_interrupt_to_checkpoints=True)
+        # Ctrl-C is for whoever waits for the action; in the middle of the gateway's work it would break things.
+        return trio.run(_run, settings, action, restrict_keyboard_interrupt_to_checkpoints=True)
     except StorageUnavailable as error:
         raise UsageRefused(
             f"the database {display_database(settings)} did not do it, nothing was changed: {error}"
@@ -72,13 +72,13 @@ def schema_problem(settings: Settings, state: SchemaState | None) -> StartProble
     return None
 
 
-async def _run(settings: Settings, errand: Callable[[Database], Awaitable[T]]) -> T:
+async def _run(settings: Settings, action: Callable[[Database], Awaitable[T]]) -> T:
     options = evolve(storage_options(settings), hold_s=HOLD_S)
     # In threads: inside SQLite's own callbacks a Ctrl-C would get lost.
     database = Database(options, mode=Mode.THREADS, emit=ignore, chance=SystemRandom(), clock=SystemClock())
     async with trio.open_nursery() as nursery:
         await nursery.start(database)
         # Taken out of the nursery as it is: a group around one error would only hide its name.
-        answer = await outcome.acapture(errand, database)
+        answer = await outcome.acapture(action, database)
         database.stop()
     return answer.unwrap()

@@ -1,7 +1,4 @@
-"""SIGINT and SIGTERM.
-
-Loads nothing but the standard library, as `streams`.
-"""
+"""SIGINT and SIGTERM. Loads little, so that a signal during the start is handled."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 from attrs import field, frozen
 
@@ -160,3 +161,24 @@ class SourceNotAsked(SourceRefused):
 
 class CredentialsRefused(SourceError):
     """The source does not accept our key. Stop at once: hammering with a dead key is how accounts are lost."""
+
+
+UNKNOWN_WAIT_S: Final = 300.0
+"""The wait for a closed source whose opening is not known."""
+
+
+def opens_in_s(error: BaseException | None) -> float | None:
+    """Seconds until a closed source opens, as far as its error knows; None: not known, or it is not closed.
+
+    >>> opens_in_s(SourceLimited("too fast", retry_after_s=30.0)), opens_in_s(SourceRefused("no"))
+    (30.0, None)
+    """
+    if isinstance(error, RateLimitWaitError):
+        return error.wait_s
+    return error.retry_after_s if isinstance(error, SourceLimited) else None
+
+
+def wait_for_opening_s(error: BaseException | None) -> float:
+    """As `opens_in_s`, with `UNKNOWN_WAIT_S` where the opening is not known."""
+    known_s = opens_in_s(error)
+    return UNKNOWN_WAIT_S if known_s is None else known_s

@@ -163,7 +163,7 @@ def looked_at_before(artist: Artist, *, now: datetime) -> Artist:
     return evolve(artist, watermark=min(artist.added_at, now))
 
 
-def news_of(artist: Artist, releases: Iterable[Release]) -> NewReleases:
+def new_releases(artist: Artist, releases: Iterable[Release]) -> NewReleases:
     """What is new among all releases of an artist.
 
     Whoever is watched from now on has a back catalogue, part of it with nothing but a year for a date. At the first look
@@ -258,7 +258,7 @@ class CatalogueProgress:
     is_done: bool = False
 
 
-def lengthened(walk: CatalogueProgress, page: AlbumPage, *, name: str) -> CatalogueProgress:
+def with_page(walk: CatalogueProgress, page: AlbumPage, *, name: str) -> CatalogueProgress:
     """The walk with one more page. Raises `SourceRefused` for a list that does not end."""
     albums = walk.albums + tuple(page.albums)
     asked = walk.asked if walk.following is None else (*walk.asked, walk.following)

@@ -16,7 +16,14 @@ from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavail
 from cormorant.rules.ports import Clock
 from cormorant.rules.search import priorities
 from cormorant.rules.search.limits import Lane
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SearchQueueFull, SourceLimited
+from cormorant.rules.search.outcomes import (
+    UNKNOWN_WAIT_S,
+    Outcome,
+    OutcomeStatus,
+    SearchQueueFull,
+    SourceLimited,
+    opens_in_s,
+)
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.rules.search.shares import ShareUsedUp
@@ -44,8 +51,6 @@ COMBINED: Final = "combined"
 _ANSWER_S: Final = 90.0
 """Waiting and asking together: Sonarr, Radarr and Lidarr give up after 100 s."""
 _ASK_S_MIN: Final = 10.0
-_UNKNOWN_WAIT_S: Final = 300.0
-"""When to come back where nobody knows when a source opens: it is paused, or its credentials are refused."""
 _TITLE: Final = "Cormorant"
 _BUSY: Final = (SearchQueueFull, StorageUnavailable, CommitUnknown)
 _LOOKS: Final = 10
@@ -240,9 +245,9 @@ class GateService:
     def _wait_s(self, outcome: Outcome, priority: Priority, lane: Lane) -> int:
         """Whole seconds until the source opens, as it is known now; never too few."""
         opens_at = self.searches.explain(outcome.source, priority, lane=lane).opens_at
-        stated = outcome.error.wait_s if isinstance(outcome.error, RateLimitWaitError) else None
+        stated = opens_in_s(outcome.error)
         until_open = stated if opens_at is None else (opens_at - self.clock.now()).total_seconds()
-        wait_s = _UNKNOWN_WAIT_S if until_open is None else until_open
+        wait_s = UNKNOWN_WAIT_S if until_open is None else until_open
         if isinstance(outcome.error, ShareUsedUp):
             wait_s = max(wait_s, stated or 0.0)
         return max(1, math.ceil(wait_s))
@@ -254,7 +259,7 @@ class GateService:
     def _without_keys(self, text: str, source: str) -> str:
         requests = self.searches.directory.by_name.get(source)
         return redact_passwords(
-            text if requests is None else secret_filter_of(requests.record.key, requests.record.proxy).hidden(text)
+            text if requests is None else secret_filter_of(requests.record.key, requests.record.proxy).redact(text)
         )
 
     async def link(self, source: str, token: str) -> SiteLink:

@@ -69,8 +69,11 @@ class GateItems:
         made = [self._made_of(each) for each in found if each.result.link]
         seen = await self.links.first_seen([each.link for each in made])
         records = {each.find.record.name: each.find.record for each in made}
-        screens = {name: secret_filter_of(record.key, record.proxy) for name, record in records.items()}
-        return [self._item(each, screens[each.find.record.name], client=client, base=base, seen=seen) for each in made]
+        secret_filters = {name: secret_filter_of(record.key, record.proxy) for name, record in records.items()}
+        return [
+            self._item(each, secret_filters[each.find.record.name], client=client, base=base, seen=seen)
+            for each in made
+        ]
 
     async def link(self, token: str, record: SourceRecord) -> str | None:
         """The link of the site that ours stands for; None when that is too long ago."""
@@ -93,12 +96,12 @@ class GateItems:
         return made
 
     def _item(
-        self, made: _MadeLink, screen: SecretFilter, *, client: str, base: str, seen: Mapping[str, datetime]
+        self, made: _MadeLink, secret_filter: SecretFilter, *, client: str, base: str, seen: Mapping[str, datetime]
     ) -> TorznabItem:
         record, ref = made.find.record, made.link.ref
         at = made.find.at or seen.get(ref, _LONG_AGO)
         if made.shown is None or made.shown_at != at:
-            made.shown, made.shown_at = _shown(made.find, screen, first_seen=at), at
+            made.shown, made.shown_at = _shown(made.find, secret_filter, first_seen=at), at
         return TorznabItem(
             shown=made.shown, link=f"{base}/gate/{record.name}/download/{self._token(client, record, ref)}"
         )
@@ -110,34 +113,34 @@ class GateItems:
         return f"{client}.{ref}.{_text(self.keys.sign('token', client, str(record.id), ref))}"
 
 
-def _shown(find: GateResult, screen: SecretFilter, *, first_seen: datetime) -> GateInfo:
+def _shown(find: GateResult, secret_filter: SecretFilter, *, first_seen: datetime) -> GateInfo:
     result, record = find.result, find.record
     details = result.details if result.details.startswith(("http://", "https://")) else ""
     digest = hashlib.sha256(f"{record.identity}\0{result.guid}".encode(errors="replace")).hexdigest()[:40]
     return GateInfo(
-        result=_clean(result, screen),
+        result=_clean(result, secret_filter),
         # Not the site's own: it may hold a key where nobody looks for one.
         guid=f"cormorant-{record.name}-{digest}",
         indexer_id=record.id,
         indexer=record.name,
         published=result.published or first_seen.replace(microsecond=0),
         # Part of an address is no address: one in which something was hidden is left out.
-        details="" if HIDDEN in redact_passwords(screen.hidden(details)) else details,
+        details="" if HIDDEN in redact_passwords(secret_filter.redact(details)) else details,
     )
 
 
-def _clean(result: Result, screen: SecretFilter) -> Result:
+def _clean(result: Result, secret_filter: SecretFilter) -> Result:
     """A find without secrets in what is passed on of it."""
     passed_on = {name: values for name, values in result.attributes.items() if name in PASSED_ON}
     # Looked for once in all of it, with something in between that no secret has: of most finds that is all there is to do.
     all_of_it = "\0".join([result.title, *[value for values in passed_on.values() for value in values]])
-    if HIDDEN not in all_of_it and not screen.shows(all_of_it):
+    if HIDDEN not in all_of_it and not secret_filter.shows(all_of_it):
         return result
     return attrs.evolve(
         result,
-        title=screen.hidden(result.title),
+        title=secret_filter.redact(result.title),
         attributes={
-            name: tuple(value for value in values if HIDDEN not in screen.hidden(value))
+            name: tuple(value for value in values if HIDDEN not in secret_filter.redact(value))
             for name, values in passed_on.items()
         },
     )

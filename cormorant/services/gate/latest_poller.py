@@ -77,7 +77,7 @@ class LatestPoller:
     database: Database
     clock: Clock
     ttl_s: float
-    _flights: dict[int, _Poll] = field(init=False, factory=dict)
+    _polls: dict[int, _Poll] = field(init=False, factory=dict)
     _seen: dict[int, tuple[float, LatestState]] = field(init=False, factory=dict)
     """What was last seen of the polls of each source, and when."""
 
@@ -118,14 +118,14 @@ class LatestPoller:
             # What was seen before may only say that all is well: whoever has to wait is looked after anew.
             if self._is_fresh(await self._look(source.id), wanted, goes_on=goes_on):
                 return _found(source)
-            if source.id not in self._flights:
+            if source.id not in self._polls:
                 claim = await asker.claim(source.name, until=until)
                 if isinstance(claim, Outcome):
                     return claim
-                if source.id not in self._flights:
+                if source.id not in self._polls:
                     return await self._fetch(asker, source, wanted, claim, until)
                 claim.release()  # somebody else was faster
-            pending = self._flights[source.id]
+            pending = self._polls[source.id]
             outcome = await self._join(pending, wanted, until)
             if outcome is not None:
                 return outcome
@@ -147,7 +147,7 @@ class LatestPoller:
     async def _fetch(
         self, asker: LatestFetcher, source: SourceRecord, wanted: frozenset[int], claim: ShareClaim, until: float
     ) -> Outcome:
-        pending = self._flights[source.id] = _Poll(set(wanted))
+        pending = self._polls[source.id] = _Poll(set(wanted))
         try:
             await trio.sleep(GATHER_S)
             pending.outcome = await self._ask_in_turn(asker, source, pending, until)
@@ -155,7 +155,7 @@ class LatestPoller:
         finally:
             # Also when this app is gone: those who wait begin anew.
             claim.release()
-            del self._flights[source.id]
+            del self._polls[source.id]
             pending.ended.set()
 
     async def _ask_in_turn(self, asker: LatestFetcher, source: SourceRecord, pending: _Poll, until: float) -> Outcome:

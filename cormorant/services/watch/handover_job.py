@@ -20,6 +20,7 @@ from cormorant.rules.search.outcomes import (
     SourceError,
     SourceLimited,
     SourceRefused,
+    wait_for_opening_s,
 )
 from cormorant.rules.watch.events import HandoverEnded, HandoverInDoubt, HandoverSent, WantChanged
 from cormorant.rules.watch.handovers import (
@@ -49,7 +50,6 @@ from storage.watch.choice import CandidateChoice
 from storage.watch.wants import Candidate
 
 KIND = "handover"
-UNKNOWN_S = 300.0
 LOOK_AGAIN_S = 1.0
 MISCONFIGURED_S = 600.0
 """How often a target is tried that takes nothing as it is set up: a person has to act."""
@@ -126,10 +126,8 @@ class HandoverJob:
         """The parcel, or why the candidate is bad."""
         try:
             return await self.pack(want, candidate, key)
-        except RateLimitWaitError as closed:
-            raise Snooze(max(1.0, UNKNOWN_S if closed.wait_s is None else closed.wait_s)) from closed
-        except SourceLimited as limited:
-            raise Snooze(max(1.0, limited.retry_after_s or UNKNOWN_S)) from limited
+        except (RateLimitWaitError, SourceLimited) as closed:
+            raise Snooze(max(1.0, wait_for_opening_s(closed))) from closed
         except CredentialsRefused as refused:
             raise Snooze(MISCONFIGURED_S) from refused
         except (SourceRefused, TargetRefused) as bad:

@@ -63,7 +63,7 @@ class Prices:
         below_cents: int | None = None,
         above_cents: int | None = None,
     ) -> PriceWatch:
-        """Watch a price from now on. Raises `BadRequest`, `NoPriceSource` or `IntakeExists`."""
+        """Watch a price from now on. Raises `BadRequest`, `NoPriceSource` or `PriceWatchExists`."""
         wanted = self.wanted(
             name=name,
             title=title,
@@ -128,7 +128,7 @@ class Prices:
         await self.database.run(price_watches.remove, name)
 
     async def pause(self, name: str) -> PriceWatch:
-        """Ask nobody about a price until it is resumed, also after a restart. Raises `UnknownIntake` or `IntakeTakenOut`."""
+        """Ask nobody about a price until it is resumed, also after a restart. Raises `UnknownPriceWatch` or `IntakeTakenOut`."""
         return await self.database.run(price_watches.set_paused, name, is_paused=True)
 
     async def resume(self, name: str) -> PriceWatch:
@@ -140,11 +140,11 @@ class Prices:
         return await self.database.read(prices.all_views)
 
     async def show(self, name: str, *, limit: int = 100) -> PriceView:
-        """One of them with its newest points and alerts, or `UnknownIntake`."""
+        """One of them with its newest points and alerts, or `UnknownPriceWatch`."""
         return await self.database.read(prices.view, name, limit=min(limit, SHOWN_MAX))
 
     async def history(self, name: str, *, limit: int = 100) -> list[Valuation]:
-        """The values that it had, newest first, or `UnknownIntake`."""
+        """The values that it had, newest first, or `UnknownPriceWatch`."""
         return await self.database.read(prices.history_of, name, limit=min(limit, SHOWN_MAX))
 
     async def check(self, name: str) -> int:

@@ -134,7 +134,13 @@ class SpotifyCatalogue:
             else SpotifyOptions(api_url=record.url, token_url=token_url(record.url), timeout_s=timeout_s)
         )
         return SpotifyClient(
-            client_id, Secret(secret), transport, offload=self.offload, clock=self.clock, options=options, keeper=keeper
+            client_id,
+            Secret(secret),
+            transport,
+            offload=self.offload,
+            clock=self.clock,
+            options=options,
+            token_cache=keeper,
         )
 
 

@@ -268,7 +268,7 @@ def saved_out(saved: SavedSearch) -> SavedOut:
 class WantViews:
     """Shows what came from sources, without the secrets of any: titles and reasons are theirs."""
 
-    screen: SecretFilter
+    secret_filter: SecretFilter
 
     @classmethod
     def of(cls, records: Iterable[SourceRecord]) -> WantViews:
@@ -276,20 +276,20 @@ class WantViews:
         texts = {text for record in records for text in secret_filter_of(record.key, record.proxy).texts}
         return cls(SecretFilter(tuple(sorted(texts, key=len, reverse=True))))
 
-    def hidden(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text without secrets."""
-        return redact_passwords(redact_keys(self.screen.hidden(text)))
+        return redact_passwords(redact_keys(self.secret_filter.redact(text)))
 
     def want(self, want: Want) -> WantOut:
         """A want as it is shown."""
         return WantOut(
             id=want.id,
             kind=want.kind,
-            artist=self.hidden(want.artist),
-            title=self.hidden(want.title),
+            artist=self.redact(want.artist),
+            title=self.redact(want.title),
             watch=want.watch,
             state=want.state.value,
-            reason=self.hidden(want.reason),
+            reason=self.redact(want.reason),
             search=list(want.sources),
             choose=want.profile,
             hand_to=list(want.targets),
@@ -313,16 +313,16 @@ class WantViews:
         return CandidateOut(
             id=short_ref(candidate.ref),
             source=candidate.source,
-            title=self.hidden(result.title),
+            title=self.redact(result.title),
             protocol=result.protocol,
             size_bytes=result.size_bytes,
             seeders=result.seeders,
             published=result.published,
             is_freeleech=result.is_freeleech,
             place=None if candidate.position is None else candidate.position + 1,
-            reasons=[self.hidden(each) for each in candidate.reasons],
-            merits=[self.hidden(each) for each in candidate.merits],
-            failed_because=candidate.failed_because and self.hidden(candidate.failed_because),
+            reasons=[self.redact(each) for each in candidate.reasons],
+            merits=[self.redact(each) for each in candidate.merits],
+            failed_because=candidate.failed_because and self.redact(candidate.failed_because),
             found_at=candidate.found_at,
         )
 
@@ -333,9 +333,9 @@ class WantViews:
             want=handover.want_id,
             candidate=short_ref(handover.ref),
             target=handover.target,
-            title=self.hidden(handover.title),
+            title=self.redact(handover.title),
             state=handover.state.value,
-            reason=self.hidden(handover.reason),
+            reason=self.redact(handover.reason),
             times_sent=handover.sent,
             created_at=handover.created_at,
             changed_at=handover.changed_at,

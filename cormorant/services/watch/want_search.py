@@ -168,7 +168,8 @@ class WantSearch:
             judged=judged,
             why=why,
             job_id=context.job_id,
-            tracks=[(each, self.make_search(each)) for each in tracks],
+            tracks=tracks,
+            make_job=self.make_search,
             again_at=next_search_at(looks=want.looks + 1, now=now, jitter=self.chance.random()),
             now=now,
         )

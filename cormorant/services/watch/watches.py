@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
+from functools import partial
 from typing import Final
 
 from attrs import define, frozen
@@ -25,6 +26,7 @@ from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from storage.database import Database
 from storage.jobs.jobs import NewJob
 from storage.search import sources
+from storage.search.sources import SourceRecord
 from storage.watch import artists as watchlist
 from storage.watch import choice, wants, watches
 from storage.watch import handovers as downloads
@@ -111,18 +113,17 @@ class Watches:
             )
             for each in found
         ]
-        await self.check_order(order)
-        return await self.database.run(watchlist.add_all, made)
+        check = partial(self._check, order, every_s_max=ARTIST_EVERY_S_MAX)
+        return await self.database.run(watchlist.add_all, made, check=check)
 
     async def check_order(self, order: WatchOptions) -> None:
         """Raise `BadRequest` unless an artist can be watched like this: before anybody is looked up."""
-        self.orders.check(order, await self._kinds(), every_s_max=ARTIST_EVERY_S_MAX)
+        self._check(order, await self.database.read(sources.all_sources), every_s_max=ARTIST_EVERY_S_MAX)
 
-    async def _kinds(self) -> Mapping[str, str]:
-        """The kind of every source, configured or added, by name."""
-        stored = await self.database.read(sources.all_sources)
+    def _check(self, order: WatchOptions, stored: Sequence[SourceRecord], *, every_s_max: float) -> None:
         configured = {name: said.kind for name, said in self.orders.settings.sources.items() if said.enabled}
-        return {each.name: each.kind for each in stored} | configured
+        kinds = {each.name: each.kind for each in stored} | configured
+        self.orders.check(order, kinds, every_s_max=every_s_max)
 
     async def unwatch_artist(self, wanted: str) -> Artist:
         """Watch an artist no more; by number, id or name."""
@@ -166,8 +167,8 @@ class Watches:
         )
         order = WatchOptions(every_s=saved.every_s, search=saved.sources, choose=saved.profile, hand_to=saved.targets)
         self.orders.check_search(saved.name, saved.request)
-        self.orders.check(order, await self._kinds(), every_s_max=SEARCH_EVERY_S_MAX)
-        return await self.database.run(watches.add, saved)
+        check = partial(self._check, order, every_s_max=SEARCH_EVERY_S_MAX)
+        return await self.database.run(watches.add_checked, saved, check=check)
 
     async def remove_search(self, name: str) -> None:
         """Repeat a search no more. One of the settings file stays until it is taken out there."""

@@ -61,13 +61,13 @@ async def begin_session(request: AnyRequest, data: JSONBody[SignIn]) -> Response
     """The answer sets a cookie that opens the API, as the header X-Api-Key does for programs."""
     check_own_page(request)
     keys: Keys = request.app.state["keys"]
-    porter: KeyThrottle = request.app.state["porter"]
+    key_throttle: KeyThrottle = request.app.state["key_throttle"]
     client, given = client_of(request), data.key.strip()
-    porter.check(client, given)
+    key_throttle.check(client, given)
     if not keys.opens_api(given):
-        porter.refused(client, path=request.scope["path"])
+        key_throttle.refused(client, path=request.scope["path"])
         raise NotAuthorizedException("this is not the key; it is in the file keys/web.key of the data folder")
-    porter.accepted(client, given)
+    key_throttle.accepted(client, given)
     sessions = _sign_outs(request).sessions
     session = sessions.begin()
     return Response(_shown(session), cookies=[sessions.set_cookie(session, is_secure=_is_https(request))])

@@ -130,7 +130,7 @@ async def list_targets(request: AnyRequest) -> list[TargetOut]:
 async def test_target(request: AnyRequest, name: FromPath[str]) -> TestOut:
     """Its address and credentials; nothing is given to it."""
     said = await parts_of(request).watches.test_target(name)
-    return TestOut(target=name, said=_words(request).hidden(said))
+    return TestOut(target=name, said=_words(request).redact(said))
 
 
 def _words(request: AnyRequest) -> WantViews:

@@ -119,13 +119,13 @@ def test_what_was_made_of_a_find_is_for_all_apps_until_it_or_its_source_changes(
             seeded = GateResult(record=requests.record, result=attrs.evolve(one.result, seeders=7))
             secret = GateResult(record=attrs.evolve(requests.record, key=Secret("some show")), result=one.result)
             [changed] = await gate.items.of("sonarr", [seeded], base="http://gate")
-            [hidden] = await gate.items.of("sonarr", [secret], base="http://gate")
+            [redact] = await gate.items.of("sonarr", [secret], base="http://gate")
 
         assert one.shown is two.shown
         assert [item.link.rpartition("/")[2].partition(".")[0] for item in (one, two)] == ["sonarr", "radarr"]
         assert (one.result.seeders, changed.result.seeders) == (None, 7)
         assert changed.link == one.link
-        assert hidden.result.title == HIDDEN
+        assert redact.result.title == HIDDEN
 
     simulation = simulated(1)
     simulation.run(live)
