@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 from actors.actor import Actor, Address, Reply
 
 if TYPE_CHECKING:
-    from actors.environment import SystemClock
+    from actors.environment import Clients, Environment
     from actors.jobs.handler import Handler, JobContext
+    from storage.database import SystemClock
 
-__all__ = ["Actor", "Address", "Handler", "JobContext", "Reply", "SystemClock"]
+__all__ = ["Actor", "Address", "Clients", "Environment", "Handler", "JobContext", "Reply", "SystemClock"]
 
 _LOADED_LATE = {
+    "Clients": "actors.environment",
+    "Environment": "actors.environment",
     "Handler": "actors.jobs.handler",
     "JobContext": "actors.jobs.handler",
-    "SystemClock": "actors.environment",
+    "SystemClock": "storage.database",
 }
 
 

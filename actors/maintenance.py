@@ -7,17 +7,16 @@ from datetime import timedelta
 from typing import Any
 
 import trio
-from attrs import define
+from attrs import define, field
 
 from actors.actor import Actor
+from actors.environment import Environment
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import JobsPruned, KindUnknown
 from cormorant.rules.jobs.states import JobState
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SearchesPruned
 from cormorant.rules.watch.artists import KEPT as WALKS_KEPT
 from storage import gate, pauses
-from storage.database import Database
 from storage.engine.statements import PAGE, in_pages
 from storage.jobs import jobs, reports, workers
 from storage.search import answers, history, source_states
@@ -37,14 +36,8 @@ NEWS_KEPT = timedelta(days=7)
 class Maintenance(Actor[None]):
     """Works in pages, so that nobody waits long behind it."""
 
-    database: Database
-    clock: Clock
-    emit: Emit
+    environment: Environment = field(kw_only=False)
     interval_s: float = 600.0
-    keep_succeeded_s: float = 7 * 86_400.0
-    keep_failed_s: float = 30 * 86_400.0
-    keep_history_s: float = 30 * 86_400.0
-    history_max: int = 100_000
 
     async def begin(self) -> None:
         """Begin a little after the start, when the others have registered."""
@@ -62,21 +55,23 @@ class Maintenance(Actor[None]):
             return
 
     async def _prune(self) -> None:
-        succeeded = await self._prune_state(JobState.SUCCEEDED, self.keep_succeeded_s)
-        cancelled = await self._prune_state(JobState.CANCELLED, self.keep_succeeded_s)
-        failed = await self._prune_state(JobState.FAILED, self.keep_failed_s)
+        succeeded = await self._prune_state(JobState.SUCCEEDED, self.environment.settings.jobs.keep_succeeded_s)
+        cancelled = await self._prune_state(JobState.CANCELLED, self.environment.settings.jobs.keep_succeeded_s)
+        failed = await self._prune_state(JobState.FAILED, self.environment.settings.jobs.keep_failed_s)
         if succeeded or cancelled or failed:
-            self.emit(JobsPruned(succeeded=succeeded, cancelled=cancelled, failed=failed))
+            self.environment.emit(JobsPruned(succeeded=succeeded, cancelled=cancelled, failed=failed))
 
     async def _prune_state(self, state: JobState, keep_s: float) -> int:
-        before = self.clock.now() - timedelta(seconds=keep_s)
+        before = self.environment.now() - timedelta(seconds=keep_s)
         return await self._in_pages(jobs.prune, state=state, before=before)
 
     async def _prune_searches(self) -> None:
-        now = self.clock.now()
-        oldest = now - timedelta(seconds=self.keep_history_s)
+        now = self.environment.now()
+        oldest = now - timedelta(seconds=self.environment.settings.search.history_keep_s)
         pruned = SearchesPruned(
-            history=await self._in_pages(history.prune, before=oldest, keep=self.history_max),
+            history=await self._in_pages(
+                history.prune, before=oldest, keep=self.environment.settings.search.history_max
+            ),
             answers=await self._in_pages(answers.prune_cached, now=now)
             + await self._in_pages(answers.prune_answers)
             + await self._in_pages(gate.prune_links, before=now - LINKS_KEPT)
@@ -85,23 +80,23 @@ class Maintenance(Actor[None]):
             requests=await self._in_pages(source_states.prune_requests, before=now - REQUESTS_KEPT),
         )
         if pruned.history or pruned.answers or pruned.requests:
-            self.emit(pruned)
+            self.environment.emit(pruned)
 
     async def _in_pages(self, function: Callable[..., int], **words: Any) -> int:
         total = 0
-        while done := await self.database.run(function, limit=PAGE, **words):
+        while done := await self.environment.database.run(function, limit=PAGE, **words):
             total += done
         return total
 
     async def _keep_pauses(self) -> None:
         """A job that was enqueued at the very moment its kind was paused or resumed may have missed it."""
-        await in_pages(self.database, pauses.hold_some)
-        await in_pages(self.database, pauses.free_some)
+        await in_pages(self.environment.database, pauses.hold_some)
+        await in_pages(self.environment.database, pauses.free_some)
 
     async def _report_unknown_kinds(self) -> None:
-        waiting = await self.database.read(reports.waiting_kinds)
-        living = await self.database.read(workers.all_workers)
+        waiting = await self.environment.database.read(reports.waiting_kinds)
+        living = await self.environment.database.read(workers.all_workers)
         known = {kind for worker in living if worker.dead_at is None for kind in worker.kinds}
         for kind, number in waiting.items():
             if kind not in known:
-                self.emit(KindUnknown(kind=kind, waiting=number))
+                self.environment.emit(KindUnknown(kind=kind, waiting=number))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -11,6 +12,9 @@ from typing import Final
 import trio
 from attrs import define, field
 
+from actors.environment import Environment
+from actors.jobs.new_jobs import most_urgent, new_job
+from actors.jobs.working_set import JobWakeUp
 from actors.periodic import Periodic
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.events import DiskLow, Stamped
@@ -23,11 +27,7 @@ from cormorant.rules.notices import (
     quiet_until,
     written_batch,
 )
-from cormorant.rules.ports import Clock, Emit, Offload
-from cormorant.rules.settings.service import NotifySettings
-from storage.database import Database
 from storage.jobs import batch as job_batch
-from storage.jobs.jobs import NewJob
 
 KIND: Final = "notify"
 TOGETHER: Final = "together"
@@ -38,8 +38,6 @@ DISK_EVERY_S: Final = 600.0
 DISK_AGAIN_S: Final = 86_400.0
 LAST_S: Final = 0.8
 """What the last round gets when the service stops."""
-
-MakeJob = Callable[..., NewJob]
 
 
 @define(eq=False)
@@ -66,18 +64,11 @@ class NoticeBuffer:
 class Notifier(Periodic):
     """Puts up what came since the last round. `interval_s` is short: somebody's account may be in danger."""
 
+    environment: Environment = field(kw_only=False)
     board: NoticeBuffer
-    options: NotifySettings
     receivers: Sequence[str]
     """A name for each address that is told; the address itself is secret."""
-    folder: str
-    free_bytes: Callable[[str], int]
-    database: Database
-    make: MakeJob
-    notify: Callable[[], object]
-    offload: Offload
-    clock: Clock
-    emit: Emit
+    producer: JobWakeUp
     interval_s: float = 2.0
     grace_s: float = 0.0
     _due: dict[str, datetime] | None = field(init=False, default=None)
@@ -98,7 +89,7 @@ class Notifier(Periodic):
 
     async def _make_jobs(self) -> None:
         if self._due is None:
-            self._due = await self.database.read(job_batch.last_due, KIND)
+            self._due = await self.environment.database.read(job_batch.last_due, KIND)
         self._collect(self._due)
         waiting = self.board.waiting
         for key in list(waiting):
@@ -106,7 +97,7 @@ class Notifier(Periodic):
                 del waiting[key]
 
     def _collect(self, due: Mapping[str, datetime]) -> None:
-        is_quiet = quiet_until(self.options.quiet, self.clock.now()) is not None
+        is_quiet = quiet_until(self.environment.settings.notify.quiet, self.environment.now()) is not None
         while self.board.ring:
             notice = self.board.ring.popleft()
             for receiver in self.receivers:
@@ -116,37 +107,50 @@ class Notifier(Periodic):
                 self.board.waiting[key] = self.board.waiting.get(key, NoticeBatch()).with_notice(notice)
 
     def _was_sent(self, last: datetime | None) -> bool:
-        return last is not None and (self.clock.now() - last).total_seconds() < DISK_AGAIN_S
+        return last is not None and (self.environment.now() - last).total_seconds() < DISK_AGAIN_S
 
     async def _put_up(self, key: str, batch: NoticeBatch, due: dict[str, datetime]) -> bool:
-        now = self.clock.now()
-        ends = quiet_until(self.options.quiet, now)
+        now = self.environment.now()
+        ends = quiet_until(self.environment.settings.notify.quiet, now)
         last = due.get(key)
-        free = now if last is None else last + timedelta(seconds=self.options.min_interval_s)
+        free = now if last is None else last + timedelta(seconds=self.environment.settings.notify.min_interval_s)
         # A clock that was set back must not silence us for longer than the interval.
-        free = min(free, now + timedelta(seconds=self.options.min_interval_s))
+        free = min(free, now + timedelta(seconds=self.environment.settings.notify.min_interval_s))
         at = max(now, free) if ends is None else ends
         payload = {"to": key.rpartition("@")[2], "batch": written_batch(batch)}
-        job = self.make(KIND, payload, delay_s=(at - now).total_seconds(), dedupe_key=key)
-        is_up = await self.database.run(job_batch.enqueue_or_join, job, join=join_payloads, now=now)
+        job = new_job(
+            self.environment,
+            KIND,
+            payload,
+            priority=most_urgent(self.environment),
+            delay_s=(at - now).total_seconds(),
+            dedupe_key=key,
+        )
+        is_up = await self.environment.database.run(job_batch.enqueue_or_join, job, join=join_payloads, now=now)
         if is_up:
             # One that waits until then was joined; else this one does.
             due[key] = last if last is not None and last > now else at
-            self.notify()
+            self.producer.set()
         return is_up
 
     async def _check_free_space(self) -> None:
         now = trio.current_time()
-        if now < self._disk_at or not self.options.disk_free_bytes:
+        if now < self._disk_at or not self.environment.settings.notify.disk_free_bytes:
             return
         self._disk_at = now + DISK_EVERY_S
         try:
-            free_bytes = await self.offload(self.free_bytes, self.folder)
+            free_bytes = await self.environment.offload(_free_bytes, self.environment.settings.data)
         except OSError:
             return  # a folder that cannot be looked at is told by whoever needs it
-        wanted = self.options.disk_free_bytes
+        wanted = self.environment.settings.notify.disk_free_bytes
         if free_bytes >= wanted:
             self._low_since = None
         elif self._low_since is None or now - self._low_since >= DISK_AGAIN_S:
             self._low_since = now
-            self.emit(DiskLow(folder=self.folder, free_bytes=free_bytes, wanted_bytes=wanted))
+            self.environment.emit(
+                DiskLow(folder=self.environment.settings.data, free_bytes=free_bytes, wanted_bytes=wanted)
+            )
+
+
+def _free_bytes(folder: str) -> int:
+    return shutil.disk_usage(folder).free

@@ -28,10 +28,12 @@ from pathlib import Path
 import trio
 from attrs import define, field, frozen
 
+from tests.environments import environment_of
+
 # Run as a file, Python would look here first and take neighbours of this file for packages of the same name.
 sys.path[0] = str(Path(__file__).parent.parent)
 
-from actors.environment import SystemClock  # noqa: E402 - see above
+from actors import SystemClock  # noqa: E402 - see above
 from bench._report import Goal, Options, Row, finish, read_options  # noqa: E402 - see above
 from cormorant.rules.ports import ignore  # noqa: E402 - see above
 from cormorant.rules.search.limits import SourceLimits  # noqa: E402 - see above
@@ -302,7 +304,12 @@ def _service(gateway: Database) -> Service:
         search=SearchSettings(slots=len(END_TO_END_SOURCES), cache_enabled=False),
     )
     chance = random.Random(1)
-    return open_service(chosen, clock=SystemClock(), chance=chance, offload=in_line, gateway=gateway, ask=_answer)
+    return open_service(
+        chosen,
+        environment=environment_of(
+            clock=SystemClock(), chance=chance, offload=in_line, database=gateway, search=_answer
+        ),
+    )
 
 
 async def _search_all(service: Service, *, each: int) -> Rate:

@@ -19,7 +19,7 @@ import trio
 ROOT = Path(__file__).parent.parent
 sys.path[0] = str(ROOT)
 
-from actors.environment import SystemClock  # noqa: E402 - see above
+from actors import SystemClock  # noqa: E402 - see above
 from bench._report import Goal, Row, finish, read_options  # noqa: E402 - see above
 from cormorant.playground import open_playground  # noqa: E402 - see above
 from cormorant.playground.world import playground_sites  # noqa: E402 - see above

@@ -25,11 +25,15 @@ import trio
 from attrs import define, evolve, field, frozen
 from sqlalchemy import Connection, text
 
+from actors.jobs.working_set import JobWakeUp
+from cormorant.testing import settings
+from tests.environments import environment_of
+
 if __name__ == "__main__":
     # Run as a file, Python looks beside it for modules and not where the project is.
     sys.path[0] = str(Path(__file__).parent.parent)
 
-from actors.environment import SystemClock
+from actors import SystemClock
 from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore
 from actors.watch.watchlist_ticker import WatchlistTicker
 from bench._report import Goal, Options, Row, finish, read_options
@@ -127,21 +131,16 @@ async def _ticks(database: Database, rounds: int) -> Ticks:
     clock = SystemClock()
     catalogue = InstantCatalogue()
 
-    async def is_paused() -> bool:
-        return False
-
-    ticker = WatchlistTicker(
-        store=DatabaseArtistStore(
-            database=database, make_job=lambda want: job_for("want", want, clock), notify=lambda: None
-        ),
-        walks=DatabaseProgressStore(database),
-        catalogue=catalogue,
-        options=WatchlistSettings(max_per_tick=ARTISTS, tick_budget_s=BUDGET_S),
-        is_paused=is_paused,
+    environment = environment_of(
+        settings(watchlist=WatchlistSettings(max_per_tick=ARTISTS, tick_budget_s=BUDGET_S)),
+        database=database,
         clock=clock,
         chance=random.Random(1),
         emit=ignore,
+        catalogue=catalogue,
     )
+    store = DatabaseArtistStore(environment, producer=JobWakeUp())
+    ticker = WatchlistTicker(environment, store=store, walks=DatabaseProgressStore(environment))
     taken = Ticks([], [])
     async with trio.open_nursery() as nursery:
         await nursery.start(database)

@@ -14,16 +14,15 @@ from attrs import define, field
 from trio._core import _run as _trio_scheduler
 from trio.testing import MockClock
 
+from actors.environment import NOT_GIVEN, Clients, Environment, SearchSource
 from actors.jobs.handler import Handler, Run
-from actors.search.request_execution import Ask
 from cormorant.clients.apprise import Tell
 from cormorant.rules.events import Event, Stamped, fields_of
 from cormorant.rules.notices import Message
-from cormorant.rules.ports import ignore
+from cormorant.rules.ports import Listener, ignore
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.scripted import BROKEN, BUSY, TIMEOUT, ScriptedSource, busy, named_sources, scripted
-from cormorant.services.event_bus import Listener
 from storage.database import Database, Mode, StorageOptions
 from supervisors.service import Service, open_service
 
@@ -132,21 +131,20 @@ class Simulation:
         gateway: Database,
         handlers: Mapping[str, Run | Handler] | None = None,
         listeners: Iterable[Listener] = (),
-        ask: Ask | None = None,
+        ask: SearchSource | None = None,
         tell: Tell | None = None,
     ) -> Service:
         """The whole service on this simulation's clock and chance, without threads. Nobody is told, unless `tell` does."""
-        return open_service(
-            _named(settings),
+        environment = Environment(
+            settings,
+            database=gateway,
             clock=self.clock,
             chance=self.chance,
             offload=in_line,
-            handlers=handlers,
-            gateway=gateway,
-            listeners=listeners,
-            ask=ask,
-            tell=tell or _tell_nobody,
+            listeners=tuple(listeners),
+            clients=Clients(search=ask or NOT_GIVEN, notify=tell or _tell_nobody),
         )
+        return open_service(_named(settings), environment=environment, handlers=handlers)
 
     def run(self, main: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run `main(*args)` to its end. Hours of waiting pass at once."""

@@ -28,7 +28,7 @@ import trio
 from attrs import frozen
 from sqlalchemy import Connection, Row, text
 
-from actors import JobContext, SystemClock
+from actors import Environment, JobContext, SystemClock
 from cormorant.rules import Clock, Fail, Snooze
 from cormorant.settings import Settings, WebSettings
 from cormorant.testing import memory_gateway, simulated
@@ -235,7 +235,9 @@ async def main_real(folder: Path, *, again_s: float) -> None:
     chosen = Settings(data=str(folder), web=WebSettings(enabled=False))  # no other app searches here
     platform = InventedPlatform(clock, clock.now(), known_to(again_s))
     reconciler = Reconciler(platform=platform, clock=clock, again_s=again_s, say=print)
-    async with open_service(chosen, handlers={"reconcile": reconciler.reconcile}, clock=clock) as service:
+    async with open_service(
+        chosen, environment=Environment(chosen, clock=clock), handlers={"reconcile": reconciler.reconcile}
+    ) as service:
         await service.transaction(make_table)
         await show(service, again_s=again_s)
 

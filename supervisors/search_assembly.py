@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import trio
 from attrs import define, field, frozen
 
 from actors.actor import Address
+from actors.environment import Environment
 from actors.search.callbacks import Callbacks, CallbackStream
 from actors.search.dispatcher import AdmittedTickets, Dispatcher, Submit
 from actors.search.rate_limiter import RateLimiter
-from actors.search.request_execution import Ask
 from actors.search.source_reconciler import SourceDirectory, SourceReconciler
 from actors.search.source_requests import SourceRequests
 from actors.search.waiting import SlotWaiters
 from cormorant.rules.addresses import normalised
 from cormorant.rules.errors import describe
-from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search.slots import SlotPool
 from cormorant.rules.secrets import Secret, shortened
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SPOTIFY_URL, SourceSettings, limits_of
 from cormorant.rules.supervision import OnExhausted, Strategy
 from cormorant.services.searches import Searches
-from storage.database import Database
 from storage.search.sources import CONFIGURED, SourceRecord
 from supervisors.child import ChildSpec, Runnable
 from supervisors.supervisor import Supervisor
@@ -36,23 +33,11 @@ CALLBACKS_S = 1.0
 SPARE_S = 1.0
 
 
-@frozen(kw_only=True)
-class SearchParts:
-    """What searching needs from outside."""
-
-    settings: Settings
-    database: Database
-    ask: Ask
-    clock: Clock
-    chance: Chance
-    emit: Emit
-
-
 @define(eq=False)
 class SearchAssembly:
     """Everything that belongs to the search supervisor and outlives its children."""
 
-    parts: SearchParts
+    environment: Environment
     directory: SourceDirectory = field(factory=SourceDirectory)
     slots: SlotWaiters = field(init=False)
     intake: AdmittedTickets = field(factory=AdmittedTickets)
@@ -61,17 +46,23 @@ class SearchAssembly:
     callbacks: Address[CallbackStream] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        parts, chosen = self.parts, self.parts.settings.search
+        environment, chosen = self.environment, self.environment.settings.search
         self.slots = SlotWaiters(SlotPool(slots=chosen.slots))
-        self.dispatcher = Address("dispatcher", capacity=1_000, emit=parts.emit)
-        self.callbacks = Address("callbacks", capacity=chosen.queue_max, emit=parts.emit)
+        self.dispatcher = Address("dispatcher", capacity=1_000, emit=environment.emit)
+        self.callbacks = Address("callbacks", capacity=chosen.queue_max, emit=environment.emit)
         self.sources = Supervisor(
-            [], name="sources", intensity=10, period_s=60.0, stop_total_s=2.0, emit=parts.emit, chance=parts.chance
+            [],
+            name="sources",
+            intensity=10,
+            period_s=60.0,
+            stop_total_s=2.0,
+            emit=environment.emit,
+            chance=environment.chance,
         )
 
     def supervisor(self) -> Supervisor:
         """The branch of the tree: started in this order, stopped in reverse."""
-        reconciler = Address[None]("source_keeper", emit=self.parts.emit)
+        reconciler = Address[None]("source_keeper", emit=self.environment.emit)
         return Supervisor(
             [
                 ChildSpec("sources", self.sources),
@@ -82,46 +73,31 @@ class SearchAssembly:
             name="search",
             strategy=Strategy.REST_FOR_ONE,  # without its supervisor no limiter is there, and the keeper starts them anew
             stop_total_s=2.0 + CALLBACKS_S + GRACE_S + 2 * SPARE_S,
-            emit=self.parts.emit,
-            chance=self.parts.chance,
+            emit=self.environment.emit,
+            chance=self.environment.chance,
         )
 
     def searches(self) -> Searches:
         """What a program does with it."""
-        return Searches(
-            database=self.parts.database,
-            directory=self.directory,
-            dispatcher=self.dispatcher,
-            is_cached=self.parts.settings.search.cache_enabled,
-            clock=self.parts.clock,
-        )
+        return Searches(self.environment, directory=self.directory, dispatcher=self.dispatcher)
 
     def _callbacks(self) -> Callbacks:
-        return Callbacks(emit=self.parts.emit)
+        return Callbacks(self.environment)
 
     def _dispatcher(self) -> Dispatcher:
-        chosen = self.parts.settings.search
         return Dispatcher(
-            directory=self.directory.by_name,
-            intake=self.intake,
-            callbacks=self.callbacks,
-            window_s=chosen.window_s,
-            queue_max=chosen.queue_max,
-            clock=self.parts.clock,
-            emit=self.parts.emit,
+            self.environment, directory=self.directory.by_name, intake=self.intake, callbacks=self.callbacks
         )
 
     def _reconciler(self) -> SourceReconciler:
         return SourceReconciler(
-            database=self.parts.database,
+            self.environment,
             directory=self.directory,
             intake=self.intake,
-            configured=configured_sources(self.parts.settings),
+            configured=configured_sources(self.environment.settings),
             start=self._start_limiter,
             stop=self._stop_limiter,
             grace_s=GRACE_S,
-            clock=self.parts.clock,
-            emit=self.parts.emit,
         )
 
     async def _start_limiter(self, requests: SourceRequests) -> None:
@@ -129,30 +105,18 @@ class SearchAssembly:
         if any(child.name == name for child in self.sources.children()):
             await trio.lowlevel.checkpoint()
             return
-        served = Address[None](name, emit=self.parts.emit).served_by(partial(self._limiter, requests))
+        served = Address[None](name, emit=self.environment.emit).served_by(partial(self._limiter, requests))
         # Its requests have had their grace before, from the keeper: hundreds of limiters cannot have one each. One that cannot
         # be kept running takes nobody with it.
-        limiter = _Limiter(served, requests, partial(self._last_crash, name))
+        limiter = _Limiter(served, requests, self.sources, name)
         spec = ChildSpec(name, limiter, grace_s=0.0, on_exhausted=OnExhausted.SET_ASIDE)
         await self.sources.start_child(spec)
-
-    def _last_crash(self, name: str) -> str:
-        crash = next((child.last_crash for child in self.sources.children() if child.name == name), None)
-        return "nobody knows why" if crash is None else shortened(describe(crash))
 
     async def _stop_limiter(self, source: str) -> None:
         await self.sources.stop_child(_child_name(source))
 
     def _limiter(self, requests: SourceRequests) -> RateLimiter:
-        return RateLimiter(
-            requests=requests,
-            slots=self.slots,
-            database=self.parts.database,
-            ask=self.parts.ask,
-            options=self.parts.settings.search,
-            clock=self.parts.clock,
-            emit=self.parts.emit,
-        )
+        return RateLimiter(self.environment, requests=requests, slots=self.slots)
 
 
 @frozen
@@ -164,16 +128,21 @@ class _Limiter:
 
     served: Runnable
     requests: SourceRequests
-    last_crash: Callable[[], str]
+    sources: Supervisor
+    name: str
 
     async def __call__(self, *, task_status: trio.TaskStatus[object]) -> None:
         await self.served(task_status=task_status)
 
     def gone(self) -> None:
         self.requests.is_gone = True
-        self.requests.gone_because = self.last_crash()
+        self.requests.gone_because = self._last_crash()
         self.requests.close()
         self.served.gone()  # type: ignore[attr-defined]  # an address that is served has it
+
+    def _last_crash(self) -> str:
+        crash = next((child.last_crash for child in self.sources.children() if child.name == self.name), None)
+        return "nobody knows why" if crash is None else shortened(describe(crash))
 
 
 def _child_name(source: str) -> str:

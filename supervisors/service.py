@@ -8,41 +8,32 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import Connection
 
-from actors.environment import SystemClock, SystemRandom, in_thread
+from actors.environment import Environment
 from actors.jobs.handler import Handler, Run, as_handlers
 from actors.search.callbacks import OnComplete, OnJobDone
-from actors.search.request_execution import Ask
 from actors.search.search import Execute, Search
-from actors.watch.watchlist_store import WatchlistStore
-from actors.watch.watchlist_ticker import ArtistCatalogue
 from cormorant import __version__
-from cormorant.clients.apprise import Tell
-from cormorant.clients.targets.target import Target
 from cormorant.rules.errors import ServiceFailed, ServiceStopped
 from cormorant.rules.events import ServiceReady, ServiceStopping
-from cormorant.rules.ports import Chance, Clock, Emit, Offload
+from cormorant.rules.ports import Clock, Emit, Listener
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.supervision import ChildView
 from cormorant.services.data_folder import prepare_data
-from cormorant.services.event_bus import EventBus, EventStream, Listener
+from cormorant.services.event_bus import EventBus, EventStream
 from cormorant.services.jobs import Jobs
 from cormorant.services.searches import Searches, SourceSnapshot
-from cormorant.services.source_clients import SourceClients, price_recipes
-from cormorant.services.sources import Fetch
+from cormorant.services.status import ServiceMonitor
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
-from storage.database import Database, Mode
-from supervisors.assembly import Assembly, storage_options
+from supervisors.assembly import ServiceAssembly, complete, is_missing
 from supervisors.child import ShutdownReport
-from supervisors.tree import tree
-from supervisors.watch_assembly import Feed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,66 +63,28 @@ class ServiceStatus:
 class Service:
     """The tree as one object. Enter it with `async with`; it may be used once."""
 
-    def __init__(  # noqa: PLR0913 - all that the tree takes from outside, passed in here and only here
-        self,
-        settings: Settings,
-        *,
-        clock: Clock | None = None,
-        chance: Chance | None = None,
-        offload: Offload = in_thread,
-        handlers: Mapping[str, Run | Handler] | None = None,
-        gateway: Database | None = None,
-        listeners: Iterable[Listener] = (),
-        ask: Ask | None = None,
-        fetch: Fetch | None = None,
-        catalogue: ArtistCatalogue | None = None,
-        targets: Mapping[str, Target] | None = None,
-        watchlist: WatchlistStore | None = None,
-        feed: Feed | None = None,
-        tell: Tell | None = None,
-    ) -> None:
-        self.settings = settings
-        self.clock = clock or SystemClock()
-        self.chance = chance or SystemRandom()
-        self.offload = offload
-        self._bus = EventBus(self.clock, listeners)
-        self._has_own_database = gateway is None
-        self._database = self._own(gateway)
-        asker = SourceClients(offload=offload, clock=self.clock, chance=self.chance, recipes=price_recipes(settings))
-        assembly = Assembly(
-            settings=settings,
-            handlers=as_handlers(handlers or {}),
-            database=self._database,
-            ask=ask or asker.search,
-            fetch=fetch or asker.download,
-            fetch_link=asker.fetch_link,
-            feed=feed or asker.feed,
-            caps=asker.caps if ask is None else None,
-            catalogue=catalogue,
-            targets=targets,
-            watchlist=watchlist,
-            tell=tell,
-            offload=offload,
-            is_ready=lambda: self._state_now() is ServiceState.READY,
-            children=self._children,
-            events=self._bus.stream,
-            listen=self._bus.listen,
-            clock=self.clock,
-            chance=self.chance,
-            emit=self._bus.emit,
-        )
-        parts, self._jobs, self._searches, self._watches, self._subscriptions, self._prices = assembly.put_together()
-        self._root = tree(parts)
+    def __init__(self, environment: Environment, handlers: Mapping[str, Run | Handler] | None = None) -> None:
+        self._bus = EventBus(environment.clock, environment.listeners)
+        self._has_own_database = is_missing(environment.database)
+        self._assembly = ServiceAssembly(complete(environment, self._bus), as_handlers(handlers or {}))
+        self.environment = self._assembly.environment
+        monitor = ServiceMonitor(is_ready=lambda: self._state_now() is ServiceState.READY, children=self._children)
+        self._root = self._assembly.tree(self._bus, monitor)
         self._root.on_failure(self._failing)
         self._state = ServiceState.CLOSED
 
-    def _own(self, gateway: Database | None) -> Database:
-        emit, chance, clock = self._bus.emit, self.chance, self.clock
-        if gateway is None:
-            options = storage_options(self.settings)
-            return Database(options, mode=Mode.THREADS, emit=emit, chance=chance, clock=clock)
-        gateway.adopt(emit=emit, chance=chance, clock=clock)
-        return gateway
+    def _children(self) -> tuple[ChildView, ...]:
+        return self._root.children()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this service."""
+        return self.environment.settings
+
+    @property
+    def clock(self) -> Clock:
+        """The wall time of this service."""
+        return self.environment.clock
 
     @property
     def report(self) -> ShutdownReport | None:
@@ -158,7 +111,7 @@ class Service:
             version=__version__,
             state=self._state_now(),
             tree=self._root.children(),
-            sources=self._searches.status(),
+            sources=self._assembly.searches.status(),
         )
 
     async def transaction(
@@ -193,7 +146,7 @@ class Service:
     def jobs(self) -> Jobs:
         """The durable jobs: look, cancel, revive, pause."""
         self._check_serving()
-        return self._jobs
+        return self._assembly.jobs
 
     async def search(  # noqa: PLR0913 - the ways to search, all but the first with a default
         self,
@@ -229,25 +182,25 @@ class Service:
     def sources(self) -> Searches:
         """The sources: why one waits, pause, resume, reset."""
         self._check_serving()
-        return self._searches
+        return self._assembly.searches
 
     @property
     def watches(self) -> Watches:
         """The watches: artists, saved searches, what they want and where it went."""
         self._check_serving()
-        return self._watches
+        return self._assembly.watching.watches
 
     @property
     def subscriptions(self) -> Feeds:
         """The subscriptions: feeds, when each is checked, and what came of it."""
         self._check_serving()
-        return self._subscriptions
+        return self._assembly.watching.feeds
 
     @property
     def prices(self) -> Prices:
         """The prices: what is watched, what sources state of it, and what it is worth."""
         self._check_serving()
-        return self._prices
+        return self._assembly.watching.prices
 
     def explain(self, source: str, priority: Priority | None = None) -> Explanation:
         """Why a search submitted now would wait at a source, gate by gate, and until when."""
@@ -273,9 +226,6 @@ class Service:
         """Go on."""
         await self.jobs.resume()
 
-    def _children(self) -> tuple[ChildView, ...]:
-        return self._root.children()
-
     def _check_serving(self) -> None:
         state = self._state_now()
         if state is not ServiceState.READY:
@@ -293,7 +243,7 @@ class Service:
         began_at = trio.current_time()
         try:
             if self._has_own_database:
-                await self.offload(prepare_data, self.settings)
+                await self.environment.offload(prepare_data, self.settings)
             await self._root.__aenter__()
         except BaseException as error:
             self._state = ServiceState.STOPPED
@@ -336,40 +286,16 @@ def _why(error: BaseException | None) -> str:
     return "cancelled" if isinstance(error, trio.Cancelled) else f"{type(error).__name__}: {error}"
 
 
-def open_service(  # noqa: PLR0913 - as `Service`
+def open_service(
     settings: Settings,
     *,
-    clock: Clock | None = None,
-    chance: Chance | None = None,
-    offload: Offload = in_thread,
+    environment: Environment | None = None,
     handlers: Mapping[str, Run | Handler] | None = None,
-    gateway: Database | None = None,
-    listeners: Iterable[Listener] = (),
-    ask: Ask | None = None,
-    fetch: Fetch | None = None,
-    catalogue: ArtistCatalogue | None = None,
-    targets: Mapping[str, Target] | None = None,
-    watchlist: WatchlistStore | None = None,
-    feed: Feed | None = None,
-    tell: Tell | None = None,
 ) -> Service:
     """The service, to be entered: it is ready when every child has acknowledged its start, and stops in reverse order.
 
+    `environment` replaces the clock, the database, the clients and so on; its settings are replaced by `settings`.
     Cancellation around it is delayed by the orderly stop, at most `settings.service.stop_total_s`.
     """
-    return Service(
-        settings,
-        clock=clock,
-        chance=chance,
-        offload=offload,
-        handlers=handlers,
-        gateway=gateway,
-        listeners=listeners,
-        ask=ask,
-        fetch=fetch,
-        catalogue=catalogue,
-        targets=targets,
-        watchlist=watchlist,
-        feed=feed,
-        tell=tell,
-    )
+    given = Environment(settings) if environment is None else evolve(environment, settings=settings)
+    return Service(given, handlers)

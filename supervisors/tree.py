@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from actors.environment import Environment
 from actors.notifier import LAST_S
-from cormorant.rules.ports import Chance, Emit
 from cormorant.rules.supervision import Strategy
 from supervisors.child import ChildSpec, Runnable
 from supervisors.supervisor import Supervisor
@@ -21,8 +21,8 @@ MIGRATION_S = 3600.0
 
 
 @frozen(kw_only=True)
-class TreeParts:
-    """What the tree is made of."""
+class TreeChildren:
+    """The children of the tree."""
 
     storage: Runnable
     search: Supervisor
@@ -32,22 +32,19 @@ class TreeParts:
     reclaim_sweeper: Runnable
     maintenance: Runnable
     notifier: Runnable | None
-    """None: nobody is told."""
+    """None: no notification is sent."""
     web: Runnable | None
     """None: no server."""
-    job_grace_s: float
-    stop_total_s: float
-    emit: Emit
-    chance: Chance
 
 
-def tree(parts: TreeParts) -> Supervisor:
+def tree(environment: Environment, children: TreeChildren) -> Supervisor:
     """The root: started in this order, stopped in reverse."""
-    emit, chance = parts.emit, parts.chance
+    emit, chance, settings = environment.emit, environment.chance, environment.settings
+    notifier, web = children.notifier, children.web
     sweepers = Supervisor(
         [
-            ChildSpec("reclaim_sweeper", parts.reclaim_sweeper, grace_s=0.7),
-            ChildSpec("maintenance", parts.maintenance, grace_s=0.7),
+            ChildSpec("reclaim_sweeper", children.reclaim_sweeper, grace_s=0.7),
+            ChildSpec("maintenance", children.maintenance, grace_s=0.7),
         ],
         name="sweepers",
         stop_total_s=1.4,
@@ -56,21 +53,21 @@ def tree(parts: TreeParts) -> Supervisor:
     )
     return Supervisor(
         [
-            ChildSpec("storage", parts.storage, grace_s=5.0, start_timeout_s=MIGRATION_S),
-            # All others may have something to tell until they have stopped.
-            *([] if parts.notifier is None else [ChildSpec("notifier", parts.notifier, grace_s=LAST_S + 0.2)]),
-            ChildSpec("search", parts.search),
-            ChildSpec("handover", parts.handover, grace_s=0.5),
-            ChildSpec("jobs", parts.job_runner, grace_s=parts.job_grace_s + SPARE_S),
-            ChildSpec("tickers", parts.tickers),
+            ChildSpec("storage", children.storage, grace_s=5.0, start_timeout_s=MIGRATION_S),
+            # All others may emit events that become notices until they have stopped.
+            *([] if notifier is None else [ChildSpec("notifier", notifier, grace_s=LAST_S + 0.2)]),
+            ChildSpec("search", children.search),
+            ChildSpec("handover", children.handover, grace_s=0.5),
+            ChildSpec("jobs", children.job_runner, grace_s=settings.jobs.grace_s + SPARE_S),
+            ChildSpec("tickers", children.tickers),
             ChildSpec("sweepers", sweepers),
-            *([] if parts.web is None else [ChildSpec("web", parts.web, grace_s=WEB_GRACE_S)]),
+            *([] if web is None else [ChildSpec("web", web, grace_s=WEB_GRACE_S)]),
         ],
         name="root",
         strategy=Strategy.ONE_FOR_ONE,  # addresses survive a restart, so a crash of one need not end the others
         intensity=3,
         period_s=5.0,
-        stop_total_s=parts.stop_total_s,
+        stop_total_s=settings.service.stop_total_s,
         emit=emit,
         chance=chance,
     )

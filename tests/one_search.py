@@ -28,6 +28,7 @@ from cormorant.settings import WebSettings
 from cormorant.testing import Recorder, in_line, memory_gateway, settings
 from supervisors import open_service
 from tests.bounds import WAIT_S
+from tests.environments import environment_of
 from tests.map_check import RANK, room_of
 
 ROOT: Final = Path(__file__).parent.parent
@@ -113,7 +114,9 @@ async def one_search() -> Trace:
                 clients={"sonarr": ClientSettings(key=Secret(KEY))},
                 web=WebSettings(listen="127.0.0.1:0", key=Secret("key-of-the-page-in-a-test")),
             )
-            async with open_service(chosen, gateway=gateway, offload=in_line, listeners=[events]):
+            async with open_service(
+                chosen, environment=environment_of(database=gateway, offload=in_line, listeners=[events])
+            ):
                 url = f"{events.of(WebListening)[-1].address.rstrip('/')}/gate/attic/api"
                 await _ask(url, t="caps")  # the caps of a source are asked for once
                 await wait_all_tasks_blocked(0.1)  # what a start does is done

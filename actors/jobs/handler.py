@@ -15,7 +15,6 @@ from cormorant.rules.errors import HandlerMisbehaved
 from storage.jobs import jobs
 
 Run = Callable[["JobContext"], Awaitable[object]]
-Stopwatch = Callable[[], float]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -90,16 +89,25 @@ def as_handlers(given: Mapping[str, Run | Handler]) -> dict[str, Handler]:
     return handlers
 
 
-@frozen
-class HandlerMonitor:
-    """Who is told of how a handler goes about it."""
+class HandlerMonitor(Protocol):
+    """Watches the steps of a handler."""
 
-    stopwatch: Stopwatch
-    waits: Callable[[], object]
-    """Called before a handler waits for the first time."""
-    blocked: Callable[[float], object]
-    """Called after each step that held up the loop for longer than `block_s`."""
-    block_s: float
+    @property
+    def block_s(self) -> float:
+        """The longest time that a step may hold up the loop."""
+        ...
+
+    def stopwatch(self) -> float:
+        """Seconds of real time."""
+        ...
+
+    def waits(self) -> None:
+        """The handler waits for the first time."""
+        ...
+
+    def blocked(self, for_s: float) -> None:
+        """A step held up the loop for longer than `block_s`."""
+        ...
 
 
 async def run_handler(handler: Handler, context: JobContext, watch: HandlerMonitor) -> object:

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import socket
+from collections.abc import Sequence
 
 import trio
-from attrs import define
+from attrs import define, field
 
+from actors.environment import Environment
+from actors.jobs.producer import Producer
 from actors.jobs.working_set import LOST, UNCONFIRMED, JobWakeUp, OwnerLease, WorkingSet, is_claimed
+from cormorant import __version__
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
-from cormorant.rules.ports import Chance, Clock, Emit
-from storage.database import Database
 from storage.jobs import workers
 
 RETRY_S = 1.0
+UNCONFIRMED_SHARE = 0.8
+"""Handlers stop when this much of the silence has passed after which others may take their jobs."""
 LOOK_S = 0.05
 """Shortest time between two looks at whether the lease is in doubt."""
 
 
-@define(eq=False)
+@define(eq=False, kw_only=True)
 class Heartbeat:
     """Registers, beats, and knows when to stop believing."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     lease: OwnerLease
     working_set: WorkingSet
     wake_up: JobWakeUp
-    worker_id: str
-    version: str
+    producer: Producer
     kinds: Sequence[str]
-    beat_s: float
-    unconfirmed_s: float
-    clock: Clock
-    chance: Chance
-    emit: Emit
-    on_beat: Callable[[], None] = lambda: None
+
+    @property
+    def _name(self) -> str:
+        return self.environment.settings.service.worker_id or f"{socket.gethostname()}.{os.getpid()}"
+
+    @property
+    def _unconfirmed_s(self) -> float:
+        return self.environment.settings.jobs.lock_timeout_s * UNCONFIRMED_SHARE
 
     async def run(self) -> None:
         """Beat for ever; when declared dead, begin anew under another name."""
@@ -54,51 +60,55 @@ class Heartbeat:
 
     async def _register(self) -> None:
         # A new name for each run: a process that comes back must not be taken for the one that was given up.
-        self.lease.owner = f"{self.worker_id}.{self.chance.getrandbits(48):012x}"
+        self.lease.owner = f"{self._name}.{self.environment.chance.getrandbits(48):012x}"
         while True:
             asked_at = trio.current_time()
             try:
-                await self.database.run(
-                    workers.register, self.lease.owner, kinds=self.kinds, version=self.version, now=self.clock.now()
+                await self.environment.database.run(
+                    workers.register,
+                    self.lease.owner,
+                    kinds=self.kinds,
+                    version=__version__,
+                    now=self.environment.now(),
                 )
             except StorageUnavailable:
                 await trio.sleep(RETRY_S)
             except CommitUnknown:
-                self.lease.owner = f"{self.worker_id}.{self.chance.getrandbits(48):012x}"
+                self.lease.owner = f"{self._name}.{self.environment.chance.getrandbits(48):012x}"
             else:
                 break
         self._confirm(asked_at)
-        self.emit(WorkerRegistered(worker=self.lease.owner))
+        self.environment.emit(WorkerRegistered(worker=self.lease.owner))
 
     async def _beat_until_lost(self) -> None:
         while True:
-            await trio.sleep_until(self.lease.confirmed_at + self.beat_s)
+            await trio.sleep_until(self.lease.confirmed_at + self.environment.settings.jobs.heartbeat_s)
             seen_at = await self._beat()
             if seen_at is None:
                 self._on_lease_lost()
                 return
             self._confirm(seen_at)
-            self.on_beat()
+            self.producer.check()
 
     async def _beat(self) -> float | None:
         """When the database saw us alive, however long it takes to reach it; None when we were declared dead."""
         while True:
             asked_at = trio.current_time()
             try:
-                beat = await self.database.run(workers.beat, self.lease.owner, now=self.clock.now())
+                beat = await self.environment.database.run(workers.beat, self.lease.owner, now=self.environment.now())
             except (StorageUnavailable, CommitUnknown):
                 await trio.sleep(RETRY_S)
             else:
                 if beat is None:
                     return None
-                if trio.current_time() - asked_at < self.unconfirmed_s:
+                if trio.current_time() - asked_at < self._unconfirmed_s:
                     return asked_at
                 # Answered so late, after an outage, that it says nothing about now: ask once more.
 
     def _confirm(self, at: float) -> None:
         """The database has seen us alive at a time: when we asked, not when the answer came."""
         self.lease.confirmed_at = at
-        self.lease.doubtful_at = at + self.unconfirmed_s
+        self.lease.doubtful_at = at + self._unconfirmed_s
         self.lease.is_held = trio.current_time() < self.lease.doubtful_at
         self.wake_up.set()
 
@@ -108,10 +118,10 @@ class Heartbeat:
         silent_s = trio.current_time() - self.lease.confirmed_at
         stopped = self.working_set.cancel(UNCONFIRMED, is_claimed)
         self.working_set.drop_claimed()
-        self.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=len(stopped)))
+        self.environment.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=len(stopped)))
 
     def _on_lease_lost(self) -> None:
         self.lease.is_held = False
         stopped = self.working_set.cancel(LOST, is_claimed)
         self.working_set.drop_claimed()
-        self.emit(WorkerLeaseLost(worker=self.lease.owner, handlers=len(stopped)))
+        self.environment.emit(WorkerLeaseLost(worker=self.lease.owner, handlers=len(stopped)))

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import trio
 from attrs import define, field
 
+from actors.environment import Environment
 from actors.jobs.working_set import CANCELLED, FinishedJob, JobWakeUp, OwnerLease, WorkingSet, about
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.error_log import describe_error, remember_error
@@ -24,8 +25,6 @@ from cormorant.rules.jobs.events import (
 )
 from cormorant.rules.jobs.states import WAITING, JobState, Verb
 from cormorant.rules.jobs.verdicts import DONE
-from cormorant.rules.ports import Clock, Emit
-from storage.database import Database
 from storage.jobs.batch import Batch, BatchResult, Reconciled, all_endings, leave, reconcile, run_batch
 from storage.jobs.jobs import ClaimedJob, JobEnd, Settled
 
@@ -39,19 +38,15 @@ CHECK_S = 1.0
 """At most so often it is checked what is ours because others write: on SQLite one hears of every write of theirs."""
 
 
-@define(eq=False)
+@define(eq=False, kw_only=True)
 class Producer:
     """Keeps the database and what this process has in hand in step."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     lease: OwnerLease
     working_set: WorkingSet
     wake_up: JobWakeUp
     kinds: Sequence[str]
-    priorities: Sequence[int]
-    poll_s: float
-    clock: Clock
-    emit: Emit
     may_claim: bool = field(init=False, default=True)
     is_closing: bool = field(init=False, default=False)
     is_leaving: bool = field(init=False, default=False)
@@ -145,7 +140,7 @@ class Producer:
             return
         if trio.current_time() >= look_at:
             self.wake_up.has_capacity = True
-            self._look_at = trio.current_time() + self.poll_s
+            self._look_at = trio.current_time() + self.environment.settings.jobs.poll_s
 
     async def _run_batch(self) -> None:
         """Let go of what is done and claim what there is room for, in one transaction."""
@@ -157,7 +152,7 @@ class Producer:
         look_at = self._look_at
         found: BatchResult | None = None
         try:
-            found = await self.database.run(run_batch, self._batch(finished, room))
+            found = await self.environment.database.run(run_batch, self._batch(finished, room))
         except StorageUnavailable:
             await trio.sleep(RETRY_S)  # the gateway has waited out its time; handlers may still be at work
         except CommitUnknown:
@@ -172,7 +167,7 @@ class Producer:
             self._accept(found, room, look_at)
 
     def _batch(self, finished: Sequence[FinishedJob], room: int) -> Batch:
-        now = self.clock.now()
+        now = self.environment.now()
         return Batch(
             owner=self.lease.owner,
             done=[(each.job.id, each.job.token) for each in finished if each.verdict is DONE],
@@ -194,12 +189,14 @@ class Producer:
         for done in finished:
             claim = (done.job.id, done.job.token)
             if claim in found.completed:
-                self.emit(event_of_completed(done))
+                self.environment.emit(event_of_completed(done))
                 continue
             mine = settled.get(claim)
             if mine is not None and mine.state in WAITING:  # it may be due before the next look
                 self._look_at = min(self._look_at, now + done.verdict.delay_s)
-            self.emit(event_of_dropped(done.job, done.verdict.verb) if mine is None else event_of_settled(done, mine))
+            self.environment.emit(
+                event_of_dropped(done.job, done.verdict.verb) if mine is None else event_of_settled(done, mine)
+            )
 
     def _accept(self, found: BatchResult, room: int, look_at: float) -> None:
         if self.is_closing:  # nobody will begin them any more
@@ -221,8 +218,8 @@ class Producer:
     def _until(self, next_due: datetime | None) -> float:
         """Seconds until the next look. Never longer than the poll: other processes, and clocks that jump."""
         if next_due is None:
-            return self.poll_s
-        return min(self.poll_s, max(0.0, (next_due - self.clock.now()).total_seconds()))
+            return self.environment.settings.jobs.poll_s
+        return min(self.environment.settings.jobs.poll_s, max(0.0, (next_due - self.environment.now()).total_seconds()))
 
     async def _reconcile(self) -> None:
         """See to it that the database and we agree: after a COMMIT in doubt, and at every heartbeat."""
@@ -233,7 +230,7 @@ class Producer:
         reconciled: Reconciled | None = None
         try:
             batch, doubtful = self._batch(finished, 0), self._doubtful(finished)
-            reconciled = await self.database.run(reconcile, batch, doubtful=doubtful, known=known)
+            reconciled = await self.environment.database.run(reconcile, batch, doubtful=doubtful, known=known)
         except StorageUnavailable:
             await trio.sleep(RETRY_S)
         except CommitUnknown:
@@ -245,7 +242,7 @@ class Producer:
                 self._take_back(finished, 1)
         if reconciled is not None:
             self.may_claim = not reconciled.is_paused
-            self._priorities = sorted({*self.priorities, *reconciled.priorities})
+            self._priorities = sorted({*self.environment.settings.queue.priorities.values(), *reconciled.priorities})
             self.wake_up.has_capacity = True
             self._emit_settled(finished, BatchResult(completed=reconciled.completed, settled=reconciled.settled))
             self._stop_lost(reconciled)
@@ -256,7 +253,7 @@ class Producer:
             return
         for job in self.working_set.withdraw(CANCELLED, lambda job: (job.id, job.token) in reconciled.lost):
             if (job.id, job.token) in reconciled.cancelled:
-                self.emit(JobCancelled(**about(job), why="from outside"))
+                self.environment.emit(JobCancelled(**about(job), why="from outside"))
 
     def _doubtful(self, finished: Sequence[FinishedJob]) -> list[JobEnd]:
         """The endings that may have been written already."""
@@ -272,7 +269,7 @@ class Producer:
         while found is None:
             try:
                 # A stop that was asked for is orderly also when a handler does not obey and it takes too long.
-                found = await self.database.run(leave, batch, doubtful=doubtful, is_orderly=self.is_closing)
+                found = await self.environment.database.run(leave, batch, doubtful=doubtful, is_orderly=self.is_closing)
             except CommitUnknown:
                 doubtful = all_endings(batch)  # if it happened, to do it once more changes nothing
             except StorageUnavailable:

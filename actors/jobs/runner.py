@@ -8,6 +8,7 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Actor, Reply
+from actors.environment import Environment
 from actors.jobs.handler import Handler, JobServices
 from actors.jobs.heartbeat import Heartbeat
 from actors.jobs.producer import Producer
@@ -27,9 +28,6 @@ from actors.periodic import WakeUp
 from cormorant.rules.errors import JobError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.events import EphemeralWorkDropped, JobFailed
-from cormorant.rules.jobs.states import RetryPolicy
-from cormorant.rules.ports import Chance, Clock, Emit
-from storage.database import Database
 from storage.jobs.sql import CHANNEL
 
 
@@ -62,37 +60,14 @@ class SetClaiming:
 RunnerMessage = CancelHandler | RunEphemeral | SetClaiming
 
 
-@frozen(kw_only=True)
-class RunnerOptions:
-    """How jobs are run."""
-
-    worker_id: str
-    version: str
-    concurrency: int = 20
-    priorities: Mapping[str, int]
-    timeout_s: float = 300.0
-    grace_s: float = 5.0
-    poll_s: float = 5.0
-    beat_s: float = 20.0
-    unconfirmed_s: float = 240.0
-    block_s: float = 0.2
-    max_in_memory: int = 5_000
-    warn_depth: int = 1_000
-    retry: RetryPolicy = field(factory=RetryPolicy)
-
-
 @define(eq=False, kw_only=True)
 class JobRunner(Actor[RunnerMessage]):
     """Owns a fixed number of workers, the producer that claims and settles jobs, and the heartbeat that keeps the lease."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     handlers: Mapping[str, Handler]
-    options: RunnerOptions
     wake_up: JobWakeUp
     reach: JobServices
-    clock: Clock
-    chance: Chance
-    emit: Emit
     working_set: WorkingSet = field(init=False)
     producer: Producer = field(init=False)
     lease: OwnerLease = field(init=False)
@@ -101,20 +76,20 @@ class JobRunner(Actor[RunnerMessage]):
 
     async def begin(self) -> None:
         """Start the workers. Claiming begins as soon as the database knows us; nobody waits for that."""
-        options = self.options
+        options = self.environment.settings
         queue: JobQueue[Work] = JobQueue(
-            priorities=options.priorities,
-            max_in_memory=options.max_in_memory,
-            warn_depth=options.warn_depth,
-            emit=self.emit,
+            priorities=options.queue.priorities,
+            max_in_memory=options.queue.max_in_memory,
+            warn_depth=options.queue.warn_depth,
+            emit=self.environment.emit,
         )
-        self.working_set = WorkingSet(concurrency=options.concurrency, queue=queue)
+        self.working_set = WorkingSet(concurrency=options.jobs.concurrency, queue=queue)
         self.lease = OwnerLease()
         self.producer = self._make_producer(self.lease)
         self.nursery.start_soon(self._run_producer)
         self.nursery.start_soon(self._make_heartbeat(self.lease).run)
-        self.nursery.start_soon(self.database.listen, CHANNEL, self.producer.on_change)
-        for _ in range(options.concurrency):
+        self.nursery.start_soon(self.environment.database.listen, CHANNEL, self.producer.on_change)
+        for _ in range(options.jobs.concurrency):
             self.nursery.start_soon(self._employ)
 
     async def handle(self, message: RunnerMessage) -> None:
@@ -139,7 +114,7 @@ class JobRunner(Actor[RunnerMessage]):
         self.producer.close()
         self._drop_waiting()
         self.working_set.queue.shut_down()
-        with trio.move_on_after(self.options.grace_s):
+        with trio.move_on_after(self.environment.settings.jobs.grace_s):
             await self._until_idle()
         self.working_set.cancel(STOPPING)
         await self._until_idle()
@@ -152,7 +127,7 @@ class JobRunner(Actor[RunnerMessage]):
         dropped = self.working_set.queue.purge()
         passing = sum(isinstance(work, EphemeralJob) for work in dropped)
         if passing:
-            self.emit(EphemeralWorkDropped(dropped=passing))
+            self.environment.emit(EphemeralWorkDropped(dropped=passing))
 
     def _queue_ephemeral(self, message: RunEphemeral) -> None:
         now = trio.current_time()
@@ -160,7 +135,7 @@ class JobRunner(Actor[RunnerMessage]):
             self.working_set.queue.put(message.job, label=message.label, now=now, delay_s=message.delay_s)
         except (JobError, ValueError) as refusal:
             if message.reply is None:
-                self.emit(JobFailed(**about(message.job), attempts=0, error=describe_error(refusal)))
+                self.environment.emit(JobFailed(**about(message.job), attempts=0, error=describe_error(refusal)))
             else:
                 message.reply.refuse(refusal)
         else:
@@ -189,46 +164,30 @@ class JobRunner(Actor[RunnerMessage]):
 
     def _make_producer(self, lease: OwnerLease) -> Producer:
         return Producer(
-            database=self.database,
+            self.environment,
             lease=lease,
             working_set=self.working_set,
             wake_up=self.wake_up,
             kinds=tuple(self.handlers),
-            priorities=sorted(self.options.priorities.values()),
-            poll_s=self.options.poll_s,
-            clock=self.clock,
-            emit=self.emit,
         )
 
     def _make_worker(self) -> JobWorker:
         return JobWorker(
+            self.environment,
             working_set=self.working_set,
             producer=self.producer,
             lease=self.lease,
             all_done=self._all_done,
             handlers=self.handlers,
             reach=self.reach,
-            usual_timeout_s=self.options.timeout_s,
-            block_s=self.options.block_s,
-            retry=self.options.retry,
-            clock=self.clock,
-            chance=self.chance,
-            emit=self.emit,
         )
 
     def _make_heartbeat(self, lease: OwnerLease) -> Heartbeat:
         return Heartbeat(
-            database=self.database,
+            self.environment,
             lease=lease,
             working_set=self.working_set,
             wake_up=self.wake_up,
-            worker_id=self.options.worker_id,
-            version=self.options.version,
+            producer=self.producer,
             kinds=tuple(self.handlers),
-            beat_s=self.options.beat_s,
-            unconfirmed_s=self.options.unconfirmed_s,
-            clock=self.clock,
-            chance=self.chance,
-            emit=self.emit,
-            on_beat=self.producer.check,
         )

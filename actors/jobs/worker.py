@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import trio
 from attrs import define, field
 
-from actors.jobs.handler import Handler, HandlerMonitor, JobContext, JobServices, payload_of, run_handler
+from actors.environment import Environment
+from actors.jobs.handler import Handler, JobContext, JobServices, payload_of, run_handler
 from actors.jobs.producer import Producer
 from actors.jobs.working_set import (
     CANCELLED,
@@ -28,9 +29,10 @@ from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.events import JobBlockedLoop, JobCancelled, JobFailed, JobReturnedValue, JobStarted
 from cormorant.rules.jobs.states import RetryPolicy, Verb
 from cormorant.rules.jobs.verdicts import DONE, HandlerOutcome, Verdict, verdict_on
-from cormorant.rules.ports import Chance, Clock, Emit
 from storage.jobs.jobs import ClaimedJob
 
+BLOCK_S = 0.2
+"""The longest time that a step of a handler may hold up the loop; longer ones are reported."""
 SLICE_S = 0.002
 """So long a worker runs handlers that never wait before it lets others go on."""
 NOT_THEIRS = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
@@ -48,6 +50,7 @@ class Interrupted(Exception):
 class JobWorker:
     """Takes from the queue what is most urgent."""
 
+    environment: Environment = field(kw_only=False)
     working_set: WorkingSet
     producer: Producer
     lease: OwnerLease
@@ -55,13 +58,8 @@ class JobWorker:
     """Rung when nothing runs any more."""
     handlers: Mapping[str, Handler]
     reach: JobServices
-    usual_timeout_s: float
-    block_s: float
-    retry: RetryPolicy
-    clock: Clock
-    chance: Chance
-    emit: Emit
-    _watch: HandlerMonitor = field(init=False)
+    block_s: float = BLOCK_S
+    _retry: RetryPolicy = field(init=False)
     _task: trio.lowlevel.Task = field(init=False)
     _running: RunningJob | None = field(init=False, default=None)
     _is_left_open: bool = field(init=False, default=False)
@@ -69,7 +67,8 @@ class JobWorker:
     _yield_at: float = field(init=False, default=-math.inf)
 
     def __attrs_post_init__(self) -> None:
-        self._watch = HandlerMonitor(self.clock.stopwatch, self._waits, self._blocked, self.block_s)
+        options = self.environment.settings.jobs
+        self._retry = RetryPolicy(base_s=options.retry_base_s, cap_s=options.retry_cap_s)
 
     async def run(self) -> None:
         """Work until a handler leaves something open in this task: no other handler may run in it then."""
@@ -116,9 +115,9 @@ class JobWorker:
     async def _begin_next(self, scope: trio.CancelScope) -> RunningJob:
         queue = self.working_set.queue
         while True:
-            if self.clock.stopwatch() >= self._yield_at:
+            if self.environment.clock.stopwatch() >= self._yield_at:
                 await trio.lowlevel.checkpoint()
-                self._yield_at = self.clock.stopwatch() + SLICE_S
+                self._yield_at = self.environment.clock.stopwatch() + SLICE_S
             now = trio.current_time()
             item = queue.take(now=now)
             if item is None:
@@ -128,7 +127,11 @@ class JobWorker:
             elif now < self.lease.doubtful_at or isinstance(item.job, EphemeralJob):
                 return self.working_set.begin(item.job, scope, now)
 
-    def _waits(self) -> None:
+    def stopwatch(self) -> float:
+        """Seconds of real time."""
+        return self.environment.clock.stopwatch()
+
+    def waits(self) -> None:
         """The handler is about to wait: from now on it can be stopped, and others have something to do."""
         running = self._running
         assert running is not None
@@ -136,9 +139,10 @@ class JobWorker:
         running.scope.deadline = running.deadline
         self.producer.call_worker()
 
-    def _blocked(self, for_s: float) -> None:
+    def blocked(self, for_s: float) -> None:
+        """A step of the handler held up the loop."""
         assert self._running is not None
-        self.emit(JobBlockedLoop(**about(self._running.work), for_s=for_s))
+        self.environment.emit(JobBlockedLoop(**about(self._running.work), for_s=for_s))
 
     def _forget(self) -> RunningJob | None:
         running, self._running = self._running, None
@@ -153,8 +157,10 @@ class JobWorker:
         work = running.work
         try:
             context = self._context(work)
-            waited_s = self.clock.now().timestamp() - work.run_at_us / 1e6 if isinstance(work, ClaimedJob) else 0.0
-            self.emit(
+            waited_s = (
+                self.environment.now().timestamp() - work.run_at_us / 1e6 if isinstance(work, ClaimedJob) else 0.0
+            )
+            self.environment.emit(
                 JobStarted(
                     job_id=context.job_id,
                     kind=context.kind,
@@ -163,14 +169,14 @@ class JobWorker:
                     waited_s=waited_s,
                 )
             )
-            returned = await run_handler(self.handlers[work.kind], context, self._watch)
+            returned = await run_handler(self.handlers[work.kind], context, self)
         except BaseException as raised:  # noqa: BLE001 - foreign code; what is not its crash goes on up
             rest, crash = split_off(raised, NOT_THEIRS)
             if rest is not None:
                 raise rest from None
             return crash
         if returned is not None:
-            self.emit(JobReturnedValue(**about(work), returned=type(returned).__name__))
+            self.environment.emit(JobReturnedValue(**about(work), returned=type(returned).__name__))
         return None
 
     def _context(self, work: Work) -> JobContext:
@@ -219,15 +225,15 @@ class JobWorker:
         if fault is not None:
             number = "" if isinstance(work, EphemeralJob) else f" {work.id}"
             traceback = trace_of(fault)
-            self.emit(
+            self.environment.emit(
                 ItemFailed(kind="job", item=f"{work.kind}{number}", error=describe_error(fault), traceback=traceback)
             )
 
     def _emit_ephemeral(self, work: EphemeralJob, running: RunningJob, error: BaseException | None) -> None:
         if running.why is not None and _was_stopped(running, error):
-            self.emit(JobCancelled(**about(work), why=running.why))
+            self.environment.emit(JobCancelled(**about(work), why=running.why))
         elif error is not None:
-            self.emit(JobFailed(**about(work), attempts=1, error=describe_error(error)))
+            self.environment.emit(JobFailed(**about(work), attempts=1, error=describe_error(error)))
 
     def _verdict(self, job: ClaimedJob, running: RunningJob, error: BaseException | None) -> Verdict | None:
         """What follows for the job. None: it is not ours any more."""
@@ -239,7 +245,7 @@ class JobWorker:
         if isinstance(error, HandlerMisbehaved):
             return Verdict(verb=Verb.FAIL, error=error)
         try:
-            return verdict_on(error, attempts=job.attempts, policy=self.retry, jitter=self.chance.random())
+            return verdict_on(error, attempts=job.attempts, policy=self._retry, jitter=self.environment.chance.random())
         except Exception as worse:  # noqa: BLE001 - foreign code: the class of the error may be anything
             words = f"what the handler of {job.kind} raised cannot be made sense of: {describe_error(worse)}"
             return Verdict(verb=Verb.FAIL, error=HandlerMisbehaved(words))
@@ -247,7 +253,7 @@ class JobWorker:
     def _timeout_of(self, kind: str) -> float:
         handler = self.handlers.get(kind)
         own = None if handler is None else handler.timeout_s
-        return self.usual_timeout_s if own is None else own
+        return self.environment.settings.jobs.timeout_s if own is None else own
 
 
 def _was_stopped(running: RunningJob, error: BaseException | None) -> bool:

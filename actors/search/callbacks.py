@@ -10,8 +10,8 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Actor
+from actors.environment import Environment
 from actors.periodic import WakeUp
-from cormorant.rules.ports import Emit
 from cormorant.rules.search.events import CallbackFailed
 from cormorant.rules.search.outcomes import Outcome
 
@@ -41,7 +41,7 @@ class CallbackStream:
 class Callbacks(Actor[CallbackStream]):
     """Runs callbacks, and lets them finish when the service stops."""
 
-    emit: Emit
+    environment: Environment = field(kw_only=False)
     _running: int = field(init=False, default=0)
     _all_done: WakeUp = field(init=False, factory=WakeUp)
 
@@ -78,4 +78,4 @@ class Callbacks(Actor[CallbackStream]):
                 if inspect.isawaitable(returned):
                     await returned
         except Exception as error:  # noqa: BLE001 - foreign code: a caller's own mistake must not stop the others
-            self.emit(CallbackFailed(search_id=search_id, error=error))
+            self.environment.emit(CallbackFailed(search_id=search_id, error=error))

@@ -11,11 +11,11 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Actor, Address, Reply
+from actors.environment import Environment
 from actors.search.callbacks import CallbackStream, OnComplete, OnJobDone
 from actors.search.search import Execute, Search, Ticket
 from actors.search.source_requests import SourceRequests
 from cormorant.rules.errors import ActorCrashed
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SearchSubmitted
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SearchQueueFull
@@ -68,13 +68,10 @@ class AdmittedTickets:
 class Dispatcher(Actor[Submit]):
     """One loop without any await sorts, deduplicates, and wakes the limiters."""
 
+    environment: Environment = field(kw_only=False)
     directory: Mapping[str, SourceRequests]
     intake: AdmittedTickets
     callbacks: Address[CallbackStream]
-    window_s: float = 0.005
-    queue_max: int = 10_000
-    clock: Clock
-    emit: Emit
 
     async def begin(self) -> None:
         """What a crash left behind ends as failed: its submitters were told that we crashed."""
@@ -84,17 +81,17 @@ class Dispatcher(Actor[Submit]):
 
     async def handle(self, message: Submit) -> None:
         """Take a search in."""
-        if self.intake.open + len(message.sources) > self.queue_max:
-            message.reply.refuse(SearchQueueFull(self.queue_max))
+        if self.intake.open + len(message.sources) > self.environment.settings.search.queue_max:
+            message.reply.refuse(SearchQueueFull(self.environment.settings.search.queue_max))
             return
         search = self._open(message)
         message.reply.answer(search)
-        self.emit(
+        self.environment.emit(
             SearchSubmitted(search_id=search.id, priority=message.priority.name.lower(), sources=len(message.sources))
         )
         if self.wake_at == math.inf and self.intake.waiting:
             # A fixed window, not a debounce: whoever keeps coming must not keep the others waiting.
-            self.wake_at = trio.current_time() + self.window_s
+            self.wake_at = trio.current_time() + self.environment.settings.search.window_s
 
     async def wake(self) -> None:
         """The window is over: the most urgent first, then in the order they came."""
@@ -127,7 +124,7 @@ class Dispatcher(Actor[Submit]):
             search = Search(intake.searches, len(message.sources), intake.ended, _ignore)
         else:
             search = self._followed(message)
-        now = self.clock.now()
+        now = self.environment.now()
         search.tickets = [self._ticket(message, source, search, now) for source in message.sources]
         for ticket in search.tickets:
             if ticket.source in message.cached:

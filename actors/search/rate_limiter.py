@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 
 import trio
 from attrs import define, evolve, field
 
 from actors.actor import Actor
+from actors.environment import Environment
 from actors.search.request_execution import (
-    Ask,
     execute,
     finished,
     history_entry,
@@ -25,16 +23,13 @@ from actors.search.request_execution import (
 from actors.search.source_requests import PendingRequest, SourceRequests
 from actors.search.waiting import OpeningTimes, SlotWaiters, WaitExpiry, Wanted
 from cormorant.rules.errors import ActorCrashed, CommitUnknown, StorageUnavailable
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SourceStopped
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
-from cormorant.rules.settings.settings import SearchSettings
-from storage.database import Database
 from storage.search import source_states
-from storage.search.requests import CachedAnswer, RequestResult, record_result, reserve_now
+from storage.search.requests import CachedAnswer, EndedRequest, RequestResult, record_result, reserve_now
 from storage.search.source_states import KnownState
 
 RETRY_S = 1.0
@@ -61,13 +56,9 @@ def _wanted(best: tuple[Priority, PendingRequest]) -> Wanted:
 class RateLimiter(Actor[None]):
     """Looks at its queue whenever something changes, and starts a worker when the best ticket may go."""
 
+    environment: Environment = field(kw_only=False)
     requests: SourceRequests
     slots: SlotWaiters
-    database: Database
-    ask: Ask
-    options: SearchSettings
-    clock: Clock
-    emit: Emit
     _workers: int = field(init=False, default=0)
     _is_bidding: bool = field(init=False, default=False)
     _known_since: float = field(init=False, default=0.0)
@@ -75,8 +66,8 @@ class RateLimiter(Actor[None]):
     _waits: WaitExpiry = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._openings = OpeningTimes(self.requests, self.clock)
-        self._waits = WaitExpiry(self.requests, self._openings, self.emit)
+        self._openings = OpeningTimes(self.environment, self.requests)
+        self._waits = WaitExpiry(self.environment, self.requests, self._openings)
 
     async def begin(self) -> None:
         """Begin. Nobody waits for the database: tickets do, until the state is known."""
@@ -97,7 +88,7 @@ class RateLimiter(Actor[None]):
         while True:
             if self.requests.is_stale:
                 await self._refresh()
-            now = self.clock.now()
+            now = self.environment.now()
             self._waits.expire_unreachable(now)
             self._start_worker(now)
             await self._wait(now)
@@ -112,7 +103,7 @@ class RateLimiter(Actor[None]):
     async def _end_overdue(self) -> None:
         while True:
             await trio.sleep(RETRY_S)
-            self._waits.end_expired(self.clock.now())
+            self._waits.end_expired(self.environment.now())
 
     async def _read(self) -> None:
         """Read the state, once the end of what an outage or a crash left open is recorded."""
@@ -120,12 +111,12 @@ class RateLimiter(Actor[None]):
             self.requests.is_stale = False
             try:
                 while self.requests.unrecorded:
-                    await self.database.run(self.requests.unrecorded[0])
+                    await self.environment.database.run(record_result, self.requests.unrecorded[0])
                     self.requests.unrecorded.pop(0)
                 while self.requests.left_over:
                     await self._record_left_over()
                 self._learn(
-                    await self.database.run(
+                    await self.environment.database.run(
                         source_states.read, self.requests.record.id, configured=self.requests.record.limits
                     )
                 )
@@ -133,20 +124,20 @@ class RateLimiter(Actor[None]):
                 await trio.sleep(RETRY_S)
             except CommitUnknown:
                 if self.requests.unrecorded:  # it may have happened: looked up before it is repeated
-                    self.requests.unrecorded[0] = partial(self.requests.unrecorded[0], is_in_doubt=True)
+                    self.requests.unrecorded[0] = evolve(self.requests.unrecorded[0], is_in_doubt=True)
                 await trio.sleep(RETRY_S)
             else:
                 return
 
     async def _record_left_over(self) -> None:
         permit = self.requests.left_over[-1]
-        await self.database.run(
+        await self.environment.database.run(
             source_states.finish,
             self.requests.record.id,
             permit,
             RequestEnd(kind=EndKind.OURS),
             configured=self.requests.record.limits,
-            now=self.clock.now(),
+            now=self.environment.now(),
         )
         self.requests.left_over.pop()
 
@@ -221,7 +212,7 @@ class RateLimiter(Actor[None]):
             finally:
                 self._is_bidding = False
             try:
-                best = self._best(self.clock.now())
+                best = self._best(self.environment.now())
                 if best is not None and not self.requests.is_closing:
                     self.requests.take(best[1])
                     await self._execute(best[1])
@@ -231,7 +222,7 @@ class RateLimiter(Actor[None]):
             self._ended_work()
 
     def _wanted_now(self) -> Wanted | None:
-        best = self._best(self.clock.now())
+        best = self._best(self.environment.now())
         return None if best is None else _wanted(best)
 
     async def _work_on(self, pending: PendingRequest) -> None:
@@ -265,16 +256,16 @@ class RateLimiter(Actor[None]):
 
     async def _reserve(self, pending: PendingRequest) -> Reserved | None:
         """Spend a request. None: it may not go, and waits again."""
-        wanted = reservation_request_of(pending, self.clock.now())
+        wanted = reservation_request_of(pending, self.environment.now())
         record = self.requests.record
         answer: Reserved | SourceClosedNow | CachedAnswer | None = None
         with trio.move_on_after(RESERVE_S), suppress(StorageUnavailable, CommitUnknown):
-            answer, known = await self.database.run(
+            answer, known = await self.environment.database.run(
                 reserve_now,
                 record.id,
                 wanted,
                 configured=record.limits,
-                clock=self.clock,
+                clock=self.environment.clock,
                 hint=self.requests.known,
                 key=self._cache_key(pending),
             )
@@ -297,53 +288,53 @@ class RateLimiter(Actor[None]):
 
     def _cache_key(self, pending: PendingRequest) -> str | None:
         """Under what another process may have kept the answer meanwhile. A feed is fetched for what is new."""
-        return pending.key if pending.queue_key is None and self.options.ttl_s(pending.priority) > 0 else None
+        return (
+            pending.key
+            if pending.queue_key is None and self.environment.settings.search.ttl_s(pending.priority) > 0
+            else None
+        )
 
     async def _request(self, pending: PendingRequest) -> RequestResult:
         # The last one left while it was reserved, or the service stops: what was not sent yet is not sent.
         if not pending.is_live or pending.is_stopped or self.requests.is_closing:
             return RequestResult(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
-        waited_s = (self.clock.now() - pending.submitted_at).total_seconds()
+        waited_s = (self.environment.now() - pending.submitted_at).total_seconds()
         for ticket in pending.living():
-            self.emit(started(ticket, waited_s))
+            self.environment.emit(started(ticket, waited_s))
         began = trio.current_time()
-        ended = await execute(pending, self.requests.record, self.ask)
+        ended = await execute(pending, self.requests.record, self.environment.clients.search)
         took_s = trio.current_time() - began
         if ended.was_cancelled:
             return evolve(NOT_SENT, took_s=took_s)
-        return result_of(ended, self.requests.name, took_s=took_s, waited_s=waited_s, now=self.clock.now())
+        return result_of(ended, self.requests.name, took_s=took_s, waited_s=waited_s, now=self.environment.now())
 
     async def _finish(self, pending: PendingRequest, permit: RequestPermit, result: RequestResult) -> None:
         """Record the end, then tell everyone. When the service stops around it, it may take a little longer."""
         status = OutcomeStatus.SHUT_DOWN if self.requests.is_closing and result.was_cancelled else result.status
-        now, record = self.clock.now(), self.requests.record
-        await self._record(
-            pending,
-            partial(
-                record_result,
-                record=record,
-                permit=permit,
-                result=result,
-                entries=[history_entry(ticket, record, result, now) for ticket in pending.living()],
-                key=pending.key,
-                ttl_s=self.options.ttl_s(pending.priority),
-                now=now,
-                hint=self.requests.known,
-            ),
+        now, record = self.environment.now(), self.requests.record
+        ended = EndedRequest(
+            record=record,
+            permit=permit,
+            result=result,
+            entries=[history_entry(ticket, record, result, now) for ticket in pending.living()],
+            key=pending.key,
+            ttl_s=self.environment.settings.search.ttl_s(pending.priority),
+            now=now,
         )
+        await self._record(pending, ended)
         if result.end.kind is EndKind.CREDENTIALS_REFUSED:
-            self.emit(SourceStopped(source=self.requests.name, because=result.end.because))
-        self.emit(result.request_finished(self.requests.name, pending.lane, status))
+            self.environment.emit(SourceStopped(source=self.requests.name, because=result.end.because))
+        self.environment.emit(result.request_finished(self.requests.name, pending.lane, status))
         for ticket in pending.living():
-            self.emit(finished(ticket, result, status))
+            self.environment.emit(finished(ticket, result, status))
         pending.finish(result.outcome(self.requests.name, status))
         self.requests.finished(pending)
 
-    async def _record(self, pending: PendingRequest, statement: Callable[..., KnownState]) -> None:
+    async def _record(self, pending: PendingRequest, ended: EndedRequest) -> None:
         is_in_doubt = True  # also when its time is over: it may have been done in that moment
         with trio.move_on_after(RECORD_S, shield=True):
             try:
-                self._learn(await self.database.run(statement))
+                self._learn(await self.environment.database.run(record_result, ended, hint=self.requests.known))
             except StorageUnavailable:
                 is_in_doubt = False
             except CommitUnknown:
@@ -353,5 +344,5 @@ class RateLimiter(Actor[None]):
                 return
         # Kept, and recorded before the next request goes: what the source said must not be lost.
         self.requests.running[pending] = None
-        self.requests.unrecorded.append(partial(statement, is_in_doubt=is_in_doubt))
+        self.requests.unrecorded.append(evolve(ended, is_in_doubt=is_in_doubt))
         self.requests.is_stale = True

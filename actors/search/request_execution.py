@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,13 +10,14 @@ from typing import Any
 import trio
 from attrs import frozen
 
+from actors.environment import SearchSource
 from actors.search.search import Ticket
 from actors.search.source_requests import PendingRequest
 from cormorant.rules.errors import split_crash
 from cormorant.rules.search.events import SearchFinished, SearchStarted
 from cormorant.rules.search.limits import LearnedLimits
 from cormorant.rules.search.outcomes import OutcomeStatus, SourceError, SourceRefused, SourceUnavailable
-from cormorant.rules.search.requests import Result, SearchPage, SearchRequest, StatedLimits
+from cormorant.rules.search.requests import Result, SearchPage, StatedLimits
 from cormorant.rules.search.reservations import (
     PROBE_GRACE_S,
     end_of,
@@ -27,9 +27,6 @@ from storage.search.history import HistoryEntry
 from storage.search.requests import RequestResult
 from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
-
-Ask = Callable[[SourceRecord, SearchRequest], Awaitable[SearchPage]]
-"""The usual way to ask a source: the client of its kind."""
 
 holding_slot: ContextVar[bool] = ContextVar("holding_slot", default=False)
 """Whether this task makes a request for a source. Who does must not wait for another search."""
@@ -45,7 +42,7 @@ class Execution:
     """Whether we ended it ourselves."""
 
 
-async def execute(pending: PendingRequest, record: SourceRecord, ask: Ask) -> Execution:
+async def execute(pending: PendingRequest, record: SourceRecord, search: SearchSource) -> Execution:
     """Make the request within its time. Its crash is an outcome like any other."""
     with trio.move_on_after(pending.timeout_s) as pending.scope:
         if not pending.is_live:
@@ -53,7 +50,7 @@ async def execute(pending: PendingRequest, record: SourceRecord, ask: Ask) -> Ex
         try:
             function = pending.execute
             if function is None:
-                return Execution(page=await ask(record, pending.request))
+                return Execution(page=await search(record, pending.request))
             return Execution(page=_page_of(await _awaited(function(record, pending.request))))
         except BaseException as raised:  # noqa: BLE001 - foreign code; what is not its crash goes on up
             crash, rest = split_crash(raised)

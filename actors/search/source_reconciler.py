@@ -9,13 +9,12 @@ import trio
 from attrs import define, field
 
 from actors.actor import Actor
+from actors.environment import Environment
 from actors.periodic import WakeUp
 from actors.search.dispatcher import AdmittedTickets
 from actors.search.source_requests import SourceRequests
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.events import SourceAdded, SourceRemoved
-from storage.database import Database
 from storage.search import sources
 from storage.search.source_states import CHANNEL
 from storage.search.sources import SourceRecord
@@ -40,7 +39,7 @@ class SourceDirectory:
 class SourceReconciler(Actor[None]):
     """Keeps the limiters in step with the table of sources."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     directory: SourceDirectory
     intake: AdmittedTickets
     configured: Sequence[SourceRecord]
@@ -49,15 +48,13 @@ class SourceReconciler(Actor[None]):
     """Starts the limiter of a source, unless it runs."""
     stop: Callable[[str], Awaitable[None]]
     grace_s: float = 5.0
-    clock: Clock
-    emit: Emit
     _wake_up: WakeUp = field(init=False, factory=WakeUp)
     _is_ending: bool = field(init=False, default=False)
 
     async def begin(self) -> None:
         """Begin. Nobody waits for the database here; who searches does."""
         self.nursery.start_soon(self._keep)
-        self.nursery.start_soon(partial(self.database.listen, CHANNEL, self._wake_up.set))
+        self.nursery.start_soon(partial(self.environment.database.listen, CHANNEL, self._wake_up.set))
 
     async def end(self) -> None:
         """Let requests under way finish within the grace; what waits ends at once."""
@@ -95,10 +92,10 @@ class SourceReconciler(Actor[None]):
                 return
 
     async def _store_configured(self) -> None:
-        await self.database.run(sources.set_configured, self.configured, now=self.clock.now())
+        await self.environment.database.run(sources.set_configured, self.configured, now=self.environment.now())
 
     async def _read(self) -> None:
-        usable = await self.database.read(sources.usable_sources, self.configured)
+        usable = await self.environment.database.read(sources.usable_sources, self.configured)
         found = {each.name: each for each in usable}
         for name, requests in list(self.directory.by_name.items()):
             if name not in found or found[name].id != requests.record.id:
@@ -107,7 +104,7 @@ class SourceReconciler(Actor[None]):
             there = self.directory.by_name.get(name)
             if there is None:
                 there = self.directory.by_name[name] = SourceRequests(record=record)
-                self.emit(SourceAdded(source=name, kind=record.kind))
+                self.environment.emit(SourceAdded(source=name, kind=record.kind))
             else:
                 there.record = record
                 there.is_stale = True  # its state may have been changed by hand
@@ -121,4 +118,4 @@ class SourceReconciler(Actor[None]):
         requests.close()
         requests.stop_running()
         await self.stop(name)
-        self.emit(SourceRemoved(source=name))
+        self.environment.emit(SourceRemoved(source=name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
 
@@ -18,6 +18,7 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Result, SearchRequest, search_key
 from cormorant.rules.search.reservations import RequestPermit
 from cormorant.rules.search.source_queue import SourceQueue
+from storage.search.requests import EndedRequest
 from storage.search.source_states import KnownState
 from storage.search.sources import SourceRecord
 
@@ -123,7 +124,7 @@ class SourceRequests:
     running: dict[PendingRequest, RequestPermit | None] = field(init=False, factory=dict)
     left_over: list[RequestPermit] = field(init=False, factory=list)
     """Requests whose limiter crashed: their end is still to be recorded."""
-    unrecorded: list[Callable[..., KnownState]] = field(init=False, factory=list)
+    unrecorded: list[EndedRequest] = field(init=False, factory=list)
     """How requests ended while the database was away: to be recorded before the next one goes."""
     _by_key: dict[str, PendingRequest] = field(init=False, factory=dict)
     _followers: list[tuple[datetime, int, Ticket, PendingRequest]] = field(init=False, factory=list)

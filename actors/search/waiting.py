@@ -10,10 +10,10 @@ from typing import TypeVar
 import trio
 from attrs import define, evolve, field, frozen
 
+from actors.environment import Environment
 from actors.search.request_execution import finished
 from actors.search.search import Ticket
 from actors.search.source_requests import PendingRequest, SourceRequests
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError, SourceNotAsked
 from cormorant.rules.search.priorities import Priority, aged
@@ -32,9 +32,9 @@ PACES_MAX = 16
 class WaitExpiry:
     """Ends the waits at one source."""
 
+    environment: Environment
     requests: SourceRequests
     openings: OpeningTimes
-    emit: Emit
 
     def expire_unreachable(self, now: datetime) -> None:
         """End what has waited too long, and what would."""
@@ -113,7 +113,7 @@ class WaitExpiry:
         never = RequestResult(
             end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.RATE_LIMITED, error=error, waited_s=waited_s
         )
-        self.emit(finished(ticket, never, never.status))
+        self.environment.emit(finished(ticket, never, never.status))
 
 
 T = TypeVar("T")
@@ -125,8 +125,8 @@ _ALREADY = datetime.min.replace(tzinfo=UTC)
 class OpeningTimes:
     """The openings of one source, remembered by class and age."""
 
+    environment: Environment
     requests: SourceRequests
-    clock: Clock
     _found: dict[tuple[Lane, Priority, Priority, float | None], datetime | None] = field(init=False, factory=dict)
 
     def forget(self) -> None:
@@ -160,7 +160,7 @@ class OpeningTimes:
         key = (pending.lane, pending.priority, rank, pending.pace_s)
         if key in self._found:
             return self._found[key]
-        now = self.clock.now()
+        now = self.environment.now()
         reasons = self.reasons(pending, now)
         # Not the time of this look: the turn it belongs to began a little earlier, and would find it closed.
         opens_at = next_opening(reasons, now=now) if reasons else _ALREADY

@@ -11,13 +11,13 @@ import trio
 from attrs import define, evolve, field
 
 from actors.contained import Failed, contained
+from actors.environment import Environment
+from actors.jobs.working_set import JobWakeUp
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import SourceError
 from cormorant.rules.secrets import keys_in, shortened
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FetchedFeed, NextCheck, after_check, events_of
-from storage.database import Database
 from storage.watch import feed_claims, feed_items
 from storage.watch.choice import CandidateChoice
 from storage.watch.feed_claims import CheckedElsewhere
@@ -45,23 +45,18 @@ class CheckNotRecorded(CormorantError):
 class FeedChecker:
     """Checks one feed after the other, or several at once."""
 
-    database: Database
-    fetch: Callable[[DueFeed], Awaitable[FetchedFeed]]
-    """Raises `SourceError`."""
+    environment: Environment = field(kw_only=False)
     chooser: CandidateChoice
-    timeout_s: float
     statistics: CheckStatistics
-    notify: Callable[[], None]
-    clock: Clock
-    emit: Emit
-    active: dict[int, datetime] = field(init=False, factory=dict)
+    producer: JobWakeUp
+    active: dict[int, datetime] = field(factory=dict)
     """Those that are being asked, and since when."""
 
     async def check(
         self, subscription: DueFeed, *, current: Callable[[], DueFeed], until: Callable[[], datetime]
     ) -> FeedCheck:
         """Check one that is in hand; `current` is how it is held at the end. Raises `CheckedElsewhere`, as that does."""
-        began, started_at = trio.current_time(), self.clock.now()
+        began, started_at = trio.current_time(), self.environment.now()
         self.active[subscription.id] = started_at
         try:
             page, error = await self._ask(subscription)
@@ -87,7 +82,7 @@ class FeedChecker:
         try:
             page = await self._contained(subscription, partial(self._fetch, subscription))
         except trio.TooSlowError:
-            return _NOTHING, f"no answer in full within {self.timeout_s:g} s"
+            return _NOTHING, f"no answer in full within {self.environment.settings.subscriptions.check_timeout_s:g} s"
         except SourceError as trouble:
             error = shortened(
                 str(trouble) or type(trouble).__name__, keys_in(subscription.url), length_max=ERROR_LENGTH_MAX
@@ -100,21 +95,27 @@ class FeedChecker:
             step,
             kind="feed",
             item=subscription.name,
-            emit=self.emit,
+            emit=self.environment.emit,
             expected=_EXPECTED,
             secrets=keys_in(subscription.url),
         )
 
     async def _fetch(self, subscription: DueFeed) -> FetchedFeed:
-        with trio.fail_after(self.timeout_s):
-            return await self.fetch(subscription)
+        with trio.fail_after(self.environment.settings.subscriptions.check_timeout_s):
+            return await self.environment.clients.feed(subscription)
 
     async def _keep(
         self, mine: DueFeed, page: FetchedFeed, check: FeedCheck, *, until: datetime
     ) -> tuple[FeedCheck, int, NextCheck | None]:
         async def written(page: FetchedFeed, check: FeedCheck) -> tuple[FeedCheck, int, NextCheck | None]:
-            return await self.database.run(
-                feed_items.record_check, mine, page, check, chooser=self.chooser, until=until, now=self.clock.now()
+            return await self.environment.database.run(
+                feed_items.record_check,
+                mine,
+                page,
+                check,
+                chooser=self.chooser,
+                until=until,
+                now=self.environment.now(),
             )
 
         kept = await self._contained(mine, partial(written, page, check))
@@ -126,15 +127,15 @@ class FeedChecker:
             noted = await self._contained(mine, lesser)
             if not isinstance(noted, Failed):
                 return noted
-        later = self.clock.now() + timedelta(seconds=PUT_OFF_S)
+        later = self.environment.now() + timedelta(seconds=PUT_OFF_S)
         self._emit_check(
             mine, _NOTHING, failed, 0, NextCheck(next_check_at=later, effective_s=None, failures=mine.failures + 1)
         )
         raise CheckNotRecorded(mine.id, failed.error or "")
 
     async def _postpone(self, mine: DueFeed, check: FeedCheck) -> tuple[FeedCheck, int, NextCheck | None]:
-        following = after_check(mine, error=check.error, now=self.clock.now())
-        if not await self.database.run(feed_claims.postpone, mine, following, error=check.error or ""):
+        following = after_check(mine, error=check.error, now=self.environment.now())
+        if not await self.environment.database.run(feed_claims.postpone, mine, following, error=check.error or ""):
             raise CheckedElsewhere(mine.id)
         return check, 0, following
 
@@ -149,6 +150,6 @@ class FeedChecker:
             new_items=check.new_items,
         )
         for event in events_of(subscription, page, check, imported, following):
-            self.emit(event)
+            self.environment.emit(event)
         if imported:
-            self.notify()
+            self.producer.set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime, timedelta
 
 import trio
@@ -42,7 +42,7 @@ class FeedClaims:
     """What this process has claimed, by number."""
 
     database: Database
-    is_asked_for: Callable[[int], bool]
+    asked_for: Container[int]
     """Whether somebody waits for its check: then it is made though it is paused."""
     timeout_s: float
     clock: Clock
@@ -91,7 +91,7 @@ class FeedClaims:
         mine = [self.held[number].subscription for number in numbers]
         if not mine:
             return
-        keep_even_if_paused = {each.id for each in mine if each.id in self._begun or self.is_asked_for(each.id)}
+        keep_even_if_paused = {each.id for each in mine if each.id in self._begun or each.id in self.asked_for}
         kept = await self.database.run(
             feed_claims.renew_running, mine, keep_even_if_paused=keep_even_if_paused, until=self.until()
         )

@@ -9,10 +9,8 @@ from datetime import timedelta
 import trio
 from attrs import define, field
 
-from cormorant.rules.ports import Clock, Emit
-from cormorant.rules.settings.watch import SubscriptionSettings
+from actors.environment import Environment
 from cormorant.rules.watch.feeds import SubscriptionsMaintained
-from storage.database import Database
 from storage.watch import feed_items, feeds
 
 __all__ = ["FeedMaintenance"]
@@ -27,12 +25,9 @@ AHEAD = timedelta(days=1)
 class FeedMaintenance:
     """Forgets old records and items, finds those that a clock that ran ahead put off, tells how many there are."""
 
-    database: Database
-    options: SubscriptionSettings
+    environment: Environment = field(kw_only=False)
     active: Sized
     """Those that are being asked."""
-    clock: Clock
-    emit: Emit
     _ran_at: float = field(init=False, default=-math.inf)
 
     def run_soon(self) -> None:
@@ -43,19 +38,21 @@ class FeedMaintenance:
         """Do some of it when an hour has passed. True: look again soon."""
         if trio.current_time() < self._ran_at + MAINTENANCE_S:
             return False
-        now = self.clock.now()
-        before = now - timedelta(seconds=self.options.keep_checks_s)
-        pruned = await self.database.run(feed_items.prune_checks, before=before, after=now + AHEAD, limit=PAGE)
-        gone_before = now - timedelta(seconds=self.options.keep_items_s)
-        forgotten = await self.database.run(feed_items.prune, before=gone_before, limit=PAGE)
+        now = self.environment.now()
+        before = now - timedelta(seconds=self.environment.settings.subscriptions.keep_checks_s)
+        pruned = await self.environment.database.run(
+            feed_items.prune_checks, before=before, after=now + AHEAD, limit=PAGE
+        )
+        gone_before = now - timedelta(seconds=self.environment.settings.subscriptions.keep_items_s)
+        forgotten = await self.environment.database.run(feed_items.prune, before=gone_before, limit=PAGE)
         found = 0
-        if await self.database.read(feeds.is_any_ahead, now=now):
-            found = await self.database.run(feeds.reschedule_after_clock_jump, now=now, limit=PAGE)
+        if await self.environment.database.read(feeds.is_any_ahead, now=now):
+            found = await self.environment.database.run(feeds.reschedule_after_clock_jump, now=now, limit=PAGE)
         if PAGE in {pruned, forgotten, found}:
             return True
         self._ran_at = trio.current_time()
-        total, _ = await self.database.read(feeds.count)
-        self.emit(
+        total, _ = await self.environment.database.read(feeds.count)
+        self.environment.emit(
             SubscriptionsMaintained(
                 scheduled_jobs=total, active_checks=len(self.active), pruned=pruned, items_pruned=forgotten
             )

@@ -11,6 +11,7 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Actor, Reply
+from actors.environment import Environment
 from actors.periodic import WakeUp
 from actors.watch.claim_watch import StaleClaims
 from actors.watch.feed_checker import PUT_OFF_S, CheckNotRecorded, FeedChecker
@@ -18,11 +19,8 @@ from actors.watch.feed_claims import BEAT_S, ClaimedFeed, FeedClaims, silence_s
 from actors.watch.feed_maintenance import FeedMaintenance
 from actors.watch.host_queues import HostQueues
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.schedules import is_misfire
-from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedCheck, Subscription, SubscriptionMisfired, host_of
-from storage.database import Database
 from storage.watch import feed_claims, feeds
 from storage.watch.feed_claims import CheckedElsewhere, DueFeeds
 
@@ -59,14 +57,11 @@ class CheckNow:
 class FeedTicker(Actor[CheckNow]):
     """Scheduled and manual checks go one way."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     checker: FeedChecker
     configured: Sequence[Subscription]
-    options: SubscriptionSettings
     wake_up: WakeUp
     """Rung in this process when something may be due."""
-    clock: Clock
-    emit: Emit
     look_s: float = LOOK_S
     _has_configured: bool = field(init=False, default=False)
     _lanes: dict[str, deque[int]] = field(init=False, factory=dict)
@@ -89,26 +84,23 @@ class FeedTicker(Actor[CheckNow]):
     _maintenance: FeedMaintenance = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        together = min(self.options.max_concurrent_checks, self.options.max_concurrent_domains)
+        together = min(
+            self.environment.settings.subscriptions.max_concurrent_checks,
+            self.environment.settings.subscriptions.max_concurrent_domains,
+        )
         self._slots = trio.CapacityLimiter(together)
-        self._turns = HostQueues(self.options.domain_request_delay_s)
+        self._turns = HostQueues(self.environment.settings.subscriptions.domain_request_delay_s)
         self._others = StaleClaims(
-            database=self.database,
+            database=self.environment.database,
             interval_s=max(self.look_s, BEAT_S),
-            silence_s=silence_s(self.options.check_timeout_s),
+            silence_s=silence_s(self.environment.settings.subscriptions.check_timeout_s),
         )
-        self._maintenance = FeedMaintenance(
-            database=self.database,
-            options=self.options,
-            active=self.checker.active,
-            clock=self.clock,
-            emit=self.emit,
-        )
+        self._maintenance = FeedMaintenance(self.environment, active=self.checker.active)
         self._claims = FeedClaims(
-            database=self.database,
-            is_asked_for=self._waiting.__contains__,
-            timeout_s=self.options.check_timeout_s,
-            clock=self.clock,
+            database=self.environment.database,
+            asked_for=self._waiting,
+            timeout_s=self.environment.settings.subscriptions.check_timeout_s,
+            clock=self.environment.clock,
         )
 
     async def begin(self) -> None:
@@ -118,7 +110,7 @@ class FeedTicker(Actor[CheckNow]):
         self.nursery.start_soon(self._wake_on, self.wake_up, 0.0)
         changes = WakeUp()
         self.nursery.start_soon(self._wake_on, changes, CHANGED_DEBOUNCE_S)
-        self.nursery.start_soon(self.database.listen, feeds.CHANNEL, changes.set)
+        self.nursery.start_soon(self.environment.database.listen, feeds.CHANNEL, changes.set)
 
     async def _wake_on(self, wake_up: WakeUp, debounce_s: float) -> None:
         """Tick after each wake-up, but not twice within the debounce time."""
@@ -139,7 +131,7 @@ class FeedTicker(Actor[CheckNow]):
             return
         asked_at = trio.current_time()
         try:
-            claimed = await self.database.run(feed_claims.claim_one, number, until=self._claims.until())
+            claimed = await self.environment.database.run(feed_claims.claim_one, number, until=self._claims.until())
         except (StorageUnavailable, CommitUnknown) as away:
             message.reply.refuse(away)
             return
@@ -184,22 +176,22 @@ class FeedTicker(Actor[CheckNow]):
     async def _release(self) -> None:
         held = [*self._dropped.values(), *(each.subscription for each in self._claims.held.values())]
         try:
-            await self.database.run(feed_claims.release, held)
+            await self.environment.database.run(feed_claims.release, held)
         except (StorageUnavailable, CommitUnknown):
             return  # others see that nobody renews them
 
     async def _tick(self) -> None:
         if not self._has_configured:
-            await self.database.run(feeds.set_configured, self.configured)
+            await self.environment.database.run(feeds.set_configured, self.configured)
             self._has_configured = True
         if self._dropped:
             dropped = list(self._dropped.values())  # meanwhile there may be more
-            await self.database.run(feed_claims.release, dropped)
+            await self.environment.database.run(feed_claims.release, dropped)
             self._remove_dropped(dropped)
         outlook = await self._watched()
         if outlook.is_paused:
             return
-        now = self.clock.now()
+        now = self.environment.now()
         if self._looked_at is not None and now < self._looked_at:
             self._maintenance.run_soon()  # the clock was set back: what it put off is not to wait for an hour
         asleep_s = ASLEEP_LOOKS * self.look_s
@@ -212,9 +204,9 @@ class FeedTicker(Actor[CheckNow]):
         upcoming = outlook.next_due
         if upcoming is not None and upcoming <= now:
             await self._take_due(now)
-            upcoming = (await self.database.read(feed_claims.read_due, clock=None)).next_due
+            upcoming = (await self.environment.database.read(feed_claims.read_due, clock=None)).next_due
         if upcoming is not None:
-            self._tick_within(max(DEBOUNCE_S, (upcoming - self.clock.now()).total_seconds()))
+            self._tick_within(max(DEBOUNCE_S, (upcoming - self.environment.now()).total_seconds()))
         if await self._maintenance.run():
             self._tick_within(DEBOUNCE_S)  # there are due ones, or more to forget
 
@@ -223,12 +215,12 @@ class FeedTicker(Actor[CheckNow]):
 
     async def _watched(self) -> DueFeeds:
         """What there is to do, after what dead processes had in hand is free."""
-        clock = self.clock if trio.current_time() >= self._watch_at else None
-        outlook = await self.database.read(feed_claims.read_due, clock=clock, also=self._others.asked_for)
+        clock = self.environment.clock if trio.current_time() >= self._watch_at else None
+        outlook = await self.environment.database.read(feed_claims.read_due, clock=clock, also=self._others.asked_for)
         if outlook.held is not None:
             own = {(number, each.subscription.token) for number, each in self._claims.held.items()}
             if await self._others.check(outlook.held, own=own):
-                outlook = await self.database.read(feed_claims.read_due, clock=None)
+                outlook = await self.environment.database.read(feed_claims.read_due, clock=None)
             self._watch_at = trio.current_time() + BEAT_S
         if self._others.is_watching:
             self._tick_within(self._watch_at - trio.current_time())
@@ -236,11 +228,17 @@ class FeedTicker(Actor[CheckNow]):
 
     async def _take_due(self, now: datetime) -> None:
         for _ in range(SPREAD_PAGES):
-            room = self.options.max_concurrent_checks * QUEUED_FOR_EACH - len(self._claims.held) + len(self._later)
+            room = (
+                self.environment.settings.subscriptions.max_concurrent_checks * QUEUED_FOR_EACH
+                - len(self._claims.held)
+                + len(self._later)
+            )
             due: Sequence[DueFeed] = ()
             asked_at = trio.current_time()
             if room > 0:
-                due = await self.database.run(feed_claims.claim, now=now, until=self._claims.until(), limit=room)
+                due = await self.environment.database.run(
+                    feed_claims.claim, now=now, until=self._claims.until(), limit=room
+                )
             for each in due:
                 self._emit_late(each.name, each.next_check_at, now)
                 self._accept(ClaimedFeed(each, asked_at))
@@ -257,7 +255,7 @@ class FeedTicker(Actor[CheckNow]):
                 self._claims.drop(number)
         self._dropped |= {each.id: each for each in back}
         if back:
-            await self.database.run(feed_claims.release_until, back)
+            await self.environment.database.run(feed_claims.release_until, back)
             self._remove_dropped(back)
         return len(back)
 
@@ -269,7 +267,7 @@ class FeedTicker(Actor[CheckNow]):
     async def _spread(self, before: datetime, now: datetime) -> bool:
         """After a long sleep many are overdue at once: each waits its share of a minute. True: all do now."""
         for _ in range(SPREAD_PAGES):
-            late = await self.database.run(feed_claims.spread_overdue, before=before, now=now, limit=PAGE)
+            late = await self.environment.database.run(feed_claims.spread_overdue, before=before, now=now, limit=PAGE)
             for name, due in late:
                 self._emit_late(name, due, now)
             if len(late) < PAGE:
@@ -278,8 +276,8 @@ class FeedTicker(Actor[CheckNow]):
         return False
 
     def _emit_late(self, name: str, due: datetime, now: datetime) -> None:
-        if is_misfire(due=due, now=now, grace_s=self.options.misfire_grace_s):
-            self.emit(SubscriptionMisfired(subscription=name, late_s=round((now - due).total_seconds(), 3)))
+        if is_misfire(due=due, now=now, grace_s=self.environment.settings.subscriptions.misfire_grace_s):
+            self.environment.emit(SubscriptionMisfired(subscription=name, late_s=round((now - due).total_seconds(), 3)))
 
     def _accept(self, held: ClaimedFeed, *, is_first: bool = False) -> None:
         """Let one wait for its host. One that is in hand, and was freed by another, keeps its place."""

@@ -12,9 +12,11 @@ import trio
 from attrs import define, field, frozen
 
 from actors.contained import Failed, contained
+from actors.environment import Environment
+from actors.jobs.working_set import JobWakeUp
 from actors.periodic import Periodic
+from actors.watch.watch_jobs import job_of
 from cormorant.clients.targets.target import Target
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.watch.events import HandoverEnded, WantChanged
 from cormorant.rules.watch.handovers import (
     FOLLOW_S,
@@ -32,9 +34,7 @@ from cormorant.rules.watch.handovers import (
     target_removed_reason,
 )
 from cormorant.rules.watch.wants import Want
-from storage.database import Database
 from storage.jobs import jobs
-from storage.jobs.jobs import NewJob
 from storage.watch import choice, handovers, wants
 from storage.watch.choice import CandidateChoice
 from storage.watch.handovers import HandoverChanged, set_done
@@ -85,14 +85,10 @@ def parcel_of(handover: Handover) -> Parcel:
 class HandoverTracker(Periodic):
     """Follows what was handed over to its end, where the target tells."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     places: Mapping[str, ConfiguredTarget]
     chooser: CandidateChoice
-    make_job: Callable[[Want], NewJob]
-    """The job of a want that has none."""
-    notify: Callable[[], None]
-    clock: Clock
-    emit: Emit
+    producer: JobWakeUp
     interval_s: float = field(init=False)
     grace_s: float = 0.0
     """None: it only looks, and looks again."""
@@ -111,9 +107,9 @@ class HandoverTracker(Periodic):
     async def _follow(self) -> None:
         is_more = True
         while is_more:
-            now = self.clock.now()
+            now = self.environment.now()
             until = now + timedelta(seconds=CLAIM_S)
-            due = await self.database.run(
+            due = await self.environment.database.run(
                 handovers.due_to_follow, known=[*self.places], now=now, until=until, limit=BATCH
             )
             for handover in due:
@@ -133,19 +129,23 @@ class HandoverTracker(Periodic):
             await self._contained(handover, partial(self._later, handover, said, again_s=again_s))
 
     async def _contained(self, handover: Handover, step: Callable[[], Awaitable[None]]) -> Failed | None:
-        return await contained(step, kind="handover", item=handover.title, emit=self.emit, expected=(HandoverChanged,))
+        return await contained(
+            step, kind="handover", item=handover.title, emit=self.environment.emit, expected=(HandoverChanged,)
+        )
 
     def _age_s(self, handover: Handover) -> float:
-        return (self.clock.now() - handover.created_at).total_seconds()
+        return (self.environment.now() - handover.created_at).total_seconds()
 
     async def _target_missing(self, handover: Handover) -> None:
         """Nobody has asked its target for long. That is written down first, and due for whoever knows it."""
-        now = self.clock.now()
+        now = self.environment.now()
         if (missing_target_wait_s(handover, now=now) or 0.0) >= GONE_S:
             await self._leave(handover)
             return
         why = target_removed_reason(handover.target)
-        await self.database.run(handovers.change, handover, HandoverState.HANDED_OVER, reason=why, next_at=now, now=now)
+        await self.environment.database.run(
+            handovers.change, handover, HandoverState.HANDED_OVER, reason=why, next_at=now, now=now
+        )
 
     async def _check(self, handover: Handover, place: ConfiguredTarget) -> None:
         receipt = ParcelStatus(target_id=handover.target_id, standing=ParcelState.PRESENT)
@@ -167,8 +167,8 @@ class HandoverTracker(Periodic):
             await self._later(handover, said, again_s=follow_again_s(age_s, least_s=place.follow_s))
 
     async def _later(self, handover: Handover, said: ParcelStatus, *, again_s: float) -> None:
-        now = self.clock.now()
-        await self.database.run(
+        now = self.environment.now()
+        await self.environment.database.run(
             handovers.change,
             handover,
             HandoverState.HANDED_OVER,
@@ -179,28 +179,30 @@ class HandoverTracker(Periodic):
         )
 
     async def _done(self, handover: Handover, reason: str) -> None:
-        done: Want = await self.database.run(set_done, handover, reason, now=self.clock.now())
+        done: Want = await self.environment.database.run(set_done, handover, reason, now=self.environment.now())
         self._emit_ended(handover, HandoverState.DONE, reason)
         self._emit_want(done)
 
     async def _failed(self, handover: Handover, reason: str) -> None:
-        decided: Want = await self.database.run(
-            choice.fail_and_choose, self.chooser, handover, reason, now=self.clock.now()
+        decided: Want = await self.environment.database.run(
+            choice.fail_and_choose, self.chooser, handover, reason, now=self.environment.now()
         )
-        self.notify()
+        self.producer.set()
         self._emit_ended(handover, HandoverState.FAILED, reason)
         self._emit_want(decided)
 
     async def _leave(self, handover: Handover) -> None:
-        decided: Want = await self.database.run(choice.leave_target, self.chooser, handover, now=self.clock.now())
+        decided: Want = await self.environment.database.run(
+            choice.leave_target, self.chooser, handover, now=self.environment.now()
+        )
         self._emit_ended(handover, HandoverState.FAILED, target_removed_reason(handover.target))
         self._emit_want(decided)
 
     def _emit_want(self, want: Want) -> None:
-        self.emit(WantChanged(want=want.id, title=want.words, state=want.state.value, reason=want.reason))
+        self.environment.emit(WantChanged(want=want.id, title=want.words, state=want.state.value, reason=want.reason))
 
     def _emit_ended(self, handover: Handover, state: HandoverState, reason: str) -> None:
-        self.emit(
+        self.environment.emit(
             HandoverEnded(
                 want=handover.want_id,
                 title=handover.title,
@@ -212,18 +214,18 @@ class HandoverTracker(Periodic):
 
     async def _enqueue_orphans(self) -> None:
         """A want whose job was cancelled, failed or pruned would wait for ever."""
-        before = self.clock.now() - timedelta(seconds=ORPHANS_S)
+        before = self.environment.now() - timedelta(seconds=ORPHANS_S)
         has_failed = False
         while not has_failed and (
-            orphans := await self.database.read(wants.orphans, before=before, limit=ORPHANS_BATCH)
+            orphans := await self.environment.database.read(wants.orphans, before=before, limit=ORPHANS_BATCH)
         ):
             for want in orphans:
                 step = partial(self._enqueue_orphan, want)
-                revived = await contained(step, kind="want", item=want.words, emit=self.emit)
+                revived = await contained(step, kind="want", item=want.words, emit=self.environment.emit)
                 has_failed = has_failed or isinstance(revived, Failed)  # it stays an orphan, and would be read again
-            self.notify()
+            self.producer.set()
 
     async def _enqueue_orphan(self, want: Want) -> None:
-        await self.database.run(
-            jobs.enqueue, self.make_job(want), now=self.clock.now()
+        await self.environment.database.run(
+            jobs.enqueue, job_of(self.environment, want), now=self.environment.now()
         )  # with a job it is no orphan any more

@@ -11,13 +11,13 @@ import trio
 from attrs import define, field
 
 from actors.contained import Failed, contained
+from actors.environment import Environment
+from actors.jobs.working_set import JobWakeUp
 from actors.periodic import Periodic
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, opens_in_s
 from cormorant.rules.watch.events import SavedSearchChecked
 from cormorant.rules.watch.watches import SavedSearch, next_check
 from storage import pauses
-from storage.database import Database
 from storage.search.sources import UnknownSource
 from storage.watch import choice, watches
 from storage.watch.choice import CandidateChoice, SavedSearchCheck
@@ -45,14 +45,12 @@ class RunSearch(Protocol):
 class SavedSearchTicker(Periodic):
     """One check of each search at a time, whichever process does it."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     configured: Sequence[SavedSearch]
     """Those of the settings file."""
     run: RunSearch
     chooser: CandidateChoice
-    notify: Callable[[], None]
-    clock: Clock
-    emit: Emit
+    producer: JobWakeUp
     interval_s: float = LOOK_S
     grace_s: float = 0.0
     """None: a check that is stopped did not happen, and is due as before."""
@@ -61,18 +59,18 @@ class SavedSearchTicker(Periodic):
     async def round(self) -> None:
         """Run what is due."""
         if not self._has_configured:
-            await self.database.run(watches.set_configured, self.configured)
+            await self.environment.database.run(watches.set_configured, self.configured)
             self._has_configured = True
-        if await self.database.read(pauses.is_all_paused):
+        if await self.environment.database.read(pauses.is_all_paused):
             return
         while await self._check_some() == TOGETHER:
             pass
 
     async def _check_some(self) -> int:
         """Take no more in hand than are checked at once: the others would be another's before their turn."""
-        now = self.clock.now()
+        now = self.environment.now()
         until = now + timedelta(seconds=CHECK_S + CLAIM_SPARE_S)
-        due = await self.database.run(watches.claim, now=now, until=until, limit=TOGETHER)
+        due = await self.environment.database.run(watches.claim, now=now, until=until, limit=TOGETHER)
         async with trio.open_nursery() as nursery:
             for saved in due:
                 nursery.start_soon(self._check, saved)
@@ -85,7 +83,7 @@ class SavedSearchTicker(Periodic):
             await self._contained(saved, partial(self._write_error, saved, checked.reason))
 
     async def _contained(self, saved: SavedSearch, step: Callable[[], Awaitable[None]]) -> Failed | None:
-        return await contained(step, kind="saved search", item=saved.name, emit=self.emit)
+        return await contained(step, kind="saved search", item=saved.name, emit=self.environment.emit)
 
     async def _check_one(self, saved: SavedSearch) -> None:
         try:
@@ -97,20 +95,20 @@ class SavedSearchTicker(Periodic):
             await self._write_error(saved, str(unknown))
         except trio.Cancelled:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + RELEASE_S):
-                await self.database.run(
+                await self.environment.database.run(
                     watches.end_check, saved, next_attempt_at=saved.next_attempt_at, error=None, now=None
                 )
             raise
 
     async def _write_error(self, saved: SavedSearch, error: str) -> None:
         """Store an error; the next check is due at its usual time."""
-        now = self.clock.now()
+        now = self.environment.now()
         next_at = next_check(due=saved.next_attempt_at, every_s=saved.every_s, now=now)
-        await self.database.run(watches.end_check, saved, next_attempt_at=next_at, error=error, now=None)
-        self.emit(SavedSearchChecked(saved=saved.name, found=0, wanted=0, error=error))
+        await self.environment.database.run(watches.end_check, saved, next_attempt_at=next_at, error=error, now=None)
+        self.environment.emit(SavedSearchChecked(saved=saved.name, found=0, wanted=0, error=error))
 
     async def _write(self, saved: SavedSearch, came: Sequence[Outcome] | None) -> None:
-        now, outcomes = self.clock.now(), came or ()
+        now, outcomes = self.environment.now(), came or ()
         answered = [outcome for outcome in outcomes if outcome.is_answer]
         missing = [outcome for outcome in outcomes if not outcome.is_answer]
         error = "; ".join(f"{each.source}: {each.error or each.status.value}" for each in missing) or None
@@ -122,10 +120,10 @@ class SavedSearchTicker(Periodic):
             next_at = _when_open(missing, now) or next_at
         names = [outcome.source for outcome in answered]
         check = SavedSearchCheck(found=found, answered=names, next_at=next_at, error=error, now=now)
-        wanted = await self.database.run(choice.record_saved_check, self.chooser, saved, check)
+        wanted = await self.environment.database.run(choice.record_saved_check, self.chooser, saved, check)
         if wanted:
-            self.notify()
-        self.emit(SavedSearchChecked(saved=saved.name, found=len(found), wanted=wanted, error=error))
+            self.producer.set()
+        self.environment.emit(SavedSearchChecked(saved=saved.name, found=len(found), wanted=wanted, error=error))
 
 
 def _when_open(missing: Sequence[Outcome], now: datetime) -> datetime | None:

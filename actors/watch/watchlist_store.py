@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
+from actors.environment import Environment
+from actors.jobs.working_set import JobWakeUp
+from actors.watch.watch_jobs import search_job
 from cormorant.rules.watch.artists import Artist, CatalogueProgress, Charge, RetryCharge
+from cormorant.rules.watch.releases import Album, AlbumPage, Track
+from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantState
-from storage.database import Database
-from storage.jobs.jobs import NewJob
 from storage.watch import artists as watchlist
 from storage.watch.artists import Key, claim_due, keep_progress, record_success
+
+
+class ArtistCatalogue(Protocol):
+    """Knows artists and their releases. Every request goes through the limiter of its source."""
+
+    async def albums_page(self, artist: Artist, *, after: str | None, timeout_s: float) -> AlbumPage:
+        """Part of what the artist has released: the first, or the one at an address. Raises `SourceError` or `SearchError`."""
+        ...
+
+    async def tracks_of(self, artist: Artist, album: Album, *, timeout_s: float) -> Sequence[Track]:
+        """What is on an album."""
+        ...
+
+    async def find_artist(
+        self, source: str, wanted: str, *, timeout_s: float, max_wait_s: float | None = None
+    ) -> FoundArtist:
+        """The artist of this id or name, or `SourceRefused`."""
+        ...
 
 
 class WatchlistStore(Protocol):
@@ -44,37 +65,36 @@ class WatchlistStore(Protocol):
 class DatabaseArtistStore:
     """The watchlist in the database of the service."""
 
-    database: Database
-    make_job: Callable[[Want], NewJob]
-    """The job that searches for a want."""
-    notify: Callable[[], None]
-    """Told when jobs may have come."""
+    environment: Environment = field(kw_only=False)
+    producer: JobWakeUp
 
     async def claim(self, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
         """Take due artists in hand until then; and those that are due and left alone."""
-        return await self.database.run(claim_due, now=now, until=until, limit=limit)
+        return await self.environment.database.run(claim_due, now=now, until=until, limit=limit)
 
     async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
         """Give artists back that were not looked at; nothing is charged."""
-        await self.database.run(watchlist.release, artists, next_attempt_at=next_attempt_at)
+        await self.environment.database.run(watchlist.release, artists, next_attempt_at=next_attempt_at)
 
     async def succeed(
         self, artist: Artist, wanted: Sequence[Want], *, looked_at: datetime, next_attempt_at: datetime
     ) -> list[Want]:
         """A look succeeded. Returns those wants that are new."""
-        pairs = [(want, self.make_job(want) if want.state is WantState.WANTED else None) for want in wanted]
-        new = await self.database.run(
+        pairs = [
+            (want, search_job(self.environment, want) if want.state is WantState.WANTED else None) for want in wanted
+        ]
+        new = await self.environment.database.run(
             record_success, artist, pairs, looked_at=looked_at, next_attempt_at=next_attempt_at
         )
         if new:
-            self.notify()
+            self.producer.set()
         return new
 
     async def fail(
         self, artist: Artist, charge: Charge, *, next_attempt_at: datetime, error: str, now: datetime
     ) -> RetryCharge:
         """A look failed. Returns what it cost."""
-        cost = await self.database.run(
+        cost = await self.environment.database.run(
             watchlist.fail, artist, charge, next_attempt_at=next_attempt_at, error=error, now=now
         )
         return cost or RetryCharge(failures=artist.failures)  # another process has it in hand
@@ -96,12 +116,12 @@ class ProgressStore(Protocol):
 class DatabaseProgressStore:
     """In the database of the service, whoever keeps the watchlist."""
 
-    database: Database
+    environment: Environment
 
     async def find(self, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
         """What was kept for these artists."""
-        return await self.database.read(watchlist.find_progress, artists)
+        return await self.environment.database.read(watchlist.find_progress, artists)
 
     async def keep(self, walks: Mapping[Key, CatalogueProgress], *, ended: Collection[Key]) -> None:
         """Keep these, and forget those that have ended."""
-        await self.database.run(keep_progress, dict(walks), sorted(ended))
+        await self.environment.database.run(keep_progress, dict(walks), sorted(ended))

@@ -7,15 +7,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import trio
 from attrs import define, field, frozen
 
 from actors.contained import Failed, contained
+from actors.environment import Environment
 from actors.periodic import Periodic
 from actors.watch.watchlist_store import ProgressStore, WatchlistStore
-from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     RateLimitWaitError,
@@ -25,7 +25,6 @@ from cormorant.rules.search.outcomes import (
     SourceRefused,
     wait_for_opening_s,
 )
-from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import (
     Artist,
     CatalogueProgress,
@@ -49,9 +48,9 @@ from cormorant.rules.watch.events import (
     WatchlistStopped,
     WatchlistTick,
 )
-from cormorant.rules.watch.releases import Album, AlbumPage, Release, Track, distinct_releases, is_by, want_key
-from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
+from cormorant.rules.watch.releases import Album, Release, Track, distinct_releases, is_by, want_key
 from cormorant.rules.watch.wants import Want, WantState
+from storage import pauses
 from storage.watch.artists import Key
 
 T = TypeVar("T")
@@ -65,24 +64,6 @@ TRACKS_ASKED_MAX = 10
 
 SHARE_WITHOUT_TRACKS = 0.25
 """In the last part of its budget a tick asks for no tracks."""
-
-
-class ArtistCatalogue(Protocol):
-    """Who knows artists. Every request passes the gates of its source."""
-
-    async def albums_page(self, artist: Artist, *, after: str | None, timeout_s: float) -> AlbumPage:
-        """Part of what the artist has released: the first, or the one at an address. Raises `SourceError` or `SearchError`."""
-        ...
-
-    async def tracks_of(self, artist: Artist, album: Album, *, timeout_s: float) -> Sequence[Track]:
-        """What is on an album."""
-        ...
-
-    async def find_artist(
-        self, source: str, wanted: str, *, timeout_s: float, max_wait_s: float | None = None
-    ) -> FoundArtist:
-        """The artist of this id or name, or `SourceRefused`."""
-        ...
 
 
 @frozen(kw_only=True)
@@ -99,14 +80,9 @@ class _ArtistCheck:
 class WatchlistTicker(Periodic):
     """One tick at a time; none begins while the service stops."""
 
+    environment: Environment = field(kw_only=False)
     store: WatchlistStore
     walks: ProgressStore
-    catalogue: ArtistCatalogue
-    options: WatchlistSettings
-    is_paused: Callable[[], Awaitable[bool]]
-    clock: Clock
-    chance: Chance
-    emit: Emit
     interval_s: float = field(init=False)
     grace_s: float = field(init=False)
     _deadline: float = field(init=False, default=math.inf)
@@ -117,30 +93,30 @@ class WatchlistTicker(Periodic):
     """Of which lists something is kept from earlier ticks."""
 
     def __attrs_post_init__(self) -> None:
-        self.interval_s = self.options.interval_s
-        self.grace_s = self.options.shutdown_grace_s
+        self.interval_s = self.environment.settings.watchlist.interval_s
+        self.grace_s = self.environment.settings.watchlist.shutdown_grace_s
 
     async def begin(self) -> None:
         """Begin at once."""
         await super().begin()
-        self.emit(WatchlistStarted(interval_s=self.interval_s))
+        self.environment.emit(WatchlistStarted(interval_s=self.interval_s))
 
     async def end(self) -> None:
         """Let a tick that runs finish within the grace, then cancel it."""
         await super().end()
-        self.emit(WatchlistStopped(cancelled=len(self._in_hand)))
+        self.environment.emit(WatchlistStopped(cancelled=len(self._in_hand)))
 
     async def round(self) -> None:
         """One tick: take due artists in hand, look at as many as the budget allows, give the others back."""
-        if await self.is_paused():
+        if await self.environment.database.read(pauses.is_all_paused):
             return
-        began, now, options = trio.current_time(), self.clock.now(), self.options
+        began, now, options = trio.current_time(), self.environment.now(), self.environment.settings.watchlist
         until = now + timedelta(seconds=options.tick_budget_s + CLAIM_SPARE_S)
         batch = await self._of_store(partial(self._claim, now=now, until=until, limit=options.max_per_tick))
         if isinstance(batch, Failed):
             return
         if not batch:
-            self.emit(WatchlistHeartbeat())
+            self.environment.emit(WatchlistHeartbeat())
             return
         pending = deque(batch)
         self._in_hand.clear()
@@ -155,15 +131,15 @@ class WatchlistTicker(Periodic):
         claimed, left_alone = await self.store.claim(now=now, until=until, limit=limit)
         for artist in left_alone:
             assert artist.retry_block_until is not None
-            self.emit(CooldownSkip(artist=artist.name, retry_block_until=artist.retry_block_until))
+            self.environment.emit(CooldownSkip(artist=artist.name, retry_block_until=artist.retry_block_until))
         return list(claimed)
 
     async def _of_store(self, step: Callable[[], Awaitable[T]]) -> T | Failed:
         """Run a step for all artists together. An embedding program may have written the store."""
-        return await contained(step, kind="watchlist", item="store", emit=self.emit)
+        return await contained(step, kind="watchlist", item="store", emit=self.environment.emit)
 
     async def _contained(self, artist: Artist, step: Callable[[], Awaitable[T]]) -> T | Failed:
-        return await contained(step, kind="artist", item=artist.name, emit=self.emit)
+        return await contained(step, kind="artist", item=artist.name, emit=self.environment.emit)
 
     async def _resume_catalogue(self, artist: Artist) -> None:
         """Go on where an earlier tick had to end."""
@@ -171,13 +147,13 @@ class WatchlistTicker(Periodic):
         if kept is None:
             return
         self._kept.add(_key(artist))
-        if can_continue(kept, artist, now=self.clock.now()):
+        if can_continue(kept, artist, now=self.environment.now()):
             self._read[_key(artist)] = kept
 
     async def _work_through(self, pending: deque[Artist]) -> None:
         with trio.CancelScope(deadline=self._deadline):
             async with trio.open_nursery() as nursery:
-                for _ in range(min(self.options.max_concurrency, len(pending))):
+                for _ in range(min(self.environment.settings.watchlist.max_concurrency, len(pending))):
                     nursery.start_soon(self._work, pending)
 
     async def _close(self, batch: Sequence[Artist], pending: Sequence[Artist], began: float) -> None:
@@ -192,23 +168,23 @@ class WatchlistTicker(Periodic):
                 await self._of_store(partial(self.store.release, pending))
                 # To the end of the line: a few that always take too long must not keep all others from their turn.
                 late = [*self._in_hand.values()]
-                await self._of_store(partial(self.store.release, late, next_attempt_at=self.clock.now()))
+                await self._of_store(partial(self.store.release, late, next_attempt_at=self.environment.now()))
         for artist in self._in_hand.values():
             self._emit_out_of_time(artist)
-        self.emit(
+        self.environment.emit(
             WatchlistTick(
                 count=len(batch),
                 unstarted=len(pending),
                 duration_s=round(trio.current_time() - began, 6),
-                budget_s=self.options.tick_budget_s,
-                concurrency=self.options.max_concurrency,
+                budget_s=self.environment.settings.watchlist.tick_budget_s,
+                concurrency=self.environment.settings.watchlist.max_concurrency,
             )
         )
 
     def _emit_out_of_time(self, artist: Artist) -> None:
         walk = self._read.get(_key(artist))
         so_far = None if walk is None else f"{len(walk.albums)} releases so far; the next tick goes on from there"
-        self.emit(
+        self.environment.emit(
             WatchlistProcess(artist=artist.name, status="out of time", queued=0, attempts=1, retries=0, error=so_far)
         )
 
@@ -220,7 +196,7 @@ class WatchlistTicker(Periodic):
             if isinstance(looked, Failed):
                 looked = await self._back_off(artist, looked)
             self._in_hand.pop(_key(artist), None)  # a store may return an artist twice
-            self.emit(
+            self.environment.emit(
                 WatchlistProcess(
                     artist=artist.name,
                     status=looked.status,
@@ -246,7 +222,7 @@ class WatchlistTicker(Periodic):
         attempt = 0
         while True:
             attempt += 1
-            looked_at = self.clock.now()
+            looked_at = self.environment.now()
             try:
                 walk = await self._walk(artist)
                 wanted = await self._wanted(artist, walk.albums)
@@ -257,7 +233,7 @@ class WatchlistTicker(Periodic):
                 return await self._fail(artist, str(refused), attempt, failed=0, again_s=self._every_s(artist))
             except (SourceError, SearchError, trio.TooSlowError) as trouble:
                 delay_s = self._delay_s(attempt)
-                if attempt >= self.options.retry_max or delay_s >= self._left_s():
+                if attempt >= self.environment.settings.watchlist.retry_max or delay_s >= self._left_s():
                     return await self._fail(artist, str(trouble), attempt, failed=attempt, again_s=0.0)
                 await trio.sleep(delay_s)
             else:
@@ -269,23 +245,25 @@ class WatchlistTicker(Periodic):
 
     def _succeeded(self, artist: Artist, new: Sequence[Want], attempt: int) -> _ArtistCheck:
         if artist.retry_block_until is not None:
-            self.emit(CooldownClear(artist=artist.name))
+            self.environment.emit(CooldownClear(artist=artist.name))
         if new:
-            self.emit(WatchlistDownload(artist=artist.name, titles=tuple(want.title for want in new)))
+            self.environment.emit(WatchlistDownload(artist=artist.name, titles=tuple(want.title for want in new)))
         return _ArtistCheck(status="ok", queued=len(new), attempts=attempt)
 
     async def _walk(self, artist: Artist) -> CatalogueProgress:
         """Read the list to its end. Each page that was read stays read, whatever happens to the next."""
-        walk = self._read.get(_key(artist)) or CatalogueProgress(began_at=self.clock.now())
+        walk = self._read.get(_key(artist)) or CatalogueProgress(began_at=self.environment.now())
         while not walk.is_done:
-            page = await self.catalogue.albums_page(artist, after=walk.following, timeout_s=self._timeout_s())
+            page = await self.environment.clients.catalogue.albums_page(
+                artist, after=walk.following, timeout_s=self._timeout_s()
+            )
             walk = with_page(walk, page, name=artist.name)
             self._read[_key(artist)] = walk
         return walk
 
     async def _wanted(self, artist: Artist, albums: Sequence[Album]) -> list[Want]:
         own = [album for album in albums if is_by(artist.artist_id, album)]
-        news = new_releases(looked_at_before(artist, now=self.clock.now()), distinct_releases(own))
+        news = new_releases(looked_at_before(artist, now=self.environment.now()), distinct_releases(own))
         wanted = []
         for place, release in enumerate(news.wanted):
             tracks = await self._tracks(artist, release) if place < TRACKS_ASKED_MAX else ()
@@ -295,18 +273,20 @@ class WatchlistTicker(Periodic):
 
     async def _tracks(self, artist: Artist, release: Release) -> Sequence[Track]:
         """Good to know, and no more: for their sake a release is not missed, nor the time to write it down."""
-        left_s = self._left_s() - self.options.tick_budget_s * SHARE_WITHOUT_TRACKS
+        left_s = self._left_s() - self.environment.settings.watchlist.tick_budget_s * SHARE_WITHOUT_TRACKS
         if left_s <= 0:
             return ()
         try:
             with trio.move_on_after(left_s):
-                return await self.catalogue.tracks_of(artist, release.album, timeout_s=self._timeout_s())
+                return await self.environment.clients.catalogue.tracks_of(
+                    artist, release.album, timeout_s=self._timeout_s()
+                )
         except (SourceError, SearchError, trio.TooSlowError):
             pass
         return ()
 
     def _want(self, artist: Artist, release: Release, tracks: Sequence[Track], *, is_known: bool = False) -> Want:
-        now, album = self.clock.now(), release.album
+        now, album = self.environment.now(), release.album
         return Want(
             key=f"{artist.source}:{want_key(artist.artist_id, album)}",
             kind="album",
@@ -315,9 +295,9 @@ class WatchlistTicker(Periodic):
             watch=f"artist:{artist.id}",
             state=WantState.IGNORED if is_known else WantState.WANTED,
             reason="out before it was watched, as far as its date tells" if is_known else "new release",
-            sources=artist.sources or self.options.search,
-            profile=artist.profile or self.options.choose,
-            targets=artist.targets or self.options.hand_to,
+            sources=artist.sources or self.environment.settings.watchlist.search,
+            profile=artist.profile or self.environment.settings.watchlist.choose,
+            targets=artist.targets or self.environment.settings.watchlist.hand_to,
             facts={
                 "album_id": album.id,
                 "kind": album.kind,
@@ -331,20 +311,20 @@ class WatchlistTicker(Periodic):
 
     async def _wait(self, artist: Artist, closed: Exception, attempt: int) -> _ArtistCheck:
         """The source takes nobody now. That is not the artist's fault, and costs it nothing."""
-        next_at = self.clock.now() + timedelta(seconds=wait_for_opening_s(closed))
+        next_at = self.environment.now() + timedelta(seconds=wait_for_opening_s(closed))
         await self._keep_read(artist)
         await self.store.release([artist], next_attempt_at=next_at)
         return _ArtistCheck(status="waiting", attempts=attempt, error=str(closed))
 
     async def _fail(self, artist: Artist, error: str, attempt: int, *, failed: int, again_s: float) -> _ArtistCheck:
-        now, options = self.clock.now(), self.options
+        now, options = self.environment.now(), self.environment.settings.watchlist
         charge = partial(charged, failed=failed, budget=options.retry_budget, cooldown_s=options.cooldown_s, now=now)
         next_at = now + timedelta(seconds=again_s)
         await self._keep_read(artist)
         cost = await self.store.fail(artist, charge, next_attempt_at=next_at, error=error, now=now)
         if cost.block_until is not None:
             minutes = options.cooldown_s / 60
-            self.emit(CooldownSet(artist=artist.name, minutes=minutes, retry_block_until=cost.block_until))
+            self.environment.emit(CooldownSet(artist=artist.name, minutes=minutes, retry_block_until=cost.block_until))
         return _ArtistCheck(status="failed", attempts=attempt, error=error)
 
     async def _keep_read(self, artist: Artist) -> None:
@@ -356,19 +336,22 @@ class WatchlistTicker(Periodic):
             self._kept.discard(_key(artist))
 
     def _every_s(self, artist: Artist) -> float:
-        return artist.every_s or self.options.every_s
+        return artist.every_s or self.environment.settings.watchlist.every_s
 
     def _delay_s(self, attempt: int) -> float:
-        options = self.options
+        options = self.environment.settings.watchlist
         return delay_before_retry(
-            attempt=attempt, base_s=options.backoff_base_s, spread=options.jitter, jitter=self.chance.random()
+            attempt=attempt,
+            base_s=options.backoff_base_s,
+            spread=options.jitter,
+            jitter=self.environment.chance.random(),
         )
 
     def _left_s(self) -> float:
         return self._deadline - trio.current_time()
 
     def _timeout_s(self) -> float:
-        return clamped_s(self.options.spotify_timeout_s, left_s=self._left_s())
+        return clamped_s(self.environment.settings.watchlist.spotify_timeout_s, left_s=self._left_s())
 
 
 def _key(artist: Artist) -> Key:

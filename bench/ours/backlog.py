@@ -30,6 +30,7 @@ from cormorant.rules.settings.settings import JobSettings, Settings, StorageSett
 from storage.engine.dialect import dialect_for
 from supervisors import Service, open_service
 from supervisors.assembly import storage_options
+from tests.environments import environment_of
 
 SQLITE_FULL = 2
 
@@ -79,7 +80,9 @@ async def work(chosen: dict[str, Any]) -> dict[str, float]:
     dialect_for(storage_options(settings_for(chosen)))  # opens nothing, but loads the driver
     loop_s, process_s = time.thread_time(), time.process_time()
     began = time.perf_counter()
-    async with open_service(settings_for(chosen), handlers={KIND: noop}, listeners=[countdown]) as service:
+    async with open_service(
+        settings_for(chosen), environment=environment_of(listeners=[countdown]), handlers={KIND: noop}
+    ) as service:
         with trio.move_on_after(chosen["limit_s"]):
             await countdown.done.wait()
         loop_s, process_s = time.thread_time() - loop_s, time.process_time() - process_s

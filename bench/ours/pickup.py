@@ -21,6 +21,7 @@ from bench.ours.seeding import KIND
 from cormorant.rules.events import Stamped
 from cormorant.rules.jobs.events import JobCompleted
 from supervisors import Service, open_service
+from tests.environments import environment_of
 
 SPACING_S = 0.02
 WARM_UP = 10
@@ -76,7 +77,7 @@ async def measure(place: str, chosen: dict[str, Any]) -> dict[str, float]:
     samples = WARM_UP + chosen["samples"]
     with trio.fail_after(chosen["limit_s"]):
         async with open_service(
-            settings_for(chosen), handlers={KIND: watch.handle}, listeners=[watch.listen]
+            settings_for(chosen), environment=environment_of(listeners=[watch.listen]), handlers={KIND: watch.handle}
         ) as service:
             if place == "here":
                 calls = await enqueue_here(service, watch, samples)

@@ -24,6 +24,7 @@ from cormorant.rules.settings.service import ClientSettings, WebSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SourceSettings
 from supervisors.service import Service, open_service
+from tests.environments import environment_of
 
 TICK_S = 0.01
 WARM_UP_S = 2.0
@@ -63,7 +64,9 @@ async def main(chosen: dict[str, Any]) -> None:
             print(json.dumps({"address": stamped.event.address}), flush=True)
 
     async with (
-        open_service(settings_for(chosen), handlers={"noop": noop}, listeners=[tell]) as service,
+        open_service(
+            settings_for(chosen), environment=environment_of(listeners=[tell]), handlers={"noop": noop}
+        ) as service,
         trio.open_nursery() as nursery,
     ):
         await trio.sleep(WARM_UP_S)  # what is loaded and made at the first request is not held against the rest

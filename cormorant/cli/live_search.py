@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from actors.environment import SystemClock, SystemRandom, in_thread
+from actors.environment import Environment
 from actors.search.search import Search
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.console.command_line import (
@@ -35,7 +35,7 @@ from cormorant.cli.console.database_session import with_database
 from cormorant.cli.console.output import printable, table
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.events import Event
+from cormorant.rules.events import Stamped
 from cormorant.rules.search.events import SearchStarted
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
@@ -44,11 +44,12 @@ from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
 from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import clock_time, format_duration, rough, zone_of
+from cormorant.services.event_bus import EventBus
 from cormorant.services.searches import Searches
-from cormorant.services.source_clients import SourceClients, price_recipes
-from storage.database import Database
+from storage.database import Database, SystemClock
 from storage.search.sources import UnknownSource
-from supervisors.search_assembly import SearchAssembly, SearchParts
+from supervisors.assembly import complete
+from supervisors.search_assembly import SearchAssembly
 
 LOOK_S = 0.1
 """How often is looked what has come."""
@@ -73,9 +74,9 @@ class _Started:
 
     since: dict[str, datetime] = field(factory=dict)
 
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, SearchStarted):
-            self.since.setdefault(event.source, datetime.now(UTC))
+    def __call__(self, stamped: Stamped) -> None:
+        if isinstance(stamped.event, SearchStarted):
+            self.since.setdefault(stamped.event.source, datetime.now(UTC))
 
 
 def search_now(config: str, wanted: SearchOptions) -> int:
@@ -99,16 +100,9 @@ def search_now(config: str, wanted: SearchOptions) -> int:
 
 
 async def _search(settings: Settings, config: str, database: Database, wanted: SearchOptions) -> int:
-    started, clock = _Started(), SystemClock()
-    parts = SearchParts(
-        settings=settings,
-        database=database,
-        ask=SourceClients(offload=in_thread, clock=clock, recipes=price_recipes(settings)).search,
-        clock=clock,
-        chance=SystemRandom(),
-        emit=started,
-    )
-    assembly = SearchAssembly(parts)
+    started = _Started()
+    environment = complete(Environment(settings, database=database), EventBus(SystemClock(), [started]))
+    assembly = SearchAssembly(environment)
     async with assembly.supervisor():
         searches = assembly.searches()
         await searches.directory.loaded.wait()

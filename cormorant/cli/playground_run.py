@@ -56,7 +56,7 @@ class PlaygroundRun:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             nursery.start_soon(self._check)
-            nursery.start_soon(Person(service=service, chance=service.chance).live)
+            nursery.start_soon(Person(service=service, chance=service.environment.chance).live)
             await told.wait()
             nursery.cancel_scope.cancel()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from actors.environment import Environment
 from actors.jobs.handler import Handler, Run
 from cormorant import __version__
 from cormorant.cli import STARTED_AT
@@ -58,7 +59,7 @@ def serve(config: str, signals: StopSignals) -> int:
     refuse_busy_ports(settings)
     secrets = tuple(secrets_in(settings))
     log = LogWriter(settings.log, stream=sys.stderr, secrets=secrets)
-    service = open_service(settings, handlers=handlers, listeners=[log])
+    service = open_service(settings, environment=Environment(settings, listeners=[log]), handlers=handlers)
     make_data_folder(settings)
     with log:
         signals.last_words = partial(log.close, _FORCED_FLUSH_S)

@@ -1,4 +1,4 @@
-"""Clock, Chance, Offload and Emit: the protocols of what is injected."""
+"""Clock, Chance, Offload, Emit and Listener: the types of what is injected."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from cormorant.rules.events import Event
+from cormorant.rules.events import Event, Stamped
 
 T = TypeVar("T")
 
 Emit = Callable[[Event], None]
 """Tells of a fact. Synchronous, never waits, never raises."""
+Listener = Callable[[Stamped], None]
+"""Is called with every event, in order and in line."""
 
 
 class Clock(Protocol):

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
+from actors.environment import Environment
 from actors.jobs.handler import JobContext
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
-from cormorant.rules.ports import Clock
 from cormorant.rules.search.outcomes import (
     Outcome,
     OutcomeStatus,
@@ -49,8 +49,8 @@ def payload_for(request: SearchRequest, *, sources: Sequence[str], priority: Pri
 class DurableSearch:
     """The handler of the kind `search`."""
 
+    environment: Environment = field(kw_only=False)
     searches: Searches
-    clock: Clock
 
     async def __call__(self, context: JobContext) -> None:
         """Ask those that have not answered yet; come back for those that are closed."""
@@ -70,7 +70,7 @@ class DurableSearch:
                 outcomes.append(outcome)
                 if is_answer(outcome):
                     await context.transaction(
-                        answers.record_answers, context.job_id, [entry_of(outcome, now=self.clock.now())]
+                        answers.record_answers, context.job_id, [entry_of(outcome, now=self.environment.now())]
                     )
         _decide(outcomes)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Self
 
 import trio
 
 from cormorant.rules.events import Event, EventsLost, ListenerFailed, Stamped
-from cormorant.rules.ports import Clock
+from cormorant.rules.ports import Clock, Listener
 
-Listener = Callable[[Stamped], None]
 STREAM_SIZE = 1_000
 
 
@@ -62,7 +61,7 @@ class EventBus:
 
     def stream(self, size: int = STREAM_SIZE) -> EventStream:
         """A reader with a ring of its own."""
-        stream = EventStream(size, self._left)
+        stream = EventStream(size, self)
         if self._closed:
             stream.end()
         else:
@@ -80,7 +79,8 @@ class EventBus:
         """How many streams are open."""
         return len(self._streams)
 
-    def _left(self, stream: EventStream) -> None:
+    def leave(self, stream: EventStream) -> None:
+        """A stream is read no more."""
         if stream in self._streams:
             self._streams.remove(stream)
             self._leave_out(stream.put)
@@ -89,9 +89,9 @@ class EventBus:
 class EventStream:
     """An object to iterate over. A slow reader loses the oldest events and is told how many by `EventsLost`."""
 
-    def __init__(self, size: int, left: Callable[[EventStream], None]) -> None:
+    def __init__(self, size: int, bus: EventBus) -> None:
         self._send, self._receive = trio.open_memory_channel[Stamped](size)
-        self._left = left
+        self._bus = bus
         self._lost = 0
         self._held: Stamped | None = None
 
@@ -106,12 +106,12 @@ class EventStream:
 
     def end(self) -> None:
         """There will be no more."""
-        self._left(self)
+        self._bus.leave(self)
         self._send.close()
 
     async def aclose(self) -> None:
         """Stop reading."""
-        self._left(self)
+        self._bus.leave(self)
         self._receive.close()
         await trio.lowlevel.checkpoint()
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from attrs import define
+from attrs import define, field
 from sqlalchemy import Connection
 
 from actors.actor import Address
+from actors.environment import Environment
+from actors.jobs.new_jobs import check_terms, new_job
 from actors.jobs.runner import CancelHandler, RunEphemeral, RunnerMessage, SetClaiming
 from actors.jobs.working_set import EphemeralJob, JobWakeUp
-from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, UnknownLabel, WaitForbidden
+from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, WaitForbidden
 from cormorant.rules.jobs.events import About, JobCancelled
-from cormorant.rules.jobs.states import JobState, checked_payload
-from cormorant.rules.ports import Chance, Clock, Emit
+from cormorant.rules.jobs.states import JobState
 from storage import pauses
 from storage.database import Database
 from storage.engine.statements import in_pages
@@ -29,23 +30,16 @@ from storage.jobs.reports import JobView
 P = ParamSpec("P")
 T = TypeVar("T")
 
-NAME_MAX = 200
-
 
 @define(eq=False, kw_only=True)
 class Jobs:
     """The durable jobs of a service."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     runner: Address[RunnerMessage]
     wake_up: JobWakeUp
-    priorities: Mapping[str, int]
     max_attempts: Mapping[str, int]
     """For each kind that this process has a handler for."""
-    usual_max_attempts: int
-    clock: Clock
-    chance: Chance
-    emit: Emit
 
     def make(  # noqa: PLR0913 - the ways to enqueue a job, all but two with a default
         self,
@@ -59,27 +53,16 @@ class Jobs:
         max_attempts: int | None = None,
     ) -> NewJob:
         """A job to be enqueued, checked; for `storage.jobs.enqueue` inside a transaction of your own."""
-        self._check(priority, delay_s)
-        if max_attempts is not None and max_attempts < 1:
-            raise ValueError(f"{max_attempts} attempts are not possible: give 1 or more")
-        if not 0 < len(kind) <= NAME_MAX:
-            raise ValueError(f"a kind of job has a name of 1 to {NAME_MAX} characters")
-        return NewJob(
-            uid=f"{self.chance.getrandbits(128):032x}",
-            kind=kind,
-            payload=checked_payload(payload),
-            priority=self.priorities[priority],
-            run_at=self.clock.now() + timedelta(seconds=delay_s),
-            max_attempts=max_attempts or self.max_attempts.get(kind, self.usual_max_attempts),
+        return new_job(
+            self.environment,
+            kind,
+            payload,
+            priority=priority,
+            delay_s=delay_s,
             dedupe_key=dedupe_key,
             correlation_id=correlation_id,
+            max_attempts=self.max_attempts.get(kind) if max_attempts is None else max_attempts,
         )
-
-    def _check(self, priority: str, delay_s: float) -> None:
-        if priority not in self.priorities:
-            raise UnknownLabel(priority, known=tuple(self.priorities))
-        if not 0 <= delay_s < float("inf"):
-            raise ValueError(f"a delay of {delay_s!r} s is not possible: give 0 or more")
 
     async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
         """Take in a durable job and return its id; `how` as `make` has it."""
@@ -89,7 +72,7 @@ class Jobs:
         self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run a plain function of a connection in one transaction. It may be run again, so it must do nothing else."""
-        result = await self.database.run(function, *args, **kwargs)
+        result = await self.environment.database.run(function, *args, **kwargs)
         self.wake_up.set()  # it may have enqueued something
         return result
 
@@ -98,7 +81,7 @@ class Jobs:
         enqueue = jobs.enqueue
         while True:
             try:
-                done = await self.database.run(enqueue, job, now=self.clock.now())
+                done = await self.environment.database.run(enqueue, job, now=self.environment.now())
             except CommitUnknown:
                 enqueue = jobs.enqueue_again
             else:
@@ -110,7 +93,7 @@ class Jobs:
 
         In a handler, which cannot wait for those that run it, a full queue is told by the event `job.failed`.
         """
-        self._check(priority, delay_s)
+        check_terms(self.environment, priority, delay_s)
         message = partial(RunEphemeral, job=EphemeralJob(kind=kind, payload=payload), label=priority, delay_s=delay_s)
         try:
             await self.runner.ask(message)
@@ -119,7 +102,7 @@ class Jobs:
 
     async def show(self, job_id: int) -> JobView:
         """One job, or `UnknownJob`."""
-        view = await self.database.read(reports.show, job_id)
+        view = await self.environment.database.read(reports.show, job_id)
         if view is None:
             raise UnknownJob(job_id)
         return view
@@ -127,32 +110,32 @@ class Jobs:
     async def cancel(self, job_id: int) -> None:
         """End a live job and stop its handler, here at once, in another process as soon as that hears of it."""
         view = await self.show(job_id)
-        token = await self.database.run(jobs.cancel, job_id, now=self.clock.now())
+        token = await self.environment.database.run(jobs.cancel, job_id, now=self.environment.now())
         with suppress(MailboxFull):  # the next heartbeat finds out
             self.runner.tell_nowait(CancelHandler(job_id=job_id, token=token))
         of = About(job_id=job_id, kind=view.kind, correlation_id=view.correlation_id)
-        self.emit(JobCancelled(**of, why="by hand"))
+        self.environment.emit(JobCancelled(**of, why="by hand"))
 
     async def revive(self, job_id: int) -> None:
         """Let a failed or cancelled job start afresh."""
         await self.show(job_id)
-        await self.database.run(jobs.revive, job_id, now=self.clock.now())
+        await self.environment.database.run(jobs.revive, job_id, now=self.environment.now())
         self.wake_up.set()
 
     async def discard(self, job_id: int) -> None:
         """Forget a finished job."""
         await self.show(job_id)
-        await self.database.run(jobs.discard, job_id)
+        await self.environment.database.run(jobs.discard, job_id)
 
     async def pause_kind(self, kind: str) -> int:
         """Start no more jobs of a kind, also after a restart. Returns how many were waiting."""
-        await self.database.run(pauses.pause, kind, now=self.clock.now())
-        return await in_pages(self.database, pauses.hold_some)
+        await self.environment.database.run(pauses.pause, kind, now=self.environment.now())
+        return await in_pages(self.environment.database, pauses.hold_some)
 
     async def resume_kind(self, kind: str) -> int:
         """Start jobs of a kind again. Returns how many were held."""
-        await self.database.run(pauses.resume, kind)
-        freed = await in_pages(self.database, pauses.free_some)
+        await self.environment.database.run(pauses.resume, kind)
+        freed = await in_pages(self.environment.database, pauses.free_some)
         self.wake_up.set()
         return freed
 
@@ -165,7 +148,7 @@ class Jobs:
         await self._set_claiming(is_on=True)
 
     async def _set_claiming(self, *, is_on: bool) -> None:
-        await self.database.run(pauses.set_all, is_paused=not is_on, now=self.clock.now())
+        await self.environment.database.run(pauses.set_all, is_paused=not is_on, now=self.environment.now())
         with suppress(MailboxFull):  # the next heartbeat finds out
             self.runner.tell_nowait(SetClaiming(is_on=is_on))
 

@@ -8,12 +8,11 @@ from typing import Final
 import trio
 from attrs import define, field
 
+from actors.environment import Environment
 from actors.jobs.handler import JobContext
-from cormorant.clients.apprise import Tell, send_in_subprocess
 from cormorant.rules.events import NoticeSent
 from cormorant.rules.jobs.verdicts import Cancel, Snooze
 from cormorant.rules.notices import message_of, quiet_until, read_batch
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.settings.settings import Settings
 
 __all__ = ["SendNotifications", "receivers"]
@@ -31,23 +30,20 @@ def receivers(settings: Settings) -> dict[str, str]:
 class SendNotifications:
     """The handler of the jobs that notices become."""
 
-    settings: Settings
-    clock: Clock
-    emit: Emit
-    tell: Tell = send_in_subprocess
+    environment: Environment = field(kw_only=False)
     _free: trio.Semaphore = field(init=False, factory=lambda: trio.Semaphore(TELLING_MAX))
 
     async def __call__(self, context: JobContext) -> None:
         """Send one notification."""
-        now = self.clock.now()
-        ends = quiet_until(self.settings.notify.quiet, now)
+        now = self.environment.now()
+        ends = quiet_until(self.environment.settings.notify.quiet, now)
         if ends is not None:  # an attempt that was put off into them
             raise Snooze((ends - now).total_seconds())
         receiver = str(context.payload["to"])
-        address = receivers(self.settings).get(receiver)
+        address = receivers(self.environment.settings).get(receiver)
         if address is None:
             raise Cancel("its address is no longer in notify.apprise")
         message = message_of(read_batch(context.payload["batch"]))
         async with self._free:
-            await self.tell(address, message)
-        self.emit(NoticeSent(title=message.title, lines=len(message.body.splitlines())))
+            await self.environment.clients.notify(address, message)
+        self.environment.emit(NoticeSent(title=message.title, lines=len(message.body.splitlines())))

@@ -10,8 +10,8 @@ import trio
 from attrs import define, field, frozen
 
 from actors.actor import Actor
+from actors.environment import Environment
 from cormorant.rules.schedules import HostPacing, Schedule, ScheduledWatch, SchedulePreview, plan_of
-from cormorant.rules.settings.settings import Settings
 from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.prices import PriceWatch
 from cormorant.rules.watch.watches import SavedSearch
@@ -24,7 +24,7 @@ from cormorant.services.watch.watches import Watches
 class ScheduleService:
     """Looks ahead."""
 
-    settings: Settings
+    environment: Environment = field(kw_only=False)
     subscriptions: Feeds
     watches: Watches
     prices: Prices
@@ -58,7 +58,7 @@ class ScheduleService:
 
     def _artist(self, artist: Artist, now: datetime) -> ScheduledWatch:
         """A tick takes only so many in hand; the others wait for the next."""
-        options = self.settings.watchlist
+        options = self.environment.settings.watchlist
         first = max(now, artist.next_attempt_at, artist.retry_block_until or now)
         return ScheduledWatch(
             kind="artist",

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from actors.actor import Address
+from actors.environment import Environment
 from actors.search.callbacks import OnComplete, OnJobDone
 from actors.search.dispatcher import Submit
 from actors.search.request_execution import holding_slot
 from actors.search.search import Execute, Search
 from actors.search.source_reconciler import SourceDirectory
 from actors.search.source_requests import SourceRequests
-from cormorant.rules.ports import Clock
 from cormorant.rules.search import priorities, reservations
 from cormorant.rules.search.limits import INTERVAL_S_MAX, Lane, LearnedLimits
 from cormorant.rules.search.outcomes import NestedSearch, Outcome, SearchError
@@ -25,7 +25,6 @@ from cormorant.rules.search.reasons import Explanation, explain, set_aside
 from cormorant.rules.search.requests import QUERY_LENGTH_MAX, BadRequest, Result, SearchPage, SearchRequest, search_key
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.settings.sources import SEARCHED
-from storage.database import Database
 from storage.search import answers, source_states
 from storage.search.source_states import KnownState
 from storage.search.sources import SourceRecord, UnknownSource
@@ -49,11 +48,9 @@ class SourceSnapshot:
 class Searches:
     """The searches and sources of a service."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     directory: SourceDirectory
     dispatcher: Address[Submit]
-    is_cached: bool
-    clock: Clock
 
     async def search(  # noqa: PLR0913 - the ways to search, all but the first with a default
         self,
@@ -114,10 +111,12 @@ class Searches:
         return sorted(name for name, requests in self.directory.by_name.items() if requests.record.kind in SEARCHED)
 
     async def _cached(self, request: SearchRequest, names: Sequence[str]) -> Mapping[str, Sequence[Result]]:
-        if not self.is_cached or not names:
+        if not self.environment.settings.search.cache_enabled or not names:
             return {}
         by_id = {self.directory.by_name[name].record.id: name for name in names}
-        found = await self.database.read(answers.find_cached, list(by_id), search_key(request), now=self.clock.now())
+        found = await self.environment.database.read(
+            answers.find_cached, list(by_id), search_key(request), now=self.environment.now()
+        )
         return {by_id[source_id]: results for source_id, results in found.items()}
 
     def explain(self, source: str, priority: Priority | None = None, *, lane: Lane = Lane.QUERY) -> Explanation:
@@ -134,7 +133,7 @@ class Searches:
             known.limits,
             lane=lane,
             priority=priorities.sorted_as(priority),
-            now=self.clock.now(),
+            now=self.environment.now(),
             edges=known.edges[lane],
         )
         return set_aside(explanation, requests.gone_because) if requests.gone_because else explanation
@@ -167,7 +166,9 @@ class Searches:
     async def _change(self, source: str, rule: Callable[[SourceState], SourceState]) -> None:
         await self.directory.loaded.wait()
         requests = self._requests_of(source)
-        await self.database.run(source_states.change, requests.record.id, rule, configured=requests.record.limits)
+        await self.environment.database.run(
+            source_states.change, requests.record.id, rule, configured=requests.record.limits
+        )
         requests.is_stale = True
         requests.wake_up.set()
 

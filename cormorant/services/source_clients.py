@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from attrs import frozen
 
-from attrs import field, frozen
-
-from actors.environment import SystemRandom
+from actors.environment import Environment
 from cormorant.clients.feeds import FeedClient, FeedOptions, fetch_link
 from cormorant.clients.files import Download
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.price_sites import PriceClient, PriceRecipe
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
-from cormorant.rules.ports import Chance, Clock, Offload
 from cormorant.rules.search.outcomes import SourceRefused
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.rules.settings.settings import Settings
@@ -28,15 +25,11 @@ FEED_TIMEOUT_S = 900.0
 """Longer than any check may take, for the same reason."""
 
 
-@frozen(kw_only=True)
+@frozen
 class SourceClients:
     """Asks sources by the clients that come with the service."""
 
-    offload: Offload
-    clock: Clock
-    chance: Chance = field(factory=SystemRandom)
-    recipes: Mapping[str, PriceRecipe] = field(factory=dict)
-    """How sources of prices are asked, by name."""
+    environment: Environment
 
     async def search(self, record: SourceRecord, request: SearchRequest) -> SearchPage:
         """One page of results."""
@@ -50,14 +43,23 @@ class SourceClients:
             return await self._client(record, transport).search(request)
 
     def _prices(self, record: SourceRecord, transport: Transport) -> PriceClient:
-        recipe = self.recipes.get(record.name)
-        return PriceClient(record.url, record.key, transport, offload=self.offload, clock=self.clock, recipe=recipe)
+        recipe = price_recipes(self.environment.settings).get(record.name)
+        return PriceClient(
+            record.url,
+            record.key,
+            transport,
+            offload=self.environment.offload,
+            clock=self.environment.clock,
+            recipe=recipe,
+        )
 
     async def _peers(self, record: SourceRecord, transport: Transport, request: SearchRequest) -> SearchPage:
         """What peers offer, each album or file as one result."""
-        client = SlskdClient(record.url, record.key, transport, offload=self.offload, chance=self.chance)
+        client = SlskdClient(
+            record.url, record.key, transport, offload=self.environment.offload, chance=self.environment.chance
+        )
         found = await client.search(request.query)
-        results = await self.offload(offered, found.responses, request)
+        results = await self.environment.offload(offered, found.responses, request)
         return SearchPage(results=results, was_cut=found.was_cut)
 
     async def download(self, record: SourceRecord, link: str) -> Download:
@@ -68,13 +70,15 @@ class SourceClients:
     async def fetch_link(self, link: str) -> Download:
         """What a link of a feed leads to. Nobody wrote its address down, so that it leads to nothing private."""
         async with Transport() as transport:
-            return await fetch_link(link, transport, offload=self.offload, clock=self.clock)
+            return await fetch_link(link, transport, offload=self.environment.offload, clock=self.environment.clock)
 
     async def feed(self, subscription: DueFeed) -> FetchedFeed:
         """What a feed has now, or that nothing has changed. Its address is the operator's, until it moves to another host."""
         async with Transport(written=[] if subscription.has_moved else [subscription.url]) as transport:
             options = FeedOptions(timeout_s=FEED_TIMEOUT_S)
-            client = FeedClient(transport, offload=self.offload, clock=self.clock, options=options)
+            client = FeedClient(
+                transport, offload=self.environment.offload, clock=self.environment.clock, options=options
+            )
             return await client.fetch(
                 subscription.url, etag=subscription.etag, last_modified=subscription.last_modified
             )
@@ -93,7 +97,14 @@ class SourceClients:
         if record.kind not in SEARCHED:
             raise SourceRefused(f"{record.name} is of kind {record.kind}, and speaks no Torznab")
         options = TorznabOptions(protocol="usenet" if record.kind == "newznab" else None, timeout_s=TIMEOUT_S)
-        return TorznabClient(record.url, record.key, transport, offload=self.offload, clock=self.clock, options=options)
+        return TorznabClient(
+            record.url,
+            record.key,
+            transport,
+            offload=self.environment.offload,
+            clock=self.environment.clock,
+            options=options,
+        )
 
 
 def price_recipes(settings: Settings) -> dict[str, PriceRecipe]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
 import trio
 
-from cormorant.clients.files import Download
+from actors.environment import AskCaps
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.caps import dump_caps
 from cormorant.rules.search.outcomes import SourceError, SourceUnavailable
@@ -31,12 +30,6 @@ __all__ = ["SourceClosed", "test_source"]
 CONSUMER: Final = "cormorant sources test"
 _TIMEOUT_S: Final = TIMEOUT_S[Priority.INTERACTIVE]
 _RECORD_S: Final = 5.0
-
-
-AskCaps = Callable[[SourceRecord], Awaitable[Caps]]
-"""Asks a source for its caps."""
-Fetch = Callable[[SourceRecord, str], Awaitable[Download]]
-"""Fetches the file that a link of a source leads to."""
 
 
 class SourceClosed(CormorantError):

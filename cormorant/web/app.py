@@ -71,25 +71,16 @@ def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSe
         session_routes(),
     ]
     api = Router("/api/v1", route_handlers=routes)
-    gate = GateService(
-        searches=parts.searches,
-        database=parts.database,
-        configured=parts.clients,
-        keys=keys,
-        rss_ttl_s=parts.rss_ttl_s,
-        download=parts.fetch,
-        ask_caps=parts.caps,
-        clock=parts.clock,
-    )
-    sessions = BrowserSessions(keys=keys, life_s=parts.web.session_s, path=parts.web.url_base, clock=parts.clock)
+    gate = GateService(parts.environment, searches=parts.searches, keys=keys)
+    environment = parts.environment
+    sessions = BrowserSessions(environment, keys=keys)
     feeds = EventStreams(parts, closing)
-    key_throttle = KeyThrottle(wrong_keys_per_minute=parts.web.wrong_keys_per_minute, emit=parts.emit)
     return Litestar(
-        path=parts.web.url_base,
+        path=parts.environment.settings.web.url_base,
         route_handlers=[
             health,
             ready,
-            metrics_route(is_open=parts.web.metrics_open),
+            metrics_route(is_open=parts.environment.settings.web.metrics_open),
             torznab,
             download,
             api,
@@ -106,10 +97,10 @@ def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSe
                 "closing": closing,
                 "gate": gate,
                 "searches": searches,
-                "sign_outs": SignOuts(sessions=sessions, database=parts.database, clock=parts.clock),
+                "sign_outs": SignOuts(environment, sessions=sessions),
                 "feeds": feeds,
-                "key_throttle": key_throttle,
-                "crashes": Crashes(emit=parts.emit),
+                "key_throttle": KeyThrottle(environment),
+                "crashes": Crashes(environment),
                 "job_counts": CountCache(),
                 "subscription_counts": CountCache(),
             }
@@ -117,7 +108,7 @@ def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSe
         request_class=BoundedRequest,
         plugins=[AttrsSchemaPlugin()],
         openapi_config=openapi_config(),
-        request_max_body_size=parts.web.body_max_bytes,
+        request_max_body_size=parts.environment.settings.web.body_max_bytes,
         logging_config=None,
         pdb_on_exception=False,
     )
@@ -179,7 +170,7 @@ async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
     """Ready, if every child of the tree is up and the database answers."""
     parts = parts_of(request)
     closing: Shutdown = request.app.state["closing"]
-    if closing.is_stopping or not parts.is_ready():
+    if closing.is_stopping or not parts.monitor.is_ready():
         return problem(503, "it is starting or stopping")
     if not await _storage_answers(parts):
         return problem(503, "the database does not answer")
@@ -189,7 +180,7 @@ async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
 async def _storage_answers(parts: WebParts) -> bool:
     with trio.move_on_after(_PATIENCE_S):
         try:
-            await parts.database.read(check)
+            await parts.environment.database.read(check)
         except (StorageUnavailable, CommitUnknown):
             return False
         return True

@@ -19,13 +19,12 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import Cookie
 from litestar.exceptions import PermissionDeniedException
 
+from actors.environment import Environment
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
 from cormorant.rules.events import WebClientBlocked, WebKeyRefused
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.web_requests import BLOCKED_S, LogThrottle, WrongKeys, address_group
 from cormorant.services.keys import Keys
 from storage import access
-from storage.database import Database
 
 CHANGE_HEADER: Final = "X-Csrf-Token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -52,10 +51,8 @@ class BrowserSession:
 class BrowserSessions:
     """Makes sessions and knows them again. They are not stored: whoever changes the key ends them all."""
 
+    environment: Environment = field(kw_only=False)
     keys: Keys
-    life_s: float
-    path: str
-    clock: Clock
     _ended: OrderedDict[str, None] = field(init=False, factory=OrderedDict)
 
     @property
@@ -65,7 +62,9 @@ class BrowserSessions:
 
     def begin(self) -> BrowserSession:
         """Sign a browser in."""
-        expires_at = (self.clock.now() + timedelta(seconds=self.life_s)).replace(microsecond=0)
+        expires_at = (self.environment.now() + timedelta(seconds=self.environment.settings.web.session_s)).replace(
+            microsecond=0
+        )
         return self._session(secrets.token_hex(16), int(expires_at.timestamp()))
 
     def of(self, cookie: str) -> BrowserSession | None:
@@ -75,7 +74,7 @@ class BrowserSessions:
             return None
         session = self._session(parts[1], int(parts[0][:12]))
         is_ours = hmac.compare_digest(session.cookie.encode(), cookie.encode(errors="surrogatepass"))
-        is_over = session.number in self._ended or session.expires_at <= self.clock.now()
+        is_over = session.number in self._ended or session.expires_at <= self.environment.now()
         return session if is_ours and not is_over else None
 
     def end(self, number: str) -> None:
@@ -87,7 +86,7 @@ class BrowserSessions:
 
     def set_cookie(self, session: BrowserSession, *, is_secure: bool) -> Cookie:
         """What a browser is given."""
-        left_s = int((session.expires_at - self.clock.now()).total_seconds())
+        left_s = int((session.expires_at - self.environment.now()).total_seconds())
         return self._cookie(session.cookie, max_age=left_s, is_secure=is_secure)
 
     def drop_cookie(self) -> Cookie:
@@ -98,7 +97,7 @@ class BrowserSessions:
         return Cookie(
             key=self.cookie_name,
             value=value,
-            path=self.path,
+            path=self.environment.settings.web.url_base,
             max_age=max_age,
             httponly=True,
             samesite="strict",
@@ -157,13 +156,12 @@ class TooManyTries(CormorantError):
 class KeyThrottle:
     """Counts wrong keys. Ask it before a key is compared, and tell it what came of it."""
 
-    wrong_keys_per_minute: int
-    emit: Emit
+    environment: Environment = field(kw_only=False)
     _wrong: WrongKeys = field(init=False)
     _said: LogThrottle = field(init=False, factory=LogThrottle)
 
     def __attrs_post_init__(self) -> None:
-        self._wrong = WrongKeys(per_minute=self.wrong_keys_per_minute)
+        self._wrong = WrongKeys(per_minute=self.environment.settings.web.wrong_keys_per_minute)
 
     def check(self, client: str, given: str) -> None:
         """Raise `TooManyTries` when this client's keys are not looked at now."""
@@ -179,9 +177,9 @@ class KeyThrottle:
         """The key was wrong."""
         group, now = address_group(client), trio.current_time()
         if self._said.should_log(group, now=now):
-            self.emit(WebKeyRefused(path=path[:200], client=client))
+            self.environment.emit(WebKeyRefused(path=path[:200], client=client))
         if self._wrong.wrong(group, now=now):
-            self.emit(WebClientBlocked(client=client, for_s=BLOCKED_S))
+            self.environment.emit(WebClientBlocked(client=client, for_s=BLOCKED_S))
 
 
 def client_of(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
@@ -212,9 +210,8 @@ T = TypeVar("T")
 class SignOuts:
     """Ends sessions for good, and knows which are still open."""
 
+    environment: Environment = field(kw_only=False)
     sessions: BrowserSessions
-    database: Database
-    clock: Clock
     _owed: dict[str, datetime] = field(init=False, factory=dict)
     """Signed out here and not yet written down: the database was away."""
     _looked_at: float = field(init=False, default=-math.inf)
@@ -275,7 +272,7 @@ class SignOuts:
                 return
             await self._write()
             with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
-                for number in await self.database.read(access.ended_sessions, now=self.clock.now()):
+                for number in await self.environment.database.read(access.ended_sessions, now=self.environment.now()):
                     self.sessions.end(number)
                 self._is_known = True
             self._looked_at = trio.current_time()  # at the end: whoever waited for this look need not look again
@@ -285,7 +282,7 @@ class SignOuts:
         with trio.move_on_after(_PATIENCE_S):
             try:
                 if owed:
-                    await self.database.run(access.end_session, owed, now=self.clock.now())
+                    await self.environment.database.run(access.end_session, owed, now=self.environment.now())
             except (StorageUnavailable, CommitUnknown):
                 return
             for number in owed:

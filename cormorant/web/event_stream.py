@@ -80,7 +80,7 @@ class EventResponse:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _tell(self, send: Send) -> None:
-        events = self.feeds.parts.events()
+        events = self.feeds.parts.bus.stream()
         self.feeds.open += 1
         try:
             await _send(send, b"retry: %d\n\n" % RETRY_MS)

@@ -172,7 +172,7 @@ async def _client_of(request: AnyRequest, gate: GateService) -> AppShare:
 
 
 def _base_of(request: AnyRequest) -> str:
-    return f"{str(request.base_url).rstrip('/')}{parts_of(request).web.url_base.rstrip('/')}"
+    return f"{str(request.base_url).rstrip('/')}{parts_of(request).environment.settings.web.url_base.rstrip('/')}"
 
 
 _MAGNET_SAFE: Final = "%/:=&?~#+!$,;'@()*[]"

@@ -43,24 +43,24 @@ def metrics_route(*, is_open: bool) -> HTTPRouteHandler:
         values = await gauge_values(parts)
         values.append(MetricValue(metric="cormorant_web_connections", value=len(request.app.state["listener"].open)))
         parts.metrics.set_gauges(values)
-        return Response(await parts.offload(parts.metrics.text), media_type=TEXT_TYPE)
+        return Response(await parts.environment.offload(parts.metrics.text), media_type=TEXT_TYPE)
 
     return metrics
 
 
 async def gauge_values(parts: WebParts) -> list[MetricValue]:
     """What the gauges have now. Without what the database would know, when it is away."""
-    now = parts.clock.now()
+    now = parts.environment.now()
     values = [
         MetricValue(metric="cormorant_info", value=1, labels=(__version__,)),
-        MetricValue(metric="active_subscription_checks", value=parts.subscriptions.active()),
+        MetricValue(metric="active_subscription_checks", value=len(parts.subscriptions.running)),
         *_of_sources(parts, now),
-        *_of_tree(parts.tree()),
+        *_of_tree(parts.monitor.children()),
     ]
     with trio.move_on_after(_PATIENCE_S):
         try:
             gauges = _quota_gauges(parts, now)
-            rows = await parts.database.read(read_gauges, [each.window for each in gauges])
+            rows = await parts.environment.database.read(read_gauges, [each.window for each in gauges])
         except (StorageUnavailable, CommitUnknown):
             return values
         values.append(MetricValue(metric="queue_depth", value=rows.waiting_jobs, labels=("jobs",)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from attrs import define, field, frozen
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from cormorant.rules.events import Event, EventsLost, ItemFailed, Stamped
+from cormorant.rules.events import EventsLost, ItemFailed, Stamped
 from cormorant.rules.jobs.events import JobCompleted, JobFailed, JobRetried, JobStarted
 from cormorant.rules.search.events import RequestFinished, SearchFinished, SearchSubmitted
 from cormorant.rules.watch.feeds import CheckStatus, SubscriptionChecked, SubscriptionFailed
@@ -103,31 +103,39 @@ class Metrics:
     registry: CollectorRegistry = field(init=False, factory=CollectorRegistry)
     _by_name: dict[str, Any] = field(init=False)
     _children: dict[tuple[str, ...], Any] = field(init=False, factory=dict)
-    _hear: dict[type[Event], Callable[[Any], None]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._by_name = {metric.name: metric.made(self.registry) for metric in METRICS}
         for status in (CheckStatus.SUCCESS, CheckStatus.FAILED):
             self._labelled("subscription_checks_total", status.value)
-        self._hear = {
-            JobStarted: self._job_started,
-            JobCompleted: self._job_completed,
-            JobRetried: self._job_retried,
-            JobFailed: self._job_failed,
-            SearchSubmitted: self._submitted,
-            SearchFinished: self._search_finished,
-            RequestFinished: self._request_finished,
-            SubscriptionChecked: self._subscription_checked,
-            SubscriptionFailed: self._subscription_failed,
-            ItemFailed: self._item_failed,
-            EventsLost: self._lost,
-        }
 
-    def __call__(self, stamped: Stamped) -> None:
+    def __call__(self, stamped: Stamped) -> None:  # noqa: C901 - a list of events, one line each
         """Count one event. It does not raise."""
-        hear = self._hear.get(type(stamped.event))
-        if hear is not None:
-            hear(stamped.event)
+        match stamped.event:
+            case JobStarted() as event:
+                self._job_started(event)
+            case JobCompleted() as event:
+                self._job_completed(event)
+            case JobRetried() as event:
+                self._job_retried(event)
+            case JobFailed() as event:
+                self._job_failed(event)
+            case SearchSubmitted() as event:
+                self._submitted(event)
+            case SearchFinished() as event:
+                self._search_finished(event)
+            case RequestFinished() as event:
+                self._request_finished(event)
+            case SubscriptionChecked() as event:
+                self._subscription_checked(event)
+            case SubscriptionFailed() as event:
+                self._subscription_failed(event)
+            case ItemFailed() as event:
+                self._item_failed(event)
+            case EventsLost() as event:
+                self._lost(event)
+            case _:
+                pass
 
     def answered(self, status: int) -> None:
         """Count an answer of the server."""

@@ -54,26 +54,28 @@ JobCounts = CountCache[Sequence[KindCount]]
 async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
     """Everything that the page shows. How many jobs there are may be a little old where there are very many."""
     directory = dict(sorted(parts.searches.directory.by_name.items()))
-    now = parts.clock.now()
+    now = parts.environment.now()
     records = [requests.record for requests in directory.values()]
-    read = await parts.database.read(read_overview, records, jobs=counts.known, now=now, clock=parts.clock)
+    read = await parts.environment.database.read(
+        read_overview, records, jobs=counts.known, now=now, clock=parts.environment.clock
+    )
     if read.jobs_took_s is not None:
         counts.keep(read.jobs, took_s=read.jobs_took_s)
     looks = {look.record.name: look for look in read.looks}
     secret_filters = {
         name: secret_filter_of(requests.record.key, requests.record.proxy) for name, requests in directory.items()
     }
-    tree = tree_out(parts.tree())
+    tree = tree_out(parts.monitor.children())
     accounts = [_account(requests, looks[name], secret_filters[name]) for name, requests in directory.items()]
     return OverviewOut(
         at=now,
         version=__version__,
-        is_ready=parts.is_ready(),
-        mode=parts.mode,
+        is_ready=parts.monitor.is_ready(),
+        mode=parts.environment.settings.mode,
         paused_since=read.paused_since,
         needs_you=[*_needs(accounts), *_needs_of_tree(tree), *_needs_of_downloads(read.held, directory.values())],
         accounts=accounts,
-        clients=_clients(parts.clients, read.clients),
+        clients=_clients(parts.environment.settings.clients, read.clients),
         running=[_running(requests, pending) for requests in directory.values() for pending in list(requests.running)],
         waiting=[
             group

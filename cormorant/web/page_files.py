@@ -57,7 +57,7 @@ _FILES: Final = _read(Path(__file__).parent / "page")
 @get("/", opt=_OPEN, include_in_schema=False)
 async def index(request: AnyRequest) -> Response[bytes]:
     """The page. It holds nothing of anybody: what it shows is asked for by the browser, with the cookie."""
-    base = parts_of(request).web.url_base
+    base = parts_of(request).environment.settings.web.url_base
     if not _asked_path(request).endswith("/"):
         return Redirect(f"{base.rstrip('/')}/", status_code=308)  # what the page names is found relative to this
     return _answer(request, _FILES["index.html"])

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.ports import Clock, Emit, Offload
-from cormorant.rules.settings.service import ClientSettings, WebSettings
-from cormorant.rules.supervision import ChildView
-from cormorant.services.event_bus import EventStream
+from actors.environment import Environment
+from cormorant.services.event_bus import EventBus
 from cormorant.services.jobs import Jobs
+from cormorant.services.schedule import Timetable
 from cormorant.services.searches import Searches
-from cormorant.services.sources import AskCaps, Fetch
+from cormorant.services.status import ServiceMonitor
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
 from cormorant.web.metrics import Metrics
-from storage.database import Database
 
 
 @frozen(kw_only=True)
@@ -34,32 +31,22 @@ class Scheduled:
 
 @frozen(kw_only=True)
 class WebParts:
-    """What the web is put together from."""
+    """What the web serves: the environment and the services."""
 
-    web: WebSettings
-    clients: Mapping[str, ClientSettings]
-    data: str
-    file_mode: int
-    mode: str
-    """What becomes of finds: observe shows them, live hands them over."""
-    rss_ttl_s: float
+    environment: Environment = field(kw_only=False)
     searches: Searches
     jobs: Jobs
     watches: Watches
     subscriptions: Feeds
     prices: Prices
-    database: Database
-    fetch: Fetch
-    caps: AskCaps | None
-    """Asks a source what it can do; None where sources are asked in a way of the program's own."""
-    is_ready: Callable[[], bool]
-    tree: Callable[[], Sequence[ChildView]]
-    events: Callable[[], EventStream]
-    scheduled: Callable[[], Sequence[Scheduled]]
+    monitor: ServiceMonitor
+    bus: EventBus
+    timetable: Timetable
     metrics: Metrics
-    clock: Clock
-    emit: Emit
-    offload: Offload
+
+    def scheduled(self) -> list[Scheduled]:
+        """The actors that wake by themselves."""
+        return [Scheduled(name=name, due_in_s=due_in_s) for name, due_in_s in self.timetable.due()]
 
 
 TIMES: Final = 20.0

@@ -16,6 +16,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 from typing_extensions import override
 
+from actors.environment import Environment
 from cormorant.rules.errors import (
     ActorError,
     CommitUnknown,
@@ -28,7 +29,6 @@ from cormorant.rules.errors import (
 )
 from cormorant.rules.events import WebBodyTooDeep, WebRequestCrashed
 from cormorant.rules.json_documents import NestedTooDeep, check_nesting
-from cormorant.rules.ports import Emit
 from cormorant.rules.search.outcomes import RateLimitWaitError, SearchQueueFull, SourceError, SourceRefused
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.secrets import redact_passwords
@@ -216,20 +216,22 @@ _PATH_MAX = 200
 class Crashes:
     """Emits an event for each kind of error at most once a minute in all, with the number of those left out."""
 
-    emit: Emit
+    environment: Environment = field(kw_only=False)
     _said: LogThrottle = field(init=False, factory=LogThrottle)
 
     def crashed(self, error: BaseException, *, method: str, path: str) -> None:
         """Report a request that was answered with 500."""
         left_out = self._said.log_or_count(kind_of(error), now=trio.current_time())
         if left_out is not None:
-            self.emit(WebRequestCrashed(method=method, path=path[:_PATH_MAX], error=error, left_out=left_out))
+            self.environment.emit(
+                WebRequestCrashed(method=method, path=path[:_PATH_MAX], error=error, left_out=left_out)
+            )
 
     def too_deep(self, *, client: str, path: str) -> None:
         """Report a body that was refused for its nesting."""
         left_out = self._said.log_or_count("too deep", now=trio.current_time())
         if left_out is not None:
-            self.emit(WebBodyTooDeep(client=client, path=path[:_PATH_MAX], left_out=left_out))
+            self.environment.emit(WebBodyTooDeep(client=client, path=path[:_PATH_MAX], left_out=left_out))
 
 
 def kind_of(error: BaseException) -> str:

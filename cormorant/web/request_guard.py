@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -13,9 +12,8 @@ from attrs import define, field
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
+from actors.environment import Environment
 from cormorant.rules.events import WebClientTooFast
-from cormorant.rules.ports import Emit
-from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.web_requests import (
     LogThrottle,
     TokenBuckets,
@@ -29,6 +27,7 @@ from cormorant.rules.web_requests import (
     path_problem,
 )
 from cormorant.web.listener import CONNECTION
+from cormorant.web.metrics import Metrics
 
 __all__ = ["RequestGuard"]
 
@@ -63,20 +62,18 @@ class _ClientGone(Exception):
 class RequestGuard:
     """Looks at every request, reads its body, and hands it to the application."""
 
+    environment: Environment = field(kw_only=False)
     app: ASGIApp
-    web: WebSettings
-    emit: Emit
-    answered: Callable[[int], None]
-    """Told the status of every answer."""
+    metrics: Metrics
     _buckets: TokenBuckets = field(init=False)
     _said: LogThrottle = field(init=False, factory=LogThrottle)
     _reading_bytes: int = field(init=False, default=0)
     _health: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        per_s = float(self.web.requests_per_second)
+        per_s = float(self.environment.settings.web.requests_per_second)
         self._buckets = TokenBuckets(per_s=per_s, burst=max(1.0, per_s * _BURST_S))
-        self._health = f"{self.web.url_base.rstrip('/')}/health"
+        self._health = f"{self.environment.settings.web.url_base.rstrip('/')}/health"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Be an ASGI application."""
@@ -92,7 +89,7 @@ class RequestGuard:
             self._check_rate(scope)
             body = await self._body(receive)
         except _Refused as refusal:
-            self.answered(refusal.status)
+            self.metrics.answered(refusal.status)
             await _refuse(refusal, receive, send)
         except _ClientGone:
             return
@@ -102,7 +99,7 @@ class RequestGuard:
     def _counting(self, send: Send) -> Send:
         async def counting(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self.answered(message["status"])
+                self.metrics.answered(message["status"])
             await send(message)
 
         return counting
@@ -111,15 +108,15 @@ class RequestGuard:
         problem = path_problem(scope["raw_path"]) or framing_problem(headers)
         if problem is not None:
             raise _Refused(400, problem)
-        if (body_bytes(headers) or 0) > self.web.body_max_bytes:
-            raise _Refused(413, f"the body is larger than {self.web.body_max_bytes} bytes")
+        if (body_bytes(headers) or 0) > self.environment.settings.web.body_max_bytes:
+            raise _Refused(413, f"the body is larger than {self.environment.settings.web.body_max_bytes} bytes")
 
     def _believe_proxies(self, scope: HTTPScope, headers: Headers) -> None:
         peer = scope["client"]
-        if peer is None or not is_within(peer[0], self.web.trusted_proxies):
+        if peer is None or not is_within(peer[0], self.environment.settings.web.trusted_proxies):
             return
         told = ",".join(headers.get("x-forwarded-for", []))
-        scope["client"] = (forwarded_client(peer[0], told, self.web.trusted_proxies), peer[1])
+        scope["client"] = (forwarded_client(peer[0], told, self.environment.settings.web.trusted_proxies), peer[1])
         scheme = headers.get("x-forwarded-proto", [""])[-1].rpartition(",")[2].strip().lower()
         if scheme in {"http", "https"}:
             scope["scheme"] = scheme
@@ -136,7 +133,7 @@ class RequestGuard:
         wait_s = self._buckets.take(client, now=now)
         if wait_s > 0:
             if self._said.should_log(client, now=now):
-                self.emit(WebClientTooFast(client=client))
+                self.environment.emit(WebClientTooFast(client=client))
             raise _Refused(429, "you ask too fast; wait", retry_after_s=wait_s)
 
     async def _body(self, receive: Receive) -> bytes:
@@ -144,7 +141,7 @@ class RequestGuard:
         kept = 0
         parts: list[bytes] = []
         try:
-            with trio.fail_after(self.web.body_timeout_s):
+            with trio.fail_after(self.environment.settings.web.body_timeout_s):
                 while True:
                     message: Any = await receive()
                     if message["type"] != "http.request":
@@ -157,13 +154,15 @@ class RequestGuard:
                     if not message["more_body"]:
                         return b"".join(parts)
         except trio.TooSlowError:
-            raise _Refused(408, f"the body took longer than {self.web.body_timeout_s:g} s") from None
+            raise _Refused(
+                408, f"the body took longer than {self.environment.settings.web.body_timeout_s:g} s"
+            ) from None
         finally:
             self._reading_bytes -= kept
 
     def _check_size(self, kept: int) -> None:
-        if kept > self.web.body_max_bytes:
-            raise _Refused(413, f"the body is larger than {self.web.body_max_bytes} bytes")
+        if kept > self.environment.settings.web.body_max_bytes:
+            raise _Refused(413, f"the body is larger than {self.environment.settings.web.body_max_bytes} bytes")
         if self._reading_bytes > _BODIES_BYTES_MAX:
             raise _Refused(503, "too many large requests at once; wait", retry_after_s=_BUSY_S)
 

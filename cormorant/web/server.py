@@ -42,20 +42,26 @@ class WebServer(Actor[None]):
     async def begin(self) -> None:
         """Bind and serve. The start is acknowledged only when connections are taken."""
         parts = self.parts
-        keys = keys_of(parts.web, parts.clients, data=parts.data, emit=parts.emit, file_mode=parts.file_mode)
-        directory = parts.searches.directory.by_name
+        keys = keys_of(
+            parts.environment.settings.web,
+            parts.environment.settings.clients,
+            data=parts.environment.settings.data,
+            emit=parts.environment.emit,
+            file_mode=parts.environment.settings.data_file_mode,
+        )
         self._closing = Shutdown(self.nursery)
-        searches = RunningSearches(nursery=self.nursery, closing=self._closing, desk_of=directory.get)
+        searches = RunningSearches(nursery=self.nursery, closing=self._closing, searches=parts.searches)
         app = make_app(parts, keys, self._closing, searches)
-        listening = bound(parts.web.address)
+        listening = bound(parts.environment.settings.web.address)
         address = _address_of(listening)
-        guard = RequestGuard(app=HeadAnswers(app), web=parts.web, emit=parts.emit, answered=parts.metrics.answered)
-        listener = ConnectionListener(app=ASGIWrapper(guard), config=_config(), web=parts.web, emit=parts.emit)  # type: ignore[arg-type]  # as above
+        guard = RequestGuard(parts.environment, app=HeadAnswers(app), metrics=parts.metrics)
+        wrapped = ASGIWrapper(guard)  # type: ignore[arg-type]  # Litestar and Hypercorn name the same messages differently
+        listener = ConnectionListener(parts.environment, app=wrapped, config=_config())
         app.state["listener"] = listener
         self.nursery.start_soon(self._serve, listener, listening)
         self.nursery.start_soon(self._watch_loop)
         self.nursery.start_soon(app.state["sign_outs"].watch)
-        parts.emit(WebListening(address=f"http://{address.shown}{parts.web.url_base}"))
+        parts.environment.emit(WebListening(address=f"http://{address.shown}{parts.environment.settings.web.url_base}"))
 
     async def end(self) -> None:
         """Unready at once, then no more connections; what is under way gets its time."""

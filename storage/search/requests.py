@@ -86,33 +86,38 @@ def reserve_now(  # noqa: PLR0913 - one look at the database has all that it nee
     return source_states.reserve(connection, source_id, wanted, configured=configured, now=clock.now(), hint=hint)
 
 
-def record_result(  # noqa: PLR0913 - all that is written at the end of a request, in one transaction
-    connection: Connection,
-    record: SourceRecord,
-    permit: RequestPermit,
-    result: RequestResult,
-    *,
-    entries: Sequence[HistoryEntry],
-    key: str | None,
-    ttl_s: float,
-    now: datetime,
-    is_in_doubt: bool = False,
-    hint: KnownState | None = None,
-) -> KnownState:
-    """Keep the state of the source, the history and the answer. In doubt, only if that was not done before."""
-    if is_in_doubt and not source_states.is_in_flight(connection, record.id, permit):
+@frozen(kw_only=True)
+class EndedRequest:
+    """Everything that is recorded at the end of a request."""
+
+    record: SourceRecord
+    permit: RequestPermit
+    result: RequestResult
+    entries: Sequence[HistoryEntry]
+    key: str | None
+    """The key of the cached answer; None: it is not cached."""
+    ttl_s: float
+    now: datetime
+    is_in_doubt: bool = False
+    """Whether a COMMIT of unknown outcome may have recorded it."""
+
+
+def record_result(connection: Connection, ended: EndedRequest, *, hint: KnownState | None = None) -> KnownState:
+    """Record the state of the source, the history and the answer. In doubt, only if that was not done before."""
+    record, result = ended.record, ended.result
+    if ended.is_in_doubt and not source_states.is_in_flight(connection, record.id, ended.permit):
         return source_states.read(connection, record.id, configured=record.limits)
     known = source_states.finish(
-        connection, record.id, permit, result.end, configured=record.limits, now=now, hint=hint
+        connection, record.id, ended.permit, result.end, configured=record.limits, now=ended.now, hint=hint
     )
-    history.record(connection, entries)
-    if key is None or ttl_s <= 0:
+    history.record(connection, ended.entries)
+    if ended.key is None or ended.ttl_s <= 0:
         return known  # nothing is kept, so nothing is to be forgotten
     # A cut answer is not kept: a search with a longer time-out may find more.
     if result.end.kind is EndKind.ANSWERED and not result.was_cut:
-        answers.put_cached(connection, record.id, key, result.results, ttl_s=ttl_s, now=now)
+        answers.put_cached(connection, record.id, ended.key, result.results, ttl_s=ended.ttl_s, now=ended.now)
     else:
-        answers.drop_cached(connection, record.id, key)
+        answers.drop_cached(connection, record.id, ended.key)
     return known
 
 

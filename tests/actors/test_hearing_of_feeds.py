@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import SystemRandom
 
 import pytest
 import trio
 from attrs import define, field
 
-from actors.environment import SystemClock, SystemRandom
+from actors import SystemClock
 from cormorant.rules.ports import ignore
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.watch import SubscriptionSettings
@@ -18,6 +19,7 @@ from cormorant.testing import settings
 from storage.database import Database, Mode, StorageOptions
 from storage.watch import feeds as subscriptions
 from supervisors import open_service
+from tests.environments import environment_of
 
 SOON_S = 50.0
 """Shorter than the minute between two looks, which would find it too. It usually takes less than a second."""
@@ -59,7 +61,10 @@ async def test_what_another_process_subscribes_to_reschedules_or_resumes_is_chec
     feeds, other, now = Feeds(), database(url), SystemClock().now
     chosen = settings(subscriptions=SubscriptionSettings(domain_request_delay_s=0.0))
     new = Subscription(name="new", url="http://x.test/", schedule=HOURLY, next_check_at=now(), added_at=now())
-    async with open_service(chosen, gateway=database(url), feed=feeds), trio.open_nursery() as nursery:
+    async with (
+        open_service(chosen, environment=environment_of(database=database(url), feed=feeds)),
+        trio.open_nursery() as nursery,
+    ):
         await nursery.start(other)
         made = await other.run(subscriptions.add, new)
         await feeds.until("new")
@@ -73,7 +78,9 @@ async def test_what_another_process_subscribes_to_reschedules_or_resumes_is_chec
 
 async def test_what_is_subscribed_to_in_the_same_process_is_checked_at_once(tmp_path: Path) -> None:
     feeds = Feeds()
-    async with open_service(settings(), gateway=database(f"sqlite:///{tmp_path / 'own.db'}"), feed=feeds) as service:
+    async with open_service(
+        settings(), environment=environment_of(database=database(f"sqlite:///{tmp_path / 'own.db'}"), feed=feeds)
+    ) as service:
         await service.subscriptions.subscribe("first", "http://x.test/", HOURLY)
         await feeds.until("first")  # past the first look
         await service.subscriptions.subscribe("own", "http://y.test/", HOURLY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import SystemRandom
 from typing import Concatenate, ParamSpec, TypeVar
 
 import pytest
@@ -13,7 +14,7 @@ from attrs import evolve
 from sqlalchemy import Connection
 from typing_extensions import override
 
-from actors.environment import SystemClock, SystemRandom
+from actors import SystemClock
 from actors.jobs.handler import JobContext, Run
 from cormorant.rules.jobs.events import JobCancelled, JobFailed
 from cormorant.rules.jobs.states import JobState
@@ -26,6 +27,7 @@ from storage.database import Database, Mode, StorageOptions
 from storage.jobs import jobs
 from storage.jobs.batch import Reconciled
 from supervisors import Service, open_service
+from tests.environments import environment_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,9 +69,11 @@ async def two(
     chosen = evolve(JobSettings(), poll_s=300.0, heartbeat_s=60.0)
     listeners = [heard] if heard else []
     works = open_service(
-        settings(jobs=chosen), gateway=gateway or Watched(url), handlers={"work": run}, listeners=listeners
+        settings(jobs=chosen),
+        environment=environment_of(database=gateway or Watched(url), listeners=listeners),
+        handlers={"work": run},
     )
-    async with works, open_service(settings(jobs=chosen), gateway=Watched(url)) as other:
+    async with works, open_service(settings(jobs=chosen), environment=environment_of(database=Watched(url))) as other:
         yield other
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import trio
@@ -27,6 +28,7 @@ from storage.jobs import workers
 from supervisors.service import Service, open_service
 from tests.actors.test_leases import only_worker
 from tests.actors.working import Handled, Workplace, states, workplace
+from tests.environments import environment_of
 
 
 @pytest.fixture
@@ -178,15 +180,13 @@ async def test_what_a_handler_puts_off_beyond_the_room_is_told(clock: MockClock,
     assert ["QueueFull" in event.error for event in place.events.of(JobFailed)] == [True]
 
 
-def narrow_service(place: Workplace, handlers: dict[str, object], *, room: int) -> Service:
+def narrow_service(place: Workplace, handlers: dict[str, Any], *, room: int) -> Service:
     """A service with little room for what need not last."""
     chosen = evolve(settings(), queue=QueueSettings(max_in_memory=room, warn_depth=1))
     return open_service(
         chosen,
-        clock=place.clock,
-        chance=place.chance,
-        offload=in_line,
-        handlers=handlers,  # type: ignore[arg-type]  # handlers of two kinds
-        gateway=place.gateway,
-        listeners=[place.events],
+        environment=environment_of(
+            clock=place.clock, chance=place.chance, offload=in_line, database=place.gateway, listeners=[place.events]
+        ),
+        handlers=handlers,
     )

@@ -15,6 +15,7 @@ from cormorant.rules.settings.settings import JobSettings
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from storage.database import Database
 from supervisors.service import Service, open_service
+from tests.environments import environment_of
 
 
 @define
@@ -55,12 +56,10 @@ class Workplace:
         jobs = evolve(JobSettings(), **chosen)  # type: ignore[arg-type]  # the names are those of the settings
         return open_service(
             settings(jobs=jobs),
-            clock=self.clock,
-            chance=self.chance,
-            offload=in_line,
+            environment=environment_of(
+                clock=self.clock, chance=self.chance, offload=in_line, database=self.gateway, listeners=[self.events]
+            ),
             handlers=handlers,
-            gateway=self.gateway,
-            listeners=[self.events],
         )
 
 

@@ -29,6 +29,7 @@ from cormorant.testing import Recorder, settings
 from supervisors import open_service
 from tests.baseline.scenarios import SCENARIOS, trace
 from tests.bounds import WAIT_S
+from tests.environments import environment_of
 from tests.postgres import open_server
 
 ROOT: Final = Path(__file__).parents[2]
@@ -121,7 +122,7 @@ async def _openapi() -> str:
     events, key = Recorder(), "key-of-the-baseline"
     with tempfile.TemporaryDirectory() as folder:
         web = WebSettings(listen="127.0.0.1:0", key=Secret(key))
-        async with open_service(settings(data=folder, web=web), listeners=[events]):
+        async with open_service(settings(data=folder, web=web), environment=environment_of(listeners=[events])):
             address = events.of(WebListening)[-1].address.rstrip("/")
             async with httpx2.AsyncClient(headers={"X-Api-Key": key}, timeout=WAIT_S) as client:
                 answer = await client.get(f"{address}/api/v1/openapi.json")

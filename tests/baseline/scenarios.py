@@ -19,6 +19,7 @@ from cormorant.testing import Recorder, in_line, memory_gateway, settings, simul
 from supervisors import open_service
 from tests.conformance import days, test_simulated_days
 from tests.conformance.watchlist import test_weeks, weeks
+from tests.environments import environment_of
 
 SEED: Final = 20_261_118
 SEARCH_ACTIONS: Final = 60
@@ -121,12 +122,14 @@ def feed_day(seed: int = SEED) -> list[str]:
         for _ in range(2):
             async with open_service(
                 settings(feeds=_feeds()),
-                clock=simulation.clock,
-                chance=simulation.chance,
-                offload=in_line,
-                gateway=gateway,
-                listeners=[recorder],
-                feed=fetch,
+                environment=environment_of(
+                    clock=simulation.clock,
+                    chance=simulation.chance,
+                    offload=in_line,
+                    database=gateway,
+                    listeners=[recorder],
+                    feed=fetch,
+                ),
             ):
                 await trio.sleep(DAY_S / 2)
 

@@ -55,7 +55,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     given = {
         "catalogue": catalogue,
         "targets": {"box": ScriptedTarget(can_be_asked=False), "hook": doubtful},
-        "fetch": fetch,
+        "download": fetch,
     }
     source: Any = finds
     with Serving(

@@ -20,6 +20,7 @@ from cormorant.rules.settings.settings import Settings, StorageSettings
 from cormorant.rules.settings.sources import SourceSettings
 from storage.search.sources import SourceRecord
 from supervisors.service import open_service
+from tests.environments import environment_of
 
 
 @frozen(kw_only=True)
@@ -62,7 +63,7 @@ class Caller:
 
 async def main(orders: SearchOrders) -> None:
     """Search until killed."""
-    async with open_service(orders.settings(), ask=Caller(orders)) as service:
+    async with open_service(orders.settings(), environment=environment_of(search=Caller(orders))) as service:
         for number in range(orders.searches):
             await service.search(f"{os.getpid()} {number}", priority=Priority.INTERACTIVE)
         await trio.sleep_forever()

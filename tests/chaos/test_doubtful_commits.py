@@ -25,6 +25,7 @@ from tests.chaos.conftest import Tell
 from tests.chaos.journal import LOOK_S
 from tests.chaos.ledger import Ledger, assert_one_completion_each
 from tests.chaos.worker import KIND, NEVER_S
+from tests.environments import environment_of
 from tests.storage.proxy import Cut, Proxy, proxied
 
 CALM = {"heartbeat_s": 20.0, "lock_timeout_s": NEVER_S, "sweep_s": 60.0, "poll_s": 60.0}
@@ -66,7 +67,7 @@ async def placed(ledger: Ledger, **chosen: Any) -> AsyncIterator[Place]:
                 await place.gate.wait()
             await trio.sleep(context.payload.get("s", 0.0))
 
-        service = open_service(settings, handlers={KIND: work}, listeners=[events])
+        service = open_service(settings, environment=environment_of(listeners=[events]), handlers={KIND: work})
         place = Place(service, proxy, ledger, events, runs)
         async with service:
             while not events.of(WorkerRegistered):

@@ -23,6 +23,7 @@ from supervisors import Service
 from supervisors.service import open_service
 from tests.chaos.journal import CRASHED, Pen
 from tests.chaos.worker import DEAD_AFTER_S, serve, tell
+from tests.environments import environment_of
 
 CHECK_S = 1.0
 SERVED = {"torrents": "qbittorrent", "nzbs": "sabnzbd", "held": "hold", "resent": "resend"}
@@ -97,7 +98,9 @@ async def watch(orders: WatchOrders, pen: Pen) -> None:
     """Watch until killed, as somebody impatient does."""
     for module in (handovers, handover_job):
         vars(module)["DOUBT_S"] = orders.doubt_s  # nobody waits that long in a test that is short
-    async with open_service(orders.settings(), listeners=[lambda stamped: tell(pen, stamped)]) as service:
+    async with open_service(
+        orders.settings(), environment=environment_of(listeners=[lambda stamped: tell(pen, stamped)])
+    ) as service:
         for artist, target in orders.artists.items():
             searched = SEARCHED.get(target, "trackers")
             await service.watches.watch_artist(

@@ -25,7 +25,7 @@ from attrs import define, field, frozen
 
 import storage.engine.postgres
 import storage.engine.sqlite  # noqa: F401 - see above
-from actors.environment import SystemClock
+from actors import SystemClock
 from actors.jobs.handler import JobContext
 from cormorant.rules.events import Stamped, fields_of
 from cormorant.rules.secrets import Secret
@@ -33,6 +33,7 @@ from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import JobSettings, ServiceSettings, Settings, StorageSettings
 from supervisors.service import open_service
 from tests.chaos.journal import BEGAN, CRASHED, ENDED, STOPPED, Pen
+from tests.environments import environment_of
 
 KIND = "work"
 UNTOLD = {"job.started"}
@@ -128,9 +129,10 @@ async def work(orders: Orders, pen: Pen) -> None:
     """Work until told to stop."""
     service = open_service(
         orders.settings(),
-        clock=WrongClock(orders.clock_off_s),
+        environment=environment_of(
+            clock=WrongClock(orders.clock_off_s), listeners=[lambda stamped: tell(pen, stamped)]
+        ),
         handlers={KIND: Hand(pen)},
-        listeners=[lambda stamped: tell(pen, stamped)],
     )
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async with service:

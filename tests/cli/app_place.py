@@ -13,7 +13,7 @@ import trio
 from attrs import define, field
 from click.testing import CliRunner
 
-from actors.environment import SystemClock
+from actors import SystemClock
 from cormorant.cli import main
 from cormorant.playground import Playground
 from cormorant.playground.catalogue import PlayedCatalogue

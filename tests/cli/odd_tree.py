@@ -11,13 +11,14 @@ from typing import Any
 import trio
 from typing_extensions import override
 
+from actors import Environment
 from cormorant.cli import main, serve
 from cormorant.cli.console.output import write
 from cormorant.log import LogWriter
 from cormorant.rules.events import MessageLost
 from cormorant.rules.settings.settings import LogSettings
-from supervisors import ChildSpec, Supervisor, service
-from supervisors.tree import TreeParts, tree
+from supervisors import ChildSpec, Supervisor, assembly
+from supervisors.tree import TreeChildren, tree
 
 
 def announce(text: str) -> None:
@@ -59,13 +60,13 @@ async def hesitate(*, task_status: trio.TaskStatus[None]) -> None:
     await trio.sleep_forever()
 
 
-def chatter(parts: TreeParts) -> ChildSpec:
+def chatter(environment: Environment) -> ChildSpec:
     """Say more than a pipe holds."""
 
     async def chat(*, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         for number in range(5_000):
-            parts.emit(MessageLost(actor="chatter", message=str(number), why="nobody listens"))
+            environment.emit(MessageLost(actor="chatter", message=str(number), why="nobody listens"))
         announce("said it all")
         await trio.sleep_forever()
 
@@ -100,32 +101,33 @@ def write_and_announce(text: str, **more: Any) -> None:
     announce("spoke")
 
 
-HABITS: dict[str, Callable[[TreeParts], list[ChildSpec]]] = {
+HABITS: dict[str, Callable[[Environment], list[ChildSpec]]] = {
     "none": lambda _: [],
     "overrun": lambda _: [ChildSpec("stubborn", Stubborn(), grace_s=0.05)],
     "dawdle": lambda _: [dawdler()],
     "crash": lambda _: [ChildSpec("gauge", crash)],
     "hesitate": lambda _: [ChildSpec("hesitant", hesitate)],
     "freeze": lambda _: [ChildSpec("frozen", freeze)],
-    "chatter": lambda parts: [chatter(parts)],
-    "chatter for ever": lambda parts: [chatter(parts)],
-    "chatter and dawdle": lambda parts: [chatter(parts), dawdler()],
+    "chatter": lambda environment: [chatter(environment)],
+    "chatter for ever": lambda environment: [chatter(environment)],
+    "chatter and dawdle": lambda environment: [chatter(environment), dawdler()],
 }
 
 
-def odd_tree(parts: TreeParts) -> Supervisor:
+def odd_tree(environment: Environment, children: TreeChildren) -> Supervisor:
     """The usual tree as a child of a root that has the odd ones, too."""
+    usual = ChildSpec("usual", tree(environment, children), grace_s=environment.settings.service.stop_total_s)
     return Supervisor(
-        [ChildSpec("usual", tree(parts), grace_s=parts.stop_total_s), *HABITS[sys.argv[1]](parts)],
+        [usual, *HABITS[sys.argv[1]](environment)],
         name="root",
         intensity=1,
-        emit=parts.emit,
-        chance=parts.chance,
+        emit=environment.emit,
+        chance=environment.chance,
     )
 
 
 if __name__ == "__main__":
-    service.tree = odd_tree  # type: ignore[attr-defined]  # imported there, swapped for the test
+    assembly.tree = odd_tree  # type: ignore[attr-defined]  # imported there, swapped for the test
     serve.LogWriter = AnnouncedLog  # type: ignore[attr-defined]  # as above
     serve.write = write_and_announce  # type: ignore[attr-defined]  # as above
     main(["run"])

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from trio.abc import HostnameResolver
 from typing_extensions import override
 
-from actors.environment import SystemClock
+from actors import SystemClock
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite, talk

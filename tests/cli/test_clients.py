@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from actors.environment import SystemClock
+from actors import SystemClock
 from cormorant.cli.actions.connect import client_key
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.settings import load_settings

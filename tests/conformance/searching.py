@@ -26,6 +26,7 @@ from cormorant.testing import (
 )
 from storage.database import Database
 from supervisors import Service, open_service
+from tests.environments import environment_of
 
 
 @define
@@ -44,12 +45,14 @@ class SearchPlace:
         calm = JobSettings(poll_s=300.0, heartbeat_s=60.0, sweep_s=3600.0)
         return open_service(
             settings(**{"sources": named, "jobs": calm} | chosen),
-            clock=self.clock,
-            chance=random.Random(1),
-            offload=in_line,
-            gateway=self.gateway,
-            listeners=[self.events],
-            ask=scripted(self.sources),
+            environment=environment_of(
+                clock=self.clock,
+                chance=random.Random(1),
+                offload=in_line,
+                database=self.gateway,
+                listeners=[self.events],
+                search=scripted(self.sources),
+            ),
         )
 
 

@@ -18,17 +18,16 @@ from storage.search.sources import UnknownSource
 from supervisors import Service, open_service
 from tests.conformance.searching import all_of
 from tests.conformance.watchlist.watching import file_gateway
+from tests.environments import environment_of
 
 
 def service(gateway: Database, asked: dict[str, ScriptedSource], *names: str) -> Service:
     named = named_sources(*names, spacing_s=0.0, pace_s=0.0)
     return open_service(
         settings(sources={name: evolve(each, key=Secret("the-key")) for name, each in named.items()}),
-        clock=SimulatedClock(),
-        chance=random.Random(1),
-        offload=in_line,
-        gateway=gateway,
-        ask=scripted(asked),
+        environment=environment_of(
+            clock=SimulatedClock(), chance=random.Random(1), offload=in_line, database=gateway, search=scripted(asked)
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import trio
 from sqlalchemy import Connection, text
 
 from actors.jobs.handler import JobContext
+from actors.jobs.working_set import JobWakeUp
 from actors.notifier import RING, NoticeBuffer, Notifier
 from cormorant.clients.apprise import send
 from cormorant.rules.events import DiskLow, Stamped
@@ -24,8 +26,10 @@ from cormorant.rules.settings.settings import JobSettings, Settings
 from cormorant.rules.watch.events import HandoverSent, WantChanged
 from cormorant.rules.watch.prices import PriceAlert
 from cormorant.testing import START, Recorder, memory_gateway, settings, simulated
+from storage import NewJob
 from storage.database import Database
 from supervisors.service import Service
+from tests.environments import environment_of
 from tests.notifying.phone import Phone, ringing
 
 SLOW = pytest.mark.slow("the first of them loads Apprise, a second")
@@ -216,24 +220,16 @@ async def test_what_a_notifier_could_not_put_up_is_put_up_by_the_next_one() -> N
             async def run(self, _: object, job: Any, **__: object) -> object:
                 return await run(job)
 
-        given: Any = dict.fromkeys(("free_bytes", "offload", "emit"))
-        return Notifier(
-            board=board,
-            options=NotifySettings(disk_free_bytes=0),
-            receivers=["me"],
-            folder="",
-            database=Store(),  # type: ignore[arg-type]  # two of its methods
-            make=lambda *_, dedupe_key, **__: dedupe_key,
-            notify=lambda: None,
-            clock=simulated(1).clock,
-            **given,
-        )
+        store: Any = Store()  # two of its methods
+        chosen = settings(notify=NotifySettings(disk_free_bytes=0))
+        environment = environment_of(chosen, database=store, clock=simulated(1).clock, chance=random.Random(0))
+        return Notifier(environment, board=board, receivers=["me"], producer=JobWakeUp())
 
-    async def crash(_: str) -> object:
+    async def crash(_: NewJob) -> object:
         raise RuntimeError("a bug")
 
-    async def take(job: str) -> object:
-        put_up.append(job)
+    async def take(job: NewJob) -> object:
+        put_up.append(str(job.dedupe_key))
         return True
 
     with pytest.raises(RuntimeError):

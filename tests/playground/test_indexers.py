@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors.environment import SystemClock
+from actors import SystemClock
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.torznab import TorznabClient
 from cormorant.playground import open_playground

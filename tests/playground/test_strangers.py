@@ -9,7 +9,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.environment import SystemClock
+from actors import SystemClock
 from cormorant.playground.http import StandInRequest
 from cormorant.playground.server import open_playground
 from cormorant.playground.world import KEY, playground_sites

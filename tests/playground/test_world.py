@@ -34,6 +34,7 @@ from cormorant.rules.watch.wants import Want, WantState
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from supervisors import Service, open_service
 from tests.bounds import WAIT_S
+from tests.environments import environment_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -78,11 +79,13 @@ def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives(socket_cl
         with memory_gateway() as gateway, trio.fail_after(WAIT_S):
             service = open_service(
                 chosen,
-                clock=SimulatedClock(),
-                chance=random.Random(1),
-                offload=in_line,
-                gateway=gateway,
-                listeners=[recorder],
+                environment=environment_of(
+                    clock=SimulatedClock(),
+                    chance=random.Random(1),
+                    offload=in_line,
+                    database=gateway,
+                    listeners=[recorder],
+                ),
             )
             told = trio.Event()
             async with PlaygroundRun(service, looks_after_s=[1.0]) as playing, service, trio.open_nursery() as nursery:
@@ -133,7 +136,9 @@ def test_what_is_new_in_feeds_is_handed_over_and_a_price_that_falls_is_told() ->
     async def until_told() -> tuple[list[tuple[str, str]], list[dict[str, str]]]:
         with memory_gateway() as gateway, trio.fail_after(WAIT_S):
             sites = playground_sites(clock)
-            service = open_service(chosen, chance=random.Random(1), gateway=gateway, listeners=[recorder])
+            service = open_service(
+                chosen, environment=environment_of(chance=random.Random(1), database=gateway, listeners=[recorder])
+            )
             async with open_playground(*sites, listen=chosen.playground.listen) as playground, service:
                 await until(lambda: len(recorder.of(SubscriptionChecked)) == 3 and recorder.of(PriceValued))
                 clock.at += SOON

@@ -16,6 +16,7 @@ from cormorant.rules.watch.feeds import Subscription
 from cormorant.services.source_clients import FEED_TIMEOUT_S, SourceClients
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
+from tests.environments import environment_of
 
 
 def subscription(url: str, **how: Any) -> Subscription:
@@ -24,7 +25,7 @@ def subscription(url: str, **how: Any) -> Subscription:
 
 
 async def test_a_feed_is_asked_with_what_is_known_of_it() -> None:
-    asker = SourceClients(offload=in_line, clock=SimulatedClock())
+    asker = SourceClients(environment_of(offload=in_line, clock=SimulatedClock()))
     async with mounted(FeedStandIn().handle) as server:
         url = f"{server.url}/harbour-lights.xml"
         first = await asker.feed(subscription(url))
@@ -41,7 +42,7 @@ def test_no_time_of_the_client_is_shorter_than_a_check_may_be_told_to_take() -> 
 
 
 async def test_a_feed_that_moved_by_itself_and_a_link_of_a_feed_lead_to_nothing_private() -> None:
-    asker, feeds = SourceClients(offload=in_line, clock=SimulatedClock()), FeedStandIn()
+    asker, feeds = SourceClients(environment_of(offload=in_line, clock=SimulatedClock())), FeedStandIn()
     async with mounted(feeds.handle) as server:
         url = f"{server.url}/harbour-lights.xml"
         for asking in (asker.feed(subscription(url, has_moved=True)), asker.fetch_link(url)):

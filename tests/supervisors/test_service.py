@@ -33,6 +33,7 @@ from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway,
 from storage.database import Database
 from supervisors import ChildState
 from supervisors.service import Service, ServiceState, open_service
+from tests.environments import environment_of
 from tests.supervisors.probes import Boom, Half
 
 
@@ -45,7 +46,10 @@ def gateway() -> Iterator[Database]:
 def opened(gateway: Database, recorder: Recorder | None = None) -> Service:
     listeners = [] if recorder is None else [recorder]
     return open_service(
-        settings(), clock=SimulatedClock(), chance=Half(), offload=in_line, gateway=gateway, listeners=listeners
+        settings(),
+        environment=environment_of(
+            clock=SimulatedClock(), chance=Half(), offload=in_line, database=gateway, listeners=listeners
+        ),
     )
 
 

@@ -6,20 +6,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import attrs
 import trio
 
-from cormorant.rules.ports import ignore
 from cormorant.rules.search.requests import Caps
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.torznab_queries import read_query
 from cormorant.services.gate.gate import AppShare, GateService
 from cormorant.services.gate.torznab_documents import TorznabPage
-from cormorant.testing import ScriptedSource, Simulation, memory_gateway, named_sources, scripted, settings
+from cormorant.testing import ScriptedSource, Simulation, memory_gateway, named_sources, settings
 from storage.database import Database
 from storage.search.sources import SourceRecord
-from supervisors.search_assembly import SearchAssembly, SearchParts
-from tests.services.gate.test_gate_day import Day, gate_of
+from supervisors.search_assembly import SearchAssembly
+from tests.services.gate.test_gate_day import gate_environment, gate_of
 
 AskCaps = Callable[[SourceRecord], Awaitable[Caps]]
 
@@ -31,21 +29,12 @@ async def gate_alone(
     """A gate before these sources, which all have the same limits."""
     chosen = named_sources(*sources, **{"spacing_s": 0.0, "pace_s": 0.0} | limits)
     with memory_gateway() as gateway:
-        gateway.adopt(emit=ignore, chance=simulation.chance, clock=simulation.clock)
-        parts = SearchParts(
-            settings=settings(sources=chosen),
-            database=gateway,
-            ask=scripted(sources),
-            clock=simulation.clock,
-            chance=simulation.chance,
-            emit=ignore,
-        )
-        search = SearchAssembly(parts)
+        environment = gate_environment(simulation, sources, gateway, settings(sources=chosen), caps=caps)
+        search = SearchAssembly(environment)
         async with trio.open_nursery() as storage:
             await storage.start(gateway)
             async with search.supervisor():
-                gate = gate_of(search.searches(), gateway, Day(simulation, chosen))
-                yield attrs.evolve(gate, ask_caps=caps), gateway
+                yield gate_of(environment, search.searches()), gateway
             gateway.stop()
 
 

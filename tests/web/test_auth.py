@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,10 +19,11 @@ from cormorant.rules.events import WebKeyRefused
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.services.keys import Keys
-from cormorant.testing import START, ScriptedSource, memory_gateway
+from cormorant.testing import START, ScriptedSource, memory_gateway, settings
 from cormorant.web.auth import LOOK_S, BrowserSessions, ListenPermit, SignOuts
 from storage import access
 from storage.database import Database
+from tests.environments import environment_of
 from tests.web.web_place import KEY, SONARR, WebPlace, web_place
 
 
@@ -38,7 +40,9 @@ class Clock:
 
 
 def sessions(clock: Clock, key: str = KEY) -> BrowserSessions:
-    return BrowserSessions(keys=Keys(web=Secret(key)), life_s=60.0, path="/", clock=clock)  # type: ignore[arg-type]  # set by hand
+    given: Any = clock  # set by hand
+    environment = environment_of(settings(web=WebSettings(session_s=60.0)), clock=given)
+    return BrowserSessions(environment, keys=Keys(web=Secret(key)))
 
 
 def test_a_cookie_is_known_again_until_its_time_is_over() -> None:
@@ -174,7 +178,8 @@ async def test_whoever_has_signed_out_is_out_after_a_restart_and_in_every_proces
 
 def know(gateway: Database) -> SignOuts:
     clock = Clock()
-    return SignOuts(sessions=sessions(clock), database=gateway, clock=clock)  # type: ignore[arg-type]  # set by hand
+    given: Any = clock  # set by hand
+    return SignOuts(environment_of(database=gateway, clock=given), sessions=sessions(clock))
 
 
 @asynccontextmanager

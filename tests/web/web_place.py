@@ -30,6 +30,7 @@ from cormorant.testing import (
 from storage.database import Database
 from supervisors import Service, open_service
 from tests.bounds import WAIT_S
+from tests.environments import environment_of
 
 KEY = "the-key-of-the-api"
 SONARR = "the-key-of-sonarr"
@@ -60,13 +61,15 @@ class WebPlace:
         is_mocked = isinstance(trio.lowlevel.current_clock(), MockClock)
         return open_service(
             settings(**usual | chosen),
-            clock=SimulatedClock() if is_mocked else None,
-            chance=random.Random(1),
-            offload=in_line,
-            gateway=self.gateway,
-            listeners=[self.events],
-            ask=scripted(self.sources) if self.sources else None,
-            **given or {},
+            environment=environment_of(
+                clock=SimulatedClock() if is_mocked else None,
+                chance=random.Random(1),
+                offload=in_line,
+                database=self.gateway,
+                listeners=[self.events],
+                search=scripted(self.sources) if self.sources else None,
+                **given or {},
+            ),
         )
 
     @property

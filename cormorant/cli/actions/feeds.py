@@ -12,6 +12,7 @@ import attrs
 import click
 from attrs import frozen
 
+from actors.environment import Environment
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.watches import assembly_of
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, display_path
@@ -22,7 +23,6 @@ from cormorant.clients.opml import BYTES_MAX, NotOpml, Outline, read_opml, write
 from cormorant.rules.addresses import feed_address_problem
 from cormorant.rules.errors import CommitUnknown, CormorantError
 from cormorant.rules.schedules import Schedule, SchedulePreview, plan_of
-from cormorant.rules.settings.settings import Settings
 from cormorant.rules.units import clock_time, format_duration, from_now, zone_of
 from cormorant.rules.watch.feeds import NAME_LENGTH_MAX, schedule_from
 from cormorant.services.schedule import ScheduleService
@@ -51,8 +51,7 @@ _NOT_DONE = (UnknownSubscription, SubscriptionExists, SubscriptionConfigured)
 class FeedActions:
     """Where the commands meet the database."""
 
-    settings: Settings
-    database: Database
+    environment: Environment
     subscriptions: Feeds
     watches: Watches
     prices: Prices
@@ -123,7 +122,7 @@ class FeedActions:
     async def schedule(self, *, hours: float, limit: int) -> int:
         """What runs when, of everything."""
         ahead = ScheduleService(
-            settings=self.settings, subscriptions=self.subscriptions, watches=self.watches, prices=self.prices
+            self.environment, subscriptions=self.subscriptions, watches=self.watches, prices=self.prices
         )
         plan = await ahead.preview(hours=hours, most=limit, now=self._now())
         return await self._tell_plan(plan, empty=f"nothing runs in the next {hours:g} hours")
@@ -133,7 +132,7 @@ class FeedActions:
         schedule = schedule_from(every_s=every_s, cron=cron, zone=zone)
         known = await self.subscriptions.names()
         addresses = {url for _, url in known}
-        taken = [*(name for name, _ in known), *self.settings.feeds]
+        taken = [*(name for name, _ in known), *self.environment.settings.feeds]
         try:
             listed = read_opml(file.read(BYTES_MAX + 1), taken=taken)
         except NotOpml as problem:
@@ -173,7 +172,7 @@ class FeedActions:
         return self._tell({"written": len(feeds), "file": str(file)}, told)
 
     async def _tell_plan(self, plan: SchedulePreview, *, empty: str) -> int:
-        is_paused = await self.database.read(pauses.is_all_paused)
+        is_paused = await self.environment.database.read(pauses.is_all_paused)
         facts = {
             "runs": [{"at": run.at, "kind": run.kind, "name": run.name} for run in plan.runs],
             "has_more": plan.has_more,
@@ -183,14 +182,14 @@ class FeedActions:
         return self._tell(facts, [*lines, *(["everything is paused: cormorant jobs resume"] if is_paused else [])])
 
     async def _is_served(self) -> bool:
-        silent = self._now() - timedelta(seconds=self.settings.jobs.lock_timeout_s)
-        found = await self.database.read(workers.all_workers)
+        silent = self._now() - timedelta(seconds=self.environment.settings.jobs.lock_timeout_s)
+        found = await self.environment.database.read(workers.all_workers)
         return any(each.dead_at is None and each.beat_at > silent for each in found)
 
     async def _service_hint(self) -> list[str]:
         if not await self._is_served():
             return ["no service runs on this database: it is checked when one is started, cormorant run"]
-        if await self.database.read(pauses.is_all_paused):
+        if await self.environment.database.read(pauses.is_all_paused):
             return ["everything is paused: it is checked after cormorant jobs resume"]
         return []
 
@@ -199,14 +198,14 @@ class FeedActions:
             yield "what is new is only counted"
         elif not hand_to:
             yield "what is new is only shown: --hand-to names nobody to hand it to"
-        elif self.settings.mode != "live":
+        elif self.environment.settings.mode != "live":
             yield 'observe mode: what is new is shown and not handed over; mode = "live" changes that'
 
     def _now(self) -> datetime:
         return datetime.now(UTC)
 
     def _words(self) -> FeedText:
-        return FeedText(now=self._now(), zone=zone_of(self.settings.time_zone))
+        return FeedText(now=self._now(), zone=zone_of(self.environment.settings.time_zone))
 
     def _tell(self, facts: dict[str, Any], lines: Iterable[str]) -> int:
         click.echo(as_text(facts) if self.as_json else "\n".join(lines))
@@ -253,14 +252,13 @@ def run_feed_action(
 
     async def run(database: Database) -> int:
         assembly = assembly_of(settings, database)
-        _, watches, subscriptions = assembly.by_hand()
+        watching = assembly.watching
         return await action(
             FeedActions(
-                settings=settings,
-                database=database,
-                subscriptions=subscriptions,
-                watches=watches,
-                prices=assembly.prices_by_hand(),
+                environment=assembly.environment,
+                subscriptions=watching.feeds,
+                watches=watching.watches,
+                prices=watching.prices,
                 as_json=as_json,
             )
         )

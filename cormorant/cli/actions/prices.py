@@ -10,6 +10,7 @@ import attrs
 import click
 from attrs import frozen
 
+from actors.watch.watch_jobs import price_sources
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.watches import assembly_of
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused
@@ -127,7 +128,7 @@ class PriceActions:
         things, unseen = {each.intake.name: each.intake for each in views}, self._unseen(views)
         if unseen and any(row.cells["name"] in unseen for row in table.rows):
             raise UsageRefused(f"FILE: {', '.join(unseen)} is watched after the next start; run `cormorant run` first")
-        points = points_in(table, things, now=self.prices.clock.now())
+        points = points_in(table, things, now=self.prices.environment.now())
         done = await self.prices.write_down(points)
         written, given = sum(each.written for each in done), len(table.rows)
         facts = [
@@ -145,7 +146,7 @@ class PriceActions:
         intake, value = view.intake, view.valuation
         said = {part: getattr(intake, part) for part in ("title", "year", "mintmark", "denomination", "series")}
         rows = [(part, text) for part, text in said.items() if text]
-        rows += [("sources", ", ".join(self.prices.sources_of(intake))), ("next", self._next(view))]
+        rows += [("sources", ", ".join(price_sources(self.prices.environment, intake))), ("next", self._next(view))]
         if intake.origin == TAKEN_OUT:
             rows += [("idle", f"{intake.idle_because}; cormorant prices remove {intake.name} forgets it")]
         elif intake.is_paused:
@@ -174,7 +175,7 @@ class PriceActions:
 
     def _unseen(self, views: Iterable[PriceView]) -> list[str]:
         """Those of the settings file that no service has seen yet."""
-        return sorted(set(self.prices.settings.prices) - {each.intake.name for each in views})
+        return sorted(set(self.prices.environment.settings.prices) - {each.intake.name for each in views})
 
     def _next(self, view: PriceView) -> str:
         if view.intake.origin == TAKEN_OUT:
@@ -182,7 +183,7 @@ class PriceActions:
         return "paused" if view.intake.is_paused else self._time(view.intake.next_attempt_at)
 
     def _time(self, moment: datetime) -> str:
-        return clock_time(moment, datetime.now(UTC), zone_of(self.prices.settings.time_zone))
+        return clock_time(moment, datetime.now(UTC), zone_of(self.prices.environment.settings.time_zone))
 
     def _tell(self, facts: dict[str, Any], lines: Iterable[str]) -> int:
         click.echo(as_text(facts) if self.as_json else "\n".join(lines))
@@ -221,7 +222,7 @@ def run_price_action(
     settings = load_or_refuse(config)
 
     async def run(database: Database) -> int:
-        return await action(PriceActions(prices=assembly_of(settings, database).prices_by_hand(), as_json=as_json))
+        return await action(PriceActions(prices=assembly_of(settings, database).watching.prices, as_json=as_json))
 
     try:
         return with_database(settings, run, may_make=may_make)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from attrs import frozen
 
-from actors.environment import SystemClock, in_thread
+from actors.environment import Environment
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.source_json import explanation_json, source_json, sources_json
 from cormorant.cli.actions.source_text import SourceText, caps_lines, host_of, sentence_of, state_of
@@ -124,7 +124,7 @@ class SourceActions:
                 f"{name} is of kind {record.kind} and not asked what it can do; cormorant {tries} tries it"
             )
         try:
-            caps = await test_source(self.database, record, SourceClients(offload=in_thread, clock=SystemClock()).caps)
+            caps = await test_source(self.database, record, SourceClients(Environment(self.settings)).caps)
         except SourceClosed:
             look = await self._look(name)
             lines = look.explain(Priority.INTERACTIVE, zone=self._zone).lines

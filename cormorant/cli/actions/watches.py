@@ -11,7 +11,7 @@ import attrs
 import click
 from attrs import frozen
 
-from actors.environment import SystemClock, SystemRandom, in_thread
+from actors.environment import Environment
 from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.actions.watch_text import WatchText
 from cormorant.cli.console.command_line import (
@@ -37,16 +37,15 @@ from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantError, WantState
 from cormorant.rules.watch.watches import FirstCheck
 from cormorant.services.event_bus import EventBus
-from cormorant.services.source_clients import SourceClients, price_recipes
 from cormorant.services.watch.views import WantViews, artist_out, saved_out
 from cormorant.services.watch.watches import Watches, WatchOptions
-from storage.database import Database
+from storage.database import Database, SystemClock
 from storage.search import sources
 from storage.search.sources import SourceRecord
 from storage.watch.artists import ArtistExists, UnknownArtist
 from storage.watch.handovers import UnknownDownload
 from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
-from supervisors.assembly import Assembly
+from supervisors.assembly import ServiceAssembly, complete
 from supervisors.search_assembly import SearchAssembly, configured_sources
 
 __all__ = ["WatchActions", "assembly_of", "run_watch_action"]
@@ -337,12 +336,17 @@ def run_watch_action(
     ours = configured_sources(settings)
 
     async def run(database: Database) -> int:
-        search, watches, _ = assembly_of(settings, database).by_hand()
+        assembly = assembly_of(settings, database)
         others = await database.read(sources.usable_sources, ours)
         names = {each.name for each in ours}
         records = [*ours, *(each for each in others if each.name not in names)]
         actions = WatchActions(
-            settings=settings, config=config, watches=watches, search=search, records=records, as_json=as_json
+            settings=settings,
+            config=config,
+            watches=assembly.watching.watches,
+            search=assembly.search,
+            records=records,
+            as_json=as_json,
         )
         return await action(actions)
 
@@ -361,32 +365,9 @@ def run_watch_action(
         raise CommandInterrupted("interrupted; nothing was changed") from None
 
 
-def assembly_of(settings: Settings, database: Database) -> Assembly:
+def assembly_of(settings: Settings, database: Database) -> ServiceAssembly:
     """What commands beside a service work with; nothing of it is started."""
-    clock = SystemClock()
-    bus = EventBus(clock, ())
-    asker = SourceClients(offload=in_thread, clock=clock, recipes=price_recipes(settings))
-    return Assembly(
-        settings=settings,
-        handlers={},
-        database=database,
-        ask=asker.search,
-        fetch=asker.download,
-        fetch_link=asker.fetch_link,
-        feed=asker.feed,
-        caps=None,
-        catalogue=None,
-        targets=None,
-        watchlist=None,
-        offload=in_thread,
-        is_ready=lambda: False,
-        children=tuple,
-        events=bus.stream,
-        listen=bus.listen,
-        clock=clock,
-        chance=SystemRandom(),
-        emit=bus.emit,
-    )
+    return ServiceAssembly(complete(Environment(settings, database=database), EventBus(SystemClock())))
 
 
 def _since(artist: Artist) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from random import SystemRandom
 from typing import TypeVar
 
 import outcome
 import trio
 from attrs import evolve
 
-from actors.environment import SystemClock, SystemRandom
 from cormorant.cli.console.command_line import UsageRefused
 from cormorant.cli.console.preflight import (
     StartProblem,
@@ -22,7 +22,7 @@ from cormorant.cli.console.preflight import (
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings.settings import Settings
-from storage.database import Database, Mode, SchemaState
+from storage.database import Database, Mode, SchemaState, SystemClock
 from supervisors.assembly import storage_options
 
 __all__ = ["schema_problem", "with_database"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterator
 from contextlib import aclosing
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 PIECE_MAX: Final = 65_536
 """The largest piece that is made out of compressed bytes at once."""
@@ -24,10 +24,6 @@ class BodyTooLarge(Exception):
 
 class BodyUnreadable(Exception):
     """The body is not compressed as it claims to be."""
-
-
-class _Closeable(Protocol):
-    async def aclose(self) -> None: ...
 
 
 class Inflater:
@@ -96,8 +92,8 @@ async def stream_body(
     inflater = Inflater(encoding)
     given = 0
     # Closed by hand: an async generator left to the garbage collector cannot close its connection.
-    async with aclosing(cast("_Closeable", aiter(stream))) as pieces:
-        async for data in cast("AsyncIterable[bytes]", pieces):
+    async with aclosing(cast("AsyncGenerator[bytes]", aiter(stream))) as pieces:
+        async for data in pieces:
             for piece in inflater.feed(data):
                 given += len(piece)
                 if given > bytes_max:

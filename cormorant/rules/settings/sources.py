@@ -29,6 +29,7 @@ from cormorant.rules.units import TimeOfDay, as_written, zone_of
 
 __all__ = [
     "KINDS",
+    "PRICE_KIND",
     "RESERVED_NAMES",
     "SEARCHED",
     "SPOTIFY_URL",
@@ -43,6 +44,8 @@ RESERVED_NAMES: Final = ("all", "combined")
 """What no source can be called: where sources are named, it means each of them."""
 
 KINDS: Final = ("torznab", "newznab", "spotify", "slskd", "prices")
+PRICE_KIND: Final = "prices"
+"""The kind of sources that state prices."""
 SEARCHED: Final = frozenset({"torznab", "newznab"})
 """The kinds that are searched where no source is named; the others only by name."""
 SPOTIFY_URL: Final = "https://api.spotify.com/v1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
@@ -84,12 +84,8 @@ class CsvTable:
     has_prices: bool
 
 
-class CsvWatch(Protocol):
-    """Makes a thing to watch of what a line says, or raises `CormorantError`."""
-
-    def __call__(self, *, name: str, title: str, **words: Any) -> PriceWatch:
-        """The thing, which is not watched yet."""
-        ...
+MakeWatch = Callable[..., PriceWatch]
+"""Makes a price to watch from `name`, `title` and the other columns of a line, or raises `CormorantError`."""
 
 
 def read_table(body: bytes) -> CsvTable:
@@ -172,7 +168,7 @@ def _each(table: CsvTable, read: Callable[[CsvRow], T]) -> list[T]:
     return found
 
 
-def things_in(table: CsvTable, make: CsvWatch) -> list[PriceWatch]:
+def things_in(table: CsvTable, make: MakeWatch) -> list[PriceWatch]:
     """The things to watch. Raises `WrongLines`."""
     seen: dict[str, int] = {}
 

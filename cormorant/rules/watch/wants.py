@@ -16,6 +16,9 @@ LOOKS_S: Final = (3_600.0, 6 * 3_600.0, 86_400.0, 3 * 86_400.0, 7 * 86_400.0)
 """How long after a look that found nothing the next one follows."""
 LOOKS_MAX: Final = 12
 """After so many it is given up: about two months."""
+WANT_KIND: Final = "want"
+HANDOVER_KIND: Final = "handover"
+"""The kinds of the jobs that search for a want, and that hand over what was chosen."""
 KEY_LENGTH_MAX: Final = 500
 TRACKS_MAX: Final = 40
 """An album with more tracks is not wanted piece by piece."""

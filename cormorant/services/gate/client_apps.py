@@ -11,13 +11,12 @@ from typing import Final
 import trio
 from attrs import define, field
 
+from actors.environment import Environment
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
-from cormorant.rules.settings.service import ClientSettings
 from cormorant.services.gate.shares import AppShare
 from cormorant.services.keys import Keys
 from storage import access
 from storage.access import ClientRecord, digest_of
-from storage.database import Database
 
 __all__ = ["ClientApps"]
 
@@ -33,8 +32,7 @@ _PATIENCE_S: Final = 2.0
 class ClientApps:
     """The apps by name. Where both have a name, the settings file wins."""
 
-    configured: Mapping[str, ClientSettings]
-    database: Database
+    environment: Environment
     keys: Keys
     _added: Mapping[str, ClientRecord] = field(init=False, factory=dict)
     _looked_at: float = field(init=False, default=-math.inf)
@@ -56,8 +54,8 @@ class ClientApps:
     async def by_name(self, name: str) -> AppShare | None:
         """An app, if it may come in."""
         await self._look(LOOK_S)
-        if name in self.configured:
-            return AppShare(name=name, settings=self.configured[name])
+        if name in self.environment.settings.clients:
+            return AppShare(name=name, settings=self.environment.settings.clients[name])
         added = self._added.get(name)
         if added is None:
             self._check_known()
@@ -66,7 +64,7 @@ class ClientApps:
     def _by_key(self, key: str) -> AppShare | None:
         name = self.keys.client(key)
         if name is not None:
-            return AppShare(name=name, settings=self.configured[name])
+            return AppShare(name=name, settings=self.environment.settings.clients[name])
         digest = digest_of(key)
         # Every one is compared, so that the time tells nothing.
         found = [each for each in self._added.values() if hmac.compare_digest(each.key_digest, digest)]
@@ -78,8 +76,8 @@ class ClientApps:
                 return
             self._is_known = False
             with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
-                added = await self.database.read(access.all_clients)
-                self._added = {each.name: each for each in added if each.name not in self.configured}
+                added = await self.environment.database.read(access.all_clients)
+                self._added = {each.name: each for each in added if each.name not in self.environment.settings.clients}
                 self._is_known = True
             self._looked_at = trio.current_time()  # at the end: whoever waited for this look need not look again
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
 import trio
 from attrs import define, field, frozen
 
+from actors.environment import Environment
 from cormorant.clients.files import Download
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
-from cormorant.rules.ports import Clock
 from cormorant.rules.search import priorities
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import (
@@ -40,8 +39,6 @@ from cormorant.services.gate.source_caps import SourceCaps
 from cormorant.services.gate.torznab_documents import TorznabPage, feed_document
 from cormorant.services.keys import Keys
 from cormorant.services.searches import Searches
-from cormorant.services.sources import AskCaps, Fetch
-from storage.database import Database
 from storage.search.sources import SourceRecord, UnknownSource
 
 __all__ = ["COMBINED", "AppShare", "GateService", "NothingAnswered", "SiteLink"]
@@ -84,16 +81,9 @@ class SiteLink:
 class GateService:
     """Searches for apps."""
 
+    environment: Environment = field(kw_only=False)
     searches: Searches
-    database: Database
-    configured: Mapping[str, ClientSettings]
-    """The apps of the settings file."""
     keys: Keys
-    rss_ttl_s: float
-    download: Fetch
-    ask_caps: AskCaps | None
-    """None where sources are asked in a way of the program's own."""
-    clock: Clock
     clients: ClientApps = field(init=False)
     items: GateItems = field(init=False)
     feeds: LatestPoller = field(init=False)
@@ -102,13 +92,13 @@ class GateService:
     shares: Shares = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        searches, database, clock = self.searches, self.database, self.clock
-        self.clients = ClientApps(self.configured, database, self.keys)
-        self.items = GateItems(database=database, keys=self.keys, clock=clock)
-        self.feeds = LatestPoller(searches=searches, database=database, clock=clock, ttl_s=self.rss_ttl_s)
-        self.abilities = SourceCaps(searches=searches, database=database, ask_caps=self.ask_caps, clock=clock)
-        self.shares = Shares(searches=searches, database=database, clock=clock)
-        self.news = LatestReleases(database=database, feeds=self.feeds, items=self.items, abilities=self.abilities)
+        environment, searches = self.environment, self.searches
+        self.clients = ClientApps(environment, self.keys)
+        self.items = GateItems(environment, keys=self.keys)
+        self.feeds = LatestPoller(environment, searches=searches)
+        self.abilities = SourceCaps(environment, searches=searches)
+        self.shares = Shares(environment, searches=searches)
+        self.news = LatestReleases(environment, feeds=self.feeds, items=self.items, abilities=self.abilities)
 
     async def names(self, wanted: str) -> list[str]:
         """The sources that a path names, or `UnknownSource`."""
@@ -217,8 +207,7 @@ class GateService:
             name: self.feeds.has(self._record(name), request.categories, goes_on=bool(request.offset)) for name in names
         }
         outcomes = [outcome for outcome in known.values() if outcome is not None]
-        claim = partial(self.shares.claim, client, lane=Lane.QUERY, priority=Priority.RSS)
-        asker = LatestFetcher(name=client.name, hold_s=client.settings.hold_s, claim=claim)
+        asker = LatestFetcher(client=client, shares=self.shares)
 
         async def look(name: str) -> None:
             try:
@@ -246,7 +235,7 @@ class GateService:
         """Whole seconds until the source opens, as it is known now; never too few."""
         opens_at = self.searches.explain(outcome.source, priority, lane=lane).opens_at
         stated = opens_in_s(outcome.error)
-        until_open = stated if opens_at is None else (opens_at - self.clock.now()).total_seconds()
+        until_open = stated if opens_at is None else (opens_at - self.environment.now()).total_seconds()
         wait_s = UNKNOWN_WAIT_S if until_open is None else until_open
         if isinstance(outcome.error, ShareUsedUp):
             wait_s = max(wait_s, stated or 0.0)
@@ -285,7 +274,7 @@ class GateService:
         fetched: list[Download] = []
 
         async def execute(record: SourceRecord, _: SearchRequest) -> SearchPage:
-            fetched.append(await self.download(record, link))
+            fetched.append(await self.environment.clients.download(record, link))
             return SearchPage(results=())
 
         chosen = client.settings

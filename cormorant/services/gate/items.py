@@ -12,14 +12,13 @@ from typing import Final
 import attrs
 from attrs import define, field, frozen
 
-from cormorant.rules.ports import Clock
+from actors.environment import Environment
 from cormorant.rules.search.requests import Protocol, Result
 from cormorant.rules.secrets import HIDDEN, SecretFilter, redact_passwords, secret_filter_of
 from cormorant.rules.web_requests import LruCache
 from cormorant.services.gate.torznab_documents import PASSED_ON, GateInfo, TorznabItem
 from cormorant.services.keys import Keys
 from storage import gate
-from storage.database import Database
 from storage.gate import GateLink
 from storage.search.sources import SourceRecord
 
@@ -55,14 +54,13 @@ class _MadeLink:
 class GateItems:
     """Makes finds into what apps get, and knows what a link of ours stands for."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     keys: Keys
-    clock: Clock
     links: DownloadLinks = field(init=False)
     _made: LruCache[_MadeLink] = field(init=False, factory=lambda: LruCache(_MADE_MAX))
 
     def __attrs_post_init__(self) -> None:
-        self.links = DownloadLinks(database=self.database, clock=self.clock)
+        self.links = DownloadLinks(self.environment)
 
     async def of(self, client: str, found: Sequence[GateResult], *, base: str) -> list[TorznabItem]:
         """The finds that can be fetched, as this app is shown them."""
@@ -77,7 +75,7 @@ class GateItems:
 
     async def link(self, token: str, record: SourceRecord) -> str | None:
         """The link of the site that ours stands for; None when that is too long ago."""
-        return await self.database.read(gate.find, _ref_of_token(token), source_id=record.id)
+        return await self.environment.database.read(gate.find, _ref_of_token(token), source_id=record.id)
 
     def is_ours(self, token: str, record: SourceRecord) -> bool:
         """Whether we have made this link, for the app that it names."""
@@ -198,17 +196,16 @@ _KEPT_MAX: Final = 20_000
 class DownloadLinks:
     """Remembers links for later downloads."""
 
-    database: Database
-    clock: Clock
+    environment: Environment = field(kw_only=False)
     _known: LruCache[tuple[datetime, datetime]] = field(init=False, factory=lambda: LruCache(_KEPT_MAX))
     """When each was first given out, and when that was last written down."""
 
     async def first_seen(self, links: Sequence[GateLink]) -> Mapping[str, datetime]:
         """When each was first given out, by its short name; all of them are kept from now on."""
-        now = self.clock.now()
+        now = self.environment.now()
         known = {link.ref: self._known.get(link.ref) for link in links}
         stale = [link for link in links if not _is_fresh(known[link.ref], now)]
-        seen = await self.database.run(gate.remember, stale, now=now) if stale else {}
+        seen = await self.environment.database.run(gate.remember, stale, now=now) if stale else {}
         for ref, first in seen.items():
             self._known.put(ref, (first, now))
         return {ref: found[0] for ref, found in known.items() if found is not None} | dict(seen)

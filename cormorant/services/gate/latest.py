@@ -9,13 +9,13 @@ from typing import Final
 import trio
 from attrs import define, field, frozen
 
+from actors.environment import Environment
 from cormorant.rules.latest_polls import Times
 from cormorant.services.gate.items import GateItems, GateResult, placeholder
 from cormorant.services.gate.latest_poller import LatestPoller
 from cormorant.services.gate.source_caps import SourceCaps
 from cormorant.services.gate.torznab_documents import TorznabItem, TorznabPage, feed_document
 from storage import gate as feeds
-from storage.database import Database
 from storage.search.sources import SourceRecord
 
 LIFE_S: Final = 60.0
@@ -84,7 +84,7 @@ class LatestQuery:
 class LatestReleases:
     """Shows what is new from what is kept of it: also of sources that do not answer now, so that pages stay in step."""
 
-    database: Database
+    environment: Environment = field(kw_only=False)
     feeds: LatestPoller
     items: GateItems
     abilities: SourceCaps
@@ -111,7 +111,7 @@ class LatestReleases:
     async def _page(self, wanted: LatestQuery) -> tuple[TorznabPage, bool]:
         """The page, and whether anything is kept; if not, it says what depends on more than the last poll."""
         records = {record.id: record for record in wanted.records}
-        kept = await self.database.read(
+        kept = await self.environment.database.read(
             feeds.page, list(records), wanted.categories, offset=wanted.offset, limit=wanted.limit
         )
         finds = [GateResult(record=records[row.source_id], result=row.result, at=row.sort_at) for row in kept.rows]

@@ -6,22 +6,22 @@ Invariant: of all processes that share a database one asks at a time. Its turn i
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 import trio
 from attrs import define, field, frozen
 
+from actors.environment import Environment
 from cormorant.rules.latest_polls import ALL, LatestState, Times, asked_for, is_fresh
-from cormorant.rules.ports import Clock
 from cormorant.rules.search import priorities
+from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import PAGE_SIZE_MAX, SearchRequest
-from cormorant.services.gate.shares import ShareClaim
+from cormorant.services.gate.shares import AppShare, ShareClaim, Shares
 from cormorant.services.searches import Searches
 from storage import gate
-from storage.database import Database
 from storage.gate import PollTurn
 from storage.search.sources import SourceRecord
 
@@ -51,32 +51,34 @@ class _Poll:
     outcome: Outcome | None = None
 
 
-class ClaimFor(Protocol):
-    """Claims a request at a source for an app, waiting for it until a time."""
-
-    def __call__(self, name: str, /, *, until: float) -> Awaitable[ShareClaim | Outcome]:
-        """Claim it."""
-        ...
-
-
 @frozen(kw_only=True)
 class LatestFetcher:
     """An app that wants to know what is new."""
 
-    name: str
-    hold_s: float
-    claim: ClaimFor
-    """The right to ask a source for it, or why it has none now, though what is kept is for all."""
+    client: AppShare
+    shares: Shares
+
+    @property
+    def name(self) -> str:
+        """The name of the app."""
+        return self.client.name
+
+    @property
+    def hold_s(self) -> float:
+        """The longest time that its request may be held."""
+        return self.client.settings.hold_s
+
+    async def claim(self, source: str, *, until: float) -> ShareClaim | Outcome:
+        """The right to ask a source for it, or why the app has none now. What is stored is for all apps."""
+        return await self.shares.claim(self.client, source, lane=Lane.QUERY, priority=Priority.RSS, until=until)
 
 
 @define(eq=False, kw_only=True)
 class LatestPoller:
     """Keeps what is new in the database, by asking for it when an app wants it and it has become old."""
 
+    environment: Environment = field(kw_only=False)
     searches: Searches
-    database: Database
-    clock: Clock
-    ttl_s: float
     _polls: dict[int, _Poll] = field(init=False, factory=dict)
     _seen: dict[int, tuple[float, LatestState]] = field(init=False, factory=dict)
     """What was last seen of the polls of each source, and when."""
@@ -97,13 +99,13 @@ class LatestPoller:
         return state if trio.current_time() - seen_at < LOOK_S else None
 
     async def _look(self, number: int) -> LatestState:
-        state = await self.database.read(gate.look, number)
+        state = await self.environment.database.read(gate.look, number)
         self._seen[number] = (trio.current_time(), state)
         return state
 
     def _is_fresh(self, state: LatestState, wanted: frozenset[int], *, goes_on: bool) -> bool:
-        ttl_s = self.ttl_s + (PAGING_S if goes_on else 0.0)
-        return is_fresh(state, wanted, now=self.clock.now(), ttl_s=ttl_s)
+        ttl_s = self.environment.settings.search.rss_ttl_s + (PAGING_S if goes_on else 0.0)
+        return is_fresh(state, wanted, now=self.environment.now(), ttl_s=ttl_s)
 
     async def bring(
         self, asker: LatestFetcher, source: SourceRecord, categories: Sequence[int], *, goes_on: bool = False
@@ -174,9 +176,14 @@ class LatestPoller:
             await trio.sleep(min(AGAIN_S, left_s))
 
     async def _take(self, source: SourceRecord, waiting: frozenset[int], *, lease_s: float) -> PollTurn:
-        now = self.clock.now()
-        return await self.database.run(
-            gate.take, source.id, waiting=waiting, now=now, ttl_s=self.ttl_s, lease_s=lease_s
+        now = self.environment.now()
+        return await self.environment.database.run(
+            gate.take,
+            source.id,
+            waiting=waiting,
+            now=now,
+            ttl_s=self.environment.settings.search.rss_ttl_s,
+            lease_s=lease_s,
         )
 
     async def _ask(self, asker: LatestFetcher, source: SourceRecord, turn: PollTurn, until: float) -> Outcome:
@@ -185,8 +192,10 @@ class LatestPoller:
         try:
             outcome = await self._search(asker, source, asked, until)
             if outcome.is_answer:
-                now = self.clock.now()
-                await self.database.run(gate.keep, source.id, outcome.results, asked=asked, turn=turn, now=now)
+                now = self.environment.now()
+                await self.environment.database.run(
+                    gate.keep, source.id, outcome.results, asked=asked, turn=turn, now=now
+                )
                 self._seen.pop(source.id, None)
                 is_kept = True
             return outcome
@@ -194,7 +203,7 @@ class LatestPoller:
             if not is_kept and turn.until is not None:
                 # Bounded: it would end by itself, only later.
                 with trio.move_on_after(_RELEASE_S, shield=True):
-                    await self.database.run(gate.release, source.id, until=turn.until)
+                    await self.environment.database.run(gate.release, source.id, until=turn.until)
 
     async def _search(self, asker: LatestFetcher, source: SourceRecord, asked: frozenset[int], until: float) -> Outcome:
         request = SearchRequest(categories=sorted(asked - {ALL}), limit=PAGE_SIZE_MAX)

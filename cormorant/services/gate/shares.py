@@ -10,7 +10,7 @@ import attrs
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.ports import Clock
+from actors.environment import Environment
 from cormorant.rules.search.limits import Lane, Window
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
@@ -18,7 +18,6 @@ from cormorant.rules.search.requests import SearchRequest, search_key
 from cormorant.rules.search.shares import ShareUsedUp, share_opens_at, share_windows
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.services.searches import Searches
-from storage.database import Database
 from storage.search import answers, source_views
 from storage.search.sources import SourceRecord
 
@@ -67,9 +66,8 @@ class Shares:
     Who may ask claims it first: of two requests at the same moment the second must not take what only one may have.
     """
 
+    environment: Environment = field(kw_only=False)
     searches: Searches
-    database: Database
-    clock: Clock
     _claims: dict[tuple[str, str, Lane], _ShareClaims] = field(init=False, factory=dict)
 
     async def claim_all(
@@ -110,7 +108,7 @@ class Shares:
         claims = self._claims.setdefault((client.name, name, lane), _ShareClaims())
         while True:
             async with claims.turn:
-                now = self.clock.now()
+                now = self.environment.now()
                 opens_at = await self._opens_at(requests.record, client, lane, windows, now=now)
                 if opens_at is not None:
                     return _refusal(client, name, priority, wait_s=(opens_at - now).total_seconds())
@@ -130,13 +128,17 @@ class Shares:
         self, record: SourceRecord, client: AppShare, lane: Lane, windows: Sequence[Window], *, now: datetime
     ) -> datetime | None:
         numbers = sorted({window.limit for window in windows})
-        spent = await self.database.read(source_views.nth_latest, record.id, lane, client.name, numbers)
+        spent = await self.environment.database.read(source_views.nth_latest, record.id, lane, client.name, numbers)
         return share_opens_at(windows, spent, now=now)
 
     async def _is_kept(self, request: SearchRequest, name: str) -> bool:
         requests = self.searches.directory.by_name[name]
-        now = self.clock.now()
-        return bool(await self.database.read(answers.find_cached, [requests.record.id], search_key(request), now=now))
+        now = self.environment.now()
+        return bool(
+            await self.environment.database.read(
+                answers.find_cached, [requests.record.id], search_key(request), now=now
+            )
+        )
 
 
 def _refusal(client: AppShare, name: str, priority: Priority, *, wait_s: float) -> Outcome:

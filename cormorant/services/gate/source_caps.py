@@ -9,15 +9,13 @@ from typing import Final
 import trio
 from attrs import define, field
 
+from actors.environment import Environment
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.ports import Clock
 from cormorant.rules.search.caps import DEFAULT_CAPS, caps_of_plain, may_support, merged_caps, plain_caps
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
 from cormorant.services.searches import Searches
-from cormorant.services.sources import AskCaps
-from storage.database import Database
 from storage.search import sources
 from storage.search.sources import SourceRecord
 
@@ -35,11 +33,8 @@ _AGAIN_S: Final = 900.0
 class SourceCaps:
     """The abilities of sources, for apps that ask for them."""
 
+    environment: Environment = field(kw_only=False)
     searches: Searches
-    database: Database
-    ask_caps: AskCaps | None
-    """None where sources are asked in a way of the program's own."""
-    clock: Clock
     _tried_at: dict[int, float] = field(init=False, factory=dict)
     _turns: dict[int, trio.Lock] = field(init=False, factory=dict)
 
@@ -61,23 +56,23 @@ class SourceCaps:
 
     async def may_support(self, record: SourceRecord, categories: Sequence[int]) -> bool:
         """Whether a source may ever have something in these categories, as far as it has said. Nobody is asked."""
-        kept = await self.database.read(sources.caps, record.id)
+        kept = await self.environment.database.read(sources.caps, record.id)
         return kept is None or may_support(caps_of_plain(kept[0]), categories)
 
     async def _of(self, record: SourceRecord, consumer: str) -> Caps:
         async with self._turns.setdefault(record.id, trio.Lock()):
-            kept = await self.database.read(sources.caps, record.id)
-            if kept is not None and self.clock.now() - kept[1] < _FRESH:
+            kept = await self.environment.database.read(sources.caps, record.id)
+            if kept is not None and self.environment.now() - kept[1] < _FRESH:
                 return caps_of_plain(kept[0])
             said = await self._ask(record, consumer)
             if said is None:
                 return DEFAULT_CAPS if kept is None else caps_of_plain(kept[0])
-            now = self.clock.now()
-            await self.database.run(sources.set_caps, record.id, plain_caps(said), now=now)
+            now = self.environment.now()
+            await self.environment.database.run(sources.set_caps, record.id, plain_caps(said), now=now)
             return said
 
     async def _ask(self, record: SourceRecord, consumer: str) -> Caps | None:
-        ask, now = self.ask_caps, trio.current_time()
+        ask, now = self.environment.clients.caps, trio.current_time()
         if ask is None or now - self._tried_at.get(record.id, -_AGAIN_S) < _AGAIN_S:
             return None
         self._tried_at[record.id] = now

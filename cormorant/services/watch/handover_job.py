@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 
-from attrs import frozen
+from attrs import field, frozen
 
+from actors.environment import Environment
 from actors.jobs.handler import JobContext
 from actors.watch.handover_tracker import ConfiguredTarget, facts_of, parcel_of
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     RateLimitWaitError,
@@ -45,11 +45,11 @@ from cormorant.rules.watch.handovers import (
     target_removed_reason,
 )
 from cormorant.rules.watch.wants import Want, WantState
+from cormorant.services.watch.parcel_fetcher import ParcelFetcher
 from storage.watch import choice, handovers, wants
 from storage.watch.choice import CandidateChoice
 from storage.watch.wants import Candidate
 
-KIND = "handover"
 LOOK_AGAIN_S = 1.0
 MISCONFIGURED_S = 600.0
 """How often a target is tried that takes nothing as it is set up: a person has to act."""
@@ -62,12 +62,10 @@ MISSED_S = 180.0
 class HandoverJob:
     """The handler of the kind `handover`."""
 
+    environment: Environment = field(kw_only=False)
     places: Mapping[str, ConfiguredTarget]
-    pack: Callable[[Want, Candidate, str], Awaitable[Parcel]]
-    """Fetches a candidate through the gates and checks that it is what it should be."""
+    fetcher: ParcelFetcher
     chooser: CandidateChoice
-    clock: Clock
-    emit: Emit
 
     async def __call__(self, context: JobContext) -> None:
         """Hand the chosen candidate over; when it turns out bad, the next one."""
@@ -97,7 +95,7 @@ class HandoverJob:
         name = self.chooser.target_for(want, candidate.result)
         if name is None or self._is_only_shown(context):
             why = self.chooser.reason_for(want, candidate.result)
-            await context.transaction(wants.change, want.id, WantState.CHOSEN, reason=why, now=self.clock.now())
+            await context.transaction(wants.change, want.id, WantState.CHOSEN, reason=why, now=self.environment.now())
             return
         earlier = await context.transaction(handovers.of_want, want.id)
         key = key_of(want, candidate, times=len(earlier))
@@ -105,7 +103,7 @@ class HandoverJob:
         if isinstance(parcel, str):
             await self._next_candidate(context, want, candidate.ref, parcel)
             return
-        now = self.clock.now()
+        now = self.environment.now()
         handover = Handover(
             want_id=want.id,
             ref=candidate.ref,
@@ -125,7 +123,7 @@ class HandoverJob:
     async def _packed(self, context: JobContext, want: Want, candidate: Candidate, key: str) -> Parcel | str:
         """The parcel, or why the candidate is bad."""
         try:
-            return await self.pack(want, candidate, key)
+            return await self.fetcher(want, candidate, key)
         except (RateLimitWaitError, SourceLimited) as closed:
             raise Snooze(max(1.0, wait_for_opening_s(closed))) from closed
         except CredentialsRefused as refused:
@@ -148,12 +146,12 @@ class HandoverJob:
         except TargetInDoubt as doubt:
             await self._doubt(context, want, handover, str(doubt))
         except TargetMisconfigured as wrong:
-            await context.transaction(put_off, handover, str(wrong), now=self.clock.now())
+            await context.transaction(put_off, handover, str(wrong), now=self.environment.now())
             raise Snooze(MISCONFIGURED_S) from wrong
         except TargetRefused as refused:
             await self._not_sent(context, want, handover, str(refused), is_sure=is_sure)
         except TargetUnavailable as away:
-            await context.transaction(put_off, handover, str(away), now=self.clock.now())
+            await context.transaction(put_off, handover, str(away), now=self.environment.now())
             if away.retry_after_s is not None:
                 raise Snooze(max(1.0, away.retry_after_s)) from away
             raise Retry(str(away)) from away
@@ -163,7 +161,7 @@ class HandoverJob:
     async def _doubt(self, context: JobContext, want: Want, handover: Handover, why: str) -> None:
         place = self.places[handover.target]
         step = step_in_doubt(can_be_asked=place.target.can_be_asked, asked=0, otherwise=place.in_doubt)
-        await context.transaction(handovers.set_in_doubt, handover, why, step=step, now=self.clock.now())
+        await context.transaction(handovers.set_in_doubt, handover, why, step=step, now=self.environment.now())
         self._tell_doubt(want, handover, step)
         if step is not NextStep.HOLD:
             raise Snooze(DOUBT_S if step is NextStep.ASK else doubt_s(handover.sent))
@@ -187,7 +185,7 @@ class HandoverJob:
 
     async def _hold(self, context: JobContext, want: Want, handover: Handover, why: str) -> None:
         hold = partial(handovers.set_in_doubt, step=NextStep.HOLD)
-        await context.transaction(hold, handover, why, now=self.clock.now())
+        await context.transaction(hold, handover, why, now=self.environment.now())
         self._tell_doubt(want, handover, NextStep.HOLD)
 
     async def _ask(self, context: JobContext, want: Want, handover: Handover, place: ConfiguredTarget) -> None:
@@ -203,7 +201,7 @@ class HandoverJob:
             return
         if receipt.standing is ParcelState.ABSENT:
             change = partial(handovers.change, asked=handover.asked + 1, reason="its target does not know of it")
-            doubted = await context.transaction(change, handover, HandoverState.IN_DOUBT, now=self.clock.now())
+            doubted = await context.transaction(change, handover, HandoverState.IN_DOUBT, now=self.environment.now())
             raise Snooze(DOUBT_S if doubted.asked < ASKED_MAX else doubt_s(handover.sent))
         await self._arrived(context, want, handover, receipt)
 
@@ -227,7 +225,7 @@ class HandoverJob:
         if isinstance(parcel, str):
             await self._not_sent(context, want, handover, parcel, is_sure=surely_not_there)
             return
-        sending = await context.transaction(handovers.send_again, handover, now=self.clock.now())
+        sending = await context.transaction(handovers.send_again, handover, now=self.environment.now())
         await self._send(context, want, sending, parcel, is_sure=surely_not_there)
 
     async def _not_sent(self, context: JobContext, want: Want, handover: Handover, why: str, *, is_sure: bool) -> None:
@@ -241,12 +239,12 @@ class HandoverJob:
         """It has not arrived and is not to be sent: as if it had only been chosen."""
         why = "observe mode: it was not sent again"
         reason = self.chooser.reason_for(want, candidate.result)
-        decided = await context.transaction(handovers.choose_again, handover, why, reason, now=self.clock.now())
+        decided = await context.transaction(handovers.choose_again, handover, why, reason, now=self.environment.now())
         self._tell_failed(handover, why, decided)
 
     async def _miss_target(self, context: JobContext, handover: Handover) -> None:
         """Its target is not in the settings of this process. Another may have it, and get the job the next time."""
-        now, why = self.clock.now(), target_removed_reason(handover.target)
+        now, why = self.environment.now(), target_removed_reason(handover.target)
         missing_s = missing_target_wait_s(handover, now=now)
         if missing_s is None:
             await context.transaction(partial(handovers.change, reason=why), handover, handover.state, now=now)
@@ -259,31 +257,45 @@ class HandoverJob:
         if receipt.standing is ParcelState.FAILED:
             await self._failed(context, handover, receipt.reason or "its target failed")
             return
-        place, now = self.places[handover.target], self.clock.now()
+        place, now = self.places[handover.target], self.environment.now()
         is_done = receipt.standing is ParcelState.DONE or not place.target.can_be_asked
         next_at = None if is_done else now + timedelta(seconds=place.follow_s)
         changed = await context.transaction(handovers.set_arrived, handover, receipt, next_at=next_at, now=now)
-        self.emit(HandoverSent(want=want.id, title=handover.title, target=handover.target, times=max(1, handover.sent)))
-        self.emit(WantChanged(want=want.id, title=want.words, state=changed.state.value, reason=changed.reason))
+        self.environment.emit(
+            HandoverSent(want=want.id, title=handover.title, target=handover.target, times=max(1, handover.sent))
+        )
+        self.environment.emit(
+            WantChanged(want=want.id, title=want.words, state=changed.state.value, reason=changed.reason)
+        )
 
     async def _failed(self, context: JobContext, handover: Handover, why: str) -> None:
-        decided = await context.transaction(choice.fail_and_choose, self.chooser, handover, why, now=self.clock.now())
+        decided = await context.transaction(
+            choice.fail_and_choose, self.chooser, handover, why, now=self.environment.now()
+        )
         self._tell_failed(handover, why, decided)
 
     async def _next_candidate(self, context: JobContext, want: Want, ref: str, why: str) -> None:
-        decided = await context.transaction(choice.reject_chosen, self.chooser, want.id, ref, why, now=self.clock.now())
-        self.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=decided.reason))
+        decided = await context.transaction(
+            choice.reject_chosen, self.chooser, want.id, ref, why, now=self.environment.now()
+        )
+        self.environment.emit(
+            WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=decided.reason)
+        )
 
     def _tell_doubt(self, want: Want, handover: Handover, step: NextStep) -> None:
-        self.emit(HandoverInDoubt(want=want.id, title=handover.title, target=handover.target, next_step=step.value))
+        self.environment.emit(
+            HandoverInDoubt(want=want.id, title=handover.title, target=handover.target, next_step=step.value)
+        )
 
     def _tell_failed(self, handover: Handover, why: str, decided: Want) -> None:
-        self.emit(
+        self.environment.emit(
             HandoverEnded(
                 want=handover.want_id, title=handover.title, target=handover.target, state="failed", reason=why
             )
         )
-        self.emit(WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason))
+        self.environment.emit(
+            WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason)
+        )
 
 
 def key_of(want: Want, candidate: Candidate, *, times: int) -> str:

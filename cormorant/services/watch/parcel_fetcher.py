@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
+from actors.environment import Environment
 from cormorant.clients.files import Download
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import SearchError
@@ -15,7 +15,6 @@ from cormorant.rules.watch.handovers import Parcel, ParcelKind, infohash_of_magn
 from cormorant.rules.watch.soulseek import files_of
 from cormorant.rules.watch.wants import Want
 from cormorant.services.searches import Searches, through_gate
-from storage.search.sources import SourceRecord
 from storage.watch.wants import Candidate
 
 FEED: Final = "feed:"
@@ -29,10 +28,8 @@ _KINDS: Final = {"torrent": ParcelKind.TORRENT, "nzb": ParcelKind.NZB, "magnet":
 class ParcelFetcher:
     """Packs candidates."""
 
+    environment: Environment = field(kw_only=False)
     searches: Searches
-    fetch: Callable[[SourceRecord, str], Awaitable[Download]]
-    fetch_link: Callable[[str], Awaitable[Download]]
-    """For links of feeds, which no source has."""
 
     async def __call__(self, want: Want, candidate: Candidate, key: str) -> Parcel:
         """The parcel of a candidate. Raises `SourceError`, or `RateLimitWaitError` when its source is closed."""
@@ -45,7 +42,7 @@ class ParcelFetcher:
         if link.startswith("magnet:"):  # nobody is asked
             return self._parcel(want, result, key, Download(kind="magnet", magnet=link))
         if candidate.source.startswith(FEED):
-            return self._parcel(want, result, key, await self.fetch_link(link))
+            return self._parcel(want, result, key, await self.environment.clients.link(link))
         await self.searches.directory.loaded.wait()
         if candidate.source not in self.searches.directory.by_name:
             raise SearchError(
@@ -54,7 +51,7 @@ class ParcelFetcher:
         fetched = await through_gate(
             self.searches,
             candidate.source,
-            lambda record: self.fetch(record, link),
+            lambda record: self.environment.clients.download(record, link),
             about=f"download {result.title}",
             max_wait_s=MAX_WAIT_S,
             timeout_s=TIMEOUT_S,

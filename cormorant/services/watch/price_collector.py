@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
+from actors.environment import Environment
 from actors.jobs.handler import JobContext
 from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.jobs.verdicts import Cancel, Fail, Retry, Snooze
-from cormorant.rules.ports import Clock, Emit
 from cormorant.rules.search.outcomes import CredentialsRefused, Outcome, OutcomeStatus, SourceLimited
 from cormorant.rules.search.priorities import Priority
+from cormorant.rules.settings.sources import PRICE_KIND
 from cormorant.rules.watch.prices import (
     PriceAlert,
     PriceCollected,
@@ -28,7 +29,6 @@ from storage.search.sources import UnknownSource
 from storage.watch import price_watches, prices
 from storage.watch.prices import Collected
 
-SOURCE_KIND = "prices"
 REASONS_MAX = 5
 """So many different reasons are told why items of an answer are no prices."""
 
@@ -37,9 +37,8 @@ REASONS_MAX = 5
 class PriceCollector:
     """The handler of the kind `collect`."""
 
+    environment: Environment = field(kw_only=False)
     searches: Searches
-    clock: Clock
-    emit: Emit
 
     async def __call__(self, context: JobContext) -> None:
         """Ask the source, unless it was asked lately, write down what it states, and value the intake anew."""
@@ -51,7 +50,7 @@ class PriceCollector:
             raise Cancel(intake.idle_because)
         outcome = await self._ask(intake, source)
         _decide(outcome)
-        now = self.clock.now()
+        now = self.environment.now()
         found = [point_of(intake, source, result, now=now) for result in outcome.results]
         points = [point for point in found if point is not None]
         try:
@@ -66,8 +65,8 @@ class PriceCollector:
     async def _ask(self, intake: PriceWatch, source: str) -> Outcome:
         await self.searches.directory.loaded.wait()
         requests = self.searches.directory.by_name.get(source)
-        if requests is not None and requests.record.kind != SOURCE_KIND:
-            raise Fail(f'{source} is of kind {requests.record.kind} and states no prices; write kind = "{SOURCE_KIND}"')
+        if requests is not None and requests.record.kind != PRICE_KIND:
+            raise Fail(f'{source} is of kind {requests.record.kind} and states no prices; write kind = "{PRICE_KIND}"')
         try:
             search = await self.searches.search(
                 request_for(intake),
@@ -85,13 +84,13 @@ class PriceCollector:
     def _tell_left_out(self, intake: PriceWatch, source: str, problems: list[str]) -> None:
         if problems:
             why = "; ".join(list(dict.fromkeys(problems))[:REASONS_MAX])
-            self.emit(PriceLeftOut(price=intake.name, source=source, items=len(problems), why=why))
+            self.environment.emit(PriceLeftOut(price=intake.name, source=source, items=len(problems), why=why))
 
     def _tell(self, done: Collected, source: str, points: int) -> None:
         name, value, alert = done.intake.name, done.valuation, done.alert
-        self.emit(PriceCollected(price=name, source=source, points=points, written=done.written))
+        self.environment.emit(PriceCollected(price=name, source=source, points=points, written=done.written))
         if value is not None and done.has_changed:
-            self.emit(
+            self.environment.emit(
                 PriceValued(
                     price=name,
                     cents=value.cents,
@@ -101,7 +100,7 @@ class PriceCollector:
                 )
             )
         if alert is not None:
-            self.emit(
+            self.environment.emit(
                 PriceAlert(
                     price=name,
                     side=alert.side.value,

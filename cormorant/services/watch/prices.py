@@ -6,19 +6,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from attrs import define
+from attrs import define, field
 
-from cormorant.rules.ports import Clock
+from actors.environment import Environment
+from actors.jobs.working_set import JobWakeUp
+from actors.watch.watch_jobs import collect_jobs
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.fields import name_problem
-from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.sources import PRICE_KIND
 from cormorant.rules.settings.watch import cents_of
 from cormorant.rules.units import format_duration
-from cormorant.rules.watch.prices import COLLECT, STAGGER_S, PricePoint, PriceWatch, Valuation, collect_key
-from cormorant.services.jobs import Jobs
-from cormorant.services.watch.price_collector import SOURCE_KIND
-from storage.database import Database
-from storage.jobs.jobs import NewJob
+from cormorant.rules.watch.prices import PricePoint, PriceWatch, Valuation
 from storage.search.sources import UnknownSource
 from storage.watch import price_watches, prices
 from storage.watch.price_watches import PriceWatchConfigured
@@ -33,9 +31,7 @@ class NoPriceSource(UnknownSource):
 
     def __init__(self, name: str, known: Sequence[str] = ()) -> None:
         super().__init__(name, known)
-        there = (
-            f"there are {', '.join(sorted(known))}" if known else f'write [sources.NAME] with kind = "{SOURCE_KIND}"'
-        )
+        there = f"there are {', '.join(sorted(known))}" if known else f'write [sources.NAME] with kind = "{PRICE_KIND}"'
         self.args = (f"there is no source of prices{f' {name[:40]!r}' if name else ''}; {there}",)
 
 
@@ -43,10 +39,8 @@ class NoPriceSource(UnknownSource):
 class Prices:
     """The prices of a service."""
 
-    settings: Settings
-    database: Database
-    jobs: Jobs
-    clock: Clock
+    environment: Environment = field(kw_only=False)
+    producer: JobWakeUp
 
     async def watch(  # noqa: PLR0913 - what can be said of a thing, all but two with a default
         self,
@@ -77,34 +71,34 @@ class Prices:
             below_cents=below_cents,
             above_cents=above_cents,
         )
-        if name in self.settings.prices:
+        if name in self.environment.settings.prices:
             raise BadRequest("name", f"the settings file has [prices.{name}] already; choose another")
-        [intake] = await self.database.run(
-            prices.add_watches, [wanted], make_jobs=self.collect_jobs, now=self.clock.now()
+        [intake] = await self.environment.database.run(
+            prices.add_watches, [wanted], make_jobs=partial(collect_jobs, self.environment), now=self.environment.now()
         )
-        self.jobs.wake_up.set()
+        self.producer.set()
         return intake
 
     async def watch_all(self, wanted: Sequence[PriceWatch]) -> tuple[list[PriceWatch], list[str]]:
         """Watch all of them, or none if that raises. Returns those that are new, and the names that were there already."""
-        added, known = await self.database.run(
+        added, known = await self.environment.database.run(
             prices.add_new_watches,
             wanted,
-            configured=self.settings.prices.keys(),
-            make_jobs=self.collect_jobs,
-            now=self.clock.now(),
+            configured=self.environment.settings.prices.keys(),
+            make_jobs=partial(collect_jobs, self.environment),
+            now=self.environment.now(),
         )
-        self.jobs.wake_up.set()
+        self.producer.set()
         return added, known
 
     async def write_down(self, points: Mapping[str, Sequence[PricePoint]]) -> list[Collected]:
         """Keep prices that a person knows, by the names of the things. All of them, or none if that raises."""
-        return await self.database.run(prices.record_known, points, now=self.clock.now())
+        return await self.environment.database.run(prices.record_known, points, now=self.environment.now())
 
     def wanted(self, *, name: str, title: str, sources: Sequence[str] = (), **words: Any) -> PriceWatch:
         """A thing to watch, checked, that is not watched yet. Raises `BadRequest` or `NoPriceSource`."""
         self._check_sources(sources)
-        now = self.clock.now()
+        now = self.environment.now()
         wanted = PriceWatch(
             name=name,
             title=" ".join(title.split()),
@@ -123,80 +117,66 @@ class Prices:
 
     async def unwatch(self, name: str) -> None:
         """Watch a price no more, and forget what was collected. One of the settings file is first taken out there."""
-        if name in self.settings.prices:
+        if name in self.environment.settings.prices:
             raise PriceWatchConfigured(name)
-        await self.database.run(price_watches.remove, name)
+        await self.environment.database.run(price_watches.remove, name)
 
     async def pause(self, name: str) -> PriceWatch:
         """Ask nobody about a price until it is resumed, also after a restart. Raises `UnknownPriceWatch` or `IntakeTakenOut`."""
-        return await self.database.run(price_watches.set_paused, name, is_paused=True)
+        return await self.environment.database.run(price_watches.set_paused, name, is_paused=True)
 
     async def resume(self, name: str) -> PriceWatch:
         """Go on with a price: at its time, and soon if that has passed."""
-        return await self.database.run(price_watches.set_paused, name, is_paused=False)
+        return await self.environment.database.run(price_watches.set_paused, name, is_paused=False)
 
     async def all(self) -> list[PriceView]:
         """All of them, by name."""
-        return await self.database.read(prices.all_views)
+        return await self.environment.database.read(prices.all_views)
 
     async def show(self, name: str, *, limit: int = 100) -> PriceView:
         """One of them with its newest points and alerts, or `UnknownPriceWatch`."""
-        return await self.database.read(prices.view, name, limit=min(limit, SHOWN_MAX))
+        return await self.environment.database.read(prices.view, name, limit=min(limit, SHOWN_MAX))
 
     async def history(self, name: str, *, limit: int = 100) -> list[Valuation]:
         """The values that it had, newest first, or `UnknownPriceWatch`."""
-        return await self.database.read(prices.history_of, name, limit=min(limit, SHOWN_MAX))
+        return await self.environment.database.read(prices.history_of, name, limit=min(limit, SHOWN_MAX))
 
     async def check(self, name: str) -> int:
         """Ask its sources now, also while it is paused. Returns how many. What was answered lately is taken from the cache."""
-        asked = await self.database.run(
-            prices.collect_now, name, make_jobs=partial(self.collect_jobs, by_hand=True), now=self.clock.now()
+        asked = await self.environment.database.run(
+            prices.collect_now,
+            name,
+            make_jobs=partial(collect_jobs, self.environment, by_hand=True),
+            now=self.environment.now(),
         )
-        self.jobs.wake_up.set()
+        self.producer.set()
         return asked
 
-    def sources_of(self, intake: PriceWatch) -> tuple[str, ...]:
-        """Those that are asked about it: the ones it names, else all that state prices."""
-        said = self.settings.sources
-        own = tuple(sorted(name for name, each in said.items() if each.kind == SOURCE_KIND and each.enabled))
-        return intake.sources or own
-
-    def collect_jobs(self, intake: PriceWatch, place: int = 0, *, by_hand: bool = False) -> list[NewJob]:
-        """A job for each source of a price, 2 s apart, the first after `place` others."""
-        return [
-            self.jobs.make(
-                COLLECT,
-                {"intake": intake.id, "source": source} | ({"by_hand": True} if by_hand else {}),
-                delay_s=STAGGER_S * number,
-                dedupe_key=collect_key(intake.id, source),
-            )
-            for number, source in enumerate(self.sources_of(intake), start=place)
-        ]
-
-    def configured(self) -> list[PriceWatch]:
-        """Those of the settings file."""
-        now = self.clock.now()
-        return [
-            PriceWatch(
-                name=name,
-                title=said.title,
-                year=said.year,
-                mintmark=said.mintmark,
-                denomination=said.denomination,
-                series=said.series,
-                sources=said.search,
-                every_s=said.every_s,
-                currency=said.currency,
-                below_cents=cents_of(said.below),
-                above_cents=cents_of(said.above),
-                next_attempt_at=now,
-                added_at=now,
-            )
-            for name, said in sorted(self.settings.prices.items())
-        ]
-
     def _check_sources(self, wanted: Sequence[str]) -> None:
-        known = [name for name, each in self.settings.sources.items() if each.kind == SOURCE_KIND]
+        known = [name for name, each in self.environment.settings.sources.items() if each.kind == PRICE_KIND]
         strange = next((source for source in wanted if source not in known), None)
         if strange is not None or not known:
             raise NoPriceSource(strange or "", known)
+
+
+def configured_prices(environment: Environment) -> list[PriceWatch]:
+    """The prices of the settings file."""
+    now = environment.now()
+    return [
+        PriceWatch(
+            name=name,
+            title=said.title,
+            year=said.year,
+            mintmark=said.mintmark,
+            denomination=said.denomination,
+            series=said.series,
+            sources=said.search,
+            every_s=said.every_s,
+            currency=said.currency,
+            below_cents=cents_of(said.below),
+            above_cents=cents_of(said.above),
+            next_attempt_at=now,
+            added_at=now,
+        )
+        for name, said in sorted(environment.settings.prices.items())
+    ]

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from attrs import define, field
 
+from actors.environment import Environment
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions, TokenCache
 from cormorant.clients.spotify_replies import Json, read_tracks
-from cormorant.rules.ports import Clock, Offload
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.secrets import Secret
@@ -30,10 +30,9 @@ _TOKEN_PATH = "/api/token"  # noqa: S105 - an address
 class SpotifyCatalogue:
     """Asks the source that an artist names. Each page is one request, and passes the gates by itself."""
 
+    environment: Environment = field(kw_only=False)
     searches: Searches
-    offload: Offload
-    clock: Clock
-    keepers: dict[str, TokenCache] = field(factory=dict)
+    token_caches: dict[str, TokenCache] = field(factory=dict)
 
     async def albums_page(self, artist: Watched, *, after: str | None, timeout_s: float) -> AlbumPage:
         """Part of what the artist has released, in one request."""
@@ -126,7 +125,7 @@ class SpotifyCatalogue:
 
     def _client(self, record: SourceRecord, transport: Transport, timeout_s: float) -> SpotifyClient:
         client_id, _, secret = record.key.reveal().partition(":")
-        keeper = self.keepers.setdefault(record.identity, TokenCache())
+        keeper = self.token_caches.setdefault(record.identity, TokenCache())
         is_spotify = record.url == SPOTIFY_URL
         options = (
             SpotifyOptions(timeout_s=timeout_s)
@@ -137,8 +136,8 @@ class SpotifyCatalogue:
             client_id,
             Secret(secret),
             transport,
-            offload=self.offload,
-            clock=self.clock,
+            offload=self.environment.offload,
+            clock=self.environment.clock,
             options=options,
             token_cache=keeper,
         )

@@ -9,6 +9,8 @@ from typing import Final
 
 from attrs import define, field, frozen
 
+from actors.environment import Environment
+from actors.watch.handover_tracker import ConfiguredTarget
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
 from cormorant.clients.targets.command import Command, CommandOptions
@@ -18,10 +20,8 @@ from cormorant.clients.targets.sabnzbd import Sabnzbd, SabnzbdOptions
 from cormorant.clients.targets.slskd import SlskdTarget, SlskdTargetOptions
 from cormorant.clients.targets.target import Target
 from cormorant.clients.targets.webhook import Webhook, WebhookOptions
-from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import TargetSettings
-from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelStatus
+from cormorant.rules.watch.handovers import InDoubt, Parcel, ParcelKind, ParcelStatus
 
 __all__ = ["targets_of"]
 
@@ -85,19 +85,31 @@ class _OpenedTarget:
             return await self.target.test()
 
 
-def targets_of(settings: Settings, *, offload: Offload, clock: Clock) -> dict[str, Target]:
+def targets_of(environment: Environment) -> dict[str, Target]:
     """The targets of the settings, by name. Nothing is reached yet."""
-    maker = _Maker(settings=settings, offload=offload, clock=clock)
-    return {name: maker.make(said) for name, said in settings.targets.items()}
+    maker = _Maker(environment)
+    return {name: maker.make(said) for name, said in environment.settings.targets.items()}
 
 
-@frozen(kw_only=True)
+def configured_targets(environment: Environment) -> dict[str, ConfiguredTarget]:
+    """The targets with what is set for them. One that a program gives and the settings lack is held in doubt."""
+    return {
+        name: ConfiguredTarget(
+            target=target,
+            in_doubt=InDoubt(said.in_doubt),
+            stalled_s=said.stalled_s,
+            follow_s=said.follow_s,
+        )
+        for name, target in environment.clients.targets.items()
+        for said in (environment.settings.targets.get(name) or TargetSettings(),)
+    }
+
+
+@frozen
 class _Maker:
     """Makes targets."""
 
-    settings: Settings
-    offload: Offload
-    clock: Clock
+    environment: Environment
 
     def make(self, said: TargetSettings) -> Target:
         """The target that settings mean."""
@@ -114,10 +126,12 @@ class _Maker:
 
     def _blackhole(self, said: TargetSettings) -> Target:
         options = BlackholeOptions(allows_magnets=said.magnets)
-        return Blackhole(self._under_data(said.folder), offload=self.offload, options=options)
+        return Blackhole(self._under_data(said.folder), offload=self.environment.offload, options=options)
 
     def _command(self, said: TargetSettings) -> Target:
-        return Command(offload=self.offload, options=CommandOptions(arguments=said.command, timeout_s=said.timeout_s))
+        return Command(
+            offload=self.environment.offload, options=CommandOptions(arguments=said.command, timeout_s=said.timeout_s)
+        )
 
     def _qbittorrent(self, said: TargetSettings) -> Target:
         options = QbittorrentOptions(
@@ -132,7 +146,10 @@ class _Maker:
         )
         transport = Transport(written=[said.url])
         return _OpenedTarget(
-            Qbittorrent(said.url, transport, offload=self.offload, clock=self.clock, options=options), transport
+            Qbittorrent(
+                said.url, transport, offload=self.environment.offload, clock=self.environment.clock, options=options
+            ),
+            transport,
         )
 
     def _sabnzbd(self, said: TargetSettings) -> Target:
@@ -140,20 +157,36 @@ class _Maker:
         if said.paused:
             options = SabnzbdOptions(category=said.category, timeout_s=said.timeout_s, priority=_PAUSED_PRIORITY)
         transport = Transport(written=[said.url])
-        made = Sabnzbd(said.url, said.key, transport, offload=self.offload, clock=self.clock, options=options)
+        made = Sabnzbd(
+            said.url,
+            said.key,
+            transport,
+            offload=self.environment.offload,
+            clock=self.environment.clock,
+            options=options,
+        )
         return _OpenedTarget(made, transport)
 
     def _slskd(self, said: TargetSettings) -> Target:
-        source = self.settings.sources[said.source]
+        source = self.environment.settings.sources[said.source]
         transport = Transport(written=[source.url])
         options = SlskdTargetOptions(timeout_s=said.timeout_s)
-        made = SlskdTarget(source.url, source.key, transport, offload=self.offload, clock=self.clock, options=options)
+        made = SlskdTarget(
+            source.url,
+            source.key,
+            transport,
+            offload=self.environment.offload,
+            clock=self.environment.clock,
+            options=options,
+        )
         return _OpenedTarget(made, transport)
 
     def _webhook(self, said: TargetSettings) -> Target:
         options = WebhookOptions(signing_secret=said.key, timeout_s=said.timeout_s)
         transport = Transport(written=[said.url])
-        made = Webhook(said.url, transport, offload=self.offload, clock=self.clock, options=options)
+        made = Webhook(
+            said.url, transport, offload=self.environment.offload, clock=self.environment.clock, options=options
+        )
         return _OpenedTarget(made, transport)
 
     def _download(self, said: TargetSettings) -> Target:
@@ -162,12 +195,16 @@ class _Maker:
         options = DownloadOptions(template=template, size_max_bytes=said.size_max_bytes)
         transport = Transport()
         made = DownloadFolder(
-            self._under_data(fixed), transport, offload=self.offload, clock=self.clock, options=options
+            self._under_data(fixed),
+            transport,
+            offload=self.environment.offload,
+            clock=self.environment.clock,
+            options=options,
         )
         return _OpenedTarget(made, transport)
 
     def _under_data(self, folder: str) -> Path:
-        return Path(self.settings.data) / folder
+        return Path(self.environment.settings.data) / folder
 
 
 def split_template(folder: str) -> tuple[str, str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
+from actors.environment import Environment
 from actors.jobs.handler import JobContext
+from actors.watch.watch_jobs import search_job
 from cormorant.rules.jobs.verdicts import Fail, Retry, Snooze
-from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.search import priorities
 from cormorant.rules.search.caps import load_caps
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SourceLimited
@@ -23,13 +24,11 @@ from cormorant.rules.watch.events import WantChanged, WatchlistSearch
 from cormorant.rules.watch.wants import TRACKS_AFTER, Want, WantState, next_search_at, tracks_of
 from cormorant.services.durable_search import PATIENCE_S, SNOOZE_S_MIN, entry_of, is_answer, wait_of
 from cormorant.services.searches import Searches
-from storage.jobs.jobs import NewJob
 from storage.search import answers, sources
 from storage.search.answers import SourceAnswer
 from storage.watch import artists, choice
 from storage.watch.choice import CandidateChoice, Judged, why_chosen, why_nothing_fits
 
-KIND = "want"
 SPARE_S = 60.0
 CHOOSE_AFTER_S = 1_800.0
 """So long all sources are waited for while something fits already; then the best of those that answered is taken."""
@@ -54,23 +53,18 @@ class _Answers:
 class WantSearch:
     """The handler of the kind `want`."""
 
+    environment: Environment = field(kw_only=False)
     searches: Searches
     chooser: CandidateChoice
-    make_search: Callable[[Want], NewJob]
-    """The job that searches for a want."""
-    options: WatchlistSettings
-    clock: Clock
-    chance: Chance
-    emit: Emit
 
     async def __call__(self, context: JobContext) -> None:
         """Ask those that have not answered yet, judge what came, and choose."""
         assert context.job_id is not None
-        want = await context.transaction(choice.begin_search, _key_in(context.payload), now=self.clock.now())
+        want = await context.transaction(choice.begin_search, _key_in(context.payload), now=self.environment.now())
         if want is None:
             return  # it was found, ignored or given up meanwhile
         if want.state is WantState.WANTED and want.next_at is not None:
-            raise Snooze(max(SNOOZE_S_MIN, (want.next_at - self.clock.now()).total_seconds()))
+            raise Snooze(max(SNOOZE_S_MIN, (want.next_at - self.environment.now()).total_seconds()))
         gathered = await self._gather(context, want)
         is_last = context.attempt >= context.max_attempts
         judged = self._judged(want, gathered)
@@ -87,7 +81,7 @@ class WantSearch:
     def _pause_s(self, want: Want, closed: Sequence[Outcome], *, has_fit: bool) -> float:
         """Until the first closed source opens; with something that fits, no longer than all are waited for."""
         opens_s = min(wait_of(outcome) for outcome in closed)
-        waited_s = (self.clock.now() - want.changed_at).total_seconds()
+        waited_s = (self.environment.now() - want.changed_at).total_seconds()
         return max(SNOOZE_S_MIN, min(opens_s, CHOOSE_AFTER_S - waited_s) if has_fit else opens_s)
 
     async def _gather(self, context: JobContext, want: Want) -> _Answers:
@@ -100,7 +94,7 @@ class WantSearch:
             outcomes += await self._ask(request, names)
         for outcome in outcomes:
             if is_answer(outcome):
-                entries[outcome.source] = entry_of(outcome, now=self.clock.now())
+                entries[outcome.source] = entry_of(outcome, now=self.environment.now())
         new = [entries[outcome.source] for outcome in outcomes if is_answer(outcome)]
         if new:
             await context.transaction(answers.record_answers, context.job_id, new)
@@ -144,7 +138,7 @@ class WantSearch:
             sources=names,
             priority=Priority.BACKGROUND,
             max_wait_s=PATIENCE_S,
-            timeout_s=self.options.slskd_search_timeout_s if is_soulseek else None,
+            timeout_s=self.environment.settings.watchlist.slskd_search_timeout_s if is_soulseek else None,
             consumer="watches",
         )
         async with search:
@@ -152,13 +146,13 @@ class WantSearch:
 
     def _judged(self, want: Want, gathered: _Answers) -> list[Judged]:
         found = [(name, result) for name, entry in sorted(gathered.entries.items()) for result in entry.results]
-        return self.chooser.judge(want, found, now=self.clock.now())
+        return self.chooser.judge(want, found, now=self.environment.now())
 
     def _has_waited(self, want: Want) -> bool:
-        return self.clock.now() - want.changed_at >= timedelta(seconds=CHOOSE_AFTER_S)
+        return self.environment.now() - want.changed_at >= timedelta(seconds=CHOOSE_AFTER_S)
 
     async def _decide(self, context: JobContext, want: Want, judged: Sequence[Judged], why: str) -> None:
-        now = self.clock.now()
+        now = self.environment.now()
         assert context.job_id is not None
         tracks = tracks_of(want, now=now) if self._may_be_in_pieces(want) else []
         decide = partial(
@@ -169,18 +163,18 @@ class WantSearch:
             why=why,
             job_id=context.job_id,
             tracks=tracks,
-            make_job=self.make_search,
-            again_at=next_search_at(looks=want.looks + 1, now=now, jitter=self.chance.random()),
+            make_job=partial(search_job, self.environment),
+            again_at=next_search_at(looks=want.looks + 1, now=now, jitter=self.environment.chance.random()),
             now=now,
         )
         decided = await context.transaction(decide)
         if decided is None:
             return
         why_this = why_chosen(decided, judged) if decided.state is WantState.CHOSEN else decided.reason
-        self.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=why_this))
+        self.environment.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=why_this))
         if decided.state is WantState.CHOSEN:
             return
-        self.emit(WatchlistSearch(want=want.id, title=want.words, why=decided.reason))
+        self.environment.emit(WatchlistSearch(want=want.id, title=want.words, why=decided.reason))
         if decided.next_at is not None:
             raise Snooze(max(SNOOZE_S_MIN, (decided.next_at - now).total_seconds()))
 
@@ -197,8 +191,11 @@ class WantSearch:
         """Searches that fail count against the artist's budget, as looks do."""
         kind, _, number = want.watch.partition(":")
         if kind == "artist" and number.isdigit():
-            budget, cooldown_s = self.options.retry_budget, self.options.cooldown_s
-            cost = partial(charged, failed=failed, budget=budget, cooldown_s=cooldown_s, now=self.clock.now())
+            budget, cooldown_s = (
+                self.environment.settings.watchlist.retry_budget,
+                self.environment.settings.watchlist.cooldown_s,
+            )
+            cost = partial(charged, failed=failed, budget=budget, cooldown_s=cooldown_s, now=self.environment.now())
             await context.transaction(artists.charge, int(number), cost)
 
 

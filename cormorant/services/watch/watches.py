@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
 from typing import Final
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
+from actors.environment import Environment
+from actors.jobs.working_set import JobWakeUp
 from actors.watch.handover_tracker import ConfiguredTarget
-from actors.watch.watchlist_ticker import ArtistCatalogue
-from cormorant.rules.ports import Clock
+from actors.watch.watch_jobs import handover_job_by_hand, search_job
 from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.keys import suggestion
-from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.watch import DEFAULT_PROFILE
 from cormorant.rules.units import format_duration
 from cormorant.rules.watch.artists import LINE_LENGTH_MAX, Artist, Start, artist_id_in
@@ -23,8 +23,6 @@ from cormorant.rules.watch.handovers import Handover, TargetView, UnknownTarget
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
-from storage.database import Database
-from storage.jobs.jobs import NewJob
 from storage.search import sources
 from storage.search.sources import SourceRecord
 from storage.watch import artists as watchlist
@@ -41,25 +39,18 @@ FIND_WAIT_S = 90.0
 class Watches:
     """The watches of a service."""
 
-    database: Database
-    make_search: Callable[[Want], NewJob]
-    make_handover: Callable[[Want], NewJob]
-    """By hand."""
-    make_lost_handover: Callable[[Want], NewJob]
-    """As the mode says: nobody has asked for it now."""
+    environment: Environment = field(kw_only=False)
     chooser: CandidateChoice
     places: Mapping[str, ConfiguredTarget]
-    catalogue: ArtistCatalogue
     orders: WatchValidator
-    notify: Callable[[], None]
-    clock: Clock
+    producer: JobWakeUp
 
     async def find_artist(self, wanted: str) -> FoundArtist:
         """Who is meant by a name, an id or a link; asked at the source that knows artists, or `SourceRefused`."""
         if not wanted.strip() or len(wanted) > LINE_LENGTH_MAX or not wanted.isprintable():
             raise BadRequest("artist", f"give a name, an id or a link of at most {LINE_LENGTH_MAX} characters")
-        options = self.orders.settings.watchlist
-        return await self.catalogue.find_artist(
+        options = self.environment.settings.watchlist
+        return await self.environment.clients.catalogue.find_artist(
             options.source,
             artist_id_in(wanted) or wanted.strip(),
             timeout_s=options.spotify_timeout_s,
@@ -95,11 +86,11 @@ class Watches:
         start_on: date | None = None,
     ) -> list[Artist | None]:
         """Watch artists, all or none; None for each that is watched already."""
-        now = self.clock.now()
+        now = self.environment.now()
         since = {Start.NOW: now.date(), Start.ALL: None, Start.DATE: start_on}[start]
         made = [
             Artist(
-                source=source or self.orders.settings.watchlist.source,
+                source=source or self.environment.settings.watchlist.source,
                 artist_id=_checked("id", each.id),
                 name=_checked("name", each.name),
                 start=start,
@@ -114,32 +105,32 @@ class Watches:
             for each in found
         ]
         check = partial(self._check, order, every_s_max=ARTIST_EVERY_S_MAX)
-        return await self.database.run(watchlist.add_all, made, check=check)
+        return await self.environment.database.run(watchlist.add_all, made, check=check)
 
     async def check_order(self, order: WatchOptions) -> None:
         """Raise `BadRequest` unless an artist can be watched like this: before anybody is looked up."""
-        self._check(order, await self.database.read(sources.all_sources), every_s_max=ARTIST_EVERY_S_MAX)
+        self._check(order, await self.environment.database.read(sources.all_sources), every_s_max=ARTIST_EVERY_S_MAX)
 
     def _check(self, order: WatchOptions, stored: Sequence[SourceRecord], *, every_s_max: float) -> None:
-        configured = {name: said.kind for name, said in self.orders.settings.sources.items() if said.enabled}
+        configured = {name: said.kind for name, said in self.environment.settings.sources.items() if said.enabled}
         kinds = {each.name: each.kind for each in stored} | configured
         self.orders.check(order, kinds, every_s_max=every_s_max)
 
     async def unwatch_artist(self, wanted: str) -> Artist:
         """Watch an artist no more; by number, id or name."""
-        return await self.database.run(watchlist.unwatch, wanted)
+        return await self.environment.database.run(watchlist.unwatch, wanted)
 
     async def artists(self) -> list[Artist]:
         """Everybody on the watchlist."""
-        return await self.database.read(watchlist.all_artists)
+        return await self.environment.database.read(watchlist.all_artists)
 
     async def check_artist(self, wanted: str) -> Artist:
         """Look at an artist at the next tick."""
-        return await self.database.run(watchlist.check_soon, wanted, now=self.clock.now())
+        return await self.environment.database.run(watchlist.check_soon, wanted, now=self.environment.now())
 
     async def pause_artist(self, wanted: str, *, is_paused: bool = True) -> Artist:
         """Leave an artist alone, or go on. What was found already goes its way."""
-        return await self.database.run(watchlist.pause, wanted, is_paused=is_paused)
+        return await self.environment.database.run(watchlist.pause, wanted, is_paused=is_paused)
 
     async def save_search(  # noqa: PLR0913 - what can be said of a search, all but three with a default
         self,
@@ -153,7 +144,7 @@ class Watches:
         first_check: FirstCheck = FirstCheck.SKIP,
     ) -> SavedSearch:
         """Repeat a search from now on; what is new in it is wanted."""
-        now = self.clock.now()
+        now = self.environment.now()
         saved = SavedSearch(
             name=name,
             request=request,
@@ -168,23 +159,23 @@ class Watches:
         order = WatchOptions(every_s=saved.every_s, search=saved.sources, choose=saved.profile, hand_to=saved.targets)
         self.orders.check_search(saved.name, saved.request)
         check = partial(self._check, order, every_s_max=SEARCH_EVERY_S_MAX)
-        return await self.database.run(watches.add_checked, saved, check=check)
+        return await self.environment.database.run(watches.add_checked, saved, check=check)
 
     async def remove_search(self, name: str) -> None:
         """Repeat a search no more. One of the settings file stays until it is taken out there."""
-        await self.database.run(watches.remove_added, name)
+        await self.environment.database.run(watches.remove_added, name)
 
     async def saved(self) -> list[SavedSearch]:
         """All saved searches, by name."""
-        return await self.database.read(watches.all_saved)
+        return await self.environment.database.read(watches.all_saved)
 
     async def pause_search(self, name: str, *, is_paused: bool = True) -> None:
         """Leave a saved search alone, or go on."""
-        await self.database.run(watches.set_paused, name, is_paused=is_paused)
+        await self.environment.database.run(watches.set_paused, name, is_paused=is_paused)
 
     async def check_search(self, name: str) -> None:
         """Repeat a saved search at the next look."""
-        await self.database.run(watches.check_now, name, now=self.clock.now())
+        await self.environment.database.run(watches.check_now, name, now=self.environment.now())
 
     async def wants(
         self,
@@ -195,55 +186,61 @@ class Watches:
         limit: int = 100,
     ) -> list[Want]:
         """The latest wants, newest first."""
-        return await self.database.read(
+        return await self.environment.database.read(
             wants.recent, state=state, has_ignored=has_ignored, before_id=before_id, limit=limit
         )
 
     async def want(self, want_id: int) -> WantView:
         """One want with its candidates and their reasons, or `UnknownWant`."""
-        return await self.database.read(choice.view, want_id)
+        return await self.environment.database.read(choice.view, want_id)
 
     async def counts(self) -> dict[WantState, int]:
         """How many wants are in each state."""
-        return await self.database.read(wants.counts)
+        return await self.environment.database.read(wants.counts)
 
     async def retry(self, want_id: int) -> Want:
         """Search for something again that was given up or ignored, or has not been found yet."""
-        want = await self.database.run(
-            choice.search_again, want_id, targets=self._targets, make_job=self.make_search, now=self.clock.now()
+        want = await self.environment.database.run(
+            choice.search_again,
+            want_id,
+            targets=self._targets,
+            make_job=partial(search_job, self.environment),
+            now=self.environment.now(),
         )
-        self.notify()
+        self.producer.set()
         return want
 
     async def ignore(self, want_id: int) -> Want:
         """Want something no more."""
-        return await self.database.run(wants.change, want_id, WantState.IGNORED, reason="by hand", now=self.clock.now())
+        return await self.environment.database.run(
+            wants.change, want_id, WantState.IGNORED, reason="by hand", now=self.environment.now()
+        )
 
     async def hand_over(self, want_id: int, *, ref: str | None = None) -> Want:
         """Hand a chosen find over by hand, also in observe mode; or another of its candidates."""
-        want = await self.database.run(
+        want = await self.environment.database.run(
             choice.hand_over,
             want_id,
             ref,
             chooser=self.chooser,
             targets=self._targets,
-            make_job=self.make_handover,
-            now=self.clock.now(),
+            make_job=partial(handover_job_by_hand, self.environment),
+            now=self.environment.now(),
         )
-        self.notify()
+        self.producer.set()
         return want
 
     async def downloads(self, *, before_id: int | None = None, limit: int = 100) -> list[Handover]:
         """What was handed over, newest first."""
-        return await self.database.read(downloads.recent, before_id=before_id, limit=limit)
+        return await self.environment.database.read(downloads.recent, before_id=before_id, limit=limit)
 
     async def download(self, number: int) -> Handover:
         """One of them, or `UnknownDownload`."""
-        return await self.database.read(downloads.find, number)
+        return await self.environment.database.read(downloads.find, number)
 
     def targets(self) -> list[TargetView]:
         """Those that finds can be handed to, by name."""
-        said = self.orders.settings.targets
+        said = self.environment.settings.targets
         return [
             TargetView(
                 name=name,
@@ -263,21 +260,20 @@ class Watches:
 
     async def settle(self, number: int, *, has_arrived: bool) -> Want:
         """Decide about a handover that is held: it has arrived, or it is to be sent again."""
-        want = await self.database.run(
-            choice.settle, number, has_arrived=has_arrived, make_job=self.make_handover, now=self.clock.now()
+        want = await self.environment.database.run(
+            choice.settle,
+            number,
+            has_arrived=has_arrived,
+            make_job=partial(handover_job_by_hand, self.environment),
+            now=self.environment.now(),
         )
-        self.notify()
+        self.producer.set()
         return want
 
     @property
     def _targets(self) -> WatchTargets:
-        usual = self.orders.settings.watchlist.hand_to
+        usual = self.environment.settings.watchlist.hand_to
         return WatchTargets(configured=frozenset(self.orders.targets), usual=usual)
-
-    def job_of(self, want: Want) -> NewJob:
-        """The job that works on a want in its state."""
-        is_chosen = want.state in {WantState.CHOSEN, WantState.SENDING, WantState.IN_DOUBT}
-        return self.make_lost_handover(want) if is_chosen else self.make_search(want)
 
 
 def _checked(part: str, text: str) -> str:
@@ -306,7 +302,7 @@ class WatchOptions:
 class WatchValidator:
     """Checks orders against the settings and the sources that are there."""
 
-    settings: Settings
+    environment: Environment = field(kw_only=False)
     targets: Collection[str]
 
     def check(self, order: WatchOptions, kinds: Mapping[str, str], *, every_s_max: float) -> None:
@@ -317,8 +313,8 @@ class WatchValidator:
                 "every",
                 f"it is out of range; allowed: {format_duration(EVERY_S_MIN)} to {format_duration(every_s_max)}",
             )
-        if order.choose and order.choose not in {DEFAULT_PROFILE, *self.settings.profiles}:
-            near = suggestion(order.choose[:40], list(self.settings.profiles))
+        if order.choose and order.choose not in {DEFAULT_PROFILE, *self.environment.settings.profiles}:
+            near = suggestion(order.choose[:40], list(self.environment.settings.profiles))
             raise BadRequest("choose", f"there is no profile {order.choose[:40]!r}{near}; write [profiles.NAME]")
         _check_names("hand_to", order.hand_to, self.targets, what="target", table="targets")
         _check_names("search", order.search, kinds, what="source", table="sources")
@@ -331,7 +327,7 @@ class WatchValidator:
         problem = name_problem(name)
         if problem:
             raise BadRequest("name", problem)
-        if name in self.settings.saved:
+        if name in self.environment.settings.saved:
             raise BadRequest(
                 "name", f"the settings file has [saved.{name}] already; change it there, or choose another"
             )

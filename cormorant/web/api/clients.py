@@ -37,10 +37,12 @@ async def add_client(request: AnyRequest, data: JSONBody[ClientBody]) -> Respons
     refuse_unknown(await request.json(), ClientBody)
     parts, key = parts_of(request), new_key()
     settings = _settings(data)
-    if data.name in parts.clients:
+    if data.name in parts.environment.settings.clients:
         raise _FromFile(data.name)
-    record = ClientRecord(name=data.name, settings=settings, key_digest=digest_of(key), added_at=parts.clock.now())
-    await parts.database.run(access.add, record)
+    record = ClientRecord(
+        name=data.name, settings=settings, key_digest=digest_of(key), added_at=parts.environment.now()
+    )
+    await parts.environment.database.run(access.add, record)
     [added] = [each for each in await _all(parts) if each.name == data.name]
     return Response(AddedClientOut(client=added, key=key), status_code=201)
 
@@ -49,13 +51,15 @@ async def add_client(request: AnyRequest, data: JSONBody[ClientBody]) -> Respons
 async def remove_client(request: AnyRequest, name: FromPath[str]) -> None:
     """Its key and its links open nothing any more, in every process within seconds. What it spent stays spent."""
     parts = parts_of(request)
-    if name in parts.clients:
+    if name in parts.environment.settings.clients:
         raise _FromFile(name)
-    await parts.database.run(access.remove, name[:100].replace("\0", ""))
+    await parts.environment.database.run(access.remove, name[:100].replace("\0", ""))
 
 
 async def _all(parts: WebParts) -> list[ClientOut]:
-    looks = await parts.database.read(access.read_clients, parts.clients, now=parts.clock.now())
+    looks = await parts.environment.database.read(
+        access.read_clients, parts.environment.settings.clients, now=parts.environment.now()
+    )
     return [client_out(look) for look in looks]
 
 

@@ -27,7 +27,7 @@ async def list_jobs(
     limit: Annotated[int, QueryParameter(ge=1, le=500)] = 50,
 ) -> JobsOut:
     """Newest first, a page at a time."""
-    database = parts_of(request).database
+    database = parts_of(request).environment.database
     found = await database.read(reports.recent, state=in_state, kind=kind, before=before, limit=limit)
     return JobsOut(jobs=found, next_before=found[-1].id if len(found) == limit else None)
 

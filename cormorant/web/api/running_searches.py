@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -12,8 +11,8 @@ import trio
 from attrs import define, field
 
 from actors.search.search import Search
-from actors.search.source_requests import SourceRequests
 from cormorant.rules.errors import CormorantError
+from cormorant.services.searches import Searches
 from cormorant.web.auth import ListenPermit
 from cormorant.web.models import OutcomeOut, SearchOut, outcome_out
 from cormorant.web.shutdown import Shutdown
@@ -66,7 +65,7 @@ class RunningSearches:
 
     nursery: trio.Nursery
     closing: Shutdown
-    desk_of: Callable[[str], SourceRequests | None]
+    searches: Searches
     _kept: OrderedDict[int, RunningSearch] = field(init=False, factory=OrderedDict)
 
     def take(self, search: Search) -> RunningSearch:
@@ -87,7 +86,7 @@ class RunningSearches:
 
     async def _follow(self, watched: RunningSearch) -> None:
         async for outcome in watched.search:
-            watched.outcomes.append(outcome_out(outcome, self.desk_of(outcome.source)))
+            watched.outcomes.append(outcome_out(outcome, self.searches.directory.by_name.get(outcome.source)))
             watched.tell()
         watched.is_done = True
         watched.tell()

@@ -79,18 +79,18 @@ async def status(request: AnyRequest) -> SchedulerOut:
     """Counts, and the next time. A subscription that is paused is pending: it has no next time."""
     parts = parts_of(request)
     counts: CountCache[tuple[int, int]] = request.app.state["subscription_counts"]
-    seen = await parts.database.read(read_scheduler, counted=counts.known, clock=parts.clock)
+    seen = await parts.environment.database.read(read_scheduler, counted=counts.known, clock=parts.environment.clock)
     if seen.took_s is not None:
         counts.keep((seen.total, seen.running), took_s=seen.took_s)
     jobs = _jobs(parts)
     times = [job.next_run for job in jobs if job.next_run is not None]
     return SchedulerOut(
-        running=parts.is_ready() and not seen.is_paused,
+        running=parts.monitor.is_ready() and not seen.is_paused,
         total_jobs=len(jobs) + seen.total,
-        active_checks=parts.subscriptions.active(),
+        active_checks=len(parts.subscriptions.running),
         pending_jobs=sum(job.pending for job in jobs) + seen.total - seen.running,
         next_run=min(times if seen.upcoming is None else [*times, seen.upcoming], default=None),
-        concurrent_limit=parts.subscriptions.concurrent_limit,
+        concurrent_limit=parts.environment.settings.subscriptions.max_concurrent_checks,
     )
 
 
@@ -151,7 +151,7 @@ def _scheduled(subscription: Subscription) -> ScheduledOut:
 
 
 def _jobs(parts: WebParts) -> list[ScheduledOut]:
-    now = parts.clock.now()
+    now = parts.environment.now()
     up = {child.name for child in _leaves(parts) if child.state.value == "running"}
     return [
         ScheduledOut(
@@ -165,7 +165,7 @@ def _jobs(parts: WebParts) -> list[ScheduledOut]:
 
 
 def _leaves(parts: WebParts) -> list[ChildView]:
-    found, rest = [], list(parts.tree())
+    found, rest = [], list(parts.monitor.children())
     while rest:
         child = rest.pop()
         found.append(child)

@@ -26,7 +26,7 @@ LaneName = Literal["query", "grab"]
 async def status(request: AnyRequest) -> StatusOut:
     """The supervision tree, with restarts and crashes."""
     parts = parts_of(request)
-    return StatusOut(version=__version__, is_ready=parts.is_ready(), tree=tree_out(parts.tree()))
+    return StatusOut(version=__version__, is_ready=parts.monitor.is_ready(), tree=tree_out(parts.monitor.children()))
 
 
 @get("/sources", summary="All sources, and why each waits")

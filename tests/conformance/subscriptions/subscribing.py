@@ -13,6 +13,7 @@ import trio
 from attrs import define, field, frozen
 from sqlalchemy import Connection
 
+from actors.jobs.working_set import JobWakeUp
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription
@@ -26,6 +27,7 @@ from storage.watch import feed_claims
 from storage.watch.choice import CandidateChoice, Judged
 from supervisors import ChildSpec, Supervisor
 from supervisors.watch_assembly import FeedAssembly
+from tests.environments import environment_of
 
 Step = list[str] | Exception
 HOUR = 3_600.0
@@ -119,18 +121,18 @@ class SubscriptionPlace:
 
     def opened(self, *, look_s: float = 60.0, has_ticker: bool = True, **options: Any) -> _Opened:
         """The ticker under a supervisor, with its storage; to be entered."""
-        chosen = settings(subscriptions=SubscriptionSettings(**options))
-        assembly = FeedAssembly(
-            settings=chosen,
+        self.gateway.adopt(emit=self._emit, chance=random.Random(0), clock=self.clock)
+        environment = environment_of(
+            settings(subscriptions=SubscriptionSettings(**options)),
             database=self.gateway,
-            fetch=self.feeds,
-            chooser=RecordingChoice(taken=self.taken, profiles={}, takes={}, is_live=False, make_handover=_no_job),
-            notify=lambda: None,
             clock=self.clock,
             emit=self._emit,
-            look_s=look_s,
+            feed=self.feeds,
         )
-        self.gateway.adopt(emit=self._emit, chance=random.Random(0), clock=self.clock)
+        chooser = RecordingChoice(
+            taken=self.taken, profiles={}, takes={"folder": frozenset()}, is_live=False, make_handover=_no_job
+        )
+        assembly = FeedAssembly(environment, chooser=chooser, producer=JobWakeUp(), look_s=look_s)
         ticker = ChildSpec("subscription_ticker", assembly.served(), grace_s=0.5)
         root = Supervisor(
             [ChildSpec("storage", self.gateway, grace_s=5.0), *([ticker] if has_ticker else [])],
@@ -139,7 +141,7 @@ class SubscriptionPlace:
             emit=self._emit,
             chance=random.Random(0),
         )
-        return _Opened(root, assembly.subscriptions())
+        return _Opened(root, assembly.feeds)
 
 
 @define

@@ -205,7 +205,7 @@ async def test_settings_that_change_while_it_is_checked_here_make_it_be_checked_
         await trio.sleep(5)
         moved = [evolve(each, url=f"http://{host}/new") for each in known]
         await place.gateway.run(table.set_configured, moved)
-        subscriptions.notify()
+        subscriptions.wake_up.set()
         await trio.sleep(10)
         begun = await place.gateway.read(feed_claims.held, now=place.clock.now())
         await trio.sleep(200)

@@ -16,7 +16,7 @@ from attrs import define, field
 from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
-from actors.environment import SystemClock
+from actors import SystemClock
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule

@@ -13,6 +13,9 @@ import trio
 from attrs import define, field
 from trio.testing import MockClock
 
+from actors import Environment
+from actors.watch import price_ticker
+from actors.watch.watch_jobs import collect_jobs
 from cormorant.rules.events import ChildCrashed, ItemFailed
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.watch import PriceSettings, WatchlistSettings
@@ -22,7 +25,6 @@ from cormorant.rules.watch.handovers import FOLLOW_S, Parcel, ParcelStatus
 from cormorant.rules.watch.prices import PriceCollected
 from cormorant.rules.watch.wants import Want
 from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, WatchStep, album
-from cormorant.services.watch.prices import Prices
 from cormorant.testing import (
     START,
     Recorder,
@@ -38,6 +40,7 @@ from supervisors import open_service
 from tests.conformance.searching import search_place
 from tests.conformance.test_collecting import Shop, service_of
 from tests.conformance.watchlist.watching import watch, watch_place
+from tests.environments import environment_of
 
 REASON = "an unexpected error, please report it: "
 
@@ -133,12 +136,14 @@ async def test_a_store_that_returns_an_artist_twice_does_not_stop_the_ticker(clo
     with memory_gateway() as gateway:
         async with open_service(
             settings(watchlist=WatchlistSettings(db_io_mode="async")),
-            clock=SimulatedClock(),
-            offload=in_line,
-            gateway=gateway,
-            catalogue=ScriptedCatalogue(takes_s=1.0),
-            watchlist=store,
-            listeners=[events],
+            environment=environment_of(
+                clock=SimulatedClock(),
+                offload=in_line,
+                database=gateway,
+                catalogue=ScriptedCatalogue(takes_s=1.0),
+                watchlist=store,
+                listeners=[events],
+            ),
         ):
             await trio.sleep(200)
 
@@ -171,12 +176,14 @@ async def test_a_store_whose_connection_breaks_does_not_stop_the_service(
     with memory_gateway() as gateway:
         async with open_service(
             chosen,
-            clock=SimulatedClock(),
-            offload=in_line,
-            gateway=gateway,
-            catalogue=catalogue,
-            watchlist=store,
-            listeners=[events],
+            environment=environment_of(
+                clock=SimulatedClock(),
+                offload=in_line,
+                database=gateway,
+                catalogue=catalogue,
+                watchlist=store,
+                listeners=[events],
+            ),
         ):
             await trio.sleep(30)
             first = failed(events)
@@ -220,14 +227,12 @@ async def test_a_mistake_in_one_saved_search_fails_it_alone(clock: MockClock, mo
 
 @pytest.mark.slow("a whole service")
 async def test_a_mistake_for_one_price_fails_it_alone(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Prices.collect_jobs
-
-    def broken(self: Prices, intake: Any, place: int = 0, **words: Any) -> list[NewJob]:
+    def broken(environment: Environment, intake: Any, place: int = 0, **words: Any) -> list[NewJob]:
         if intake.name == "bad":
             raise KeyError("sources")
-        return real(self, intake, place, **words)
+        return collect_jobs(environment, intake, place, **words)
 
-    monkeypatch.setattr(Prices, "collect_jobs", broken)
+    monkeypatch.setattr(price_ticker, "collect_jobs", broken)
     watched = {name: PriceSettings(title="Morgan Dollar", every_s=600.0) for name in ("bad", "good")}
     with search_place(shop=Shop()) as place:
         async with service_of(place, prices=watched):

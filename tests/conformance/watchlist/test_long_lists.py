@@ -7,6 +7,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,17 +17,18 @@ from trio.testing import MockClock
 from actors.watch.watchlist_ticker import WatchlistTicker
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.outcomes import SourceLimited, SourceUnavailable
-from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import PAGES_MAX, Artist, CatalogueProgress, Charge, RetryCharge, Start
 from cormorant.rules.watch.events import WatchlistProcess
 from cormorant.rules.watch.releases import Album
 from cormorant.scripted import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock
+from storage import Database
 from storage.watch import artists
 from storage.watch.artists import Key
 from supervisors import Service
 from tests.conformance.watchlist.test_own_stores import OwnStore
 from tests.conformance.watchlist.watching import WatchPlace, file_gateway, watch, watch_place
+from tests.environments import environment_of
 
 BROKEN = SourceUnavailable("it is broken")
 
@@ -189,21 +191,22 @@ class WatchedStore(OwnStore):
         return charge(artist)
 
 
-def a_ticker(store: WatchedStore, catalogue: ScriptedCatalogue) -> WatchlistTicker:
-    async def is_paused() -> bool:
+class Unpaused(Database):
+    """A database that is asked for nothing but whether everything is paused."""
+
+    def __init__(self) -> None:
+        """Nothing is opened."""
+
+    async def read(self, *_: Any, **__: Any) -> Any:
         await trio.lowlevel.checkpoint()
         return False
 
-    return WatchlistTicker(
-        store=store,
-        walks=store.walks,
-        catalogue=catalogue,
-        options=WatchlistSettings(),
-        is_paused=is_paused,
-        clock=SimulatedClock(),
-        chance=random.Random(1),
-        emit=ignore,
+
+def a_ticker(store: WatchedStore, catalogue: ScriptedCatalogue) -> WatchlistTicker:
+    environment = environment_of(
+        database=Unpaused(), clock=SimulatedClock(), chance=random.Random(1), emit=ignore, catalogue=catalogue
     )
+    return WatchlistTicker(environment, store=store, walks=store.walks)
 
 
 @pytest.mark.parametrize(

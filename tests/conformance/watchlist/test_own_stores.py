@@ -18,6 +18,7 @@ from cormorant.rules.watch.wants import Want
 from cormorant.scripted import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock, in_line, memory_gateway, settings
 from supervisors import open_service
+from tests.environments import environment_of
 
 
 @define
@@ -56,7 +57,10 @@ async def test_a_watchlist_of_the_embedding_program_is_looked_at_in_async_mode(c
 
     with memory_gateway() as gateway:
         async with open_service(
-            chosen, clock=SimulatedClock(), offload=in_line, gateway=gateway, catalogue=catalogue, watchlist=store
+            chosen,
+            environment=environment_of(
+                clock=SimulatedClock(), offload=in_line, database=gateway, catalogue=catalogue, watchlist=store
+            ),
         ):
             await trio.sleep(10)
 
@@ -70,4 +74,4 @@ def test_a_mode_that_does_not_fit_is_told(mode: str, *, has_store: bool) -> None
     chosen = settings(watchlist=WatchlistSettings(db_io_mode=mode))
 
     with memory_gateway() as gateway, pytest.raises(SettingsError, match="watchlist.db_io_mode is"):
-        open_service(chosen, gateway=gateway, watchlist=store if has_store else None)
+        open_service(chosen, environment=environment_of(database=gateway, watchlist=store if has_store else None))

@@ -30,6 +30,7 @@ from supervisors import Service, open_service
 from tests.clients.mounted import Mounted
 from tests.clients.wired import wired
 from tests.conformance.watchlist.watching import watch
+from tests.environments import environment_of
 
 FOLDER = "@@x\\Music\\A1\\New"
 FEW = 2
@@ -83,7 +84,7 @@ async def peers_of(
     target = ScriptedTarget()
     catalogue = ScriptedCatalogue(scripts={"a1": [[album("New", "2026-01-01", tracks=2)]]})
     async with wired(slskd.handle) as wire:
-        asker = WiredAsker(offload=in_line, clock=clock, chance=chance, transports=wire.transport)
+        asker = WiredAsker(environment_of(offload=in_line, clock=clock, chance=chance), transports=wire.transport)
         sources = {"slskd": SourceSettings(kind="slskd", url=wire.server.url, key=Secret(slskd.key), **source or {})}
         names: tuple[str, ...] = ("slskd",)
         if indexer is not None:
@@ -104,14 +105,16 @@ async def peers_of(
                     watchlist=WatchlistSettings(search=names, hand_to=("slskd",), **watchlist or {}),
                     targets={"slskd": TargetSettings(kind="slskd", source="slskd")},
                 ),
-                clock=clock,
-                chance=chance,
-                offload=in_line,
-                gateway=gateway,
-                listeners=[heard],
-                ask=ask,
-                catalogue=catalogue,
-                targets={"slskd": target},
+                environment=environment_of(
+                    clock=clock,
+                    chance=chance,
+                    offload=in_line,
+                    database=gateway,
+                    listeners=[heard],
+                    search=ask,
+                    catalogue=catalogue,
+                    targets={"slskd": target},
+                ),
             )
             async with service:
                 yield Peers(service=service, slskd=slskd, target=target, server=wire.server, heard=heard)

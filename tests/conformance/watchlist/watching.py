@@ -31,6 +31,7 @@ from cormorant.testing import (
 from storage.database import Database, Mode, StorageOptions
 from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
+from tests.environments import environment_of
 
 
 @define
@@ -79,15 +80,17 @@ class WatchPlace:
                 profiles=profiles or {},
                 targets=usual if targets is None else targets,
             ),
-            clock=self.clock,
-            chance=self.chance,
-            offload=in_line,
-            gateway=self.gateway,
-            listeners=[self.events],
-            ask=scripted(self.sources),
-            fetch=self.fetch,
-            catalogue=self.catalogue,
-            targets=self.targets,
+            environment=environment_of(
+                clock=self.clock,
+                chance=self.chance,
+                offload=in_line,
+                database=self.gateway,
+                listeners=[self.events],
+                search=scripted(self.sources),
+                download=self.fetch,
+                catalogue=self.catalogue,
+                targets=self.targets,
+            ),
         )
 
 

@@ -35,6 +35,7 @@ from cormorant.testing import Recorder, Simulation, in_line, named_sources, sett
 from storage.database import Database
 from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
+from tests.environments import environment_of
 
 ARTISTS = ("a1", "a2")
 SOURCES = ("one", "two")
@@ -187,15 +188,17 @@ class Weeks:
                 watchlist=WatchlistSettings(hand_to=("target",), interval_s=40.0, every_s=3_600.0),
                 targets={"target": TargetSettings(url="http://target.test", in_doubt=in_doubt, stalled_s=3_600.0)},
             ),
-            clock=self.simulation.clock,
-            chance=self.simulation.chance,
-            offload=in_line,
-            gateway=self.gateway,
-            listeners=[self.events],
-            ask=self.ask,
-            fetch=self.fetch,
-            catalogue=self.catalogue,
-            targets={"target": self.target},
+            environment=environment_of(
+                clock=self.simulation.clock,
+                chance=self.simulation.chance,
+                offload=in_line,
+                database=self.gateway,
+                listeners=[self.events],
+                search=self.ask,
+                download=self.fetch,
+                catalogue=self.catalogue,
+                targets={"target": self.target},
+            ),
         )
 
     async def ask(self, record: SourceRecord, request: SearchRequest) -> SearchPage:

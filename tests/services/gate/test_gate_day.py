@@ -6,12 +6,15 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
+import attrs
 import pytest
 import trio
 from attrs import define, field
 from sqlalchemy import Connection, text
 
+from actors import Environment
 from actors.search import rate_limiter, source_reconciler
 from cormorant.clients.files import Download
 from cormorant.rules.ports import ignore
@@ -24,11 +27,13 @@ from cormorant.services.gate.gate import GateService, NothingAnswered
 from cormorant.services.gate.shares import AppShare
 from cormorant.services.keys import Keys
 from cormorant.services.searches import Searches
+from cormorant.settings import Settings
 from cormorant.testing import START, ScriptedSource, Simulation, memory_gateway, scripted, settings, simulated
 from storage.database import Database
 from storage.engine.columns import from_micros
 from storage.search.sources import SourceRecord
-from supervisors.search_assembly import SearchAssembly, SearchParts
+from supervisors.search_assembly import SearchAssembly
+from tests.environments import environment_of
 
 DAY_S = 86_400.0
 TAKES_S = {"query": 0.5, "grab": 1.0}
@@ -90,42 +95,42 @@ def some_sites(chance: random.Random) -> dict[str, SourceSettings]:
     }
 
 
-def gate_of(searches: Searches, database: Database, day: Day) -> GateService:
-    async def fetch(_: SourceRecord, __: str) -> Download:
-        await trio.sleep(TAKES_S["grab"])
-        return Download(kind="torrent", body=b"d4:infode")
+async def fetched(_: SourceRecord, __: str) -> Download:
+    await trio.sleep(TAKES_S["grab"])
+    return Download(kind="torrent", body=b"d4:infode")
 
-    return GateService(
-        searches=searches,
-        database=database,
-        configured=APPS,
-        keys=Keys(web=Secret("x" * 43)),
-        rss_ttl_s=60.0,
-        download=fetch,
-        ask_caps=None,
-        clock=day.simulation.clock,
+
+def gate_environment(
+    simulation: Simulation, sources: dict[str, ScriptedSource], gateway: Database, chosen: Settings, **clients: Any
+) -> Environment:
+    """What a gate needs, without a server: scripted sources, and downloads that take their time."""
+    gateway.adopt(emit=ignore, chance=simulation.chance, clock=simulation.clock)
+    return environment_of(
+        attrs.evolve(chosen, clients=APPS),
+        database=gateway,
+        clock=simulation.clock,
+        chance=simulation.chance,
+        emit=ignore,
+        search=scripted(sources),
+        download=fetched,
+        **clients,
     )
+
+
+def gate_of(environment: Environment, searches: Searches) -> GateService:
+    return GateService(environment, searches=searches, keys=Keys(web=Secret("x" * 43)))
 
 
 async def live_a_day(day: Day) -> None:
     """Only the branch that searches: what else a service does would be most of the work of this day."""
     sources = {name: ScriptedSource(["x"], takes_s=TAKES_S["query"]) for name in day.sites}
-    clock, chance = day.simulation.clock, day.simulation.chance
     with memory_gateway() as gateway:
-        gateway.adopt(emit=ignore, chance=chance, clock=clock)
-        parts = SearchParts(
-            settings=settings(sources=day.sites),
-            database=gateway,
-            ask=scripted(sources),
-            clock=clock,
-            chance=chance,
-            emit=ignore,
-        )
-        search = SearchAssembly(parts)
+        environment = gate_environment(day.simulation, sources, gateway, settings(sources=day.sites))
+        search = SearchAssembly(environment)
         async with trio.open_nursery() as storage:
             await storage.start(gateway)
             async with search.supervisor():
-                gate = gate_of(search.searches(), gateway, day)
+                gate = gate_of(environment, search.searches())
                 async with trio.open_nursery() as nursery:
                     for name in APPS:
                         nursery.start_soon(live, day, gate, name)

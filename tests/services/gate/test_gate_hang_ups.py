@@ -152,7 +152,7 @@ def test_nobody_is_a_stranger_because_the_database_is_away() -> None:
         )
         async with gate_alone(simulation, {"red": ScriptedSource()}) as (gate, gateway):
             await gateway.run(access.add, readarr)
-            known, fresh = gate.clients, ClientApps(gate.configured, gate.database, gate.keys)
+            known, fresh = gate.clients, ClientApps(gate.environment, gate.keys)
             first = await known.by_key("key of readarr")
             gateway.go_away()
             await trio.sleep(LOOK_S)

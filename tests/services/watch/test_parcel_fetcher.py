@@ -10,6 +10,7 @@ from actors.watch.handover_tracker import facts_of
 from cormorant.rules.search.requests import Result
 from cormorant.services.watch.parcel_fetcher import ParcelFetcher
 from storage.watch.wants import Candidate
+from tests.environments import environment_of
 from tests.storage.job_store import NOW
 from tests.storage.watch_store import new_want
 
@@ -25,6 +26,6 @@ async def test_the_infohash_of_a_magnet_is_kept_in_whichever_version_it_is(names
     result = Result(title="New", guid="1", link=f"magnet:?{names}", protocol="torrent")
     candidate = Candidate(want_id=1, ref="s/1", source="s", result=result, position=0, found_at=NOW)
 
-    parcel = await ParcelFetcher(searches=nobody, fetch=nobody, fetch_link=nobody)(new_want(), candidate, "key")
+    parcel = await ParcelFetcher(environment_of(), searches=nobody)(new_want(), candidate, "key")
 
     assert facts_of(parcel)["infohash"] == infohash

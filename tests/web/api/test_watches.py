@@ -59,7 +59,7 @@ async def watched(
         "profiles": {"flac": ProfileSettings(accept=("flac",))},
         "targets": {"box": TargetSettings(url="http://box.test", in_doubt="hold")},
     }
-    given: dict[str, Any] = {"catalogue": catalogue, "targets": {"box": target or ScriptedTarget()}, "fetch": fetch}
+    given: dict[str, Any] = {"catalogue": catalogue, "targets": {"box": target or ScriptedTarget()}, "download": fetch}
     async with place.served(given=given, **usual | chosen) as served:
         yield served
 
