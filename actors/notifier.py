@@ -61,7 +61,7 @@ class NoticeBuffer:
 
 
 @define(eq=False, kw_only=True)
-class Notifier(Periodic):
+class Notifier(Periodic[None]):
     """Puts up what came since the last round. `interval_s` is short: somebody's account may be in danger."""
 
     environment: Environment = field(kw_only=False)

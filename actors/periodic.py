@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import TypeVar
 
 import trio
 
 from actors.actor import Actor
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 
+M = TypeVar("M")
 
-class Periodic(Actor[None]):
+
+class Periodic(Actor[M]):
     """Calls `round` again and again, `interval_s` from begin to begin; after an overrun at once, and none is made up for.
 
     What a database that is away prevents now is done in the next round.
@@ -22,6 +25,8 @@ class Periodic(Actor[None]):
     """What a round that runs gets to finish when the service stops; then it is cancelled."""
     _stop: trio.CancelScope | None = None
     _ended: trio.Event | None = None
+    _again: bool = False
+    """Another round is to follow the one that runs."""
 
     @property
     def due_at(self) -> float:
@@ -33,14 +38,25 @@ class Periodic(Actor[None]):
         self.wake_at = trio.current_time()
 
     @abstractmethod
-    async def round(self) -> None:
-        """Do what is due."""
+    async def round(self) -> float | None:
+        """Do what is due. Returns the seconds until the next round, if that is sooner than the interval."""
+
+    def wake_now(self) -> None:
+        """Start a round at once. While one runs, another follows it."""
+        if self._stop is None:
+            self.wake_at = trio.current_time()
+        else:
+            self._again = True
 
     async def wake(self) -> None:
         """Start a round. There is no other: the next time is set only when it has ended."""
-        self.wake_at = math.inf
+        self.start_round(self.nursery)
+
+    def start_round(self, nursery: trio.Nursery) -> None:
+        """Start a round in a nursery."""
+        self.wake_at, self._again = math.inf, False
         self._ended, self._stop = trio.Event(), trio.CancelScope()
-        self.nursery.start_soon(self._round, self._ended, self._stop)
+        nursery.start_soon(self._round, self._ended, self._stop)
 
     async def end(self) -> None:
         """Let a round that runs finish within the grace, then cancel it."""
@@ -53,16 +69,18 @@ class Periodic(Actor[None]):
         await self._ended.wait()
 
     async def _round(self, ended: trio.Event, stop: trio.CancelScope) -> None:
-        began = trio.current_time()
+        began, sooner_s = trio.current_time(), None
         try:
             with stop:
-                await self.round()
+                sooner_s = await self.round()
         except* (StorageUnavailable, CommitUnknown):
-            pass  # whatever was in hand comes back by itself
+            pass  # whatever was claimed is released in a later round
         finally:
             self._stop = None
             ended.set()
-            self.wake_at = max(trio.current_time(), began + self.interval_s)
+            now = trio.current_time()
+            next_at = began + self.interval_s if sooner_s is None else min(began + self.interval_s, now + sooner_s)
+            self.wake_at = now if self._again else max(now, next_at)
 
 
 class WakeUp:

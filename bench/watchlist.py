@@ -28,6 +28,7 @@ from sqlalchemy import Connection, text
 from actors.jobs.working_set import JobWakeUp
 from cormorant.testing import settings
 from tests.environments import environment_of
+from tests.leases import held_lease
 
 if __name__ == "__main__":
     # Run as a file, Python looks beside it for modules and not where the project is.
@@ -139,12 +140,13 @@ async def _ticks(database: Database, rounds: int) -> Ticks:
         emit=ignore,
         catalogue=catalogue,
     )
-    store = DatabaseArtistStore(environment, producer=JobWakeUp())
-    ticker = WatchlistTicker(environment, store=store, walks=DatabaseProgressStore(environment))
     taken = Ticks([], [])
     async with trio.open_nursery() as nursery:
         await nursery.start(database)
         await database.run(_watch_all)
+        lease = await held_lease(database)
+        store = DatabaseArtistStore(environment, producer=JobWakeUp(), lease=lease)
+        ticker = WatchlistTicker(environment, lease=lease, store=store, walks=DatabaseProgressStore(environment))
         await ticker.round()
         for number in range(rounds):
             for samples, news in ((taken.quiet_s, []), (taken.news_s, [f"New {number}"])):

@@ -150,8 +150,6 @@ def _record(row: Any) -> ClientRecord:
 
 
 KEPT_MAX = 10_000
-
-
 """So many are looked at, the latest first."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 import trio
@@ -19,6 +20,7 @@ from storage.engine.inline import Inline
 from storage.engine.options import Mode, StorageOptions
 from storage.engine.schema import SchemaState
 from storage.engine.threaded import Threaded
+from storage.engine.worker_locks import WorkerLocks
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
 from storage.migrations.runner import Migration
 
@@ -61,6 +63,7 @@ class Database:
         self._migrations = migrations
         self._dialect: Dialect | None = None
         self._gateway: Gateway | None = None
+        self._locks: WorkerLocks | None = None
         self._is_away = False
 
     async def __call__(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -104,6 +107,32 @@ class Database:
             await trio.sleep_forever()
         dialect = self._dialect = self._dialect or dialect_for(self._options)
         await listen(lambda: dialect.open_listener(channel), heard, chance=self._chance)
+
+    async def hold_worker(self, worker_id: str) -> None:
+        """Hold the lock of a worker of this process, so that others know at once when the process is dead."""
+        await self._with_locks(WorkerLocks.hold, worker_id)
+
+    async def release_worker(self, worker_id: str) -> None:
+        """Release the lock of a worker of this process that works no more."""
+        await self._with_locks(WorkerLocks.release, worker_id)
+
+    async def dead_workers(self, worker_ids: Sequence[str]) -> list[str]:
+        """Those that surely work no more. Of the others nothing is known."""
+        return await self._with_locks(WorkerLocks.dead_among, worker_ids)
+
+    async def forget_worker(self, worker_id: str) -> None:
+        """Remove what is left of the lock of a worker that works no more."""
+        await self._with_locks(WorkerLocks.forget, worker_id)
+
+    async def _with_locks(
+        self, function: Callable[Concatenate[WorkerLocks, P], T], *args: P.args, **how: P.kwargs
+    ) -> T:
+        if self._locks is None:
+            self._dialect = self._dialect or dialect_for(self._options)
+            self._locks = WorkerLocks(self._dialect.locks_folder, self._options.file_mode)
+        if self._locks.folder is None or self._mode is Mode.INLINE:
+            return function(self._locks, *args, **how)
+        return await trio.to_thread.run_sync(partial(function, self._locks, *args, **how))
 
     def go_away(self) -> None:
         """Play an outage, in line only: calls are held as if the database could not be reached."""

@@ -13,7 +13,7 @@ from actors.environment import NOT_GIVEN, Clients, Environment
 from actors.jobs.handler import Handler
 from actors.jobs.reclaim_sweeper import ReclaimSweeper
 from actors.jobs.runner import JobRunner, RunnerMessage
-from actors.jobs.working_set import JobWakeUp
+from actors.jobs.working_set import JobWakeUp, OwnerLease
 from actors.maintenance import Maintenance
 from actors.notifier import KIND as NOTIFY
 from actors.notifier import NoticeBuffer, Notifier
@@ -90,6 +90,8 @@ class ServiceAssembly:
     """Complete. Invariant: every actor and service gets this one."""
     handlers: Mapping[str, Handler] = field(factory=dict)
     wake_up: JobWakeUp = field(init=False, factory=JobWakeUp)
+    lease: OwnerLease = field(init=False, factory=OwnerLease)
+    """The lease of this process. The heartbeat keeps it, and the tickers claim under it."""
     timetable: Timetable = field(init=False, factory=Timetable)
     runner: Address[RunnerMessage] = field(init=False)
     search: SearchAssembly = field(init=False)
@@ -105,7 +107,11 @@ class ServiceAssembly:
         own = {kind: handler.max_attempts for kind, handler in self.handlers.items() if handler.max_attempts}
         self.jobs = Jobs(self.environment, runner=self.runner, wake_up=self.wake_up, max_attempts=own)
         self.watching = WatchAssembly(
-            self.environment, searches=self.searches, producer=self.wake_up, timetable=self.timetable
+            self.environment,
+            searches=self.searches,
+            producer=self.wake_up,
+            lease=self.lease,
+            timetable=self.timetable,
         )
 
     def tree(self, bus: EventBus, monitor: ServiceMonitor) -> Supervisor:
@@ -127,7 +133,13 @@ class ServiceAssembly:
         )
 
     def _job_runner(self) -> JobRunner:
-        return JobRunner(self.environment, handlers=self._all_handlers(), wake_up=self.wake_up, reach=self.jobs)
+        return JobRunner(
+            self.environment,
+            handlers=self._all_handlers(),
+            wake_up=self.wake_up,
+            reach=self.jobs,
+            lease=self.lease,
+        )
 
     def _all_handlers(self) -> dict[str, Handler]:
         """Our handlers, and those of the program, which may replace ours."""
@@ -140,7 +152,8 @@ class ServiceAssembly:
         return Address[None](name, emit=self.environment.emit).served_by(lambda: self.timetable.recorded(name, make()))
 
     def _sweeper(self) -> ReclaimSweeper:
-        return ReclaimSweeper(self.environment, wake_up=self.wake_up)
+        tickers = [self.watching.feed_branch.wake_up]
+        return ReclaimSweeper(self.environment, lease=self.lease, producer=self.wake_up, tickers=tickers)
 
     def _maintenance(self) -> Maintenance:
         return Maintenance(self.environment)

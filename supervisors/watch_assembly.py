@@ -12,13 +12,12 @@ from attrs import define, field, frozen
 from actors.actor import Address
 from actors.environment import Environment
 from actors.jobs.handler import Handler
-from actors.jobs.working_set import JobWakeUp
+from actors.jobs.working_set import JobWakeUp, OwnerLease
 from actors.periodic import WakeUp
+from actors.watch.due_enqueuer import PriceTicker, SavedSearchTicker
 from actors.watch.feed_checker import FeedChecker
 from actors.watch.feed_ticker import LOOK_S, CheckNow, FeedTicker
 from actors.watch.handover_tracker import ConfiguredTarget, HandoverTracker
-from actors.watch.price_ticker import PriceTicker
-from actors.watch.saved_search_ticker import SavedSearchTicker
 from actors.watch.watch_jobs import handover_job
 from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore
 from actors.watch.watchlist_ticker import WatchlistTicker
@@ -27,6 +26,7 @@ from cormorant.rules.settings.watch import profile_of
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.prices import COLLECT
 from cormorant.rules.watch.wants import HANDOVER_KIND, WANT_KIND
+from cormorant.rules.watch.watches import SAVED_KIND
 from cormorant.services.schedule import Timetable
 from cormorant.services.searches import Searches
 from cormorant.services.watch.feeds import Feeds, configured_feeds
@@ -34,7 +34,7 @@ from cormorant.services.watch.handover_job import HandoverJob
 from cormorant.services.watch.parcel_fetcher import ParcelFetcher
 from cormorant.services.watch.price_collector import PriceCollector
 from cormorant.services.watch.prices import Prices, configured_prices
-from cormorant.services.watch.saved_search import configured_searches, run_saved_search
+from cormorant.services.watch.saved_search import SavedSearchJob, configured_searches
 from cormorant.services.watch.targets import configured_targets
 from cormorant.services.watch.want_search import WantSearch, longest_run_s
 from cormorant.services.watch.watches import Watches, WatchValidator
@@ -55,6 +55,7 @@ class WatchAssembly:
     environment: Environment = field(kw_only=False)
     searches: Searches
     producer: JobWakeUp
+    lease: OwnerLease
     timetable: Timetable
     targets: Mapping[str, ConfiguredTarget] = field(init=False)
     chooser: CandidateChoice = field(init=False)
@@ -80,7 +81,7 @@ class WatchAssembly:
             producer=self.producer,
         )
         self.feed_branch = FeedAssembly(
-            environment, chooser=self.chooser, producer=self.producer, timetable=self.timetable
+            environment, chooser=self.chooser, producer=self.producer, lease=self.lease, timetable=self.timetable
         )
         self.prices = Prices(environment, producer=self.producer)
 
@@ -90,7 +91,7 @@ class WatchAssembly:
         return self.feed_branch.feeds
 
     def handlers(self) -> dict[str, Handler]:
-        """The handlers of the jobs of wants and prices."""
+        """The handlers of the jobs of wants, prices and saved searches."""
         environment, searches = self.environment, self.searches
         fetcher = ParcelFetcher(environment, searches=searches)
         handover = HandoverJob(environment, places=self.targets, fetcher=fetcher, chooser=self.chooser)
@@ -101,6 +102,7 @@ class WatchAssembly:
             WANT_KIND: Handler(search, timeout_s=search_s),
             HANDOVER_KIND: Handler(handover, timeout_s=HANDOVER_S),
             COLLECT: Handler(PriceCollector(environment, searches=searches)),
+            SAVED_KIND: Handler(SavedSearchJob(environment, searches=searches, chooser=self.chooser)),
         }
 
     def tracker(self) -> Runnable:
@@ -111,6 +113,7 @@ class WatchAssembly:
             places=self.targets,
             chooser=self.chooser,
             producer=self.producer,
+            lease=self.lease,
         )
         return Address[None]("handover", emit=self.environment.emit).served_by(make)
 
@@ -118,14 +121,14 @@ class WatchAssembly:
         """The actors that find due watches."""
         emit = self.environment.emit
         watchlist = Address[None]("watchlist_ticker", emit=emit).served_by(self._watchlist)
-        saved = Address[None]("saved_search_ticker", emit=emit).served_by(self._saved)
+        saved = _IdleChild(Address[None]("saved_search_ticker", emit=emit).served_by(self._saved))
         prices = _IdleChild(Address[None]("price_ticker", emit=emit).served_by(self._prices))
         grace_s = self.environment.settings.watchlist.shutdown_grace_s + SPARE_S
         return Supervisor(
             [
                 ChildSpec("watchlist_ticker", watchlist, grace_s=grace_s),
                 ChildSpec("subscription_ticker", self.feed_branch.served(), grace_s=SPARE_S),
-                ChildSpec("saved_search_ticker", saved, grace_s=SPARE_S),
+                ChildSpec("saved_search_ticker", saved, grace_s=0.0),
                 ChildSpec("price_ticker", prices, grace_s=0.0),
             ],
             name="tickers",
@@ -136,19 +139,15 @@ class WatchAssembly:
 
     def _watchlist(self) -> WatchlistTicker:
         environment = self.environment
-        own = DatabaseArtistStore(environment, producer=self.producer)
+        own = DatabaseArtistStore(environment, producer=self.producer, lease=self.lease)
         store = environment.clients.watchlist or own
-        ticker = WatchlistTicker(environment, store=store, walks=DatabaseProgressStore(environment))
+        walks = DatabaseProgressStore(environment)
+        ticker = WatchlistTicker(environment, lease=self.lease, store=store, walks=walks)
         return self.timetable.recorded("watchlist_ticker", ticker)
 
     def _saved(self) -> SavedSearchTicker:
-        ticker = SavedSearchTicker(
-            self.environment,
-            configured=configured_searches(self.environment),
-            run=partial(run_saved_search, self.environment, self.searches),
-            chooser=self.chooser,
-            producer=self.producer,
-        )
+        configured = configured_searches(self.environment)
+        ticker = SavedSearchTicker(self.environment, configured=configured, producer=self.producer)
         return self.timetable.recorded("saved_search_ticker", ticker)
 
     def _prices(self) -> PriceTicker:
@@ -170,13 +169,15 @@ class FeedAssembly:
     environment: Environment = field(kw_only=False)
     chooser: CandidateChoice
     producer: JobWakeUp
+    lease: OwnerLease
     timetable: Timetable = field(factory=Timetable)
     look_s: float = LOOK_S
     feeds: Feeds = field(init=False)
     _address: Address[CheckNow] = field(init=False)
     _statistics: CheckStatistics = field(init=False, factory=CheckStatistics)
     _running: dict[int, datetime] = field(init=False, factory=dict)
-    _wake_up: WakeUp = field(init=False, factory=WakeUp)
+    wake_up: WakeUp = field(init=False, factory=WakeUp)
+    """Set when feeds may be due."""
 
     def __attrs_post_init__(self) -> None:
         self._address = Address("subscription_ticker", emit=self.environment.emit)
@@ -185,7 +186,7 @@ class FeedAssembly:
             ticker=self._address,
             statistics=self._statistics,
             running=self._running,
-            wake_up=self._wake_up,
+            wake_up=self.wake_up,
             targets=self.chooser.takes.keys(),
         )
 
@@ -206,8 +207,9 @@ class FeedAssembly:
             self.environment,
             checker=checker,
             configured=configured_feeds(self.environment),
-            wake_up=self._wake_up,
-            look_s=self.look_s,
+            wake_up=self.wake_up,
+            lease=self.lease,
+            interval_s=self.look_s,
         )
         return self.timetable.recorded("subscription_ticker", ticker)
 

@@ -61,6 +61,7 @@ DOMAIN_OF: Final = {
             "cormorant.services.status",
             "storage.database",
             "storage.engine",
+            "storage.tables",
         ),
         "shared",
     ),

@@ -57,7 +57,6 @@ ALLOWED = {
 SMALL = {
     "actors.watch.host_queues": "the queues of the feed ticker will move here",
     "cormorant.playground.webhook": "a stand-in, like the others of its folder",
-    "cormorant.services.watch.saved_search": "the job handler of a saved search will move here",
     "cormorant.services.notifications": "a job handler, like the others of its folder",
 }
 

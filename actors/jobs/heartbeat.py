@@ -55,12 +55,12 @@ class Heartbeat:
         """Stop believing in time, even while a beat hangs in the database and cannot be waited for."""
         while True:
             await trio.sleep_until(max(self.lease.doubtful_at, trio.current_time() + LOOK_S))
-            if self.lease.is_held and trio.current_time() >= self.lease.doubtful_at:
+            if self.lease.held.is_set() and trio.current_time() >= self.lease.doubtful_at:
                 self._on_beat_missed()
 
     async def _register(self) -> None:
         # A new name for each run: a process that comes back must not be taken for the one that was given up.
-        self.lease.owner = f"{self._name}.{self.environment.chance.getrandbits(48):012x}"
+        await self._rename()
         while True:
             asked_at = trio.current_time()
             try:
@@ -74,11 +74,19 @@ class Heartbeat:
             except StorageUnavailable:
                 await trio.sleep(RETRY_S)
             except CommitUnknown:
-                self.lease.owner = f"{self._name}.{self.environment.chance.getrandbits(48):012x}"
+                await self._rename()
             else:
                 break
         self._confirm(asked_at)
         self.environment.emit(WorkerRegistered(worker=self.lease.owner))
+
+    async def _rename(self) -> None:
+        """Take a new id, and hold its lock before the others can see it."""
+        database = self.environment.database
+        if self.lease.owner:
+            await database.release_worker(self.lease.owner)
+        self.lease.owner = f"{self._name}.{self.environment.chance.getrandbits(48):012x}"
+        await database.hold_worker(self.lease.owner)
 
     async def _beat_until_lost(self) -> None:
         while True:
@@ -107,21 +115,19 @@ class Heartbeat:
 
     def _confirm(self, at: float) -> None:
         """The database has seen us alive at a time: when we asked, not when the answer came."""
-        self.lease.confirmed_at = at
-        self.lease.doubtful_at = at + self._unconfirmed_s
-        self.lease.is_held = trio.current_time() < self.lease.doubtful_at
+        self.lease.confirm(at, doubtful_after_s=self._unconfirmed_s)
         self.wake_up.set()
 
     def _on_beat_missed(self) -> None:
         """Others may be taking our jobs: stop working on them, before they start."""
-        self.lease.is_held = False
+        self.lease.lose()
         silent_s = trio.current_time() - self.lease.confirmed_at
         stopped = self.working_set.cancel(UNCONFIRMED, is_claimed)
         self.working_set.drop_claimed()
         self.environment.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=len(stopped)))
 
     def _on_lease_lost(self) -> None:
-        self.lease.is_held = False
+        self.lease.lose()
         stopped = self.working_set.cancel(LOST, is_claimed)
         self.working_set.drop_claimed()
         self.environment.emit(WorkerLeaseLost(worker=self.lease.owner, handlers=len(stopped)))

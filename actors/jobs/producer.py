@@ -261,6 +261,7 @@ class Producer:
 
     async def _leave(self) -> None:
         """The last transaction: what is done is let go of, what is not is given back, and we are forgotten."""
+        self.lease.lose()  # nothing is claimed under it any more, also not by the tickers
         if not self.lease.owner:
             return
         finished, self.working_set.finished = self.working_set.finished, []

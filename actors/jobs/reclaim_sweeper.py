@@ -1,76 +1,148 @@
-"""ReclaimSweeper: returns the jobs of dead workers to the queue."""
+"""ReclaimSweeper: returns the jobs and frees the claims of dead workers."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
 
 import trio
 from attrs import define, field
 
 from actors.actor import Actor
 from actors.environment import Environment
-from actors.jobs.working_set import JobWakeUp
+from actors.jobs.working_set import JobWakeUp, OwnerLease
+from actors.periodic import WakeUp
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerDeclaredDead
-from cormorant.rules.jobs.states import JobState, LivenessObservation, observe
+from cormorant.rules.jobs.states import JobState, Sighting, observe, observed_s
 from storage.jobs import workers
 from storage.jobs.jobs import Reclaimed
-from storage.jobs.workers import reclaim_if_dead
+from storage.jobs.workers import SWEEPER, LeaseRow, WorkerRow
 
 PAGE = 500
 
 
 @define(eq=False, kw_only=True)
 class ReclaimSweeper(Actor[None]):
-    """Looks every `interval_s`. Never itself a job: a stuck queue could not free itself."""
+    """Sweeps at an interval. It is not a job itself: a stuck queue could not free itself.
+
+    One process observes at a time: the holder of a lease. The others watch the lease and take it over when its holder is
+    dead. On SQLite a lock on a file of each process shows at once that the process is dead.
+    """
 
     environment: Environment = field(kw_only=False)
-    wake_up: JobWakeUp
-    _watch: LivenessObservation = field(init=False, factory=LivenessObservation)
+    lease: OwnerLease
+    producer: JobWakeUp
+    tickers: Sequence[WakeUp] = ()
+    """Woken when claims of watches were freed."""
+    _observed_at: float | None = field(init=False, default=None)
+    """None: not yet, so that the first observation continues that of an earlier sweeper."""
+    _is_observer: bool = field(init=False, default=False)
+    _rival: dict[str, Sighting] = field(init=False, factory=dict)
+    """The process that holds the lease instead of this one, and for how long it has not renewed it."""
 
     async def begin(self) -> None:
-        """Take the first look at once: the observation begins with it."""
+        """Sweep as soon as this process is registered itself: the observation begins with it."""
+        self.nursery.start_soon(self._sweep_when_registered)
+
+    async def _sweep_when_registered(self) -> None:
+        await self.lease.held.wait()
         self.wake_at = trio.current_time()
 
     async def wake(self) -> None:
-        """Look at everyone; a database that is away makes a gap, and a gap begins the observation anew."""
+        """Sweep, unless the own heartbeat is not confirmed: then nothing is known of the others."""
         self.wake_at = trio.current_time() + self.environment.settings.jobs.sweep_s
+        if not self.lease.is_held:
+            self._observed_at = -math.inf
+            return
         try:
             await self._sweep()
         except (StorageUnavailable, CommitUnknown):
-            self._watch = LivenessObservation()
+            self._observed_at = -math.inf  # nothing was observed meanwhile, and the others may have been cut off too
 
     async def _sweep(self) -> None:
-        known = await self.environment.database.read(workers.all_workers)
+        database, now = self.environment.database, trio.current_time()
+        elapsed_s = self._elapsed_s(now)
+        known = await database.read(workers.all_workers)
+        ended = await self._ended(known)
+        was_observer, self._is_observer = self._is_observer, await self._holds_lease(ended, elapsed_s)
+        self._observed_at = now
+        if not self._is_observer:
+            return
+        if not was_observer and elapsed_s is not None:
+            elapsed_s = 0.0  # until now another process has observed, and stored what it saw
         living = {worker.id: worker.beat for worker in known if worker.dead_at is None}
-        self._watch, silent = observe(
-            self._watch,
+        seen, silent = observe(
+            {worker.id: worker.sighting for worker in known},
             living,
-            now=trio.current_time(),
-            interval_s=self.environment.settings.jobs.sweep_s,
+            elapsed_s=elapsed_s,
             silence_s=self.environment.settings.jobs.lock_timeout_s,
         )
-        for worker_id in silent:
-            await self.environment.database.run(
-                workers.mark_dead, worker_id, beat=living[worker_id], now=self.environment.now()
-            )
-        # Also those that another sweeper has buried and could not finish with.
-        dead = [worker.id for worker in known if worker.dead_at is not None]
-        unknown = await self.environment.database.read(workers.unknown_owners)
-        for worker_id in dict.fromkeys([*silent, *dead, *unknown]):
+        await database.run(workers.record_sightings, seen)
+        await self._bury({*silent, *(ended & living.keys())} - {self.lease.owner}, living)
+
+    def _elapsed_s(self, now: float) -> float | None:
+        options = self.environment.settings.jobs
+        return observed_s(
+            self._observed_at,
+            now=now,
+            interval_s=options.sweep_s,
+            confirmed_at=self.lease.confirmed_at,
+            beat_s=options.heartbeat_s,
+        )
+
+    async def _ended(self, known: Sequence[WorkerRow]) -> set[str]:
+        """The workers whose process does not hold its lock any more."""
+        others = [worker.id for worker in known if worker.id != self.lease.owner]
+        return set(await self.environment.database.dead_workers(others)) if others else set()
+
+    async def _holds_lease(self, ended: set[str], elapsed_s: float | None) -> bool:
+        """Hold or renew the lease, or watch the process that holds it."""
+        lease = await self._take_lease(None)
+        if lease.holder == self.lease.owner:
+            return True
+        silence_s = self.environment.settings.jobs.lock_timeout_s
+        self._rival, silent = observe(
+            self._rival, {lease.holder: lease.renewals}, elapsed_s=elapsed_s, silence_s=silence_s
+        )
+        if not silent and lease.holder not in ended:
+            return False
+        return (await self._take_lease(lease)).holder == self.lease.owner
+
+    async def _take_lease(self, instead_of: LeaseRow | None) -> LeaseRow:
+        database = self.environment.database
+        return await database.run(workers.take_lease, SWEEPER, worker_id=self.lease.owner, instead_of=instead_of)
+
+    async def _bury(self, dying: Iterable[str], living: dict[str, int]) -> None:
+        """Declare workers dead, and take over from all dead ones."""
+        database = self.environment.database
+        for worker_id in sorted(dying):
+            await database.run(workers.mark_dead, worker_id, beat=living[worker_id], now=self.environment.now())
+        # Also those that another sweeper has declared dead and could not finish with.
+        dead = [worker.id for worker in await database.read(workers.all_workers) if worker.dead_at is not None]
+        unknown = await database.read(workers.unknown_owners)
+        for worker_id in dict.fromkeys([*dead, *unknown]):
             await self._take_over(worker_id)
-        if dead or silent:
-            await self.environment.database.run(workers.delete_dead)
+        if dead:
+            await database.run(workers.delete_dead)
 
     async def _take_over(self, worker_id: str) -> None:
+        database, freed = self.environment.database, 0
         reclaimed: list[Reclaimed] = []
-        while page := await self.environment.database.run(
-            reclaim_if_dead, worker_id, limit=PAGE, now=self.environment.now()
-        ):
+        while page := await database.run(workers.reclaim_if_dead, worker_id, limit=PAGE, now=self.environment.now()):
             reclaimed += page
             for job in page:
                 self._emit_reclaimed(job, worker_id)
+        while count := await database.run(workers.free_if_dead, worker_id, limit=PAGE):
+            freed += count
+        await database.forget_worker(worker_id)
         if reclaimed:
-            self.wake_up.set()
+            self.producer.set()
+        if reclaimed or freed:
             self.environment.emit(WorkerDeclaredDead(worker=worker_id, reclaimed=len(reclaimed)))
+        if freed:
+            for ticker in self.tickers:
+                ticker.set()
 
     def _emit_reclaimed(self, job: Reclaimed, owner: str) -> None:
         of = About(job_id=job.id, kind=job.kind, correlation_id=job.correlation_id)

@@ -68,9 +68,9 @@ class JobRunner(Actor[RunnerMessage]):
     handlers: Mapping[str, Handler]
     wake_up: JobWakeUp
     reach: JobServices
+    lease: OwnerLease
     working_set: WorkingSet = field(init=False)
     producer: Producer = field(init=False)
-    lease: OwnerLease = field(init=False)
     _all_done: WakeUp = field(init=False, factory=WakeUp)
     _producer_left: trio.Event = field(init=False, factory=trio.Event)
 
@@ -84,10 +84,10 @@ class JobRunner(Actor[RunnerMessage]):
             emit=self.environment.emit,
         )
         self.working_set = WorkingSet(concurrency=options.jobs.concurrency, queue=queue)
-        self.lease = OwnerLease()
-        self.producer = self._make_producer(self.lease)
+        self.lease.lose()
+        self.producer = self._make_producer()
         self.nursery.start_soon(self._run_producer)
-        self.nursery.start_soon(self._make_heartbeat(self.lease).run)
+        self.nursery.start_soon(self._make_heartbeat().run)
         self.nursery.start_soon(self.environment.database.listen, CHANNEL, self.producer.on_change)
         for _ in range(options.jobs.concurrency):
             self.nursery.start_soon(self._employ)
@@ -121,6 +121,7 @@ class JobRunner(Actor[RunnerMessage]):
         self.producer.is_leaving = True
         self.wake_up.notify_without_fetch()
         await self._producer_left.wait()
+        await self.environment.database.forget_worker(self.lease.owner)
 
     def _drop_waiting(self) -> None:
         """Nothing is begun any more. What was claimed is given back; the rest was not to survive this."""
@@ -162,10 +163,10 @@ class JobRunner(Actor[RunnerMessage]):
         finally:
             self._producer_left.set()
 
-    def _make_producer(self, lease: OwnerLease) -> Producer:
+    def _make_producer(self) -> Producer:
         return Producer(
             self.environment,
-            lease=lease,
+            lease=self.lease,
             working_set=self.working_set,
             wake_up=self.wake_up,
             kinds=tuple(self.handlers),
@@ -182,10 +183,10 @@ class JobRunner(Actor[RunnerMessage]):
             reach=self.reach,
         )
 
-    def _make_heartbeat(self, lease: OwnerLease) -> Heartbeat:
+    def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(
             self.environment,
-            lease=lease,
+            lease=self.lease,
             working_set=self.working_set,
             wake_up=self.wake_up,
             producer=self.producer,

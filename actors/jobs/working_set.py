@@ -149,11 +149,34 @@ def about(work: Work) -> About:
 
 @define(eq=False)
 class OwnerLease:
-    """The owner id of this run, and when the database last confirmed it. A new run has a new id."""
+    """The worker row of this process: its id, and when the database last confirmed it. A new registration has a new id.
+
+    Only the heartbeat writes it. Every actor that claims something reads it.
+    """
 
     owner: str = ""
     confirmed_at: float = -math.inf
     doubtful_at: float = -math.inf
-    """From when on others may be taking our jobs, unless it is confirmed before: nothing is begun then."""
-    is_held: bool = False
-    """Whether jobs may be claimed under it."""
+    """From when on others may be taking what this process has claimed, unless it is confirmed before."""
+    held: trio.Event = field(factory=trio.Event)
+    """Set while rows may be claimed under it."""
+    lost: trio.Event = field(factory=trio.Event)
+    """Set when it is lost. Replaced by a new event when it is confirmed again."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether rows may be claimed under it now."""
+        return self.held.is_set() and trio.current_time() < self.doubtful_at
+
+    def confirm(self, at: float, *, doubtful_after_s: float) -> None:
+        """The database has seen this process at a time: when the heartbeat asked, not when the answer came."""
+        self.confirmed_at, self.doubtful_at = at, at + doubtful_after_s
+        if trio.current_time() < self.doubtful_at and not self.held.is_set():
+            self.lost = trio.Event()
+            self.held.set()
+
+    def lose(self) -> None:
+        """Claim nothing more until it is confirmed again."""
+        if self.held.is_set():
+            self.held = trio.Event()
+            self.lost.set()

@@ -52,10 +52,8 @@ class FeedChecker:
     active: dict[int, datetime] = field(factory=dict)
     """Those that are being asked, and since when."""
 
-    async def check(
-        self, subscription: DueFeed, *, current: Callable[[], DueFeed], until: Callable[[], datetime]
-    ) -> FeedCheck:
-        """Check one that is in hand; `current` is how it is held at the end. Raises `CheckedElsewhere`, as that does."""
+    async def check(self, subscription: DueFeed, *, current: Callable[[], DueFeed]) -> FeedCheck:
+        """Check one that is claimed; `current` is how it is claimed at the end. Raises `CheckedElsewhere`, as that does."""
         began, started_at = trio.current_time(), self.environment.now()
         self.active[subscription.id] = started_at
         try:
@@ -73,7 +71,7 @@ class FeedChecker:
         following, imported = None, 0
         while following is None:  # many new items bit by bit, so that nobody else waits long for the database
             subscription = current()
-            check, more, following = await self._keep(subscription, page, check, until=until())
+            check, more, following = await self._keep(subscription, page, check)
             imported += more
         self._emit_check(subscription, page, check, imported, following)
         return check
@@ -105,7 +103,7 @@ class FeedChecker:
             return await self.environment.clients.feed(subscription)
 
     async def _keep(
-        self, mine: DueFeed, page: FetchedFeed, check: FeedCheck, *, until: datetime
+        self, mine: DueFeed, page: FetchedFeed, check: FeedCheck
     ) -> tuple[FeedCheck, int, NextCheck | None]:
         async def written(page: FetchedFeed, check: FeedCheck) -> tuple[FeedCheck, int, NextCheck | None]:
             return await self.environment.database.run(
@@ -114,7 +112,6 @@ class FeedChecker:
                 page,
                 check,
                 chooser=self.chooser,
-                until=until,
                 now=self.environment.now(),
             )
 

@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import trio
 from attrs import define, field, frozen
 
 from actors.contained import Failed, contained
-from actors.environment import Environment
 from actors.jobs.working_set import JobWakeUp
-from actors.periodic import Periodic
+from actors.watch.due_ticker import DueTicker
 from actors.watch.watch_jobs import job_of
 from cormorant.clients.targets.target import Target
 from cormorant.rules.watch.events import HandoverEnded, WantChanged
@@ -35,6 +34,7 @@ from cormorant.rules.watch.handovers import (
 )
 from cormorant.rules.watch.wants import Want
 from storage.jobs import jobs
+from storage.tables import HANDOVERS, ClaimedTable
 from storage.watch import choice, handovers, wants
 from storage.watch.choice import CandidateChoice
 from storage.watch.handovers import HandoverChanged, set_done
@@ -42,8 +42,6 @@ from storage.watch.handovers import HandoverChanged, set_done
 BATCH = 4
 LOOK_S = 60.0
 """The longest time for asking one target."""
-CLAIM_S = BATCH * LOOK_S + 60.0
-"""So long nobody else asks for what this process has in hand, which it asks for one after the other."""
 ORPHANS_BATCH = 100
 ORPHANS_S = 600.0
 """How often is looked for wants that no job cares for."""
@@ -82,16 +80,16 @@ def parcel_of(handover: Handover) -> Parcel:
 
 
 @define(eq=False, kw_only=True)
-class HandoverTracker(Periodic):
+class HandoverTracker(DueTicker[None]):
     """Follows what was handed over to its end, where the target tells."""
 
-    environment: Environment = field(kw_only=False)
     places: Mapping[str, ConfiguredTarget]
     chooser: CandidateChoice
     producer: JobWakeUp
     interval_s: float = field(init=False)
     grace_s: float = 0.0
     """None: it only looks, and looks again."""
+    table: ClassVar[ClaimedTable] = HANDOVERS
     _orphans_at: float = 0.0
 
     def __attrs_post_init__(self) -> None:
@@ -107,10 +105,12 @@ class HandoverTracker(Periodic):
     async def _follow(self) -> None:
         is_more = True
         while is_more:
-            now = self.environment.now()
-            until = now + timedelta(seconds=CLAIM_S)
             due = await self.environment.database.run(
-                handovers.due_to_follow, known=[*self.places], now=now, until=until, limit=BATCH
+                handovers.claim_due,
+                worker=self.lease.owner,
+                known=[*self.places],
+                now=self.environment.now(),
+                limit=BATCH,
             )
             for handover in due:
                 with suppress(HandoverChanged):  # another process has seen the same
@@ -125,7 +125,7 @@ class HandoverTracker(Periodic):
             said = ParcelStatus(target_id=handover.target_id, standing=ParcelState.UNKNOWN, reason=followed.reason)
             least_s = FOLLOW_S if place is None else place.follow_s
             again_s = follow_again_s(self._age_s(handover), least_s=least_s)
-            # If this cannot be stored either, the handover is due again when its claim ends.
+            # If this cannot be stored either, the next round releases the handover, and it is due again.
             await self._contained(handover, partial(self._later, handover, said, again_s=again_s))
 
     async def _contained(self, handover: Handover, step: Callable[[], Awaitable[None]]) -> Failed | None:

@@ -1,4 +1,4 @@
-"""The jobs of wants and prices: search, hand over, collect."""
+"""The jobs of watches and wants: search, hand over, collect, repeat a saved search."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from actors.jobs.new_jobs import least_urgent, new_job
 from cormorant.rules.settings.sources import PRICE_KIND
 from cormorant.rules.watch.prices import COLLECT, STAGGER_S, PriceWatch, collect_key
 from cormorant.rules.watch.wants import HANDOVER_KIND, WANT_KIND, Want, WantState
+from cormorant.rules.watch.watches import SAVED_KIND, SavedSearch
 from storage.jobs.jobs import NewJob
 
 
@@ -34,6 +35,12 @@ def job_of(environment: Environment, want: Want) -> NewJob:
 def _want_job(environment: Environment, kind: str, want: Want, **more: bool) -> NewJob:
     payload = {"want": want.key} | more
     return new_job(environment, kind, payload, priority=least_urgent(environment), dedupe_key=want.key)
+
+
+def saved_search_job(environment: Environment, saved: SavedSearch, *, by_hand: bool = False) -> NewJob:
+    """The job that repeats a saved search; `by_hand` also while it is paused."""
+    payload = {"saved": saved.id} | ({"by_hand": True} if by_hand else {})
+    return new_job(environment, SAVED_KIND, payload, priority=least_urgent(environment), dedupe_key=str(saved.id))
 
 
 def price_sources(environment: Environment, intake: PriceWatch) -> tuple[str, ...]:

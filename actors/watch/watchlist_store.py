@@ -9,7 +9,7 @@ from typing import Protocol
 from attrs import define, field, frozen
 
 from actors.environment import Environment
-from actors.jobs.working_set import JobWakeUp
+from actors.jobs.working_set import JobWakeUp, OwnerLease
 from actors.watch.watch_jobs import search_job
 from cormorant.rules.watch.artists import Artist, CatalogueProgress, Charge, RetryCharge
 from cormorant.rules.watch.releases import Album, AlbumPage, Track
@@ -41,7 +41,7 @@ class WatchlistStore(Protocol):
     """What the ticker asks of whoever keeps the watchlist. Every method is one transaction."""
 
     async def claim(self, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
-        """Take due artists in hand until then; and those that are due and left alone."""
+        """Claim due artists, at least until then; and return those that are due and blocked."""
         ...
 
     async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
@@ -67,10 +67,17 @@ class DatabaseArtistStore:
 
     environment: Environment = field(kw_only=False)
     producer: JobWakeUp
+    lease: OwnerLease
 
-    async def claim(self, *, now: datetime, until: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
-        """Take due artists in hand until then; and those that are due and left alone."""
-        return await self.environment.database.run(claim_due, now=now, until=until, limit=limit)
+    async def claim(
+        self,
+        *,
+        now: datetime,
+        until: datetime,  # noqa: ARG002 - for stores whose claims end by the clock
+        limit: int,
+    ) -> tuple[list[Artist], list[Artist]]:
+        """Claim due artists in the name of this process, as long as it lives; and return those that are due and blocked."""
+        return await self.environment.database.run(claim_due, worker=self.lease.owner, now=now, limit=limit)
 
     async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
         """Give artists back that were not looked at; nothing is charged."""

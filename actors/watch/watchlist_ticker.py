@@ -7,14 +7,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import trio
 from attrs import define, field, frozen
 
 from actors.contained import Failed, contained
-from actors.environment import Environment
-from actors.periodic import Periodic
+from actors.watch.due_ticker import RELEASE_S, DueTicker
 from actors.watch.watchlist_store import ProgressStore, WatchlistStore
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
@@ -51,14 +50,13 @@ from cormorant.rules.watch.events import (
 from cormorant.rules.watch.releases import Album, Release, Track, distinct_releases, is_by, want_key
 from cormorant.rules.watch.wants import Want, WantState
 from storage import pauses
+from storage.tables import ARTISTS, ClaimedTable
 from storage.watch.artists import Key
 
 T = TypeVar("T")
 
 CLAIM_SPARE_S = 30.0
 """So much longer than its budget a tick has its artists to itself: for writing down what it learned."""
-RELEASE_S = 0.4
-"""What giving artists back may take, once the tick itself is out of time or told to stop."""
 TRACKS_ASKED_MAX = 10
 """For so many new releases the tracks are asked for at once; a whole back catalogue would eat every budget."""
 
@@ -77,14 +75,14 @@ class _ArtistCheck:
 
 
 @define(eq=False, kw_only=True)
-class WatchlistTicker(Periodic):
+class WatchlistTicker(DueTicker[None]):
     """One tick at a time; none begins while the service stops."""
 
-    environment: Environment = field(kw_only=False)
     store: WatchlistStore
     walks: ProgressStore
     interval_s: float = field(init=False)
     grace_s: float = field(init=False)
+    table: ClassVar[ClaimedTable] = ARTISTS
     _deadline: float = field(init=False, default=math.inf)
     _in_hand: dict[Key, Artist] = field(init=False, factory=dict)
     _read: dict[Key, CatalogueProgress] = field(init=False, factory=dict)
@@ -97,12 +95,12 @@ class WatchlistTicker(Periodic):
         self.grace_s = self.environment.settings.watchlist.shutdown_grace_s
 
     async def begin(self) -> None:
-        """Begin at once."""
+        """Start with the lease."""
         await super().begin()
         self.environment.emit(WatchlistStarted(interval_s=self.interval_s))
 
     async def end(self) -> None:
-        """Let a tick that runs finish within the grace, then cancel it."""
+        """Let a tick that runs finish within the grace, then cancel it and release its artists."""
         await super().end()
         self.environment.emit(WatchlistStopped(cancelled=len(self._in_hand)))
 
@@ -164,7 +162,6 @@ class WatchlistTicker(Periodic):
                 with trio.move_on_after(RELEASE_S / 2):
                     await self._of_store(partial(self.walks.keep, self._read, ended=self._kept - self._read.keys()))
             if self._in_hand or pending:
-                # Otherwise nobody looks at them before the claim has run out.
                 await self._of_store(partial(self.store.release, pending))
                 # To the end of the line: a few that always take too long must not keep all others from their turn.
                 late = [*self._in_hand.values()]
@@ -208,7 +205,7 @@ class WatchlistTicker(Periodic):
             )
 
     async def _back_off(self, artist: Artist, failed: Failed) -> _ArtistCheck:
-        """Charge an unexpected error. If the store cannot take that either, the artist waits for the end of its claim."""
+        """Charge an unexpected error. If the store cannot take that either, the next tick releases the artist."""
         self._read.pop(_key(artist), None)  # a page that was read may be what fails
         charged = await self._contained(artist, partial(self._charge, artist, failed.reason))
         return _ArtistCheck(status="failed", error=failed.reason) if isinstance(charged, Failed) else charged

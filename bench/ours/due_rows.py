@@ -26,12 +26,12 @@ from storage.database import Database, Mode, StorageOptions
 from storage.engine.columns import to_micros
 from storage.engine.statements import FastStatement
 from storage.watch import feed_claims, feeds
+from tests.leases import WORKER, register
 
 PAGE = 50_000
 DUE = 100
 WARM_UP = 3
 READINGS = 1_000
-CLAIM = timedelta(minutes=10)
 
 Told = tuple[float, float, float, float]
 """Microseconds a row: in statements, in the functions, with COMMIT together, with COMMIT one by one."""
@@ -64,19 +64,20 @@ def insert(connection: Connection, first: int, count: int, later: int) -> None:
     connection.execute(
         text("""
             WITH RECURSIVE numbers(n) AS (SELECT :first UNION ALL SELECT n + 1 FROM numbers WHERE n < :first + :count - 1)
-            INSERT INTO subscriptions (name, url, every_s, zone, origin, next_check_at, added_at, last_checked, last_success,
-                                       etag, token, claimed_until)
+            INSERT INTO subscriptions (name, url, every_s, zone, origin, next_attempt_at, added_at, last_checked, last_success,
+                                       etag, token, claimed_by)
             SELECT 'feed ' || n, 'http://feeds.example.org/' || n, 3600, 'UTC', 'bulk', :later + n * 7919 % 86400000000,
-                   :later, :later, :later, 'e', 1, :later
+                   :later, :later, :later, 'e', 1, 'somebody'
             FROM numbers
         """),
         {"first": first, "count": count, "later": later},
     )
     # Each was in hand once: in pages without any room every first claim would divide one.
-    connection.execute(text("UPDATE subscriptions SET claimed_until = NULL WHERE id >= :first"), {"first": first})
+    connection.execute(text("UPDATE subscriptions SET claimed_by = NULL WHERE id >= :first"), {"first": first})
 
 
 async def fill(table: Table) -> None:
+    await table.database.run(register)
     later = to_micros(datetime.now(UTC) + timedelta(hours=1))
     for first in range(1, table.rows + 1, PAGE):
         await table.database.run(insert, first, min(PAGE, table.rows - first + 1), later)
@@ -91,7 +92,7 @@ def claim(connection: Connection) -> tuple[float, list[DueFeed]]:
     """Seconds, and what was due."""
     now = datetime.now(UTC)
     began = time.thread_time()
-    due = feed_claims.claim(connection, now=now, until=now + CLAIM, limit=DUE)
+    due = feed_claims.claim(connection, worker=WORKER, now=now, limit=DUE)
     return time.thread_time() - began, due
 
 

@@ -180,9 +180,9 @@ def resume_saved(config: str, *, as_json: bool, name: str) -> None:
     run_action(config, lambda actions: actions.pause_search(name, is_paused=False), as_json=as_json)
 
 
-@saved.command("check", short_help="Repeat a search at the next look.", epilog=EXIT_CODES)
+@saved.command("check", short_help="Repeat a search now.", epilog=EXIT_CODES)
 @options
 @_NAME
 def check_saved(config: str, *, as_json: bool, name: str) -> None:
-    """Repeat a search at the next look of the service, as soon as its sources may be asked."""
+    """Repeat a search now, also while it is paused, as soon as its sources may be asked."""
     run_action(config, lambda actions: actions.check_search(name), as_json=as_json)

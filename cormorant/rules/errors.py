@@ -133,6 +133,16 @@ class DatabaseNeedsNewerCode(StorageMisconfigured):
         self.have = have
 
 
+class DatabasePreRelease(StorageMisconfigured):
+    """The database was made before the initial schema. It is not changed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the database was made by a pre-release version of Cormorant and is not changed: set data to a new folder, or "
+            "storage.url to an empty database"
+        )
+
+
 class DatabaseUnfinished(StorageMisconfigured):
     """A copy into the database was begun and never finished: nothing is in it."""
 

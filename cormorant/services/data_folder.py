@@ -10,9 +10,11 @@ from cormorant.rules.errors import StorageMisconfigured
 from cormorant.rules.settings.settings import Settings
 from storage.engine.data_files import DataFolder
 
-__all__ = ["data_folder", "prepare_data"]
+__all__ = ["data_folder", "prepare_data", "remove_database"]
 
 _FOLDER_TARGETS: Final = frozenset({"blackhole", "download"})
+_PARTS_OF_DATABASE: Final = ("", "-wal", "-shm", "-journal")
+"""Without the lock files: another process may hold a lock on them."""
 
 
 def prepare_data(settings: Settings) -> None:
@@ -23,6 +25,18 @@ def prepare_data(settings: Settings) -> None:
         raise StorageMisconfigured(
             f"data: the folder {settings.data} cannot be created: {error.strerror}; set data to another path"
         ) from error
+
+
+def remove_database(file: Path) -> None:
+    """Remove a SQLite database. Raises `StorageMisconfigured`.
+
+    The file itself goes first: SQLite ignores and deletes what is left of a database that is not there.
+    """
+    try:
+        for suffix in _PARTS_OF_DATABASE:
+            file.with_name(f"{file.name}{suffix}").unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageMisconfigured(f"the database {file} cannot be removed: {error.strerror}; delete it") from error
 
 
 def data_folder(settings: Settings) -> DataFolder:

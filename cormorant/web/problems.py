@@ -46,7 +46,7 @@ from storage.watch.feed_claims import CheckedElsewhere
 from storage.watch.feeds import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
 from storage.watch.handovers import UnknownDownload
 from storage.watch.price_watches import IntakeTakenOut, PriceWatchConfigured, PriceWatchExists, UnknownPriceWatch
-from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
+from storage.watch.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5

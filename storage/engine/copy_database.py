@@ -13,7 +13,7 @@ from attrs import frozen
 from sqlalchemy import Connection, MetaData, Select, Table, Text, func, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import CormorantError, DatabasePreRelease
 from storage.engine.columns import EPOCH
 from storage.engine.dialect import Dialect, dialect_for
 from storage.engine.options import StorageOptions
@@ -86,7 +86,10 @@ def copy_all(source: str, target: str, *, now: Callable[[], datetime], tell: Tel
 
 def _begin(new: Dialect, tables: Sequence[Table], now: Callable[[], datetime]) -> None:
     """Make the tables and mark the target. One that is marked already is one where we did not come to the end."""
-    if new.inspect(MIGRATIONS).is_unfinished:
+    state = new.inspect(MIGRATIONS)
+    if state.is_pre_release:
+        raise DatabasePreRelease
+    if state.is_unfinished:
         with new.filling() as writing:
             mark_finished(writing)
     new.prepare(MIGRATIONS, now)

@@ -22,6 +22,8 @@ _PASS_THROUGH: Final = 0o011
 _BESIDE_DATABASE: Final = ("", "-wal", "-shm", "-journal", "-queue", "-turn")
 _OURS: Final = {"keys": ("*.key", ".*.key.*"), "backups": ("*.schema-*.backup*",)}
 """Patterns of our files in each folder of ours."""
+_LOCKS: Final = ("*.lock",)
+"""Patterns of the files in the folder of worker locks beside a database."""
 _DATABASE: Final = "cormorant.db"
 _PLAYGROUND: Final = "playground"
 """A data folder inside the data folder."""
@@ -107,8 +109,9 @@ class DataFolder:
         databases = {self.path / _DATABASE, *([self.database.resolve()] if self.database else [])}
         files = [name.with_name(f"{name.name}{suffix}") for name in sorted(databases) for suffix in _BESIDE_DATABASE]
         found += [_checked(file, self.file_mode) for file in files]
-        for name, patterns in _OURS.items():
-            folder = self.path / name
+        ours = {self.path / name: patterns for name, patterns in _OURS.items()}
+        ours |= {name.with_name(f"{name.name}-workers"): _LOCKS for name in sorted(databases)}
+        for folder, patterns in ours.items():
             if not folder.is_symlink():
                 found.append(_checked(folder, folder_mode(self.file_mode)))
                 found += [_checked(file, self.file_mode) for file in _entries(folder) if _is_like(file, patterns)]
@@ -118,11 +121,12 @@ class DataFolder:
         """Whether nothing in a folder could belong to another program, except the folders of targets."""
         own = self.database.resolve().name if self.database and self.database.resolve().parent == folder else _DATABASE
         files = {f"{name}{suffix}" for name in (_DATABASE, own) for suffix in _BESIDE_DATABASE}
+        ours = _OURS | {f"{name}-workers": _LOCKS for name in (_DATABASE, own)}
         for entry in _entries(folder):
             if entry.is_symlink():
                 return False
-            if entry.name in _OURS and entry.is_dir():
-                if not all(_is_like(file, _OURS[entry.name]) for file in _entries(entry)):
+            if entry.name in ours and entry.is_dir():
+                if not all(_is_like(file, ours[entry.name]) for file in _entries(entry)):
                     return False
             elif entry.name == _PLAYGROUND and entry.is_dir():
                 if not self._has_only_ours(entry):

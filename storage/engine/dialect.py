@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import URL, Connection, make_url
@@ -41,6 +42,11 @@ class Dialect(Protocol):
     @property
     def hang_limit_s(self) -> float | None:
         """After how long a silent session is cut. None: its own time-outs always end a call."""
+        ...
+
+    @property
+    def locks_folder(self) -> Path | None:
+        """Where the processes that share the database hold their locks. None: a lock could not show their death."""
         ...
 
     def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:

@@ -10,7 +10,7 @@ import trio
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.errors import DatabaseNeedsNewerCode, StorageMisconfigured, StorageUnavailable
+from cormorant.rules.errors import DatabaseNeedsNewerCode, DatabasePreRelease, StorageMisconfigured, StorageUnavailable
 from cormorant.rules.events import SchemaMigrated, StorageBack, StorageLost
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.supervision import LOSSES_MAX, delay_before_probe, held_until
@@ -199,7 +199,7 @@ class Outage:
             except DatabaseAway as away:
                 self._why = str(away)
             except StorageMisconfigured as refused:
-                if isinstance(refused, DatabaseNeedsNewerCode) or not was_ready:
+                if isinstance(refused, DatabaseNeedsNewerCode | DatabasePreRelease) or not was_ready:
                     raise
                 self._why = str(refused)
             else:

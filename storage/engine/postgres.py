@@ -52,6 +52,11 @@ class Postgres:
         """The server ends statements itself. Twice that without an answer: it hangs, or the way to it."""
         return 2 * self._options.statement_timeout_s
 
+    @property
+    def locks_folder(self) -> None:
+        """The processes may run on several machines."""
+        return
+
     def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:
         """Reach the server and bring the database to our schema."""
         with self._opened() as connection:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, inspect, select
 
-from cormorant.rules.errors import DatabaseNeedsNewerCode, DatabaseUnfinished
+from cormorant.rules.errors import DatabaseNeedsNewerCode, DatabasePreRelease, DatabaseUnfinished
 from storage.engine.columns import Micros, PlainText
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Applied:
     min_code_version: int = 0
     is_unfinished: bool = False
     """Whether a copy into it was begun and not finished."""
+    first_name: str = ""
+    """The name of its first step."""
 
 
 UNFINISHED = 0
@@ -50,6 +52,8 @@ class SchemaState:
     min_code_version: int = 0
     code_version: int = 0
     is_unfinished: bool = False
+    is_pre_release: bool = False
+    """Whether it was made before the initial schema."""
     pending: tuple[str, ...] = ()
     """The migrations that a start would run, oldest first."""
     server_time: datetime | None = None
@@ -63,8 +67,12 @@ def read_applied(connection: Connection) -> Applied:
     columns = MIGRATIONS_TABLE.c
     newest = select(func.max(columns.version), func.max(columns.min_code_version), func.min(columns.version))
     version, min_code_version, oldest = connection.execute(newest).one()
+    first = connection.execute(select(columns.name).where(columns.version == 1)).scalar_one_or_none()
     return Applied(
-        schema_version=version or 0, min_code_version=min_code_version or 0, is_unfinished=oldest == UNFINISHED
+        schema_version=version or 0,
+        min_code_version=min_code_version or 0,
+        is_unfinished=oldest == UNFINISHED,
+        first_name=first or "",
     )
 
 
@@ -88,9 +96,18 @@ def check_compatible(applied: Applied, migrations: Sequence[Migration]) -> None:
     """Raise if the database is in a state that this code cannot work with. Newer alone is no harm."""
     if applied.is_unfinished:
         raise DatabaseUnfinished
+    if is_pre_release(applied, migrations):
+        raise DatabasePreRelease
     have = code_version(migrations)
     if applied.schema_version > have and applied.min_code_version > have:
         raise DatabaseNeedsNewerCode(needs=applied.min_code_version, have=have)
+
+
+def is_pre_release(applied: Applied, migrations: Sequence[Migration]) -> bool:
+    """Whether the database was made before the initial schema, when the first step had another name."""
+    first = next((step for step in migrations if step.VERSION == 1), None)
+    is_ours = first is not None and getattr(first, "TABLES", None) is not None
+    return is_ours and first is not None and applied.first_name not in {"", first.NAME}
 
 
 def pending_after(applied: Applied, migrations: Sequence[Migration]) -> list[Migration]:
@@ -104,7 +121,7 @@ def describe(applied: Applied, migrations: Sequence[Migration], *, server_time: 
     problem = None
     try:
         check_compatible(applied, migrations)
-    except (DatabaseNeedsNewerCode, DatabaseUnfinished) as cannot:
+    except (DatabaseNeedsNewerCode, DatabasePreRelease, DatabaseUnfinished) as cannot:
         problem = str(cannot)
     return SchemaState(
         is_reachable=True,
@@ -113,6 +130,7 @@ def describe(applied: Applied, migrations: Sequence[Migration], *, server_time: 
         min_code_version=applied.min_code_version,
         code_version=code_version(migrations),
         is_unfinished=applied.is_unfinished,
+        is_pre_release=is_pre_release(applied, migrations),
         pending=tuple(f"{step.VERSION:04} {step.NAME}" for step in pending_after(applied, migrations)),
         server_time=server_time,
     )

@@ -67,6 +67,11 @@ class Sqlite:
         """A second connection would see another database in memory."""
         return self._path is not None
 
+    @property
+    def locks_folder(self) -> Path | None:
+        """A folder beside the file."""
+        return None if self._path is None else self._path.with_name(f"{self._path.name}-workers")
+
     def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:
         """Open or create the file and bring it to our schema."""
         self._check_path()

@@ -120,6 +120,7 @@ def leave(connection: Connection, batch: Batch, *, doubtful: Sequence[JobEnd], i
     # not be seen before, and would belong to nobody after.
     workers.retire(connection, batch.owner)
     completed, settled = settle_all(connection, batch)
+    workers.free_claims(connection, batch.owner, limit=LEAVE_MOST)
     if is_orderly:
         jobs.release_all(connection, owner=batch.owner, now=batch.now)
     else:

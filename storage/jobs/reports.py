@@ -111,7 +111,7 @@ def waiting_kinds(connection: Connection) -> dict[str, int]:
 
 def running_by_owner(connection: Connection) -> dict[str, int]:
     """How many jobs run, by the process that has them."""
-    return {row.owner: row.number for row in connection.execute(_RUNNING)}
+    return {row.claimed_by: row.number for row in connection.execute(_RUNNING)}
 
 
 def pauses(connection: Connection) -> Pauses:
@@ -282,8 +282,9 @@ _COLUMNS = (
     "last_errors",
 )  # fmt: skip
 _TIMES = ("run_at", "enqueued_at", "claimed_at", "finished_at", "heartbeat_at")
-_SHOWN = ", ".join("w.beat_at" if name == "heartbeat_at" else f"j.{name}" for name in _COLUMNS)
-_SELECT = f"SELECT {_SHOWN} FROM jobs j LEFT JOIN workers w ON w.id = j.owner"
+_COLUMN_OF = {"heartbeat_at": "w.beat_at", "owner": "j.claimed_by"}
+_SHOWN = ", ".join(_COLUMN_OF.get(name, f"j.{name}") for name in _COLUMNS)
+_SELECT = f"SELECT {_SHOWN} FROM jobs j LEFT JOIN workers w ON w.id = j.claimed_by"
 _FILTERS = {"state": "j.state = :state", "kind": "j.kind = :kind", "before": "j.id < :before"}
 _SHOW = FastStatement(f"{_SELECT} WHERE j.id = :id")
 _STUCK = FastStatement(f"""
@@ -297,6 +298,8 @@ _COUNTS = text("""
 _WAITING = text("""
     SELECT kind, count(*) AS number FROM jobs WHERE state IN ('pending', 'retryable') AND NOT held GROUP BY kind ORDER BY kind
 """)
-_RUNNING = text("SELECT owner, count(*) AS number FROM jobs WHERE state = 'running' GROUP BY owner ORDER BY owner")
+_RUNNING = text("""
+    SELECT claimed_by, count(*) AS number FROM jobs WHERE state = 'running' GROUP BY claimed_by ORDER BY claimed_by
+""")
 _ALL_PAUSED = FastStatement("SELECT changed_at FROM flags WHERE name = :name AND value = 'on'")
 _PAUSED_KINDS = FastStatement("SELECT kind, paused_at FROM paused_kinds ORDER BY kind")

@@ -36,7 +36,7 @@ FIND = text("""
 """)
 
 CLAIMED = "id, token, kind, payload, priority, attempts, max_attempts, correlation_id, last_errors, run_at"
-TAKE = "state = 'running', token = token + 1, owner = :owner, claimed_at = :now"
+TAKE = "state = 'running', token = token + 1, claimed_by = :owner, claimed_at = :now"
 # Who was buried claims nothing, and who claims is not buried meanwhile: the row of a dead worker is forgotten once nothing
 # runs for it, and nobody would reclaim what it took after that.
 CLAIM_POSTGRES = text(f"""
@@ -99,7 +99,7 @@ def settling(
         run_at = CASE WHEN {again} THEN :now WHEN {ends} THEN run_at ELSE {run_at} END,
         finished_at = CASE WHEN {again} THEN NULL WHEN {ends} THEN :now END,
         payload = CASE WHEN {to} = 'cancelled' THEN payload ELSE COALESCE(rerun_payload, payload) END, rerun_payload = NULL,
-        last_errors = {errors}, reclaims = {reclaims}, owner = NULL
+        last_errors = {errors}, reclaims = {reclaims}, claimed_by = NULL
     """
 
 
@@ -116,12 +116,12 @@ SETTLE_POSTGRES = text(f"""
                AS ended(ended_id, ended_token, ended_to, ended_used, ended_run_at, ended_errors)
           CROSS JOIN LATERAL (
               SELECT 1 FROM jobs AS held
-              WHERE held.id = ended_id AND held.token = ended_token AND held.owner = :owner AND held.state || '' = 'running'
+              WHERE held.id = ended_id AND held.token = ended_token AND held.claimed_by = :owner AND held.state || '' = 'running'
               FOR UPDATE) AS mine) AS ended
     WHERE jobs.id = ended_id RETURNING id, token, state, attempts
 """)
-# With a plus before it, the owner's index is not considered: for each of its jobs all endings would be gone through.
-IS_MINE_SQLITE = "jobs.id = ended_id AND state = 'running' AND +owner = :owner AND token = ended_token"
+# With a plus before it, the index of the owner is not considered: for each of its jobs all endings would be gone through.
+IS_MINE_SQLITE = "jobs.id = ended_id AND state = 'running' AND +claimed_by = :owner AND token = ended_token"
 SETTLE_SQLITE = text(f"""
     UPDATE jobs SET {SETTLE}
     FROM (SELECT json_extract(value, '$[0]') AS ended_id, json_extract(value, '$[1]') AS ended_token,
@@ -131,13 +131,13 @@ SETTLE_SQLITE = text(f"""
     WHERE {IS_MINE_SQLITE} RETURNING id, token, state, attempts
 """)
 # What most jobs come to, without all that may happen otherwise.
-COMPLETE = "state = 'succeeded', finished_at = :now, owner = NULL"
+COMPLETE = "state = 'succeeded', finished_at = :now, claimed_by = NULL"
 # The lists stand in a query of their own: as parameters they would be converted once more for each row. They are sorted, so
 # that the place of an id is found by halving.
 COMPLETE_POSTGRES = text(f"""
     WITH ended AS MATERIALIZED (SELECT CAST(:ids AS bigint[]) AS ids, CAST(:tokens AS int[]) AS tokens)
     UPDATE jobs SET {COMPLETE}
-    WHERE id = ANY((SELECT ids FROM ended)::bigint[]) AND owner = :owner AND state || '' = 'running' AND rerun_payload IS NULL
+    WHERE id = ANY((SELECT ids FROM ended)::bigint[]) AND claimed_by = :owner AND state || '' = 'running' AND rerun_payload IS NULL
           AND token = ((SELECT tokens FROM ended)::int[])[width_bucket(id, (SELECT ids FROM ended)::bigint[])]
     RETURNING id, token
 """)
@@ -149,18 +149,18 @@ COMPLETE_SQLITE = text(f"""
 """)
 RELEASE_ALL = text(f"""
     UPDATE jobs SET {settling("'pending'", uses_attempt="false", run_at="run_at")}
-    WHERE owner = :owner AND state = 'running'
+    WHERE claimed_by = :owner AND state = 'running'
 """)
 # The conditions of a choice stand outside it once more: PostgreSQL waits for whoever changes the row just now, and then
 # looks at those alone again.
 RECLAIM = text(f"""
     UPDATE jobs SET {settling("'pending'", uses_attempt="true", run_at=":now", reclaims="reclaims + 1")}
-    WHERE id IN (SELECT id FROM jobs WHERE owner = :owner AND state = 'running' ORDER BY id LIMIT :limit)
-          AND owner = :owner AND state = 'running'
+    WHERE id IN (SELECT id FROM jobs WHERE claimed_by = :owner AND state = 'running' ORDER BY id LIMIT :limit)
+          AND claimed_by = :owner AND state = 'running'
     RETURNING id, kind, state, attempts, correlation_id
 """)
 CANCEL = text("""
-    UPDATE jobs SET state = 'cancelled', finished_at = :now, rerun_payload = NULL, owner = NULL
+    UPDATE jobs SET state = 'cancelled', finished_at = :now, rerun_payload = NULL, claimed_by = NULL
     WHERE id = :id AND state IN ('pending', 'retryable', 'running') RETURNING token
 """)
 REVIVE = text("""
@@ -169,11 +169,11 @@ REVIVE = text("""
     WHERE id = :id AND state IN ('failed', 'cancelled')
 """)
 DISCARD = text("DELETE FROM jobs WHERE id = :id AND state IN ('succeeded', 'failed', 'cancelled')")
-OWNED = text("SELECT id, token FROM jobs WHERE owner = :owner AND state = 'running'")
+OWNED = text("SELECT id, token FROM jobs WHERE claimed_by = :owner AND state = 'running'")
 CANCELLED = text("SELECT id, token FROM jobs WHERE id IN :ids AND state = 'cancelled'").bindparams(
     bindparam("ids", expanding=True)
 )
-IS_OURS = "SELECT 1 FROM jobs WHERE id = :id AND state = 'running' AND owner = :owner AND token = :token"
+IS_OURS = "SELECT 1 FROM jobs WHERE id = :id AND state = 'running' AND claimed_by = :owner AND token = :token"
 NEXT_PRIORITY = text("""
     SELECT priority FROM jobs WHERE state IN ('pending', 'retryable') AND NOT held AND priority > :after
     ORDER BY priority LIMIT 1

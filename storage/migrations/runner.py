@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
-from sqlalchemy import Connection
+from sqlalchemy import Connection, MetaData
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from cormorant.rules.errors import MigrationFailed
@@ -49,20 +50,44 @@ class Migrated:
     backup: str | None = None
 
 
+def initial_tables(step: Migration) -> MetaData | None:
+    """The tables of the initial step; None: the step changes a database that exists."""
+    tables: MetaData | None = getattr(step, "TABLES", None)
+    return tables
+
+
 def apply(connection: Connection, pending: Sequence[Migration], *, now: datetime) -> None:
-    """Run the steps in the open transaction. Whoever opened it holds the lock and commits."""
+    """Run the steps in the open transaction. The caller has opened it, holds the lock and commits.
+
+    A new database gets all tables of the initial step as they are declared now. So the later steps are done there already.
+    """
+    MIGRATIONS_TABLE.create(connection, checkfirst=True)
+    tables = initial_tables(pending[0])
+    if tables is not None:
+        _run(pending[0], lambda: tables.create_all(connection, checkfirst=False))
+    else:
+        operations = _operations(connection)
+        for step in pending:
+            _run(step, partial(step.upgrade, operations))
+    rows = [
+        {"version": step.VERSION, "name": step.NAME, "min_code_version": step.MIN_CODE_VERSION, "applied_at": now}
+        for step in pending
+    ]
+    connection.execute(MIGRATIONS_TABLE.insert(), rows)
+
+
+def _operations(connection: Connection) -> Operations:
     # Loaded here because most starts have nothing to migrate, and Alembic takes longer to load than all else at a start.
     from alembic.operations import Operations  # noqa: PLC0415 - see above
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 - see above
 
-    MIGRATIONS_TABLE.create(connection, checkfirst=True)
-    operations = Operations(MigrationContext.configure(connection))
-    for step in pending:
-        try:
-            step.upgrade(operations)
-        except SQLAlchemyError as error:
-            if isinstance(error, DBAPIError) and error.connection_invalidated:
-                raise
-            raise MigrationFailed(version=step.VERSION, name=step.NAME, why=str(error)) from error
-        row = {"version": step.VERSION, "name": step.NAME, "min_code_version": step.MIN_CODE_VERSION}
-        connection.execute(MIGRATIONS_TABLE.insert(), row | {"applied_at": now})
+    return Operations(MigrationContext.configure(connection))
+
+
+def _run(step: Migration, change: Callable[[], None]) -> None:
+    try:
+        change()
+    except SQLAlchemyError as error:
+        if isinstance(error, DBAPIError) and error.connection_invalidated:
+            raise
+        raise MigrationFailed(version=step.VERSION, name=step.NAME, why=str(error)) from error

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from attrs import frozen
 from sqlalchemy import Connection, text
 
-from storage.engine.columns import from_micros, kept_text, to_micros
+from storage.engine.columns import kept_text, to_micros
 from storage.engine.statements import FastStatement
+from storage.tables import SEARCH_HISTORY, RowCodec
 
 QUERY_LENGTH_MAX = 1_000
 ERROR_LENGTH_MAX = 1_000
@@ -33,6 +33,9 @@ class HistoryEntry:
     took_s: float = 0.0
     waited_s: float = 0.0
     error: str | None = None
+
+
+ENTRY = RowCodec(SEARCH_HISTORY, HistoryEntry)
 
 
 def record(connection: Connection, asked: Sequence[HistoryEntry]) -> None:
@@ -60,7 +63,7 @@ def record(connection: Connection, asked: Sequence[HistoryEntry]) -> None:
 def recent(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[HistoryEntry]:
     """The latest, newest first."""
     statement = _RECENT if source is None else _RECENT_OF
-    return [_asked(row) for row in connection.execute(statement, {"source": source, "limit": limit})]
+    return [ENTRY.from_row(row) for row in connection.execute(statement, {"source": source, "limit": limit})]
 
 
 def prune(connection: Connection, *, before: datetime, keep: int, limit: int) -> int:
@@ -69,31 +72,14 @@ def prune(connection: Connection, *, before: datetime, keep: int, limit: int) ->
     return pruned
 
 
-def _asked(row: Any) -> HistoryEntry:
-    return HistoryEntry(
-        search_id=row.search_id,
-        task=row.task,
-        source=row.source,
-        query=row.query,
-        priority=row.priority,
-        consumer=row.consumer,
-        status=row.status,
-        results=row.results,
-        started_at=from_micros(row.started_at),
-        took_s=row.took_s,
-        waited_s=row.waited_s,
-        error=row.error,
-    )
-
-
 _RECORD = FastStatement("""
     INSERT INTO search_history (search_id, task, source, query, priority, consumer, status, results, started_at, took_s,
                                 waited_s, error)
     VALUES (:search_id, :task, :source, :query, :priority, :consumer, :status, :results, :started_at, :took_s,
             :waited_s, :error)
 """)
-_RECENT = text("SELECT * FROM search_history ORDER BY id DESC LIMIT :limit")
-_RECENT_OF = text("SELECT * FROM search_history WHERE source = :source ORDER BY id DESC LIMIT :limit")
+_RECENT = text(f"SELECT {ENTRY.columns} FROM search_history ORDER BY id DESC LIMIT :limit")
+_RECENT_OF = text(f"SELECT {ENTRY.columns} FROM search_history WHERE source = :source ORDER BY id DESC LIMIT :limit")
 _PRUNE = text("""
     DELETE FROM search_history WHERE id IN (
         SELECT id FROM search_history

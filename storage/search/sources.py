@@ -16,6 +16,7 @@ from cormorant.rules.secrets import Secret
 from storage.engine.columns import check_text, from_micros, to_micros
 from storage.search.source_rows import dump_limits, load_limits
 from storage.search.source_states import announce
+from storage.tables import SOURCES, RowCodec, excluded
 
 CONFIGURED = "configured"
 BY_COMMAND = "by command"
@@ -55,6 +56,9 @@ class SourceRecord:
     proxy: Secret = field(factory=lambda: Secret(""))
     limits: SourceLimits = field(factory=SourceLimits)
     origin: str = BY_COMMAND
+
+
+SOURCE = RowCodec(SOURCES, SourceRecord, also=("key", "proxy", "limits"))
 
 
 def as_stored(source: SourceRecord) -> SourceRecord:
@@ -152,17 +156,13 @@ def set_caps(connection: Connection, source_id: int, said: Any, *, now: datetime
 
 def _put(connection: Connection, source: SourceRecord, *, now: datetime) -> SourceRecord:
     stored = as_stored(source)
-    words = {
-        "identity": check_text(source.identity),
-        "name": check_text(source.name),
-        "kind": source.kind,
-        "url": check_text(source.url),
-        "key": check_text(stored.key.reveal()),
-        "proxy": check_text(stored.proxy.reveal()),
-        "limits": dump_limits(source.limits),
-        "origin": source.origin,
-        "now": to_micros(now),
-    }
+    words = SOURCE.to_row(
+        source,
+        key=check_text(stored.key.reveal()),
+        proxy=check_text(stored.proxy.reveal()),
+        limits=dump_limits(source.limits),
+        changed_at=to_micros(now),
+    )
     source_id: int = connection.execute(_PUT, words).scalar_one()
     announce(connection)
     return evolve(source, id=source_id)
@@ -174,29 +174,15 @@ def _remove(connection: Connection, source_id: int, now: datetime) -> None:
 
 
 def _record(row: Any) -> SourceRecord:
-    return SourceRecord(
-        id=row.id,
-        name=row.name,
-        identity=row.identity,
-        kind=row.kind,
-        url=row.url,
-        key=Secret(row.key),
-        proxy=Secret(row.proxy),
-        limits=load_limits(row.limits),
-        origin=row.origin,
-    )
+    return SOURCE.from_row(row, key=Secret(row.key), proxy=Secret(row.proxy), limits=load_limits(row.limits))
 
 
-_FIELDS = "id, name, identity, kind, url, key, proxy, limits, origin"
-_ALL = text(f"SELECT {_FIELDS} FROM sources WHERE NOT is_removed ORDER BY name")
-_FIND = text(f"SELECT {_FIELDS} FROM sources WHERE NOT is_removed AND name = :name")
-_BY_IDENTITY = text(f"SELECT {_FIELDS}, is_removed FROM sources WHERE identity = :identity")
-_PUT = text("""
-    INSERT INTO sources (identity, name, kind, url, key, proxy, limits, origin, is_removed, changed_at)
-    VALUES (:identity, :name, :kind, :url, :key, :proxy, :limits, :origin, false, :now)
-    ON CONFLICT (identity) DO UPDATE SET name = excluded.name, kind = excluded.kind, url = excluded.url,
-        key = excluded.key, proxy = excluded.proxy, limits = excluded.limits, origin = excluded.origin,
-        is_removed = false, changed_at = excluded.changed_at
+_ALL = text(f"SELECT {SOURCE.columns} FROM sources WHERE NOT is_removed ORDER BY name")
+_FIND = text(f"SELECT {SOURCE.columns} FROM sources WHERE NOT is_removed AND name = :name")
+_BY_IDENTITY = text(f"SELECT {SOURCE.columns}, is_removed FROM sources WHERE identity = :identity")
+_WRITTEN = ("name", "kind", "url", "key", "proxy", "limits", "origin", "changed_at")
+_PUT = text(f"""
+    {SOURCE.insert("changed_at")} ON CONFLICT (identity) DO UPDATE SET {excluded(_WRITTEN)}, is_removed = false
     RETURNING id
 """)
 _REMOVE = text("UPDATE sources SET is_removed = true, changed_at = :now WHERE id = :id")

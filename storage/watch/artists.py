@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 from attrs import evolve
 from sqlalchemy import Connection, text
@@ -16,22 +14,22 @@ from cormorant.rules.watch.artists import (
     CatalogueProgress,
     Charge,
     RetryCharge,
-    Start,
     dump_progress,
     load_progress,
 )
 from cormorant.rules.watch.wants import Want
-from storage.engine.columns import check_text, from_micros, kept_text, maybe_from_micros, to_micros
-from storage.engine.statements import skip_locked
+from storage.engine.columns import check_text, from_micros, kept_text, to_micros
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
 from storage.search import sources
 from storage.search.sources import SourceRecord
-from storage.watch import wants
+from storage.tables import ARTISTS, RowCodec
+from storage.watch import wants, watches
 
-ERROR_LENGTH_MAX = 500
+TEXT_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
-"""No claim and no cooldown lasts that long: one that ends later was written by a clock that ran ahead."""
+"""No cooldown lasts that long: one that ends later was written by a clock that ran ahead."""
+ARTIST = RowCodec(ARTISTS, Artist)
 _DIGITS_MAX = 18
 
 
@@ -51,7 +49,8 @@ class ArtistExists(CormorantError):
 
 def add(connection: Connection, artist: Artist) -> Artist | None:
     """Watch an artist; None when it is watched already."""
-    found: int | None = connection.execute(_ADD, _plain(artist)).scalar_one_or_none()
+    row = ARTIST.to_row(artist, name=kept_text(artist.name, TEXT_LENGTH_MAX))
+    found: int | None = connection.execute(_ADD, row).scalar_one_or_none()
     return None if found is None else evolve(artist, id=found)
 
 
@@ -62,7 +61,7 @@ def remove(connection: Connection, artist_id: int) -> bool:
 
 def all_artists(connection: Connection, *, after_id: int = 0, limit: int = 1_000_000) -> list[Artist]:
     """Everybody on the list, in the order they came."""
-    return [_artist(row) for row in connection.execute(_ALL, {"after_id": after_id, "limit": limit})]
+    return [ARTIST.from_row(row) for row in connection.execute(_ALL, {"after_id": after_id, "limit": limit})]
 
 
 def find(connection: Connection, wanted: str) -> Artist:
@@ -71,37 +70,45 @@ def find(connection: Connection, wanted: str) -> Artist:
     row = connection.execute(_FIND, {"number": number, "wanted": check_text(wanted)}).first()
     if row is None:
         raise UnknownArtist(wanted)
-    return _artist(row)
+    return ARTIST.from_row(row)
 
 
 def by_id(connection: Connection, number: int, *, lock: bool = False) -> Artist | None:
     """The artist of a number. With `lock` nobody else changes it before this transaction ends."""
     is_locked = lock and connection.dialect.name == "postgresql"
     row = connection.execute(_BY_ID_LOCKED if is_locked else _BY_ID, {"id": number}).one_or_none()
-    return None if row is None else _artist(row)
+    return None if row is None else ARTIST.from_row(row)
 
 
-def claim(connection: Connection, *, now: datetime, until: datetime, limit: int) -> list[Artist]:
-    """Take due artists in hand, the longest due first, so that no other process does until `until`.
+def claim(connection: Connection, *, worker: str, now: datetime, limit: int) -> list[Artist]:
+    """Claim due artists, the longest due first.
 
-    Whoever was last looked at in the future is due, too: the clock has been set back since.
+    An artist that was last checked in the future is due, too: the clock has been set back since.
     """
-    words = {"now": to_micros(now), "until": to_micros(until), "ahead": to_micros(now + AHEAD), "limit": limit}
-    rows = connection.execute(skip_locked(connection, _CLAIM), words)
-    return sorted((_artist(row) for row in rows), key=lambda artist: (artist.next_attempt_at, artist.id))
+    ahead = to_micros(now + AHEAD)
+    found = watches.claim(
+        connection,
+        ARTIST,
+        worker=worker,
+        due=_IS_DUE,
+        order="next_attempt_at",
+        limit=limit,
+        now=to_micros(now),
+        ahead=ahead,
+    )
+    return sorted(found, key=lambda artist: (artist.next_attempt_at, artist.id))
 
 
 def blocked(connection: Connection, *, now: datetime, limit: int) -> list[Artist]:
     """Artists that are due and are left alone because too much has failed."""
     words = {"now": to_micros(now), "ahead": to_micros(now + AHEAD), "limit": limit}
-    return [_artist(row) for row in connection.execute(_BLOCKED, words)]
+    return [ARTIST.from_row(row) for row in connection.execute(_BLOCKED, words)]
 
 
 def release(connection: Connection, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
-    """Give artists back that were not looked at. They are charged nothing, and due as before or at the time given."""
-    when = None if next_attempt_at is None else to_micros(next_attempt_at)
-    for artist in sorted(artists, key=lambda each: each.id):
-        connection.execute(_RELEASE, {"id": artist.id, "token": artist.token, "next": when})
+    """Release artists that were not checked. They are charged nothing, and due as before or at the time given."""
+    claims = [(artist.id, artist.token) for artist in artists]
+    watches.release(connection, ARTISTS, claims, next_attempt_at=next_attempt_at)
 
 
 def succeed(connection: Connection, artist: Artist, *, looked_at: datetime, next_attempt_at: datetime) -> bool:
@@ -126,7 +133,7 @@ def fail(
         "failures": cost.failures,
         "block_until": None if cost.block_until is None else to_micros(cost.block_until),
         "next": to_micros(next_attempt_at),
-        "error": kept_text(error, ERROR_LENGTH_MAX),
+        "error": kept_text(error, TEXT_LENGTH_MAX),
         "now": to_micros(now),
     }
     connection.execute(_FAIL, words | {"id": artist.id, "token": artist.token})
@@ -153,57 +160,7 @@ def check_now(connection: Connection, artist_id: int, *, now: datetime) -> None:
     connection.execute(_CHECK_NOW, {"id": artist_id, "now": to_micros(now)})
 
 
-def next_due(connection: Connection) -> datetime | None:
-    """When the next artist is due."""
-    row = connection.execute(_NEXT_DUE).one_or_none()
-    return None if row is None else from_micros(row.next_attempt_at)
-
-
-def _plain(artist: Artist) -> dict[str, Any]:
-    return {
-        "source": artist.source,
-        "artist_id": check_text(artist.artist_id),
-        "name": kept_text(artist.name, ERROR_LENGTH_MAX),
-        "start": artist.start.value,
-        "start_on": None if artist.start_on is None else artist.start_on.isoformat(),
-        "every_s": artist.every_s,
-        "sources": json.dumps(artist.sources),
-        "profile": artist.profile,
-        "targets": json.dumps(artist.targets),
-        "origin": artist.origin,
-        "next": to_micros(artist.next_attempt_at),
-        "now": to_micros(artist.added_at),
-    }
-
-
-def _artist(row: Any) -> Artist:
-    return Artist(
-        id=row.id,
-        source=row.source,
-        artist_id=row.artist_id,
-        name=row.name,
-        start=Start(row.start),
-        start_on=None if row.start_on is None else date.fromisoformat(row.start_on),
-        every_s=row.every_s,
-        sources=tuple(json.loads(row.sources)),
-        profile=row.profile,
-        targets=tuple(json.loads(row.targets)),
-        origin=row.origin,
-        is_paused=bool(row.is_paused),
-        watermark=maybe_from_micros(row.watermark),
-        next_attempt_at=from_micros(row.next_attempt_at),
-        retry_block_until=maybe_from_micros(row.retry_block_until),
-        failures=row.failures,
-        last_checked=maybe_from_micros(row.last_checked),
-        last_error=row.last_error,
-        added_at=from_micros(row.added_at),
-        token=row.token,
-    )
-
-
 Key = tuple[str, str]
-
-
 """A source, and an id there."""
 
 
@@ -273,11 +230,13 @@ def keep_progress(connection: Connection, walks: Mapping[Key, CatalogueProgress]
         drop_progress(connection, key)
 
 
-def claim_due(
-    connection: Connection, *, now: datetime, until: datetime, limit: int
-) -> tuple[list[Artist], list[Artist]]:
-    """Claim due artists. Also returns those that are due and blocked after too many failures."""
-    claimed = claim(connection, now=now, until=until, limit=limit)
+def claim_due(connection: Connection, *, worker: str, now: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
+    """Claim due artists. Also returns those that are due and blocked after too many failures.
+
+    The caller has no artist in its hands, so what the worker has claimed before is released.
+    """
+    watches.release_unknown(connection, ARTISTS, worker=worker, known=())
+    claimed = claim(connection, worker=worker, now=now, limit=limit)
     return claimed, blocked(connection, now=now, limit=limit)
 
 
@@ -306,45 +265,31 @@ def record_wants(connection: Connection, wanted: Sequence[tuple[Want, NewJob | N
     return new
 
 
-_ADD = text("""
-    INSERT INTO watchlist_artists (source, artist_id, name, start, start_on, every_s, sources, profile, targets, origin,
-                                   next_attempt_at, added_at)
-    VALUES (:source, :artist_id, :name, :start, :start_on, :every_s, :sources, :profile, :targets, :origin, :next, :now)
-    ON CONFLICT (source, artist_id) DO NOTHING RETURNING id
-""")
+_ADD = text(f"{ARTIST.insert()} ON CONFLICT (source, artist_id) DO NOTHING RETURNING id")
 _REMOVE = text("DELETE FROM watchlist_artists WHERE id = :id")
-_ALL = text("SELECT * FROM watchlist_artists WHERE id > :after_id ORDER BY id LIMIT :limit")
-_FIND = text("""
-    SELECT * FROM watchlist_artists WHERE id = :number OR artist_id = :wanted OR lower(name) = lower(:wanted)
+_ALL = text(f"SELECT {ARTIST.columns} FROM watchlist_artists WHERE id > :after_id ORDER BY id LIMIT :limit")
+_FIND = text(f"""
+    SELECT {ARTIST.columns} FROM watchlist_artists WHERE id = :number OR artist_id = :wanted OR lower(name) = lower(:wanted)
     ORDER BY id <> :number, artist_id <> :wanted, id LIMIT 1
 """)
-_BY_ID = text("SELECT * FROM watchlist_artists WHERE id = :id")
-_BY_ID_LOCKED = text("SELECT * FROM watchlist_artists WHERE id = :id FOR UPDATE")
-_CLAIM = """
-    UPDATE watchlist_artists SET claimed_until = :until, token = token + 1 WHERE id IN (
-        SELECT id FROM watchlist_artists
-        WHERE NOT is_paused AND (next_attempt_at <= :now OR watermark > :ahead)
-              AND (retry_block_until IS NULL OR retry_block_until <= :now OR retry_block_until > :ahead)
-              AND (claimed_until IS NULL OR claimed_until <= :now OR claimed_until > :ahead)
-        ORDER BY next_attempt_at, id LIMIT :limit {lock})
-    RETURNING *
+_BY_ID = text(f"SELECT {ARTIST.columns} FROM watchlist_artists WHERE id = :id")
+_BY_ID_LOCKED = text(f"SELECT {ARTIST.columns} FROM watchlist_artists WHERE id = :id FOR UPDATE")
+_IS_DUE = """
+    NOT is_paused AND (next_attempt_at <= :now OR watermark > :ahead)
+    AND (retry_block_until IS NULL OR retry_block_until <= :now OR retry_block_until > :ahead)
 """
-_BLOCKED = text("""
-    SELECT * FROM watchlist_artists WHERE NOT is_paused AND next_attempt_at <= :now
+_BLOCKED = text(f"""
+    SELECT {ARTIST.columns} FROM watchlist_artists WHERE NOT is_paused AND next_attempt_at <= :now
         AND retry_block_until > :now AND retry_block_until <= :ahead
     ORDER BY next_attempt_at, id LIMIT :limit
 """)
-_RELEASE = text("""
-    UPDATE watchlist_artists SET claimed_until = NULL, next_attempt_at = COALESCE(:next, next_attempt_at)
-    WHERE id = :id AND token = :token
-""")
 _SUCCEED = text("""
-    UPDATE watchlist_artists SET claimed_until = NULL, watermark = :looked_at, last_checked = :looked_at,
+    UPDATE watchlist_artists SET claimed_by = NULL, watermark = :looked_at, last_checked = :looked_at,
         next_attempt_at = :next, failures = 0, retry_block_until = NULL, last_error = NULL
     WHERE id = :id AND token = :token
 """)
 _FAIL = text("""
-    UPDATE watchlist_artists SET claimed_until = NULL, last_checked = :now, next_attempt_at = :next, failures = :failures,
+    UPDATE watchlist_artists SET claimed_by = NULL, last_checked = :now, next_attempt_at = :next, failures = :failures,
         retry_block_until = COALESCE(:block_until, retry_block_until), last_error = :error
     WHERE id = :id AND token = :token
 """)
@@ -355,9 +300,6 @@ _CHARGE = text("""
 _PAUSE = text("UPDATE watchlist_artists SET is_paused = :is_paused WHERE id = :id")
 _CHECK_NOW = text("""
     UPDATE watchlist_artists SET next_attempt_at = :now, retry_block_until = NULL, failures = 0 WHERE id = :id
-""")
-_NEXT_DUE = text("""
-    SELECT next_attempt_at FROM watchlist_artists WHERE NOT is_paused ORDER BY next_attempt_at, id LIMIT 1
 """)
 _ANY = text("SELECT 1 FROM catalogue_walks LIMIT 1")
 _FIND_PROGRESS = text("SELECT began_at, walk FROM catalogue_walks WHERE source = :source AND artist_id = :artist_id")

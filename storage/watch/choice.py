@@ -10,7 +10,7 @@ from typing import Final
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.rules.search.outcomes import Outcome
+from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, result_of, want_of
 from cormorant.rules.watch.handovers import Handover, HandoverState, ParcelKind, target_removed_reason
@@ -20,10 +20,11 @@ from cormorant.rules.watch.watches import FirstCheck, SavedSearch, known_to, wan
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
 from storage.search import answers
-from storage.watch import artists, feeds, handovers, wants, watches
+from storage.search.answers import SourceAnswer
+from storage.watch import artists, feeds, handovers, saved_searches, wants
 from storage.watch.feeds import UnknownSubscription
+from storage.watch.saved_searches import UnknownSavedSearch
 from storage.watch.wants import Candidate, WantView
-from storage.watch.watches import UnknownSavedSearch
 
 Judged = tuple[str, Result, Judgement]
 
@@ -194,24 +195,34 @@ def take_found(
 
 @frozen(kw_only=True)
 class SavedSearchCheck:
-    """What one check of a saved search brought: results with their sources, who answered, and when the next one is."""
+    """What one check of a saved search brought: results with their sources, and the sources that answered."""
 
     found: Sequence[tuple[str, Result]]
     answered: Sequence[str]
-    next_at: datetime
     error: str | None
+    is_last: bool = True
+    """Whether no source is asked again in this check."""
     now: datetime
 
 
 def record_saved_check(
-    connection: Connection, chooser: CandidateChoice, saved: SavedSearch, check: SavedSearchCheck
+    connection: Connection, chooser: CandidateChoice, saved: SavedSearch, check: SavedSearchCheck, *, job_id: int
 ) -> int:
-    """Record a check of a saved search and want what is new and fits. Returns the number of new wants."""
+    """Record what a check of a saved search has brought and want what is new and fits. Returns the number of new wants.
+
+    The sources that have answered are noted for the next run of the job, until the last run.
+    """
+    if check.is_last:
+        answers.drop_answers(connection, job_id)
+    else:
+        noted = [
+            SourceAnswer(source=source, status=OutcomeStatus.FOUND.value, answered_at=check.now, results=())
+            for source in check.answered
+        ]
+        answers.record_answers(connection, job_id, noted)
     checked = check.now if check.answered else None
-    if not watches.end_check(
-        connection, saved, answered=check.answered, next_attempt_at=check.next_at, error=check.error, now=checked
-    ):
-        return 0  # another process has claimed it, and finds the same
+    if not saved_searches.end_check(connection, saved, answered=check.answered, error=check.error, now=checked):
+        return 0  # it was removed
     wanted = 0
     for source, result in check.found:
         # The first answer of each source: one that was closed at first has no news later, but all that it has.
@@ -386,7 +397,7 @@ def _targets_of(connection: Connection, watch: str, targets: WatchTargets) -> tu
             artist = artists.by_id(connection, int(name))
             named = artist.targets if artist is not None else ()
         elif kind == "saved":
-            named = watches.find(connection, name).targets
+            named = saved_searches.find(connection, name).targets
         elif kind == "feed":
             named = feeds.find(connection, name).targets
     there = tuple(each for each in named if each in targets.configured)

@@ -167,14 +167,13 @@ ADAPTED_BY = 10
 """So many of the last checks say how busy a feed is."""
 
 
-def record_check(  # noqa: PLR0913 - all that one check has brought
+def record_check(
     connection: Connection,
     feed: DueFeed,
     page: FetchedFeed,
     check: FeedCheck,
     *,
     chooser: CandidateChoice,
-    until: datetime,
     now: datetime,
 ) -> tuple[FeedCheck, int, NextCheck | None]:
     """Record a check and its new items, at most `IMPORTED_TOGETHER` of them in one transaction.
@@ -191,7 +190,7 @@ def record_check(  # noqa: PLR0913 - all that one check has brought
     check = check if is_first else evolve(check, new_items=check.new_items + len(new))
     wanted = [item for item in new if is_wanted(item, feed)] if is_imported else []
     if limit is not None and len(new) == limit:
-        if not feed_claims.renew(connection, [feed], until=until):
+        if not feed_claims.lock(connection, feed):
             raise CheckedElsewhere(feed.id)
         return check, choice.record_feed_items(connection, chooser, feed, wanted, now=now), None
     following = _end(connection, feed, page, check, is_first=is_first, now=now)
@@ -229,7 +228,7 @@ _PRUNE = FastStatement("""
     AND gone_at < :before_still
 """)
 _SEEN = "SELECT key, gone_at FROM subscription_items WHERE subscription_id = :id AND key IN"
-_KNOWN = FastStatement(f"{_SEEN} (SELECT value FROM json_each(:keys))")  # noqa: S608 - all parts are ours
+_KNOWN = FastStatement(f"{_SEEN} (SELECT value FROM json_each(:keys))")
 _KNOWN_OF_POSTGRES = FastStatement(f"{_SEEN} (SELECT json_array_elements_text(CAST(:keys AS json)))")
 _COUNT = FastStatement("""
     SELECT count(*) FROM (SELECT 1 AS one FROM subscription_items WHERE subscription_id = :id LIMIT :limit) AS counted
@@ -244,7 +243,7 @@ _PUT_ALL = text(f"""
     {_INSERT} SELECT CAST(:id AS bigint), key, title, published, CAST(:now AS bigint)
     FROM json_to_recordset(CAST(:rows AS json)) AS told(key text, title text, published bigint)
     ON CONFLICT (subscription_id, key) DO NOTHING RETURNING key
-""")  # noqa: S608 - all parts are ours
+""")
 _RECENT_NEW = text("""
     SELECT new_items FROM subscription_checks WHERE subscription_id = :id AND status = 'success'
     ORDER BY id DESC LIMIT :limit

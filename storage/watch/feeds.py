@@ -16,6 +16,7 @@ from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import DueFeed, Subscription, is_same_feed, next_time_anew
 from storage.engine.columns import check_text, from_micros, maybe_from_micros, to_micros
 from storage.engine.statements import FastStatement, skip_locked
+from storage.tables import FEEDS, RowCodec, excluded
 
 CHANNEL = "cormorant_subscriptions"
 CONFIGURED = "configured"
@@ -24,6 +25,7 @@ NAME_SHOWN_MAX = 120
 AHEAD: Final = timedelta(hours=2)
 """A check later than that was made by a clock that ran ahead."""
 SCHEDULES_KEPT: Final = 1_000
+FEED = RowCodec(FEEDS, Subscription, columns_of={"next_check_at": "next_attempt_at"}, also=("every_s", "cron", "zone"))
 
 
 class UnknownSubscription(CormorantError):
@@ -62,7 +64,7 @@ def add_all(connection: Connection, wanted: Sequence[Subscription]) -> list[Subs
     """Subscribe to all of these, or `SubscriptionExists`."""
     made = []
     for each in wanted:
-        found: int | None = connection.execute(_ADD, _plain(each)).scalar_one_or_none()
+        found: int | None = connection.execute(_ADD, _row(each)).scalar_one_or_none()
         if found is None:
             raise SubscriptionExists(each.name)
         made.append(evolve(each, id=found))
@@ -80,7 +82,7 @@ def set_configured(connection: Connection, wanted: Sequence[Subscription]) -> No
     for each in sorted(wanted, key=lambda subscription: subscription.name):
         before = written.get(each.name)
         is_other = before is not None and not is_same_feed(before, each.url)
-        words = _plain(evolve(each, origin=CONFIGURED)) | {"is_other": is_other}
+        words = _row(evolve(each, origin=CONFIGURED)) | {"is_other": is_other}
         connection.execute(_CONFIGURE, words)
         if before != each.url:
             connection.execute(_WRITE, {"name": each.name, "url": each.url})
@@ -180,24 +182,9 @@ def count(connection: Connection) -> tuple[int, int]:
     return row.total, row.running or 0
 
 
-def _plain(subscription: Subscription) -> dict[str, Any]:
-    return {
-        "name": check_text(subscription.name),
-        "url": check_text(subscription.url),
-        "every_s": subscription.schedule.every_s,
-        "cron": subscription.schedule.cron,
-        "zone": subscription.schedule.zone,
-        "is_adaptive": subscription.is_adaptive,
-        "auto_import": subscription.auto_import,
-        "takes_first": subscription.takes_first,
-        "accept": json.dumps(subscription.accept),
-        "reject": json.dumps(subscription.reject),
-        "targets": json.dumps(subscription.targets),
-        "folder": json.dumps(subscription.folder),
-        "origin": subscription.origin,
-        "next": to_micros(subscription.next_check_at),
-        "now": to_micros(subscription.added_at),
-    }
+def _row(subscription: Subscription) -> dict[str, Any]:
+    schedule = subscription.schedule
+    return FEED.to_row(subscription, every_s=schedule.every_s, cron=schedule.cron, zone=schedule.zone)
 
 
 def due_of(row: Sequence[Any], *, claims: int = 0) -> DueFeed:
@@ -252,14 +239,14 @@ def _words(told: str) -> tuple[str, ...]:
 
 DUE_COLUMNS = """
     id, name, url, every_s, cron, zone, effective_s, is_adaptive, auto_import, takes_first, accept, reject, targets,
-    next_check_at, etag, last_modified, failures, last_success, token, has_moved
+    next_attempt_at, etag, last_modified, failures, last_success, token, has_moved
 """
 
 
 COLUMNS = f"{DUE_COLUMNS}, folder, origin, is_paused, paused_because, last_checked, last_error, added_at"
 
 
-RESCHEDULE = text("UPDATE subscriptions SET next_check_at = :at WHERE id = :id")
+RESCHEDULE = text("UPDATE subscriptions SET next_attempt_at = :at WHERE id = :id")
 
 
 def remove_added(connection: Connection, wanted: str) -> Subscription:
@@ -279,32 +266,36 @@ def reschedule_anew(connection: Connection, number: int, *, now: datetime) -> Su
 
 
 _DUE_WIDTH = len(DUE_COLUMNS.split(","))
-_INSERT = """
-    INSERT INTO subscriptions (name, url, every_s, cron, zone, is_adaptive, auto_import, takes_first, accept, reject, targets,
-                               folder, origin, next_check_at, added_at)
-    VALUES (:name, :url, :every_s, :cron, :zone, :is_adaptive, :auto_import, :takes_first, :accept, :reject, :targets,
-            :folder, :origin, :next, :now)
-"""
 _NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
-_ADD = text(f"{_INSERT} ON CONFLICT (name) DO NOTHING RETURNING id")
+_ADD = text(f"{FEED.insert()} ON CONFLICT (name) DO NOTHING RETURNING id")
 _SAME_TIMES = """
     COALESCE(subscriptions.every_s, 0) = COALESCE(excluded.every_s, 0)
     AND COALESCE(subscriptions.cron, '') = COALESCE(excluded.cron, '') AND subscriptions.zone = excluded.zone
 """
 # A check that runs is of what it was: what it brings is not written, and it is made anew.
 _SAME = f"(subscriptions.url = excluded.url AND {_SAME_TIMES})"
+_SET_BY_FILE = (
+    "every_s",
+    "cron",
+    "zone",
+    "is_adaptive",
+    "auto_import",
+    "takes_first",
+    "accept",
+    "reject",
+    "targets",
+    "origin",
+    "url",
+)
 _CONFIGURE = text(f"""
-    {_INSERT} ON CONFLICT (name) DO UPDATE SET every_s = excluded.every_s, cron = excluded.cron, zone = excluded.zone,
-        is_adaptive = excluded.is_adaptive, auto_import = excluded.auto_import, takes_first = excluded.takes_first,
-        accept = excluded.accept, reject = excluded.reject, targets = excluded.targets, origin = excluded.origin, url = excluded.url,
-        has_moved = false,
+    {FEED.insert()} ON CONFLICT (name) DO UPDATE SET {excluded(_SET_BY_FILE)}, has_moved = false,
         token = subscriptions.token + CASE WHEN {_SAME} THEN 0 ELSE 1 END,
-        claimed_until = CASE WHEN {_SAME} THEN subscriptions.claimed_until END,
+        claimed_by = CASE WHEN {_SAME} THEN subscriptions.claimed_by END,
         etag = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.etag END,
         last_modified = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.last_modified END,
         last_success = CASE WHEN CAST(:is_other AS boolean) THEN NULL ELSE subscriptions.last_success END,
         effective_s = CASE WHEN {_SAME_TIMES} THEN subscriptions.effective_s END,
-        next_check_at = CASE WHEN {_SAME_TIMES} THEN subscriptions.next_check_at ELSE excluded.next_check_at END
+        next_attempt_at = CASE WHEN {_SAME_TIMES} THEN subscriptions.next_attempt_at ELSE excluded.next_attempt_at END
 """)
 _CONFIGURED_NAMES = text("SELECT name FROM subscriptions WHERE origin = 'configured'")
 _WRITTEN = text("SELECT name, written_url FROM subscriptions WHERE origin = 'configured' AND written_url IS NOT NULL")
@@ -312,23 +303,23 @@ _WRITE = text("UPDATE subscriptions SET written_url = :url WHERE name = :name")
 _REMOVE = text("DELETE FROM subscriptions WHERE id = :id")
 _FORGET_ITEMS = text("DELETE FROM subscription_items WHERE subscription_id = :id")
 _FORGET_CHECKS = text("DELETE FROM subscription_checks WHERE subscription_id = :id")
-_PAGE = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")  # noqa: S608 - columns are ours
-_BY_ID = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id = :wanted")  # noqa: S608 - columns are ours
-_BY_NAME = text(f"SELECT {COLUMNS} FROM subscriptions WHERE name = :wanted")  # noqa: S608 - columns are ours
+_PAGE = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")
+_BY_ID = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id = :wanted")
+_BY_NAME = text(f"SELECT {COLUMNS} FROM subscriptions WHERE name = :wanted")
 _NAMES = text("SELECT url, name FROM subscriptions")
 _DUE_UNTIL = text(f"""
-    SELECT {COLUMNS} FROM subscriptions WHERE NOT is_paused AND next_check_at < :until
-    ORDER BY next_check_at, id LIMIT :limit
-""")  # noqa: S608 - columns are ours
+    SELECT {COLUMNS} FROM subscriptions WHERE NOT is_paused AND next_attempt_at < :until
+    ORDER BY next_attempt_at, id LIMIT :limit
+""")
 _PUT_OFF = """
-    SELECT id FROM subscriptions WHERE NOT is_paused AND last_checked > :ahead AND next_check_at > :now LIMIT :limit {lock}
+    SELECT id FROM subscriptions WHERE NOT is_paused AND last_checked > :ahead AND next_attempt_at > :now LIMIT :limit {lock}
 """
 _PAUSE = text("UPDATE subscriptions SET is_paused = true, paused_because = :why WHERE name = :name")
 _RESUME = text("""
-    UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_check_at = :now
+    UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_attempt_at = :now
     WHERE name = :name
 """)
 _NEXT_DUE = FastStatement("""
-    SELECT next_check_at FROM subscriptions WHERE NOT is_paused AND claimed_until IS NULL ORDER BY next_check_at, id LIMIT 1
+    SELECT next_attempt_at FROM subscriptions WHERE NOT is_paused AND claimed_by IS NULL ORDER BY next_attempt_at, id LIMIT 1
 """)
 _COUNT = text("SELECT count(*) AS total, sum(CASE WHEN is_paused THEN 0 ELSE 1 END) AS running FROM subscriptions")

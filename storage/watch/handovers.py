@@ -8,18 +8,21 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, String, bindparam, text
+from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState, NextStep, ParcelStatus
 from cormorant.rules.watch.wants import Want, WantState
-from storage.engine.columns import check_text, from_micros, kept_text, to_micros
-from storage.engine.statements import skip_locked
-from storage.watch import wants
+from storage.engine.columns import kept_text, to_micros
+from storage.tables import HANDOVERS, RowCodec
+from storage.watch import wants, watches
 
 TEXT_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
 """Nobody waits that long before asking again: a later time was written by a clock that ran ahead."""
+
+
+HANDOVER = RowCodec(HANDOVERS, Handover)
 
 
 class UnknownDownload(CormorantError):
@@ -38,19 +41,19 @@ class HandoverChanged(CormorantError):
 
 def begin(connection: Connection, handover: Handover) -> Handover | None:
     """Take down that something is about to be sent; None when one counts already for this want."""
-    found: int | None = connection.execute(_BEGIN, _plain(handover)).scalar_one_or_none()
+    found: int | None = connection.execute(_BEGIN, _row(handover)).scalar_one_or_none()
     return None if found is None else evolve(handover, id=found)
 
 
 def live_of(connection: Connection, want_id: int) -> Handover | None:
     """The handover of a want that counts."""
     row = connection.execute(_LIVE, {"want_id": want_id}).one_or_none()
-    return None if row is None else _handover(row)
+    return None if row is None else HANDOVER.from_row(row)
 
 
 def of_want(connection: Connection, want_id: int) -> list[Handover]:
     """All of a want, oldest first."""
-    return [_handover(row) for row in connection.execute(_OF_WANT, {"want_id": want_id})]
+    return [HANDOVER.from_row(row) for row in connection.execute(_OF_WANT, {"want_id": want_id})]
 
 
 def find(connection: Connection, number: int) -> Handover:
@@ -58,18 +61,18 @@ def find(connection: Connection, number: int) -> Handover:
     row = connection.execute(_FIND, {"id": number}).one_or_none()
     if row is None:
         raise UnknownDownload(number)
-    return _handover(row)
+    return HANDOVER.from_row(row)
 
 
 def recent(connection: Connection, *, before_id: int | None = None, limit: int = 100) -> list[Handover]:
     """The latest, newest first."""
     words = {"before_id": before_id or 2**62, "limit": limit}
-    return [_handover(row) for row in connection.execute(_RECENT, words)]
+    return [HANDOVER.from_row(row) for row in connection.execute(_RECENT, words)]
 
 
 def held(connection: Connection, *, limit: int) -> list[Handover]:
     """Those that wait for a person, the oldest first."""
-    return [_handover(row) for row in connection.execute(_HELD, {"limit": limit})]
+    return [HANDOVER.from_row(row) for row in connection.execute(_HELD, {"limit": limit})]
 
 
 def change(  # noqa: PLR0913 - what may change, all with a default
@@ -96,73 +99,37 @@ def change(  # noqa: PLR0913 - what may change, all with a default
         changed_at=now,
     )
     known = {"id": handover.id, "was": handover.state.value, "was_sent": handover.sent}
-    if not connection.execute(_CHANGE, _plain(changed) | known).rowcount:
+    if not connection.execute(_CHANGE, _row(changed) | known).rowcount:
         raise HandoverChanged(handover)
     return changed
 
 
-def due_to_follow(
-    connection: Connection, *, known: Sequence[str], now: datetime, until: datetime, limit: int
+def claim_due(
+    connection: Connection, *, worker: str, known: Sequence[str], now: datetime, limit: int
 ) -> list[Handover]:
-    """Those of which the target is to be asked how far they are; nobody else asks before `until`.
+    """Claim handovers whose target is to be asked what became of them.
 
-    Those of targets that the caller does not know are left to who does, unless nobody has touched them for long.
+    Those of targets that the caller does not know are left to a process that does, unless nobody has touched them for long.
+    The caller has no handover in its hands, so what the worker has claimed before is released.
     """
-    words = {
-        "known": [*known],
-        "untouched": to_micros(now - timedelta(seconds=GONE_S)),
-        "now": to_micros(now),
-        "until": to_micros(until),
-        "ahead": to_micros(now + AHEAD),
-        "limit": limit,
-    }
-    follow = skip_locked(connection, _FOLLOW).bindparams(bindparam("known", type_=String, expanding=True))
-    return sorted((_handover(row) for row in connection.execute(follow, words)), key=lambda each: each.id)
-
-
-def next_to_follow(connection: Connection) -> datetime | None:
-    """When the next one is to be asked for."""
-    row = connection.execute(_NEXT).one_or_none()
-    return None if row is None or row.next_at is None else from_micros(row.next_at)
-
-
-def _plain(handover: Handover) -> dict[str, Any]:
-    return {
-        "want_id": handover.want_id,
-        "ref": handover.ref,
-        "target": check_text(handover.target),
-        "key": handover.key,
-        "title": kept_text(handover.title, TEXT_LENGTH_MAX),
-        "state": handover.state.value,
-        "reason": handover.reason,
-        "asked": handover.asked,
-        "sent": handover.sent,
-        "facts": json.dumps(dict(handover.facts)),
-        "target_id": handover.target_id,
-        "created_at": to_micros(handover.created_at),
-        "changed_at": to_micros(handover.changed_at),
-        "next_at": None if handover.next_at is None else to_micros(handover.next_at),
-    }
-
-
-def _handover(row: Any) -> Handover:
-    return Handover(
-        id=row.id,
-        want_id=row.want_id,
-        ref=row.ref,
-        target=row.target,
-        key=row.key,
-        title=row.title,
-        state=HandoverState(row.state),
-        reason=row.reason,
-        asked=row.asked,
-        sent=row.sent,
-        facts=json.loads(row.facts),
-        target_id=row.target_id,
-        created_at=from_micros(row.created_at),
-        changed_at=from_micros(row.changed_at),
-        next_at=None if row.next_at is None else from_micros(row.next_at),
+    watches.release_unknown(connection, HANDOVERS, worker=worker, known=())
+    found = watches.claim(
+        connection,
+        HANDOVER,
+        worker=worker,
+        due=_IS_DUE_OF_POSTGRES if connection.dialect.name == "postgresql" else _IS_DUE,
+        order="next_at",
+        limit=limit,
+        known=json.dumps([*known]),
+        untouched=to_micros(now - timedelta(seconds=GONE_S)),
+        now=to_micros(now),
+        ahead=to_micros(now + AHEAD),
     )
+    return sorted(found, key=lambda each: each.id)
+
+
+def _row(handover: Handover) -> dict[str, Any]:
+    return HANDOVER.to_row(handover, title=kept_text(handover.title, TEXT_LENGTH_MAX))
 
 
 def begin_sending(connection: Connection, handover: Handover, *, now: datetime) -> Handover | None:
@@ -233,29 +200,20 @@ def set_done(connection: Connection, handover: Handover, reason: str, *, now: da
     return wants.change(connection, handover.want_id, WantState.DONE, reason=why, now=now)
 
 
-_BEGIN = text("""
-    INSERT INTO downloads (want_id, ref, target, key, title, state, reason, asked, sent, facts, target_id, created_at,
-                           changed_at, next_at)
-    SELECT :want_id, :ref, :target, :key, :title, :state, :reason, :asked, :sent, :facts, :target_id, :created_at,
-           :changed_at, :next_at
-    WHERE NOT EXISTS (SELECT 1 FROM downloads WHERE want_id = :want_id AND state <> 'failed')
-    ON CONFLICT DO NOTHING RETURNING id
-""")
-_LIVE = text("SELECT * FROM downloads WHERE want_id = :want_id AND state <> 'failed'")
-_OF_WANT = text("SELECT * FROM downloads WHERE want_id = :want_id ORDER BY id")
-_FIND = text("SELECT * FROM downloads WHERE id = :id")
-_RECENT = text("SELECT * FROM downloads WHERE id < :before_id ORDER BY id DESC LIMIT :limit")
+_DUE = """
+    state = 'handed over' AND (next_at <= :now OR next_at > :ahead)
+    AND (changed_at <= :untouched OR changed_at > :ahead OR target IN ({known}))
+"""
+_IS_DUE = _DUE.format(known="SELECT value FROM json_each(:known)")
+_IS_DUE_OF_POSTGRES = _DUE.format(known="SELECT json_array_elements_text(CAST(:known AS json))")
+_BEGIN = text(f"{HANDOVER.insert()} ON CONFLICT DO NOTHING RETURNING id")
+_LIVE = text(f"SELECT {HANDOVER.columns} FROM downloads WHERE want_id = :want_id AND state <> 'failed'")
+_OF_WANT = text(f"SELECT {HANDOVER.columns} FROM downloads WHERE want_id = :want_id ORDER BY id")
+_FIND = text(f"SELECT {HANDOVER.columns} FROM downloads WHERE id = :id")
+_RECENT = text(f"SELECT {HANDOVER.columns} FROM downloads WHERE id < :before_id ORDER BY id DESC LIMIT :limit")
 _CHANGE = text("""
     UPDATE downloads SET state = :state, reason = :reason, asked = :asked, sent = :sent, target_id = :target_id,
-                         facts = :facts, next_at = :next_at, changed_at = :changed_at
-    WHERE id = :id AND state = :was AND sent = :was_sent AND state NOT IN ('done', 'failed')
+                         facts = :facts, next_at = :next_at, changed_at = :changed_at, claimed_by = NULL
+    WHERE id = :id AND token = :token AND state = :was AND sent = :was_sent AND state NOT IN ('done', 'failed')
 """)
-_FOLLOW = """
-    UPDATE downloads SET next_at = :until WHERE id IN (
-        SELECT id FROM downloads WHERE state = 'handed over' AND (next_at <= :now OR next_at > :ahead)
-            AND (target IN :known OR changed_at <= :untouched OR changed_at > :ahead)
-        ORDER BY next_at, id LIMIT :limit {lock})
-    RETURNING *
-"""
-_HELD = text("SELECT * FROM downloads WHERE state = 'held' ORDER BY id LIMIT :limit")
-_NEXT = text("SELECT next_at FROM downloads WHERE state = 'handed over' ORDER BY next_at, id LIMIT 1")
+_HELD = text(f"SELECT {HANDOVER.columns} FROM downloads WHERE state = 'held' ORDER BY id LIMIT :limit")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
 from attrs import evolve, frozen
@@ -13,17 +13,17 @@ from cormorant.rules.watch.prices import (
     TAKEN_OUT,
     AlertSide,
     MatchStrength,
-    PointType,
     PricePoint,
     PriceWatch,
     Valuation,
     has_crossed,
     value_of,
 )
-from storage.engine.columns import from_micros, kept_text, to_micros
-from storage.jobs import jobs
+from cormorant.rules.watch.watches import next_check
+from storage.engine.columns import kept_text
 from storage.jobs.jobs import NewJob
-from storage.watch import price_watches
+from storage.tables import PRICE_ALERTS, PRICE_POINTS, PRICES, VALUATION_HISTORY, VALUATIONS, RowCodec, excluded
+from storage.watch import price_watches, watches
 from storage.watch.price_watches import IntakeTakenOut
 
 TEXT_LENGTH_MAX = 500
@@ -65,6 +65,13 @@ class PriceView:
     alerts: tuple[Alert, ...] = ()
 
 
+_MATCH = {"match": "match_strength"}
+POINT = RowCodec(PRICE_POINTS, PricePoint, columns_of=_MATCH | {"key": "dedupe_key"})
+VALUATION = RowCodec(VALUATIONS, Valuation, columns_of=_MATCH)
+PAST_VALUATION = RowCodec(VALUATION_HISTORY, Valuation, columns_of=_MATCH)
+ALERT = RowCodec(PRICE_ALERTS, Alert)
+
+
 def collect(connection: Connection, intake_id: int, points: Iterable[PricePoint], *, now: datetime) -> Collected | None:
     """Write points down and value the intake anew. None when it is no longer watched. Doing it twice changes nothing."""
     intake = price_watches.by_id(connection, intake_id, lock=True)
@@ -76,9 +83,9 @@ def collect(connection: Connection, intake_id: int, points: Iterable[PricePoint]
     if found is None:
         return Collected(intake=intake, written=written, valuation=before)
     has_changed = before is None or (before.cents, before.currency) != (found.cents, found.currency)
-    connection.execute(_VALUE, _value_row(intake_id, found))
+    connection.execute(_VALUE, VALUATION.to_row(found, intake_id=intake_id))
     if has_changed:
-        connection.execute(_REMEMBER, _value_row(intake_id, found))
+        connection.execute(_REMEMBER, VALUATION.to_row(found, intake_id=intake_id))
         connection.execute(_FORGET_HISTORY, {"id": intake_id, "most": HISTORY_MAX})
     alert = _alert(connection, intake, AlertSide.WITHIN if before is None else before.side, found)
     return Collected(intake=intake, written=written, valuation=found, has_changed=has_changed, alert=alert)
@@ -105,7 +112,7 @@ def put_points(connection: Connection, intake_id: int, points: Iterable[PricePoi
             strongest[point.source, point.key] = point
     written = 0
     for _, point in sorted(strongest.items()):
-        written += connection.execute(_PUT, _row(intake_id, point)).rowcount
+        written += connection.execute(_PUT, _point_row(intake_id, point)).rowcount
     if written:
         connection.execute(_FORGET_POINTS, {"id": intake_id, "most": POINTS_MAX})
     return written
@@ -113,37 +120,28 @@ def put_points(connection: Connection, intake_id: int, points: Iterable[PricePoi
 
 def points_of(connection: Connection, intake_id: int, *, limit: int = 100) -> list[PricePoint]:
     """The newest points of an intake."""
-    return [_point(row) for row in connection.execute(_POINTS, {"id": intake_id, "limit": limit})]
+    return [POINT.from_row(row) for row in connection.execute(_POINTS, {"id": intake_id, "limit": limit})]
 
 
 def valuation(connection: Connection, intake_id: int) -> Valuation | None:
     """What an intake is worth now, if that is known."""
     row = connection.execute(_VALUATION, {"id": intake_id}).one_or_none()
-    return None if row is None else _valuation(row)
+    return None if row is None else VALUATION.from_row(row)
 
 
 def valuations(connection: Connection) -> dict[int, Valuation]:
     """What is known of all, by the number of the intake."""
-    return {row.intake_id: _valuation(row) for row in connection.execute(_VALUATIONS)}
+    return {row.intake_id: VALUATION.from_row(row) for row in connection.execute(_VALUATIONS)}
 
 
 def history(connection: Connection, intake_id: int, *, limit: int = 100) -> list[Valuation]:
     """The values that it had, newest first; one for each change."""
-    return [_valuation(row) for row in connection.execute(_HISTORY, {"id": intake_id, "limit": limit})]
+    return [VALUATION.from_row(row) for row in connection.execute(_HISTORY, {"id": intake_id, "limit": limit})]
 
 
 def alerts(connection: Connection, intake_id: int, *, limit: int = 100) -> list[Alert]:
     """The alerts of an intake, newest first."""
-    return [
-        Alert(
-            side=AlertSide(row.side),
-            limit_cents=row.limit_cents,
-            cents=row.cents,
-            currency=row.currency,
-            raised_at=from_micros(row.raised_at),
-        )
-        for row in connection.execute(_ALERTS, {"id": intake_id, "limit": limit})
-    ]
+    return [ALERT.from_row(row) for row in connection.execute(_ALERTS, {"id": intake_id, "limit": limit})]
 
 
 def all_views(connection: Connection) -> list[PriceView]:
@@ -182,11 +180,13 @@ MakeJobs = Callable[[PriceWatch, int], Sequence[NewJob]]
 """The jobs that collect a price; the first waits for the turns of as many others as the number says."""
 
 
-def enqueue_due(connection: Connection, intake: PriceWatch, place: int, *, make_jobs: MakeJobs, now: datetime) -> int:
-    """Claim a due price and enqueue its jobs. Returns their number; 0 when another process was faster."""
-    if not price_watches.take(connection, intake, now=now):
-        return 0
-    return _enqueue(connection, make_jobs(intake, place), now=now)
+def postpone(connection: Connection, intake: PriceWatch, *, now: datetime) -> None:
+    """Make a price due again after its time."""
+    watches.postpone(connection, PRICES, intake.id, next_attempt_at=_next_time(intake, now))
+
+
+def _next_time(intake: PriceWatch, now: datetime) -> datetime:
+    return next_check(due=intake.next_attempt_at, every_s=intake.every_s, now=now)
 
 
 def add_watches(
@@ -196,8 +196,8 @@ def add_watches(
     added, place = [], 0
     for each in wanted:
         intake = price_watches.add(connection, each)
-        place += _enqueue(connection, make_jobs(intake, place), now=now)
-        price_watches.postpone(connection, intake, now=now)
+        place += watches.enqueue_all(connection, make_jobs(intake, place), now=now)
+        postpone(connection, intake, now=now)
         added.append(intake)
     return added
 
@@ -222,37 +222,19 @@ def collect_now(connection: Connection, name: str, *, make_jobs: MakeJobs, now: 
     intake = price_watches.find(connection, name)
     if intake.origin == TAKEN_OUT:
         raise IntakeTakenOut(name)
-    made = make_jobs(intake, 0)
-    _enqueue(connection, made, now=now)
-    for job in made:
-        assert job.dedupe_key is not None
-        jobs.make_due_now(connection, job.kind, job.dedupe_key, now=now)
-    return len(made)
-
-
-def _enqueue(connection: Connection, made: Sequence[NewJob], *, now: datetime) -> int:
-    for job in made:
-        jobs.enqueue(connection, job, now=now)
-    return len(made)
+    return watches.enqueue_now(connection, make_jobs(intake, 0), now=now)
 
 
 def _alert(connection: Connection, intake: PriceWatch, before: AlertSide, found: Valuation) -> Alert | None:
     limit = intake.below_cents if found.side is AlertSide.BELOW else intake.above_cents
     if limit is None or not has_crossed(before, found.side):
         return None
-    words = {
-        "id": intake.id,
-        "side": found.side.value,
-        "limit_cents": limit,
-        "cents": found.cents,
-        "currency": found.currency,
-        "now": to_micros(found.valued_at),
-    }
-    connection.execute(_RAISE, words)
-    connection.execute(_FORGET_ALERTS, {"id": intake.id, "most": HISTORY_MAX})
-    return Alert(
+    alert = Alert(
         side=found.side, limit_cents=limit, cents=found.cents, currency=found.currency, raised_at=found.valued_at
     )
+    connection.execute(_RAISE, ALERT.to_row(alert, intake_id=intake.id))
+    connection.execute(_FORGET_ALERTS, {"id": intake.id, "most": HISTORY_MAX})
+    return alert
 
 
 def _sold(connection: Connection, intake_id: int) -> list[tuple[int, str, MatchStrength]]:
@@ -262,71 +244,21 @@ def _sold(connection: Connection, intake_id: int) -> list[tuple[int, str, MatchS
     ]
 
 
-def _row(intake_id: int, point: PricePoint) -> dict[str, Any]:
-    return {
-        "id": intake_id,
-        "source": point.source,
-        "key": kept_text(point.key, TEXT_LENGTH_MAX),
-        "title": kept_text(point.title, TEXT_LENGTH_MAX),
-        "url": kept_text(point.url, TEXT_LENGTH_MAX),
-        "cents": point.cents,
-        "currency": point.currency,
-        "type": point.type.value,
-        "day": point.day.isoformat(),
-        "external_id": None if point.external_id is None else kept_text(point.external_id, TEXT_LENGTH_MAX),
-        "match": int(point.match),
-        "now": to_micros(point.seen_at),
-    }
-
-
-def _point(row: Any) -> PricePoint:
-    return PricePoint(
-        source=row.source,
-        title=row.title,
-        url=row.url,
-        cents=row.cents,
-        currency=row.currency,
-        type=PointType(row.type),
-        day=date.fromisoformat(row.day),
-        external_id=row.external_id,
-        match=MatchStrength(row.match_strength),
-        key=row.dedupe_key,
-        seen_at=from_micros(row.seen_at),
+def _point_row(intake_id: int, point: PricePoint) -> dict[str, Any]:
+    external_id = None if point.external_id is None else kept_text(point.external_id, TEXT_LENGTH_MAX)
+    return POINT.to_row(
+        point,
+        intake_id=intake_id,
+        dedupe_key=kept_text(point.key, TEXT_LENGTH_MAX),
+        title=kept_text(point.title, TEXT_LENGTH_MAX),
+        url=kept_text(point.url, TEXT_LENGTH_MAX),
+        external_id=external_id,
     )
 
 
-def _value_row(intake_id: int, found: Valuation) -> dict[str, Any]:
-    return {
-        "id": intake_id,
-        "cents": found.cents,
-        "currency": found.currency,
-        "points": found.points,
-        "match": int(found.match),
-        "others": found.others,
-        "now": to_micros(found.valued_at),
-        "side": found.side.value,
-    }
-
-
-def _valuation(row: Any) -> Valuation:
-    return Valuation(
-        cents=row.cents,
-        currency=row.currency,
-        points=row.points,
-        match=MatchStrength(row.match_strength),
-        others=row.others,
-        valued_at=from_micros(row.valued_at),
-        side=AlertSide(row.side),
-    )
-
-
-_PUT = text("""
-    INSERT INTO price_points (intake_id, source, dedupe_key, title, url, cents, currency, type, day, external_id,
-                              match_strength, seen_at)
-    VALUES (:id, :source, :key, :title, :url, :cents, :currency, :type, :day, :external_id, :match, :now)
-    ON CONFLICT (intake_id, source, dedupe_key) DO UPDATE SET title = excluded.title, url = excluded.url,
-        cents = excluded.cents, currency = excluded.currency, type = excluded.type, day = excluded.day,
-        external_id = excluded.external_id, match_strength = excluded.match_strength, seen_at = excluded.seen_at
+_PUT = text(f"""
+    {POINT.insert("intake_id")} ON CONFLICT (intake_id, source, dedupe_key) DO UPDATE SET
+        {excluded(["title", "url", "cents", "currency", "type", "day", "external_id", "match_strength", "seen_at"])}
     WHERE excluded.match_strength > price_points.match_strength
 """)
 _NEWEST = (
@@ -334,35 +266,28 @@ _NEWEST = (
 )
 _FORGET_POINTS = text(f"""
     DELETE FROM price_points WHERE intake_id = :id AND (source, dedupe_key) IN ({_NEWEST} LIMIT 1000000 OFFSET :most)
-""")  # noqa: S608 - of our own
-_POINTS = text("""
-    SELECT * FROM price_points WHERE intake_id = :id ORDER BY day DESC, seen_at DESC, source, dedupe_key LIMIT :limit
+""")
+_POINTS = text(f"""
+    SELECT {POINT.columns} FROM price_points WHERE intake_id = :id ORDER BY day DESC, seen_at DESC, source, dedupe_key LIMIT :limit
 """)
 _SOLD = text("SELECT cents, currency, match_strength FROM price_points WHERE intake_id = :id AND type = 'sold'")
-_VALUE = text("""
-    INSERT INTO valuations (intake_id, cents, currency, points, match_strength, others, valued_at, side)
-    VALUES (:id, :cents, :currency, :points, :match, :others, :now, :side)
-    ON CONFLICT (intake_id) DO UPDATE SET cents = excluded.cents, currency = excluded.currency, points = excluded.points,
-        match_strength = excluded.match_strength, others = excluded.others, valued_at = excluded.valued_at,
-        side = excluded.side
+_VALUE = text(f"""
+    {VALUATION.insert("intake_id")} ON CONFLICT (intake_id) DO UPDATE SET
+        {excluded(["cents", "currency", "points", "match_strength", "others", "valued_at", "side"])}
 """)
-_VALUATION = text("SELECT * FROM valuations WHERE intake_id = :id")
-_VALUATIONS = text("SELECT * FROM valuations")
-_REMEMBER = text("""
-    INSERT INTO valuation_history (intake_id, cents, currency, points, match_strength, others, valued_at, side)
-    VALUES (:id, :cents, :currency, :points, :match, :others, :now, :side)
-""")
+_VALUATION = text(f"SELECT {VALUATION.columns} FROM valuations WHERE intake_id = :id")
+_VALUATIONS = text(f"SELECT {VALUATION.columns}, intake_id FROM valuations")
+_REMEMBER = text(PAST_VALUATION.insert("intake_id"))
 _FORGET_HISTORY = text("""
     DELETE FROM valuation_history WHERE id IN (
         SELECT id FROM valuation_history WHERE intake_id = :id ORDER BY id DESC LIMIT 1000000 OFFSET :most)
 """)
-_HISTORY = text("SELECT * FROM valuation_history WHERE intake_id = :id ORDER BY id DESC LIMIT :limit")
-_RAISE = text("""
-    INSERT INTO price_alerts (intake_id, side, limit_cents, cents, currency, raised_at)
-    VALUES (:id, :side, :limit_cents, :cents, :currency, :now)
-""")
+_HISTORY = text(
+    f"SELECT {PAST_VALUATION.columns} FROM valuation_history WHERE intake_id = :id ORDER BY id DESC LIMIT :limit"
+)
+_RAISE = text(ALERT.insert("intake_id"))
 _FORGET_ALERTS = text("""
     DELETE FROM price_alerts WHERE id IN (
         SELECT id FROM price_alerts WHERE intake_id = :id ORDER BY id DESC LIMIT 1000000 OFFSET :most)
 """)
-_ALERTS = text("SELECT * FROM price_alerts WHERE intake_id = :id ORDER BY id DESC LIMIT :limit")
+_ALERTS = text(f"SELECT {ALERT.columns} FROM price_alerts WHERE intake_id = :id ORDER BY id DESC LIMIT :limit")

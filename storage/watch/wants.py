@@ -14,8 +14,9 @@ from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.profiles import Judgement
 from cormorant.rules.watch.wants import UnknownWant, Want, WantState, check_change
-from storage.engine.columns import from_micros, kept_text, to_micros
+from storage.engine.columns import kept_text, to_micros
 from storage.search.answers import dump_results, load_results
+from storage.tables import CANDIDATES, WANTS, RowCodec, excluded
 
 TEXT_LENGTH_MAX = 500
 CANDIDATES_MAX = 200
@@ -39,6 +40,10 @@ class Candidate:
     found_at: datetime
 
 
+WANT = RowCodec(WANTS, Want)
+CANDIDATE = RowCodec(CANDIDATES, Candidate, also=("result",))
+
+
 @frozen(kw_only=True)
 class WantView:
     """A want with everything that was found for it, and where it went."""
@@ -50,7 +55,7 @@ class WantView:
 
 def want(connection: Connection, wanted: Want) -> Want | None:
     """Take a want in; None when it is wanted already, or was."""
-    found: int | None = connection.execute(_WANT, _plain(wanted)).scalar_one_or_none()
+    found: int | None = connection.execute(_WANT, _row(wanted)).scalar_one_or_none()
     return None if found is None else evolve(wanted, id=found)
 
 
@@ -60,13 +65,13 @@ def find(connection: Connection, want_id: int, *, lock: bool = False) -> Want:
     row = connection.execute(_FIND_LOCKED if is_locked else _FIND, {"id": want_id}).one_or_none()
     if row is None:
         raise UnknownWant(want_id)
-    return _want(row)
+    return WANT.from_row(row)
 
 
 def by_key(connection: Connection, key: str) -> Want | None:
     """The want of a key."""
     row = connection.execute(_BY_KEY, {"key": key}).one_or_none()
-    return None if row is None else _want(row)
+    return None if row is None else WANT.from_row(row)
 
 
 def recent(
@@ -80,7 +85,7 @@ def recent(
     """The latest, newest first; of all states, those that are ignored may be left out."""
     words = {"state": state and state.value, "before_id": before_id or 2**62, "limit": limit}
     statement = _RECENT_IN if state is not None else _RECENT if has_ignored else _RECENT_LIKED
-    return [_want(row) for row in connection.execute(statement, words)]
+    return [WANT.from_row(row) for row in connection.execute(statement, words)]
 
 
 def counts(connection: Connection) -> dict[WantState, int]:
@@ -111,7 +116,7 @@ def change(  # noqa: PLR0913 - what may change with the state, all with a defaul
         next_at=next_at,
         changed_at=now,
     )
-    connection.execute(_CHANGE, _plain(changed) | {"id": want_id})
+    connection.execute(_CHANGE, _row(changed) | {"id": want_id})
     return changed
 
 
@@ -179,7 +184,7 @@ def set_targets(connection: Connection, want: Want, targets: Sequence[str]) -> W
 
 def orphans(connection: Connection, *, before: datetime, limit: int) -> list[Want]:
     """Wants that something is to be done for and that no live job cares for, unchanged since a time."""
-    return [_want(row) for row in connection.execute(_ORPHANS, {"before": to_micros(before), "limit": limit})]
+    return [WANT.from_row(row) for row in connection.execute(_ORPHANS, {"before": to_micros(before), "limit": limit})]
 
 
 def ref_of(source: str, result: Result) -> str:
@@ -187,76 +192,27 @@ def ref_of(source: str, result: Result) -> str:
     return kept_text(f"{source}/{result.guid or result.title}", TEXT_LENGTH_MAX)
 
 
-def _plain(want: Want) -> dict[str, Any]:
-    return {
-        "key": want.key,
-        "kind": want.kind,
-        "title": kept_text(want.title, TEXT_LENGTH_MAX),
-        "artist": kept_text(want.artist, TEXT_LENGTH_MAX),
-        "watch": want.watch,
-        "state": want.state.value,
-        "reason": want.reason,
-        "sources": json.dumps(want.sources),
-        "profile": want.profile,
-        "targets": json.dumps(want.targets),
-        "facts": json.dumps(dict(want.facts)),
-        "looks": want.looks,
-        "chosen_ref": want.chosen_ref,
-        "found_at": to_micros(want.found_at),
-        "changed_at": to_micros(want.changed_at),
-        "next_at": None if want.next_at is None else to_micros(want.next_at),
-    }
-
-
-def _want(row: Any) -> Want:
-    return Want(
-        id=row.id,
-        key=row.key,
-        kind=row.kind,
-        title=row.title,
-        artist=row.artist,
-        watch=row.watch,
-        state=WantState(row.state),
-        reason=row.reason,
-        sources=tuple(json.loads(row.sources)),
-        profile=row.profile,
-        targets=tuple(json.loads(row.targets)),
-        facts=json.loads(row.facts),
-        looks=row.looks,
-        chosen_ref=row.chosen_ref,
-        found_at=from_micros(row.found_at),
-        changed_at=from_micros(row.changed_at),
-        next_at=None if row.next_at is None else from_micros(row.next_at),
+def _row(want: Want) -> dict[str, Any]:
+    return WANT.to_row(
+        want, title=kept_text(want.title, TEXT_LENGTH_MAX), artist=kept_text(want.artist, TEXT_LENGTH_MAX)
     )
 
 
 def _candidate(row: Any) -> Candidate:
-    return Candidate(
-        want_id=row.want_id,
-        ref=row.ref,
-        source=row.source,
-        result=load_results(row.result)[0],
-        position=row.position,
-        reasons=tuple(json.loads(row.reasons)),
-        merits=tuple(json.loads(row.merits)),
-        failed_because=row.failed_because,
-        found_at=from_micros(row.found_at),
-    )
+    return CANDIDATE.from_row(row, result=load_results(row.result)[0])
 
 
-_WANT = text("""
-    INSERT INTO wants (key, kind, title, artist, watch, state, reason, sources, profile, targets, facts, looks, chosen_ref,
-                       found_at, changed_at, next_at)
-    VALUES (:key, :kind, :title, :artist, :watch, :state, :reason, :sources, :profile, :targets, :facts, :looks, :chosen_ref,
-            :found_at, :changed_at, :next_at)
-    ON CONFLICT (key) DO NOTHING RETURNING id
-""")
-_FIND = text("SELECT * FROM wants WHERE id = :id")
-_FIND_LOCKED = text("SELECT * FROM wants WHERE id = :id FOR UPDATE")
-_BY_KEY = text("SELECT * FROM wants WHERE key = :key")
-_RECENT = text("SELECT * FROM wants WHERE id < :before_id ORDER BY id DESC LIMIT :limit")
-_RECENT_IN = text("SELECT * FROM wants WHERE state = :state AND id < :before_id ORDER BY id DESC LIMIT :limit")
-_RECENT_LIKED = text("SELECT * FROM wants WHERE state <> 'ignored' AND id < :before_id ORDER BY id DESC LIMIT :limit")
+_WANT = text(f"{WANT.insert()} ON CONFLICT (key) DO NOTHING RETURNING id")
+_FIND = text(f"SELECT {WANT.columns} FROM wants WHERE id = :id")
+_FIND_LOCKED = text(f"SELECT {WANT.columns} FROM wants WHERE id = :id FOR UPDATE")
+_BY_KEY = text(f"SELECT {WANT.columns} FROM wants WHERE key = :key")
+_RECENT = text(f"SELECT {WANT.columns} FROM wants WHERE id < :before_id ORDER BY id DESC LIMIT :limit")
+_RECENT_IN = text(
+    f"SELECT {WANT.columns} FROM wants WHERE state = :state AND id < :before_id ORDER BY id DESC LIMIT :limit"
+)
+_RECENT_LIKED = text(
+    f"SELECT {WANT.columns} FROM wants WHERE state <> 'ignored' AND id < :before_id ORDER BY id DESC LIMIT :limit"
+)
 _COUNTS = text("SELECT state, count(*) AS number FROM wants GROUP BY state")
 _CHANGE = text("""
     UPDATE wants SET state = :state, reason = :reason, looks = :looks, chosen_ref = :chosen_ref, next_at = :next_at,
@@ -264,23 +220,22 @@ _CHANGE = text("""
     WHERE id = :id
 """)
 _FORGET_PLACES = text("UPDATE candidates SET position = NULL WHERE want_id = :want_id")
-_PUT_CANDIDATE = text("""
+_PUT_CANDIDATE = text(f"""
     INSERT INTO candidates (want_id, ref, source, result, position, reasons, merits, found_at)
     VALUES (:want_id, :ref, :source, :result, :position, :reasons, :merits, :now)
-    ON CONFLICT (want_id, ref) DO UPDATE SET result = excluded.result, position = excluded.position,
-        reasons = excluded.reasons, merits = excluded.merits
+    ON CONFLICT (want_id, ref) DO UPDATE SET {excluded(["result", "position", "reasons", "merits"])}
 """)
-_CANDIDATES = text("""
-    SELECT * FROM candidates WHERE want_id = :want_id ORDER BY position IS NULL, position, ref
+_CANDIDATES = text(f"""
+    SELECT {CANDIDATE.columns} FROM candidates WHERE want_id = :want_id ORDER BY position IS NULL, position, ref
 """)
-_BEST = text("""
-    SELECT * FROM candidates WHERE want_id = :want_id AND position IS NOT NULL AND failed_because IS NULL
+_BEST = text(f"""
+    SELECT {CANDIDATE.columns} FROM candidates WHERE want_id = :want_id AND position IS NOT NULL AND failed_because IS NULL
     ORDER BY position LIMIT 1
 """)
-_CANDIDATE = text("SELECT * FROM candidates WHERE want_id = :want_id AND ref = :ref")
+_CANDIDATE = text(f"SELECT {CANDIDATE.columns} FROM candidates WHERE want_id = :want_id AND ref = :ref")
 _REJECT = text("UPDATE candidates SET failed_because = :why WHERE want_id = :want_id AND ref = :ref")
-_ORPHANS = text("""
-    SELECT * FROM wants
+_ORPHANS = text(f"""
+    SELECT {WANT.columns} FROM wants
     WHERE (state IN ('wanted', 'searching', 'sending', 'in doubt') OR (state = 'chosen' AND next_at IS NOT NULL))
         AND changed_at < :before
         AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.dedupe_key = wants.key AND jobs.kind IN ('want', 'handover')

@@ -143,6 +143,7 @@ async def test_what_belongs_to_somebody_who_is_not_known_is_taken_over_at_the_ne
     async with place.service({"work": work}) as service:
         await service.pause()
         await service.enqueue("work", {})
+        await trio.sleep(1)  # the first look is over
         await service.transaction(die_with_a_job, now=place.clock.now())
         await service.transaction(workers.retire, DEAD)
         await service.resume()

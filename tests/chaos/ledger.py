@@ -37,12 +37,12 @@ CHANGE = (
 SQLITE = [
     CHANGES.format(number="INTEGER PRIMARY KEY"),
     f"""CREATE TRIGGER note_change AFTER UPDATE ON jobs WHEN OLD.state IS NOT NEW.state
-        BEGIN {CHANGE.format(owner="COALESCE(NEW.owner, OLD.owner)")}; END""",
+        BEGIN {CHANGE.format(owner="COALESCE(NEW.claimed_by, OLD.claimed_by)")}; END""",
 ]
 POSTGRES = [
     CHANGES.format(number="BIGSERIAL PRIMARY KEY"),
     f"""CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN {CHANGE.format(owner="COALESCE(NEW.owner, OLD.owner)")}; RETURN NULL; END $$""",
+        $$ BEGIN {CHANGE.format(owner="COALESCE(NEW.claimed_by, OLD.claimed_by)")}; RETURN NULL; END $$""",
     """CREATE TRIGGER note_change AFTER UPDATE ON jobs FOR EACH ROW WHEN (OLD.state <> NEW.state)
        EXECUTE FUNCTION note_change()""",
 ]

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from click.testing import CliRunner
 from sqlalchemy import Connection, text
 
 from cormorant.cli import main
+from cormorant.cli.console import preflight
 from cormorant.rules.jobs.states import JobState
 from storage import pauses
+from storage.database import inspect
 from storage.jobs import reports
-from storage.migrations import MIGRATIONS
 from tests.cli.job_place import (
     MINUTE,
     OWNER,
@@ -34,6 +36,7 @@ from tests.cli.job_place import (
 from tests.cli.program import Program, cormorant, environment
 from tests.cli.terminal import seen_of
 from tests.distribution import install
+from tests.upgrades.databases import ADDED, NEXT
 
 pytestmark = pytest.mark.slow("starts programs, which load everything, and databases")
 
@@ -387,14 +390,16 @@ def test_an_empty_database_is_not_filled(folder: Path, postgres_url: str) -> Non
     assert "is empty; start `cormorant run` once: it makes the tables" in ended.err
 
 
-def test_an_older_database_is_not_migrated(file_place: Place) -> None:
-    in_database(file_place.url, lambda _: None, migrations=MIGRATIONS[:1])
+def test_an_older_database_is_not_migrated(file_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_database(file_place.url, lambda _: None)
     before = (file_place.folder / "jobs.db").read_bytes()
+    monkeypatch.setattr(preflight, "inspect", partial(inspect, migrations=NEXT))
 
     ended = file_place.jobs("stats")
 
     assert ended.code == 2
-    assert re.search(r"has schema version 1, this Cormorant needs \d+; start `cormorant run` once", ended.err)
+    has = f"has schema version {ADDED.VERSION - 1}, this Cormorant needs {ADDED.VERSION}"
+    assert f"{has}; start `cormorant run` once" in ended.err
     assert (file_place.folder / "jobs.db").read_bytes() == before
 
 

@@ -50,11 +50,13 @@ def test_after_a_kill_every_feed_has_its_time_and_only_what_is_due_or_asked_for_
         program.send(signal.SIGKILL)
         program.end()
     held = listed(place)["slow"]
+    # Only on SQLite a process knows at once that another is dead.
+    again = ["slow"] if place.url.startswith("sqlite") else []
 
     with Program("-m", "cormorant", "run", cwd=place.folder, CORMORANT_STORAGE__URL=place.url) as program:
         program.line_with(" ready in ")
+        wait_until(lambda: feeds.times_asked("slow") == 1 + len(again))
         after = listed(place)
-        asked_before = len(feeds.asked)
         assert place.run("subscriptions", "check", "later").code == 0
         program.line_with("event=subscription.checked subscription=later")
         program.send(signal.SIGTERM)
@@ -64,5 +66,4 @@ def test_after_a_kill_every_feed_has_its_time_and_only_what_is_due_or_asked_for_
         name: each["next_check_at"] for name, each in before.items()
     }
     assert (after["slow"]["next_check_at"], after["slow"]["last_checked_at"]) == (held["next_check_at"], None)
-    assert [name for name, _ in feeds.asked[asked_before:]] == ["later"]
-    assert sorted(name for name, _ in feeds.asked) == ["cron", "later", "later", "slow", "written"]
+    assert sorted(name for name, _ in feeds.asked) == ["cron", "later", "later", "slow", *again, "written"]

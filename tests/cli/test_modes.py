@@ -51,9 +51,21 @@ def test_everything_in_the_data_folder_has_the_mode_of_the_settings(
 
     found = modes(tmp_path / "data")
     folders = {name: mode for name, mode in found.items() if (tmp_path / name).is_dir()}
-    assert folders == {"data": folder_mode, "data/keys": folder_mode}
+    assert folders == dict.fromkeys(["data", "data/keys", "data/cormorant.db-workers"], folder_mode)
     assert {"data/cormorant.db", "data/cormorant.db-turn", "data/keys/web.key"} <= found.keys()
     assert {mode for name, mode in found.items() if name not in folders} == {file_mode}
+
+
+def test_a_folder_that_a_start_has_filled_is_corrected_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("")
+    run_once(tmp_path)
+    (tmp_path / "data").chmod(0o755)
+    (tmp_path / "data" / "cormorant.db-workers").chmod(0o755)
+
+    out = run_once(tmp_path)
+
+    assert "chmod" not in out
+    assert set(modes(tmp_path / "data").values()) == {"0700", "0600"}
 
 
 def test_a_folder_of_others_keeps_its_mode_and_the_start_says_the_command(tmp_path: Path) -> None:

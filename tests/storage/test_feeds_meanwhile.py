@@ -7,22 +7,25 @@ from attrs import evolve
 from sqlalchemy import Connection
 
 from cormorant.rules.schedules import Schedule
+from storage import pauses
 from storage.watch import feed_claims, feed_items, feeds
 from tests.storage.job_store import at
 from tests.storage.watch.test_feeds import claim, end, entries, new
 
 
-def test_what_is_paused_meanwhile_is_renewed_only_where_that_is_allowed(connection: Connection) -> None:
-    for name in "abc":
+def test_what_is_paused_meanwhile_is_checked_only_where_that_is_allowed(connection: Connection) -> None:
+    for name in "ab":
         feeds.add(connection, new(name))
     held = claim(connection)
-    one, two, three = (each.id for each in held)
-    for name in "ab":
-        feeds.set_paused(connection, name, why="by hand", now=at(1))
+    feeds.set_paused(connection, "a", why="by hand", now=at(1))
 
-    assert feed_claims.renew(connection, held, until=at(90), even_paused={one}) == {one, three}
-    assert feed_claims.renew(connection, held, until=at(90), even_paused=()) == {three}
-    assert feed_claims.renew(connection, held, until=at(90)) == {one, two, three}
+    def may_check(*, even_paused: bool) -> list[bool]:
+        return [feed_claims.is_held(connection, each, even_paused=even_paused) for each in held]
+
+    assert (may_check(even_paused=False), may_check(even_paused=True)) == ([False, True], [True, True])
+    pauses.set_all(connection, is_paused=True, now=at(2))
+    assert (may_check(even_paused=False), may_check(even_paused=True)) == ([False, False], [True, True])
+    assert [feed_claims.lock(connection, each) for each in held] == [True, True]
 
 
 @pytest.mark.parametrize("error", [None, "no"])

@@ -18,12 +18,9 @@ from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Text, inspect
 
 from cormorant.rules.errors import DatabaseNeedsNewerCode, MigrationFailed, StorageMisconfigured
 from cormorant.rules.events import Event, SchemaMigrated, StorageLost
-from cormorant.rules.watch.feeds import CheckStatus, FeedEntryItem
 from storage.database import SCHEMA_VERSION, Database, Mode
-from storage.engine.columns import EPOCH
-from storage.migrations import MIGRATIONS, v0012_feed_memory
+from storage.migrations import MIGRATIONS
 from storage.migrations.runner import Migration
-from storage.watch import feed_items
 from tests.storage.support import gateway, serving
 
 T = TypeVar("T")
@@ -121,36 +118,6 @@ async def test_our_own_migrations_make_a_fresh_database_ready(url: str) -> None:
         assert {"flags", "migrations"} <= await database.run(tables)
 
     assert heard == [SchemaMigrated(from_version=0, to_version=SCHEMA_VERSION, backup=None)]
-
-
-def remember_a_check(connection: Connection) -> None:
-    connection.execute(
-        text("""
-            INSERT INTO subscription_checks (subscription_id, started_at, status, items_found, new_items, duration_ms)
-            VALUES (7, 1, 'success', 3, 2, 5), (7, 2, 'failed', 0, 0, 6)
-        """)
-    )
-    connection.execute(
-        text("INSERT INTO subscription_items (subscription_id, key, title, seen_at) VALUES (7, 'k', 't', 1)")
-    )
-
-
-def what_is_known_of_seven(connection: Connection) -> tuple[list[CheckStatus], list[FeedEntryItem]]:
-    told = [check.status for check in feed_items.checks(connection, 7)]
-    return told, feed_items.record_new(
-        connection, 7, [FeedEntryItem(key="k", title="t"), FeedEntryItem(key="new", title="n")], now=EPOCH
-    )
-
-
-@pytest.mark.slow("makes our own tables twice")
-async def test_what_was_known_of_feeds_is_known_after_their_tables_were_changed(url: str) -> None:
-    before = [step for step in MIGRATIONS if step.VERSION < v0012_feed_memory.VERSION]
-    await ask(url, remember_a_check, *before)
-
-    told, new = await ask(url, what_is_known_of_seven, *MIGRATIONS)
-
-    assert told == [CheckStatus.FAILED, CheckStatus.SUCCESS]
-    assert [item.key for item in new] == ["new"]
 
 
 @pytest.mark.parametrize("mode", Mode)

@@ -44,7 +44,7 @@ from storage.search import sources
 from storage.search.sources import SourceRecord
 from storage.watch.artists import ArtistExists, UnknownArtist
 from storage.watch.handovers import UnknownDownload
-from storage.watch.watches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
+from storage.watch.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 from supervisors.assembly import ServiceAssembly, complete
 from supervisors.search_assembly import SearchAssembly, configured_sources
 

@@ -18,7 +18,7 @@ from cormorant.rules.errors import CannotListen, SettingsError, StorageMisconfig
 from cormorant.rules.secrets import Secret, keys_in, redact_secrets
 from cormorant.rules.settings.keys import secrets_in
 from cormorant.rules.settings.settings import Settings
-from cormorant.services.data_folder import data_folder, prepare_data
+from cormorant.services.data_folder import data_folder, prepare_data, remove_database
 from cormorant.settings import load_settings
 from cormorant.web.listener import bound, is_cormorant
 from storage.database import SchemaState, inspect
@@ -119,8 +119,11 @@ def _port_problem(key: str, address: ListenAddress, url_base: str) -> StartProbl
 
 
 def make_data_folder(settings: Settings) -> None:
-    """The first thing that is changed, when nothing is left to check."""
+    """The first thing that is changed, when nothing is left to check. Also removes a database that the start replaces."""
+    file = _sqlite_file(settings)
     try:
+        if file and file.exists() and inspect_database(settings) is None:
+            remove_database(file)
         prepare_data(settings)
     except StorageMisconfigured as error:
         raise UsageRefused(printable(str(error))) from None
@@ -183,11 +186,15 @@ def nearest_existing(path: str) -> Path:
 
 
 def inspect_database(settings: Settings) -> SchemaState | None:
-    """What can be seen of the database without changing it. None: a SQLite file that the first start makes."""
+    """What can be seen of the database without changing it. None: a SQLite file that the next start makes.
+
+    In a playground the start makes it also in place of a pre-release database: all that is in that one is invented.
+    """
     file = _sqlite_file(settings)
     if file and not file.exists():
         return None
-    return inspect(settings.database_url.reveal())
+    state = inspect(settings.database_url.reveal())
+    return None if settings.playground.enabled and state.is_pre_release else state
 
 
 def database_problem(settings: Settings, state: SchemaState | None) -> StartProblem | None:

@@ -154,40 +154,49 @@ def checked_payload(payload: Any) -> str:
     return text
 
 
-@frozen
-class LastBeat:
-    """A beat, and since when (on the observer's own monotonic clock) it has been the last one seen."""
+@frozen(kw_only=True)
+class Sighting:
+    """The last beat that was seen of a worker, and for how many observed seconds it has been unchanged."""
 
     beat: int
-    since: float
+    unchanged_s: float = 0.0
 
 
-@frozen(kw_only=True)
-class LivenessObservation:
-    """What one observer knows: the last sighting of each worker, and when it last looked."""
+def observed_s(
+    last_at: float | None, *, now: float, interval_s: float, confirmed_at: float, beat_s: float
+) -> float | None:
+    """Seconds that were observed since the last observation. None: the observation begins anew.
 
-    sightings: Mapping[str, LastBeat] = {}
-    looked_at: float | None = None
+    After a gap of more than two intervals the process was asleep, or the database unreachable, perhaps for the others too. And
+    while the own heartbeat is not confirmed no other process can beat either: a full disk or a write lock stops all of them,
+    though reads succeed. The first observation continues that of an earlier sweeper.
+
+    >>> observed_s(60.0, now=120.0, interval_s=60, confirmed_at=110.0, beat_s=20)
+    60.0
+    >>> observed_s(60.0, now=181.0, interval_s=60, confirmed_at=180.0, beat_s=20)
+    >>> observed_s(60.0, now=120.0, interval_s=60, confirmed_at=70.0, beat_s=20)
+    """
+    if now - confirmed_at > 2 * beat_s:
+        return None
+    if last_at is None:
+        return 0.0
+    return now - last_at if 0 <= now - last_at <= 2 * interval_s else None
 
 
 def observe(
-    watch: LivenessObservation, beats: Mapping[str, int], *, now: float, interval_s: float, silence_s: float
-) -> tuple[LivenessObservation, list[str]]:
-    """Take a look at everyone's beats; who has been silent for `silence_s` of our own watching is dead.
+    seen: Mapping[str, Sighting], beats: Mapping[str, int], *, elapsed_s: float | None, silence_s: float
+) -> tuple[dict[str, Sighting], list[str]]:
+    """What is seen of each worker after `elapsed_s` more, and those that have been silent for `silence_s`.
 
-    A gap of more than two intervals between looks means that we were asleep, or that the database was away, perhaps
-    for the others too: the observation begins anew, so that an outage, a suspend or a clock set wrong kills nobody.
-
-    >>> watch, dead = observe(LivenessObservation(), {"w": 7}, now=0.0, interval_s=60, silence_s=120)
-    >>> watch, dead = observe(watch, {"w": 7}, now=60.0, interval_s=60, silence_s=120)
-    >>> observe(watch, {"w": 7}, now=120.0, interval_s=60, silence_s=120)[1]
-    ['w']
+    >>> seen, dead = observe({"w": Sighting(beat=7, unchanged_s=60.0)}, {"w": 7, "v": 3}, elapsed_s=60.0, silence_s=120.0)
+    >>> dead, seen["v"]
+    (['w'], Sighting(beat=3, unchanged_s=0.0))
     """
-    slept = watch.looked_at is None or now - watch.looked_at > 2 * interval_s
-    before = {} if slept else watch.sightings
-    sightings = {
-        worker: before[worker] if worker in before and before[worker].beat == beat else LastBeat(beat, now)
-        for worker, beat in beats.items()
-    }
-    dead = [worker for worker, seen in sightings.items() if now - seen.since >= silence_s]
-    return LivenessObservation(sightings=sightings, looked_at=now), dead
+    now = {}
+    for worker, beat in beats.items():
+        before = seen.get(worker)
+        if before is None or before.beat != beat or elapsed_s is None:
+            now[worker] = Sighting(beat=beat)
+        else:
+            now[worker] = Sighting(beat=beat, unchanged_s=before.unchanged_s + elapsed_s)
+    return now, [worker for worker, each in now.items() if each.unchanged_s >= silence_s]

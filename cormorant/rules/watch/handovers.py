@@ -73,6 +73,8 @@ class Handover:
     created_at: datetime
     changed_at: datetime
     next_at: datetime | None = None
+    token: int = field(default=0, repr=False)
+    """Rises with each claim: only the current owner may write."""
 
 
 class NextStep(StrEnum):

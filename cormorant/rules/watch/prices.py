@@ -190,6 +190,8 @@ class PriceWatch:
     is_paused: bool = False
     next_attempt_at: datetime
     added_at: datetime
+    token: int = field(default=0, repr=False)
+    """Rises each time that it is taken for its jobs."""
 
     def __attrs_post_init__(self) -> None:
         _check_line("title", self.title, is_needed=True)

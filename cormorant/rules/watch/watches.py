@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from attrs import evolve, field, frozen
 
 from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState, short_key
 
-__all__ = ["FirstCheck", "SavedSearch", "known_to", "next_check", "want_for"]
+SAVED_KIND: Final = "saved_search"
+"""The kind of the jobs that repeat saved searches."""
 
 
 class FirstCheck(StrEnum):

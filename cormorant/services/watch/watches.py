@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from actors.environment import Environment
 from actors.jobs.working_set import JobWakeUp
 from actors.watch.handover_tracker import ConfiguredTarget
-from actors.watch.watch_jobs import handover_job_by_hand, search_job
+from actors.watch.watch_jobs import handover_job_by_hand, saved_search_job, search_job
 from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.keys import suggestion
@@ -26,7 +26,7 @@ from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from storage.search import sources
 from storage.search.sources import SourceRecord
 from storage.watch import artists as watchlist
-from storage.watch import choice, wants, watches
+from storage.watch import choice, saved_searches, wants
 from storage.watch import handovers as downloads
 from storage.watch.choice import CandidateChoice, WatchTargets
 from storage.watch.wants import WantView
@@ -159,23 +159,29 @@ class Watches:
         order = WatchOptions(every_s=saved.every_s, search=saved.sources, choose=saved.profile, hand_to=saved.targets)
         self.orders.check_search(saved.name, saved.request)
         check = partial(self._check, order, every_s_max=SEARCH_EVERY_S_MAX)
-        return await self.environment.database.run(watches.add_checked, saved, check=check)
+        return await self.environment.database.run(saved_searches.add_checked, saved, check=check)
 
     async def remove_search(self, name: str) -> None:
         """Repeat a search no more. One of the settings file stays until it is taken out there."""
-        await self.environment.database.run(watches.remove_added, name)
+        await self.environment.database.run(saved_searches.remove_added, name)
 
     async def saved(self) -> list[SavedSearch]:
         """All saved searches, by name."""
-        return await self.environment.database.read(watches.all_saved)
+        return await self.environment.database.read(saved_searches.all_saved)
 
     async def pause_search(self, name: str, *, is_paused: bool = True) -> None:
         """Leave a saved search alone, or go on."""
-        await self.environment.database.run(watches.set_paused, name, is_paused=is_paused)
+        await self.environment.database.run(saved_searches.set_paused, name, is_paused=is_paused)
 
     async def check_search(self, name: str) -> None:
-        """Repeat a saved search at the next look."""
-        await self.environment.database.run(watches.check_now, name, now=self.environment.now())
+        """Repeat a saved search now, also while it is paused."""
+        await self.environment.database.run(
+            saved_searches.check_now,
+            name,
+            make_job=partial(saved_search_job, self.environment, by_hand=True),
+            now=self.environment.now(),
+        )
+        self.producer.set()
 
     async def wants(
         self,

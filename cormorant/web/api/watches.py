@@ -15,7 +15,7 @@ from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from cormorant.services.watch.views import ArtistBody, ArtistOut, SavedBody, SavedOut, artist_out, saved_out
 from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
 from storage.watch.artists import ArtistExists
-from storage.watch.watches import UnknownSavedSearch
+from storage.watch.saved_searches import UnknownSavedSearch
 
 __all__ = ["watch_routes"]
 
@@ -146,7 +146,7 @@ async def resume_search(request: AnyRequest, name: FromPath[str]) -> SavedOut:
     return saved_out(await _saved(request, name))
 
 
-@post("/saved-searches/{name:str}/check", summary="Repeat a saved search at the next look", status_code=200)
+@post("/saved-searches/{name:str}/check", summary="Repeat a saved search now, also while it is paused", status_code=200)
 async def check_search(request: AnyRequest, name: FromPath[str]) -> SavedOut:
     """As soon as its sources may be asked."""
     await parts_of(request).watches.check_search(name)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import trio
 from attrs import define, field, frozen
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
-from actors.jobs.working_set import JobWakeUp
+from actors.actor import Address
+from actors.environment import Environment
+from actors.jobs.reclaim_sweeper import ReclaimSweeper
+from actors.jobs.runner import JobRunner, RunnerMessage
+from actors.jobs.working_set import JobWakeUp, OwnerLease
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.watch import SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription
 from cormorant.rules.watch.wants import Want
+from cormorant.services.jobs import Jobs
 from cormorant.services.watch.feeds import Feeds as Subscriptions
 from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
 from storage import pauses
@@ -28,6 +36,7 @@ from storage.watch.choice import CandidateChoice, Judged
 from supervisors import ChildSpec, Supervisor
 from supervisors.watch_assembly import FeedAssembly
 from tests.environments import environment_of
+from tests.leases import register
 
 Step = list[str] | Exception
 HOUR = 3_600.0
@@ -119,8 +128,14 @@ class SubscriptionPlace:
 
         self.events(Stamped(len(self.events.heard), self.clock.now(), event))
 
-    def opened(self, *, look_s: float = 60.0, has_ticker: bool = True, **options: Any) -> _Opened:
-        """The ticker under a supervisor, with its storage; to be entered."""
+    def opened(
+        self, *, look_s: float = 60.0, has_ticker: bool = True, has_heartbeat: bool = False, **options: Any
+    ) -> _Opened:
+        """The ticker under a supervisor, with its storage; to be entered.
+
+        With `has_heartbeat` it also has the job runner, which keeps the lease, and the reclaim sweeper. Otherwise its lease is
+        held for ever, so that months pass fast.
+        """
         self.gateway.adopt(emit=self._emit, chance=random.Random(0), clock=self.clock)
         environment = environment_of(
             settings(subscriptions=SubscriptionSettings(**options)),
@@ -132,16 +147,60 @@ class SubscriptionPlace:
         chooser = RecordingChoice(
             taken=self.taken, profiles={}, takes={"folder": frozenset()}, is_live=False, make_handover=_no_job
         )
-        assembly = FeedAssembly(environment, chooser=chooser, producer=JobWakeUp(), look_s=look_s)
+        lease, producer = OwnerLease(), JobWakeUp()
+        assembly = FeedAssembly(environment, chooser=chooser, producer=producer, lease=lease, look_s=look_s)
         ticker = ChildSpec("subscription_ticker", assembly.served(), grace_s=0.5)
+        process = (
+            _process(environment, assembly)
+            if has_heartbeat
+            else [ChildSpec("worker", _Worker(lease, self.gateway), grace_s=0.0)]
+        )
         root = Supervisor(
-            [ChildSpec("storage", self.gateway, grace_s=5.0), *([ticker] if has_ticker else [])],
+            [ChildSpec("storage", self.gateway, grace_s=5.0), *([*process, ticker] if has_ticker else [])],
             name="root",
-            stop_total_s=6.0,
+            stop_total_s=8.0,
             emit=self._emit,
             chance=random.Random(0),
         )
         return _Opened(root, assembly.feeds)
+
+
+@frozen
+class _Worker:
+    """A process whose lease is held for ever."""
+
+    lease: OwnerLease
+    gateway: Database
+
+    async def __call__(self, *, task_status: trio.TaskStatus[None]) -> None:
+        self.lease.owner = f"worker {next(_NUMBERS)}"
+        await self.gateway.run(register, self.lease.owner)
+        self.lease.confirm(trio.current_time(), doubtful_after_s=math.inf)
+        task_status.started()
+        await trio.sleep_forever()
+
+
+_NUMBERS = itertools.count(1)
+
+
+def _process(environment: Environment, assembly: FeedAssembly) -> list[ChildSpec]:
+    """The job runner, which keeps the lease, and the reclaim sweeper."""
+    runner = Address[RunnerMessage]("job_runner")
+    jobs = Jobs(environment, runner=runner, wake_up=assembly.producer, max_attempts={})
+    make_runner = partial(
+        JobRunner, environment, handlers={}, wake_up=assembly.producer, reach=jobs, lease=assembly.lease
+    )
+    make_sweeper = partial(
+        ReclaimSweeper,
+        environment,
+        lease=assembly.lease,
+        producer=assembly.producer,
+        tickers=[assembly.wake_up],
+    )
+    return [
+        ChildSpec("job_runner", runner.served_by(make_runner), grace_s=1.0),
+        ChildSpec("reclaim_sweeper", Address[None]("reclaim_sweeper").served_by(make_sweeper), grace_s=0.5),
+    ]
 
 
 @define
@@ -157,6 +216,13 @@ class _Opened:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         return await self.root.__aexit__(kind, error, trace)
+
+
+def claimed(connection: Connection) -> list[int]:
+    """The feeds that some process has claimed."""
+    return [
+        *connection.execute(text("SELECT id FROM subscriptions WHERE claimed_by IS NOT NULL ORDER BY id")).scalars()
+    ]
 
 
 async def prepared(place: SubscriptionPlace, *names: str, host: str = "x.test", **how: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 import trio
 from attrs import evolve
 from sqlalchemy import Connection, text
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.outcomes import SourceLimited, SourceUnavailable
@@ -26,10 +26,16 @@ from cormorant.rules.watch.feeds import (
 )
 from cormorant.rules.watch.wants import Want
 from cormorant.testing import START
-from storage.watch import feed_claims
 from storage.watch import feeds as table
 from storage.watch.feed_items import record_check
-from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, prepared, subscription_place
+from tests.conformance.subscriptions.subscribing import (
+    HOUR,
+    SubscriptionPlace,
+    claimed,
+    page,
+    prepared,
+    subscription_place,
+)
 
 pytestmark = pytest.mark.slow("hours on the mock clock")
 
@@ -200,6 +206,7 @@ async def test_settings_that_change_while_it_is_checked_here_make_it_be_checked_
     place.feeds.takes_s["new.test"] = 10.0
     await prepared(place, "one", "two", takes_first=True)
     async with place.opened() as subscriptions:
+        await wait_all_tasks_blocked()  # the ticker has read the settings file
         known = await subscriptions.page()
         await place.gateway.run(table.set_configured, known)
         await trio.sleep(5)
@@ -207,14 +214,14 @@ async def test_settings_that_change_while_it_is_checked_here_make_it_be_checked_
         await place.gateway.run(table.set_configured, moved)
         subscriptions.wake_up.set()
         await trio.sleep(10)
-        begun = await place.gateway.read(feed_claims.held, now=place.clock.now())
+        begun = await place.gateway.read(claimed)
         await trio.sleep(200)
         found = await subscriptions.page()
-        left = await place.gateway.read(feed_claims.held, now=place.clock.now(), also=[1, 2])
+        left = await place.gateway.read(claimed)
 
-    assert len(begun) == 2  # the same process has both in hand anew while it asks the old address
+    assert begun == [1, 2]  # the same process has claimed both anew while it asks the old address
     assert [(each.url, each.etag) for each in found] == [(f"http://{host}/new", '"new"')] * 2
-    assert (place.taken, left) == (["new", "new"], {})
+    assert (place.taken, left) == (["new", "new"], [])
     assert sorted(name for _, name in place.feeds.asked) == ["one", "one", "two"]
 
 

@@ -12,8 +12,10 @@ from trio.testing import MockClock
 from actors.watch.feed_checker import CheckNotRecorded
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
+from cormorant.rules.settings.settings import JobSettings
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FetchedFeed
 from cormorant.services.watch.feeds import Feeds
+from storage.jobs import workers
 from storage.watch import feed_claims
 from storage.watch.feed_claims import CheckedElsewhere
 from tests.conformance.subscriptions.subscribing import (
@@ -23,30 +25,21 @@ from tests.conformance.subscriptions.subscribing import (
     subscribe,
     subscription_place,
 )
+from tests.leases import WORKER, register
 
 DAY = 24 * HOUR
-SILENT_S = 60.0
-"""The time-out of a check and two beats."""
+SILENT_S = JobSettings().lock_timeout_s
 
 
-async def taken_by_another(place: SubscriptionPlace) -> list[DueFeed]:
-    """Another process takes in hand all that is due."""
-    now = place.clock.now()
-    taken = await place.gateway.run(feed_claims.claim, now=now, until=now, limit=9)
-    assert taken
-    return taken
-
-
-async def left_behind(place: SubscriptionPlace, name: str) -> list[DueFeed]:
-    """One that is due and in the hands of another process."""
-    taken: list[DueFeed] = []
+async def left_behind(place: SubscriptionPlace, name: str) -> None:
+    """Make one due that another process has claimed."""
     async with place.opened() as subscriptions:
         await subscribe(subscriptions, name)
         await trio.sleep(100)
         place.feeds.asked.clear()
         place.clock.jump(HOUR)
-        taken += await taken_by_another(place)
-    return taken
+        await place.gateway.run(register)
+        assert await place.gateway.run(feed_claims.claim, worker=WORKER, now=place.clock.now(), limit=9)
 
 
 async def asked_again(place: SubscriptionPlace, subscriptions: Feeds) -> list[str]:
@@ -59,14 +52,14 @@ async def asked_again(place: SubscriptionPlace, subscriptions: Feeds) -> list[st
 
 
 @pytest.mark.slow("the first in the file pays for the imports")
-async def test_what_a_killed_process_had_in_hand_is_checked_a_minute_after_the_next_one_has_seen_it(
+async def test_what_a_killed_process_had_claimed_is_checked_when_it_was_silent_for_the_lock_timeout(
     clock: MockClock,
 ) -> None:
     with subscription_place() as place:
         await left_behind(place, "one")
-        async with place.opened():
+        async with place.opened(has_heartbeat=True):
             began = trio.current_time()
-            await trio.sleep(100)
+            await trio.sleep(SILENT_S + 40)
 
         [asked] = place.feeds.times("one")
         assert asked - began == SILENT_S
@@ -77,11 +70,11 @@ async def test_what_a_living_process_holds_is_left_to_it_however_wrong_its_clock
     clock: MockClock, skew_s: float
 ) -> None:
     with subscription_place() as place:
-        taken = await left_behind(place, "one")
-        async with place.opened() as subscriptions:
+        await left_behind(place, "one")
+        async with place.opened(has_heartbeat=True) as subscriptions:
             for _ in range(20):
-                until = place.clock.now() + timedelta(seconds=skew_s)
-                assert await place.gateway.run(feed_claims.renew, taken, until=until) == {1}
+                skewed = place.clock.now() + timedelta(seconds=skew_s)
+                assert await place.gateway.run(workers.beat, WORKER, now=skewed)
                 await trio.sleep(45)
             with pytest.raises(CheckedElsewhere):
                 await subscriptions.check("one")
@@ -93,13 +86,14 @@ async def test_one_that_a_killed_process_checked_by_hand_long_before_its_time_ca
     clock: MockClock,
 ) -> None:
     with subscription_place() as place:
-        async with place.opened() as subscriptions:
+        async with place.opened(has_heartbeat=True) as subscriptions:
             await subscribe(subscriptions, "one")
             await trio.sleep(100)
-            await place.gateway.run(feed_claims.claim_one, 1, until=place.clock.now())
+            await place.gateway.run(register)
+            await place.gateway.run(feed_claims.claim_one, 1, worker=WORKER)
             with pytest.raises(CheckedElsewhere, match="look again soon"):
                 await subscriptions.check("one")
-            await trio.sleep(SILENT_S + 16)
+            await trio.sleep(SILENT_S + JobSettings().sweep_s)
 
             assert (await subscriptions.check("one")).status is CheckStatus.SUCCESS
 
@@ -203,7 +197,7 @@ async def test_a_feed_of_which_nothing_can_be_written_is_left_alone_for_an_hour_
                 await subscriptions.check("bad")
             monkeypatch.undo()
             await subscriptions.check("bad")
-            await trio.sleep(HOUR)
+            await trio.sleep(HOUR + 1)
 
         assert place.events.of(ChildCrashed) == []
         assert (asked, len(place.feeds.times("bad")), len(place.feeds.times("good"))) == (2, 5, 3)

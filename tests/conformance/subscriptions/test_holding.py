@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
 import trio
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
 from actors.watch.feed_ticker import HAND_MAX
@@ -20,6 +19,7 @@ from cormorant.testing import START
 from storage.watch import feed_claims as table
 from storage.watch.feed_claims import CheckedElsewhere
 from tests.conformance.subscriptions.subscribing import HOUR, page, prepared, subscribe, subscription_place
+from tests.leases import WORKER, register
 
 
 async def gather(subscriptions: Feeds, name: str, got: list[FeedCheck | CormorantError]) -> None:
@@ -29,10 +29,11 @@ async def gather(subscriptions: Feeds, name: str, got: list[FeedCheck | Cormoran
         got.append(error)
 
 
-def take_over(connection: Connection, number: int, *, now: datetime) -> None:
-    """Do as another process would that takes it for dead, and then die."""
-    table.free(connection, table.held(connection, now=now, also=[number]))
-    assert table.claim_one(connection, number, until=now) is not None
+def take_over(connection: Connection, number: int) -> None:
+    """Do as another process would that takes the owner for dead, and then die."""
+    connection.execute(text("UPDATE subscriptions SET claimed_by = NULL WHERE id = :id"), {"id": number})
+    register(connection)
+    assert table.claim_one(connection, number, worker=WORKER) is not None
 
 
 async def test_in_a_long_lane_of_one_host_nobody_is_taken_by_another_process(clock: MockClock) -> None:
@@ -41,10 +42,10 @@ async def test_in_a_long_lane_of_one_host_nobody_is_taken_by_another_process(clo
         async with place.opened() as subscriptions:
             for number in range(40):
                 await subscribe(subscriptions, f"f{number}", schedule=Schedule(every_s=86_400))
+            await place.gateway.run(register)
             for _ in range(40):
                 await trio.sleep(30)
-                now = place.clock.now()
-                stolen = await place.gateway.run(table.claim, now=now, until=now + timedelta(minutes=9), limit=9)
+                stolen = await place.gateway.run(table.claim, worker=WORKER, now=place.clock.now(), limit=9)
                 running = {subscription.name for subscription in stolen} & {name for _, name in place.feeds.asked[-1:]}
                 assert not running
                 await place.gateway.run(table.release, stolen)
@@ -59,11 +60,11 @@ async def test_what_another_process_has_taken_over_is_undone_and_new_for_that_on
         place.feeds.takes_s["x.test"] = 20.0
         place.feeds.scripts["http://x.test/one"] = [page("a")]
         got: list[FeedCheck | CormorantError] = []
-        async with place.opened() as subscriptions, trio.open_nursery() as nursery:
+        async with place.opened(has_heartbeat=True) as subscriptions, trio.open_nursery() as nursery:
             await subscribe(subscriptions, "one", takes_first=True)
             nursery.start_soon(gather, subscriptions, "one", got)
             await trio.sleep(5)
-            await place.gateway.run(take_over, 1, now=place.clock.now())
+            await place.gateway.run(take_over, 1)
             await trio.sleep(20)
 
             [lost] = got

@@ -14,7 +14,7 @@ from attrs import define, field
 from trio.testing import MockClock
 
 from actors import Environment
-from actors.watch import price_ticker
+from actors.watch import due_enqueuer
 from actors.watch.watch_jobs import collect_jobs
 from cormorant.rules.events import ChildCrashed, ItemFailed
 from cormorant.rules.search.requests import SearchRequest
@@ -232,7 +232,7 @@ async def test_a_mistake_for_one_price_fails_it_alone(clock: MockClock, monkeypa
             raise KeyError("sources")
         return collect_jobs(environment, intake, place, **words)
 
-    monkeypatch.setattr(price_ticker, "collect_jobs", broken)
+    monkeypatch.setattr(due_enqueuer, "collect_jobs", broken)
     watched = {name: PriceSettings(title="Morgan Dollar", every_s=600.0) for name in ("bad", "good")}
     with search_place(shop=Shop()) as place:
         async with service_of(place, prices=watched):

@@ -14,6 +14,7 @@ import trio
 from attrs import define, field
 from trio.testing import MockClock
 
+from actors.jobs.working_set import OwnerLease
 from actors.watch.watchlist_ticker import WatchlistTicker
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.outcomes import SourceLimited, SourceUnavailable
@@ -206,7 +207,7 @@ def a_ticker(store: WatchedStore, catalogue: ScriptedCatalogue) -> WatchlistTick
     environment = environment_of(
         database=Unpaused(), clock=SimulatedClock(), chance=random.Random(1), emit=ignore, catalogue=catalogue
     )
-    return WatchlistTicker(environment, store=store, walks=store.walks)
+    return WatchlistTicker(environment, lease=OwnerLease(), store=store, walks=store.walks)
 
 
 @pytest.mark.parametrize(

@@ -337,7 +337,7 @@ class JobsMachine(RuleBasedStateMachine):
                 attempts=row.attempts,
                 reclaims=row.reclaims,
                 token=row.token,
-                owner=row.owner,
+                owner=row.claimed_by,
                 rerun=row.rerun_payload,
                 claimed_at=seconds_of(row.claimed_at),
                 finished_at=seconds_of(row.finished_at),
@@ -352,8 +352,8 @@ class JobsMachine(RuleBasedStateMachine):
         known = {worker.id for worker in workers.all_workers(self.connection)}
         assert known == set(self.model.workers)
         for row in rows:
-            assert (row.state == "running") == (row.owner is not None)
-            assert row.owner is None or row.owner in known, "nobody would ever reclaim it"
+            assert (row.state == "running") == (row.claimed_by is not None)
+            assert row.claimed_by is None or row.claimed_by in known, "nobody would ever reclaim it"
             assert (row.state in FINISHED) == (row.finished_at is not None)
             assert row.rerun_payload is None or row.state == "running"
             assert row.attempts <= row.max_attempts

@@ -9,15 +9,16 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.watch.artists import Artist, Charge, RetryCharge, charged
+from storage.jobs import workers
 from storage.watch import artists
 from storage.watch.artists import UnknownArtist
 from tests.storage.at_once import at_once
-from tests.storage.job_store import NOW, JobStore, at
+from tests.storage.job_store import NOW, JobStore, at, hire
 from tests.storage.watch_store import add_artist
 
 
-def claim(connection: Connection, *, now_s: float = 0.0, for_s: float = 60.0, limit: int = 10) -> list[Artist]:
-    return artists.claim(connection, now=at(now_s), until=at(now_s + for_s), limit=limit)
+def claim(connection: Connection, worker: str = "me", *, now_s: float = 0.0, limit: int = 10) -> list[Artist]:
+    return artists.claim(connection, worker=worker, now=at(now_s), limit=limit)
 
 
 def costing(failures: int, block_until: datetime | None = None) -> Charge:
@@ -56,10 +57,12 @@ def test_a_look_that_fails_adds_to_what_searches_were_charged_meanwhile(connecti
 
 def test_two_processes_share_what_is_due_and_none_is_in_two_hands(job_store: JobStore) -> None:
     with job_store.begin() as connection:
+        hire(connection, "me")
+        hire(connection, "you")
         for number in range(6):
             add_artist(connection, f"a{number}")
 
-    one, two = at_once(job_store, lambda c: claim(c, limit=4), lambda c: claim(c, limit=4))
+    one, two = at_once(job_store, lambda c: claim(c, limit=4), lambda c: claim(c, "you", limit=4))
 
     assert sorted(artist.artist_id for artist in one + two) == [f"a{number}" for number in range(6)]
 
@@ -73,16 +76,20 @@ def test_one_artist_is_watched_once_whoever_adds_it(job_store: JobStore) -> None
     assert two is None
 
 
-def test_a_claim_ends_by_itself_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
+def test_a_claim_ends_when_its_worker_is_dead_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
+    hire(connection, "you")
     add_artist(connection)
     [old] = claim(connection)
-    assert claim(connection, now_s=59) == []
-    [new] = claim(connection, now_s=60)
+    assert claim(connection, "you", now_s=9_999_999) == []
+    workers.mark_dead(connection, "me", beat=0, now=at(60))
+    assert workers.free_if_dead(connection, "me", limit=10) == 1
+    [new] = claim(connection, "you", now_s=60)
 
     artists.release(connection, [old], next_attempt_at=at(5_000))
     assert not artists.succeed(connection, old, looked_at=at(70), next_attempt_at=at(5_000))
     assert not artists.fail(connection, old, costing(3, at(900)), next_attempt_at=at(5_000), error="no", now=at(70))
     assert artists.by_id(connection, old.id) == new
+    assert claim(connection, "you", now_s=60) == []
     assert artists.succeed(connection, new, looked_at=at(70), next_attempt_at=at(5_000))
 
 
@@ -96,6 +103,21 @@ def test_what_is_given_back_is_due_as_before_or_when_told(connection: Connection
     artists.release(connection, [later], next_attempt_at=at(30))
 
     assert [artist.artist_id for artist in claim(connection)] == ["a2"]
+
+
+def test_what_a_worker_has_claimed_and_does_not_know_of_is_claimed_anew_and_not_what_another_has(
+    connection: Connection,
+) -> None:
+    hire(connection, "you")
+    for artist_id in ("a1", "a2"):
+        add_artist(connection, artist_id)
+    [lost] = claim(connection, limit=1)
+    claim(connection, "you", limit=1)
+
+    claimed, blocked = artists.claim_due(connection, worker="me", now=NOW, limit=10)
+
+    assert [(each.id, each.token) for each in claimed] == [(lost.id, lost.token + 1)]
+    assert blocked == []
 
 
 def test_who_failed_too_often_is_left_alone_and_a_success_forgives(connection: Connection) -> None:
@@ -117,6 +139,7 @@ def test_a_clock_that_ran_ahead_keeps_nobody_away_for_ever(connection: Connectio
     year_s = 366 * 86_400.0
     add_artist(connection)
     [artist] = claim(connection, now_s=year_s)
+    artists.succeed(connection, artist, looked_at=at(year_s), next_attempt_at=at(year_s + 3_600))
     artists.charge(connection, artist.id, costing(0, at(year_s + 900)))
 
     assert [each.id for each in claim(connection)] == [artist.id]
@@ -131,6 +154,7 @@ def test_an_artist_is_found_by_number_id_and_name_and_asked_for_at_once(connecti
         artists.find(connection, "nobody")
 
     artists.check_now(connection, artist.id, now=NOW)
-    assert artists.next_due(connection) == NOW
+    assert artists.find(connection, "a1").next_attempt_at == NOW
     assert artists.remove(connection, artist.id)
-    assert artists.next_due(connection) is None
+    with pytest.raises(UnknownArtist):
+        artists.find(connection, "a1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from typing import Any
 
@@ -11,11 +12,14 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.schedules import Schedule, overdue_delay_s
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FeedEntryItem, NextCheck, Subscription
+from storage import pauses
 from storage.engine.columns import to_micros
-from storage.watch import feed_claims, feed_items, feeds
+from storage.jobs import workers
+from storage.tables import FEEDS
+from storage.watch import feed_claims, feed_items, feeds, watches
 from storage.watch.feeds import SubscriptionExists, UnknownSubscription
 from tests.storage.at_once import at_once
-from tests.storage.job_store import NOW, JobStore, at
+from tests.storage.job_store import NOW, JobStore, at, hire
 from tests.storage.test_claim_cost import explain, steps_of
 
 HOURLY = Schedule(every_s=3_600)
@@ -27,8 +31,14 @@ def new(name: str = "n", **words: Any) -> Subscription:
     return evolve(usual, **words)
 
 
-def claim(connection: Connection, *, now_s: float = 0.0, limit: int = 10) -> list[DueFeed]:
-    return feed_claims.claim(connection, now=at(now_s), until=at(now_s + 60), limit=limit)
+def claim(connection: Connection, worker: str = "me", *, now_s: float = 0.0, limit: int = 10) -> list[DueFeed]:
+    return feed_claims.claim(connection, worker=worker, now=at(now_s), limit=limit)
+
+
+def die(connection: Connection, worker: str = "me") -> None:
+    """The worker is declared dead, and what it has claimed is freed."""
+    assert workers.mark_dead(connection, worker, beat=0, now=NOW)
+    assert workers.free_if_dead(connection, worker, limit=100) > 0
 
 
 def end(connection: Connection, each: DueFeed, *, now_s: float = 5.0, **words: Any) -> bool:
@@ -72,10 +82,12 @@ def test_a_number_means_the_feed_of_that_number_also_where_another_is_called_so(
 
 def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
     with job_store.begin() as connection:
+        hire(connection, "me")
+        hire(connection, "you")
         for name in "abcd":
             feeds.add(connection, new(name))
 
-    one, two = at_once(job_store, lambda c: claim(c, limit=3), lambda c: claim(c, limit=3))
+    one, two = at_once(job_store, lambda c: claim(c, limit=3), lambda c: claim(c, "you", limit=3))
 
     assert sorted(each.name for each in one + two) == ["a", "b", "c", "d"]
 
@@ -90,43 +102,98 @@ def test_the_longest_due_comes_first_and_what_is_not_due_waits(connection: Conne
 
 
 def test_a_claim_ends_when_it_is_freed_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
+    hire(connection, "you")
     feeds.add(connection, new())
     [old] = claim(connection)
-    assert claim(connection, now_s=9_999_999) == []
-    feed_claims.free(connection, feed_claims.held(connection, now=NOW))
-    [current] = claim(connection, now_s=60)
+    assert claim(connection, "you", now_s=9_999_999) == []
+    die(connection)
+    [current] = claim(connection, "you", now_s=60)
 
     assert not end(connection, old)
     feed_claims.release(connection, [old])
-    assert feed_claims.renew(connection, [old, current], until=at(900)) == {current.id}
+    feed_claims.release_until(connection, {old: at(5_000)})
+    held = [feed_claims.is_held(connection, each, even_paused=True) for each in (old, current)]
+    locked = [feed_claims.lock(connection, each) for each in (old, current)]
+    assert held == locked == [False, True]
     assert feed_items.checks(connection, old.id) == []
-    assert claim(connection, now_s=61) == []
+    assert claim(connection, "you", now_s=61) == []
     assert end(connection, current)
-    assert feed_claims.renew(connection, [current], until=at(900)) == set()
+    assert not feed_claims.is_held(connection, current, even_paused=True)
     assert len(feed_items.checks(connection, old.id)) == 1
 
 
-def test_a_claim_that_was_renewed_since_it_was_seen_is_not_freed(connection: Connection) -> None:
+def test_a_worker_that_was_declared_dead_or_is_not_known_claims_no_feed(connection: Connection) -> None:
+    one = feeds.add(connection, new())
+    workers.mark_dead(connection, "me", beat=0, now=NOW)
+
+    assert [claim(connection, worker) for worker in ("me", "stranger")] == [[], []]
+    assert [feed_claims.claim_one(connection, one.id, worker=worker) for worker in ("me", "stranger")] == [None, None]
+
+
+def test_the_claims_of_a_worker_that_has_beaten_since_it_was_seen_are_not_freed(connection: Connection) -> None:
+    hire(connection, "you")
     for name in "ab":
         feeds.add(connection, new(name))
-    one, two = claim(connection)
-    seen = feed_claims.held(connection, now=NOW)
-    assert seen == {(one.id, one.token): to_micros(at(60)), (two.id, two.token): to_micros(at(60))}
-    feed_claims.renew(connection, [one], until=at(500))
+    claim(connection, "me", limit=1)
+    claim(connection, "you", limit=1)
+    workers.beat(connection, "me", now=at(20))
 
-    feed_claims.free(connection, seen)
+    marked = [workers.mark_dead(connection, worker, beat=0, now=at(300)) for worker in ("me", "you")]
+    freed = [workers.free_if_dead(connection, worker, limit=10) for worker in ("me", "you")]
 
+    assert (marked, freed) == ([False, True], [0, 1])
     assert [each.name for each in claim(connection, now_s=1)] == ["b"]
 
 
-def test_one_that_is_held_and_not_due_is_seen_when_it_is_asked_for(connection: Connection) -> None:
+def test_the_claim_of_a_feed_that_is_not_due_is_freed_as_well(connection: Connection) -> None:
+    hire(connection, "you")
     later = feeds.add(connection, new(next_check_at=at(9_000)))
-    held = feed_claims.claim_one(connection, later.id, until=at(60))
+    held = feed_claims.claim_one(connection, later.id, worker="me")
     assert held is not None
+    assert feed_claims.claim_one(connection, later.id, worker="you") is None
 
-    assert feed_claims.held(connection, now=NOW) == {}
-    found = feed_claims.held(connection, now=NOW, also=[later.id, 10**9])
-    assert list(found) == [(later.id, held.token)]
+    die(connection)
+
+    again = feed_claims.claim_one(connection, later.id, worker="you")
+    assert again is not None
+    assert again.token == held.token + 1
+
+
+def test_a_feed_released_until_its_turn_keeps_a_time_that_it_got_meanwhile(connection: Connection) -> None:
+    for name in ("moved", "waits"):
+        feeds.add(connection, new(name))
+    held = {each.name: each for each in claim(connection)}
+    feeds.reschedule(connection, held["moved"].id, at(7))
+
+    feed_claims.release_until(connection, dict.fromkeys(held.values(), at(30)))
+
+    assert {each.name: each.next_check_at for each in feeds.page(connection)} == {"moved": at(7), "waits": at(30)}
+    assert [each.name for each in claim(connection, now_s=29)] == ["moved"]
+    assert [each.name for each in claim(connection, now_s=30)] == ["waits"]
+
+
+def test_a_check_that_cannot_be_recorded_is_put_off_only_by_the_owner_of_its_claim(connection: Connection) -> None:
+    hire(connection, "you")
+    feeds.add(connection, new())
+    [old] = claim(connection)
+    die(connection)
+    [current] = claim(connection, "you")
+    following = NextCheck(next_check_at=at(60), effective_s=None, failures=1)
+
+    put_off = [feed_claims.postpone(connection, each, following, error="no") for each in (old, current)]
+
+    assert put_off == [False, True]
+    assert [each.failures for each in claim(connection, "you", now_s=60)] == [1]
+
+
+def test_the_ticker_learns_of_a_pause_and_of_the_next_feed_that_is_not_claimed(connection: Connection) -> None:
+    feeds.add(connection, new("claimed"))
+    feeds.add(connection, new("next", next_check_at=at(40)))
+    claim(connection)
+
+    assert feed_claims.read_due(connection) == feed_claims.DueFeeds(is_paused=False, next_due=at(40))
+    pauses.set_all(connection, is_paused=True, now=NOW)
+    assert feed_claims.read_due(connection).is_paused
 
 
 def test_one_given_back_is_due_as_before(connection: Connection) -> None:
@@ -141,11 +208,11 @@ def test_one_given_back_is_due_as_before(connection: Connection) -> None:
 def test_one_is_taken_in_hand_due_or_not_unless_another_has_it(connection: Connection) -> None:
     one = feeds.add(connection, new(next_check_at=at(9_000)))
 
-    taken = feed_claims.claim_one(connection, one.id, until=at(60))
+    taken = feed_claims.claim_one(connection, one.id, worker="me")
 
     assert taken is not None
-    assert feed_claims.claim_one(connection, one.id, until=at(120)) is None
-    assert feed_claims.claim_one(connection, 10**9, until=at(60)) is None
+    assert feed_claims.claim_one(connection, one.id, worker="me") is None
+    assert feed_claims.claim_one(connection, 10**9, worker="me") is None
     assert end(connection, taken)
 
 
@@ -371,7 +438,7 @@ def fill(connection: Connection, count: int) -> None:
     connection.execute(
         text("""
             WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
-            INSERT INTO subscriptions (name, url, every_s, zone, origin, next_check_at, added_at)
+            INSERT INTO subscriptions (name, url, every_s, zone, origin, next_attempt_at, added_at)
             SELECT 'later ' || n, 'http://x.test/', 3600, 'UTC', 'bulk', :later + n, 0 FROM numbers
         """),
         {"count": count, "later": to_micros(at(3_600))},
@@ -386,13 +453,17 @@ def check_some(connection: Connection) -> None:
     for each in due:
         assert end(connection, each)
     feeds.next_due(connection)
-    feed_claims.held(connection, now=NOW)
+    watches.release_unknown(connection, FEEDS, worker="me", known=())
+    workers.free_claims(connection, "me", limit=5)
+    workers.unknown_owners(connection)
+    workers.delete_dead(connection)
     feed_claims.spread_overdue(connection, before=at(-1), now=NOW, limit=5)
 
 
 @pytest.mark.slow("fills a table of two thousand subscriptions")
 def test_checks_go_through_the_index_of_what_is_due(job_store: JobStore) -> None:
     with job_store.begin() as connection:
+        hire(connection)
         fill(connection, 10 * FEW)
         connection.execute(text("ANALYZE"))
 
@@ -400,7 +471,8 @@ def test_checks_go_through_the_index_of_what_is_due(job_store: JobStore) -> None
         plans = explain(connection, check_some) if connection.dialect.name == "postgresql" else explained(connection)
 
     assert any("subscriptions_due" in plan for plan in plans)
-    assert not any("SCAN subscriptions" in plan and "subscriptions_due" not in plan for plan in plans)
+    assert any("subscriptions_claimed" in plan for plan in plans)
+    assert not any(re.search("SCAN subscriptions(?! USING)", plan) for plan in plans)
     assert not any("Seq Scan on subscriptions" in plan for plan in plans)
 
 
@@ -417,6 +489,8 @@ def explained(connection: Connection) -> list[str]:
 @pytest.mark.slow("fills tables of a hundred thousand subscriptions")
 def test_checks_in_sqlite_cost_the_same_however_many_there_are(sqlite_jobs: JobStore) -> None:
     costs = []
+    with sqlite_jobs.begin() as connection:
+        hire(connection)
 
     for count in (FEW, MANY):
         with sqlite_jobs.begin() as connection:

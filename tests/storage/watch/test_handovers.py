@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState
+from storage.jobs import workers
 from storage.watch import handovers
 from storage.watch.handovers import HandoverChanged, UnknownDownload
 from tests.storage.at_once import at_once
-from tests.storage.job_store import NOW, JobStore, at
+from tests.storage.job_store import NOW, JobStore, at, hire
 from tests.storage.watch_store import add_want, new_handover
 
 
@@ -75,27 +76,56 @@ def test_of_two_processes_that_saw_the_same_end_one_writes_it(job_store: JobStor
     assert at_once(job_store, end, end) == (True, False)
 
 
-def test_who_asks_a_target_has_it_alone_for_a_while(job_store: JobStore) -> None:
+def claim(
+    connection: Connection, worker: str = "me", *names: str, now_s: float = 0.0, limit: int = 3
+) -> list[Handover]:
+    return handovers.claim_due(connection, worker=worker, known=names, now=at(now_s), limit=limit)
+
+
+def test_who_asks_a_target_has_it_alone(job_store: JobStore) -> None:
     with job_store.begin() as connection:
+        for worker in ("me", "you", "third"):
+            hire(connection, worker)
         for number in range(4):
             want = add_want(connection, f"k{number}")
             begin(connection, want.id, f"key-{number}", state=HandoverState.HANDED_OVER, next_at=NOW)
 
-    def follow(connection: Connection) -> list[str]:
-        due = handovers.due_to_follow(connection, known=["t"], now=NOW, until=at(300), limit=3)
-        return [each.key for each in due]
+    one, two = at_once(job_store, lambda c: claim(c, "me", "t"), lambda c: claim(c, "you", "t"))
 
-    one, two = at_once(job_store, follow, follow)
-
-    assert sorted(one + two) == ["key-0", "key-1", "key-2", "key-3"]
+    assert sorted(each.key for each in one + two) == ["key-0", "key-1", "key-2", "key-3"]
     with job_store.begin() as connection:
-        assert handovers.next_to_follow(connection) == at(300)
+        assert claim(connection, "third", "t", now_s=9_999) == []
+
+
+def test_a_change_ends_the_claim_and_the_owner_of_an_older_claim_changes_nothing(connection: Connection) -> None:
+    hire(connection, "you")
+    begin(connection, add_want(connection).id, state=HandoverState.HANDED_OVER, next_at=NOW)
+    [old] = claim(connection, "me", "t")
+    workers.mark_dead(connection, "me", beat=0, now=NOW)
+    assert workers.free_if_dead(connection, "me", limit=10) == 1
+    [current] = claim(connection, "you", "t")
+
+    with pytest.raises(HandoverChanged):
+        handovers.change(connection, old, HandoverState.DONE, now=NOW)
+    handovers.change(connection, current, HandoverState.HANDED_OVER, next_at=at(60), now=NOW)
+
+    hire(connection, "third")
+    assert [each.id for each in claim(connection, "third", "t", now_s=60)] == [old.id]
+
+
+def test_a_handover_that_a_worker_has_claimed_and_does_not_know_of_is_claimed_anew(connection: Connection) -> None:
+    begin(connection, add_want(connection).id, state=HandoverState.HANDED_OVER, next_at=NOW)
+    [lost] = claim(connection, "me", "t")
+
+    [again] = claim(connection, "me", "t")
+
+    assert (again.id, again.token) == (lost.id, lost.token + 1)
 
 
 def test_a_clock_that_ran_ahead_lets_nothing_be_forgotten(connection: Connection) -> None:
     begin(connection, add_want(connection).id, state=HandoverState.HANDED_OVER, next_at=at(366 * 86_400))
 
-    assert len(handovers.due_to_follow(connection, known=["t"], now=NOW, until=at(300), limit=3)) == 1
+    assert len(claim(connection, "me", "t")) == 1
 
 
 @pytest.mark.parametrize("known", [(), ("u", "v")])
@@ -105,11 +135,11 @@ def test_what_is_at_a_target_that_is_not_known_here_is_left_to_others_until_nobo
     begun = begin(connection, add_want(connection).id, state=HandoverState.HANDED_OVER, next_at=NOW)
 
     def due(after_s: float, *names: str) -> int:
-        now, until = at(after_s), at(after_s)  # due again at once
-        return len(handovers.due_to_follow(connection, known=names, now=now, until=until, limit=3))
+        return len(claim(connection, "me", *names, now_s=after_s))  # what it claimed before is released first
 
     assert [due(GONE_S - 1, *known), due(GONE_S - 1, *known, "t"), due(GONE_S, *known)] == [0, 1, 1]
-    handovers.change(connection, begun, HandoverState.HANDED_OVER, next_at=at(GONE_S), now=at(GONE_S))
+    now = handovers.find(connection, begun.id)
+    handovers.change(connection, now, HandoverState.HANDED_OVER, next_at=at(GONE_S), now=at(GONE_S))
     assert [due(GONE_S + 1, *known), due(GONE_S + 1, *known, "t"), due(2 * GONE_S, *known)] == [0, 1, 1]
 
 

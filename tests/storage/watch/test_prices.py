@@ -13,7 +13,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from cormorant.rules.watch.prices import AlertSide, MatchStrength, PointType, PricePoint, PriceWatch
-from storage.watch import price_watches, prices
+from cormorant.rules.watch.watches import next_check
+from storage.tables import PRICES
+from storage.watch import price_watches, prices, watches
 from storage.watch.price_watches import IntakeTakenOut, PriceWatchExists, UnknownPriceWatch
 from tests.bounds import WAIT_S
 from tests.storage.at_once import at_once
@@ -157,7 +159,12 @@ def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Price
     return [
         each
         for each in price_watches.due(connection, now=now, limit=limit)
-        if price_watches.take(connection, each, now=now)
+        if watches.take(
+            connection,
+            PRICES,
+            (each.id, each.token),
+            next_attempt_at=next_check(due=each.next_attempt_at, every_s=each.every_s, now=now),
+        )
     ]
 
 

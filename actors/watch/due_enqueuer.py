@@ -1,0 +1,171 @@
+"""DueEnqueuer: makes durable jobs of due rows. PriceTicker and SavedSearchTicker are its two kinds."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from attrs import define, field
+
+from actors.contained import Failed, contained
+from actors.environment import Environment
+from actors.jobs.working_set import JobWakeUp
+from actors.periodic import Periodic
+from actors.watch.watch_jobs import collect_jobs, saved_search_job
+from cormorant.rules.watch.prices import PriceWatch
+from cormorant.rules.watch.watches import SavedSearch, next_check
+from storage import pauses
+from storage.jobs.jobs import NewJob
+from storage.tables import PRICES, SAVED_SEARCHES, ClaimedTable
+from storage.watch import price_watches, saved_searches, watches
+
+T = TypeVar("T")
+
+TOGETHER = 50
+"""So many due rows are read at once."""
+PRICES_LOOK_S = 30.0
+"""How often the price ticker looks for due prices."""
+SAVED_LOOK_S = 60.0
+"""How often the saved search ticker looks for due saved searches."""
+
+
+class DueRow(Protocol):
+    """A row that becomes due again and again."""
+
+    @property
+    def id(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def token(self) -> int:
+        """Rises when a process takes it."""
+        ...
+
+    @property
+    def every_s(self) -> float:
+        """The seconds between two times."""
+        ...
+
+    @property
+    def next_attempt_at(self) -> datetime:
+        """When it is due."""
+        ...
+
+
+R = TypeVar("R", bound=DueRow)
+
+
+@define(eq=False, kw_only=True)
+class DueEnqueuer(Periodic[None], Generic[R]):
+    """Enqueues the jobs of due rows. Nothing is lost when it is cancelled: each of its steps is one transaction."""
+
+    environment: Environment = field(kw_only=False)
+    configured: Sequence[R]
+    """Those of the settings file."""
+    producer: JobWakeUp
+    grace_s: float = 0.0
+    table: ClassVar[ClaimedTable]
+    what: ClassVar[str]
+    _has_configured: bool = field(init=False, default=False)
+
+    @abstractmethod
+    async def configure(self) -> None:
+        """Make the rows of the settings file what it says now."""
+
+    @abstractmethod
+    async def due(self, *, limit: int) -> Sequence[R]:
+        """Rows that are due, the longest due first."""
+
+    @abstractmethod
+    def jobs_of(self, row: R, place: int) -> Sequence[NewJob]:
+        """The jobs of a row, after `place` others."""
+
+    async def round(self) -> None:
+        """Enqueue what is due."""
+        if not self._has_configured:
+            await self.configure()
+            self._has_configured = True
+        if await self.environment.database.read(pauses.is_all_paused):
+            return
+        place, is_more = 0, True
+        while is_more:
+            due = await self.due(limit=TOGETHER)
+            is_more = len(due) == TOGETHER
+            for row in due:
+                enqueued = await self._enqueue(row, place)
+                place += enqueued or 0
+                is_more &= enqueued is not None  # one that stays due would be read again at once
+        if place:
+            self.producer.set()
+
+    async def _enqueue(self, row: R, place: int) -> int | None:
+        """Number of jobs. None: an error was contained, and the row stays due because its next time cannot be set."""
+        now = self.environment.now()
+        next_at = next_check(due=row.next_attempt_at, every_s=row.every_s, now=now)
+        database = self.environment.database
+
+        async def enqueue() -> int:
+            jobs = self.jobs_of(row, place)
+            return await database.run(
+                watches.enqueue_due, self.table, (row.id, row.token), jobs, next_attempt_at=next_at, now=now
+            )
+
+        enqueued = await self._contained(row, enqueue)
+        if not isinstance(enqueued, Failed):
+            return enqueued
+        postpone = partial(database.run, watches.postpone, self.table, row.id, next_attempt_at=next_at)
+        return None if isinstance(await self._contained(row, postpone), Failed) else 0
+
+    async def _contained(self, row: R, step: Callable[[], Awaitable[T]]) -> T | Failed:
+        return await contained(step, kind=self.what, item=row.name, emit=self.environment.emit)
+
+
+@define(eq=False, kw_only=True)
+class PriceTicker(DueEnqueuer[PriceWatch]):
+    """Watched prices."""
+
+    interval_s: float = PRICES_LOOK_S
+    table: ClassVar[ClaimedTable] = PRICES
+    what: ClassVar[str] = "price"
+
+    async def configure(self) -> None:
+        """Make the prices of the settings file what it says now."""
+        await self.environment.database.run(price_watches.set_configured, self.configured)
+
+    async def due(self, *, limit: int) -> Sequence[PriceWatch]:
+        """Prices that are due, the longest due first."""
+        return await self.environment.database.read(price_watches.due, now=self.environment.now(), limit=limit)
+
+    def jobs_of(self, row: PriceWatch, place: int) -> Sequence[NewJob]:
+        """A job for each source."""
+        return collect_jobs(self.environment, row, place)
+
+
+@define(eq=False, kw_only=True)
+class SavedSearchTicker(DueEnqueuer[SavedSearch]):
+    """Saved searches."""
+
+    interval_s: float = SAVED_LOOK_S
+    table: ClassVar[ClaimedTable] = SAVED_SEARCHES
+    what: ClassVar[str] = "saved search"
+
+    async def configure(self) -> None:
+        """Make the saved searches of the settings file what it says now."""
+        await self.environment.database.run(saved_searches.set_configured, self.configured)
+
+    async def due(self, *, limit: int) -> Sequence[SavedSearch]:
+        """Saved searches that are due, the longest due first."""
+        return await self.environment.database.read(saved_searches.due, now=self.environment.now(), limit=limit)
+
+    def jobs_of(self, row: SavedSearch, place: int) -> Sequence[NewJob]:  # noqa: ARG002 - all start at once
+        """One job, which asks all sources."""
+        return [saved_search_job(self.environment, row)]
