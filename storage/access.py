@@ -10,27 +10,11 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import AlreadyExists, NotFound
 from cormorant.rules.settings.service import ClientSettings
 from storage.engine.columns import check_text, from_micros, to_micros
 
 _DAY = timedelta(days=1)
-
-
-class ClientExists(CormorantError):
-    """An app of this name is there already."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a client {name!r} already; choose another name, or remove it first")
-
-
-class UnknownClient(CormorantError):
-    """No app of this name was added by command."""
-
-    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
-        remedy = f"; there are {', '.join(sorted(known))}" if known else "; add it with `cormorant clients add`"
-        super().__init__(f"there is no client {name!r}{remedy}")
-        self.name = name
 
 
 @frozen(kw_only=True)
@@ -55,23 +39,26 @@ class ClientSpend:
 
 
 @frozen(kw_only=True)
+class ClientSourceView:
+    """What an app has spent at one source in the last 24 hours."""
+
+    source: str
+    queries_today: int
+    grabs_today: int
+
+
+@frozen(kw_only=True)
 class ClientAppView:
-    """An app as it is shown: how it is treated, and what it has spent in the last 24 hours."""
+    """An app that searches through the gate. One `from_file` is changed in the settings file."""
 
     name: str
-    settings: ClientSettings
+    priority: str
+    share: float
+    hold_s: float
     from_file: bool
-    spent: tuple[ClientSpend, ...]
-
-    @property
-    def queries_today(self) -> int:
-        """At all sources."""
-        return sum(each.queries for each in self.spent)
-
-    @property
-    def grabs_today(self) -> int:
-        """At all sources."""
-        return sum(each.grabs for each in self.spent)
+    queries_today: int
+    grabs_today: int
+    sources: tuple[ClientSourceView, ...]
 
 
 def digest_of(key: str) -> str:
@@ -86,14 +73,24 @@ def read_clients(
     spending = spent(connection, since=now - _DAY)
     known = {each.name: each.settings for each in all_clients(connection)} | dict(configured)
     return [
-        ClientAppView(
-            name=name,
-            settings=settings,
-            from_file=name in configured,
-            spent=tuple(each for each in spending if each.consumer == name),
-        )
+        _view(name, settings, [each for each in spending if each.consumer == name], from_file=name in configured)
         for name, settings in sorted(known.items())
     ]
+
+
+def _view(name: str, settings: ClientSettings, own: Sequence[ClientSpend], *, from_file: bool) -> ClientAppView:
+    return ClientAppView(
+        name=name,
+        priority=settings.priority,
+        share=settings.share,
+        hold_s=settings.hold_s,
+        from_file=from_file,
+        queries_today=sum(each.queries for each in own),
+        grabs_today=sum(each.grabs for each in own),
+        sources=tuple(
+            ClientSourceView(source=each.source, queries_today=each.queries, grabs_today=each.grabs) for each in own
+        ),
+    )
 
 
 def all_clients(connection: Connection) -> list[ClientRecord]:
@@ -102,9 +99,9 @@ def all_clients(connection: Connection) -> list[ClientRecord]:
 
 
 def add(connection: Connection, client: ClientRecord) -> None:
-    """Take an app in, or `ClientExists`."""
+    """Take an app in, or `AlreadyExists`."""
     if not connection.execute(_ADD, _words(client)).rowcount:
-        raise ClientExists(client.name)
+        raise AlreadyExists("client", client.name)
 
 
 def add_same(connection: Connection, client: ClientRecord) -> None:
@@ -115,9 +112,11 @@ def add_same(connection: Connection, client: ClientRecord) -> None:
 
 
 def remove(connection: Connection, name: str) -> None:
-    """Let an app in no more, or `UnknownClient`. What it spent stays spent."""
+    """Let an app in no more, or `NotFound`. What it spent stays spent."""
     if not connection.execute(_REMOVE, {"name": name}).rowcount:
-        raise UnknownClient(name, [each.name for each in all_clients(connection)])
+        known = sorted(each.name for each in all_clients(connection))
+        remedy = f"there are {', '.join(known)}" if known else "add it with `cormorant clients add`"
+        raise NotFound("client", name, remedy)
 
 
 def spent(connection: Connection, *, since: datetime) -> list[ClientSpend]:

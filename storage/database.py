@@ -124,6 +124,10 @@ class Database:
         """Remove what is left of the lock of a worker that works no more."""
         await self._with_locks(WorkerLocks.forget, worker_id)
 
+    async def remove_old_locks(self, known: Sequence[str]) -> None:
+        """Remove what is left of the locks of workers that are not known."""
+        await self._with_locks(WorkerLocks.remove_old, known)
+
     async def _with_locks(
         self, function: Callable[Concatenate[WorkerLocks, P], T], *args: P.args, **how: P.kwargs
     ) -> T:

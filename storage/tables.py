@@ -166,7 +166,7 @@ LEASES: Final = Table(
     "leases",
     METADATA,
     Column("name", PlainText, primary_key=True),
-    *_claim_columns(),
+    Column("claimed_by", Text, nullable=False),
     # Rises while the holder lives.
     Column("renewals", BigInteger, nullable=False, server_default=_ZERO),
 )

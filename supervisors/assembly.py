@@ -22,6 +22,7 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.services.durable_search import KIND as SEARCH
 from cormorant.services.durable_search import DurableSearch
 from cormorant.services.event_bus import EventBus
+from cormorant.services.gate.client_apps import Apps
 from cormorant.services.jobs import Jobs
 from cormorant.services.notifications import SendNotifications, receivers
 from cormorant.services.schedule import Timetable
@@ -98,6 +99,7 @@ class ServiceAssembly:
     searches: Searches = field(init=False)
     watching: WatchAssembly = field(init=False)
     jobs: Jobs = field(init=False)
+    apps: Apps = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.search = SearchAssembly(self.environment)
@@ -106,6 +108,7 @@ class ServiceAssembly:
         self.runner = Address("job_runner", emit=self.environment.emit)
         own = {kind: handler.max_attempts for kind, handler in self.handlers.items() if handler.max_attempts}
         self.jobs = Jobs(self.environment, runner=self.runner, wake_up=self.wake_up, max_attempts=own)
+        self.apps = Apps(self.environment)
         self.watching = WatchAssembly(
             self.environment,
             searches=self.searches,
@@ -152,8 +155,7 @@ class ServiceAssembly:
         return Address[None](name, emit=self.environment.emit).served_by(lambda: self.timetable.recorded(name, make()))
 
     def _sweeper(self) -> ReclaimSweeper:
-        tickers = [self.watching.feed_branch.wake_up]
-        return ReclaimSweeper(self.environment, lease=self.lease, producer=self.wake_up, tickers=tickers)
+        return ReclaimSweeper(self.environment, lease=self.lease, producer=self.wake_up, tickers=self.watching.wake_ups)
 
     def _maintenance(self) -> Maintenance:
         return Maintenance(self.environment)
@@ -181,6 +183,7 @@ class ServiceAssembly:
             watches=self.watching.watches,
             subscriptions=self.watching.feeds,
             prices=self.watching.prices,
+            apps=self.apps,
             monitor=monitor,
             bus=bus,
             timetable=self.timetable,

@@ -15,15 +15,12 @@ from actors.search.rate_limiter import RateLimiter
 from actors.search.source_reconciler import SourceDirectory, SourceReconciler
 from actors.search.source_requests import SourceRequests
 from actors.search.waiting import SlotWaiters
-from cormorant.rules.addresses import normalised
 from cormorant.rules.errors import describe
 from cormorant.rules.search.slots import SlotPool
-from cormorant.rules.secrets import Secret, shortened
-from cormorant.rules.settings.settings import Settings
-from cormorant.rules.settings.sources import SPOTIFY_URL, SourceSettings, limits_of
+from cormorant.rules.secrets import shortened
 from cormorant.rules.supervision import OnExhausted, Strategy
 from cormorant.services.searches import Searches
-from storage.search.sources import CONFIGURED, SourceRecord
+from cormorant.services.sources import configured_sources
 from supervisors.child import ChildSpec, Runnable
 from supervisors.supervisor import Supervisor
 
@@ -147,34 +144,3 @@ class _Limiter:
 
 def _child_name(source: str) -> str:
     return f"rate_limiter:{source}"
-
-
-def configured_sources(settings: Settings) -> list[SourceRecord]:
-    """The sources of the settings file that are in use."""
-    return [
-        SourceRecord(
-            name=name,
-            identity=_identity(source),
-            kind=source.kind,
-            url=_address(source),
-            key=_key(source),
-            proxy=source.proxy,
-            limits=limits_of(source, settings.limits),
-            origin=CONFIGURED,
-        )
-        for name, source in sorted(settings.sources.items())
-        if source.enabled and _address(source)
-    ]
-
-
-def _address(source: SourceSettings) -> str:
-    return source.url or (SPOTIFY_URL if source.kind == "spotify" else "")
-
-
-def _identity(source: SourceSettings) -> str:
-    """Spotify counts by app, and all apps have one address."""
-    return normalised(_address(source)) + (f"#{source.id}" if source.kind == "spotify" else "")
-
-
-def _key(source: SourceSettings) -> Secret:
-    return Secret(f"{source.id}:{source.key.reveal()}") if source.kind == "spotify" else source.key

@@ -16,7 +16,7 @@ from actors.jobs.handler import Handler, Run, as_handlers
 from actors.search.callbacks import OnComplete, OnJobDone
 from actors.search.search import Execute, Search
 from cormorant import __version__
-from cormorant.rules.errors import ServiceFailed, ServiceStopped
+from cormorant.rules.errors import ServiceFailed, ServiceStopped, SettingsError
 from cormorant.rules.events import ServiceReady, ServiceStopping
 from cormorant.rules.ports import Clock, Emit, Listener
 from cormorant.rules.search.priorities import Priority
@@ -66,6 +66,7 @@ class Service:
     def __init__(self, environment: Environment, handlers: Mapping[str, Run | Handler] | None = None) -> None:
         self._bus = EventBus(environment.clock, environment.listeners)
         self._has_own_database = is_missing(environment.database)
+        _check_store(environment)
         self._assembly = ServiceAssembly(complete(environment, self._bus), as_handlers(handlers or {}))
         self.environment = self._assembly.environment
         monitor = ServiceMonitor(is_ready=lambda: self._state_now() is ServiceState.READY, children=self._children)
@@ -299,3 +300,10 @@ def open_service(
     """
     given = Environment(settings) if environment is None else evolve(environment, settings=settings)
     return Service(given, handlers)
+
+
+def _check_store(environment: Environment) -> None:
+    is_async = environment.settings.watchlist.db_io_mode == "async"
+    if is_async != (environment.clients.watchlist is not None):
+        found = "is async, and no watchlist was given" if is_async else "is thread, and a watchlist was given"
+        raise SettingsError([f"watchlist.db_io_mode {found}; async goes with Clients(watchlist=…)"])

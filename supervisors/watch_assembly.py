@@ -21,13 +21,12 @@ from actors.watch.handover_tracker import ConfiguredTarget, HandoverTracker
 from actors.watch.watch_jobs import handover_job
 from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore
 from actors.watch.watchlist_ticker import WatchlistTicker
-from cormorant.rules.errors import SettingsError
 from cormorant.rules.settings.watch import profile_of
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.prices import COLLECT
 from cormorant.rules.watch.wants import HANDOVER_KIND, WANT_KIND
 from cormorant.rules.watch.watches import SAVED_KIND
-from cormorant.services.schedule import Timetable
+from cormorant.services.schedule import ScheduleService, Timetable
 from cormorant.services.searches import Searches
 from cormorant.services.watch.feeds import Feeds, configured_feeds
 from cormorant.services.watch.handover_job import HandoverJob
@@ -57,6 +56,8 @@ class WatchAssembly:
     producer: JobWakeUp
     lease: OwnerLease
     timetable: Timetable
+    artists_wake_up: WakeUp = field(init=False, factory=WakeUp)
+    handovers_wake_up: WakeUp = field(init=False, factory=WakeUp)
     targets: Mapping[str, ConfiguredTarget] = field(init=False)
     chooser: CandidateChoice = field(init=False)
     watches: Watches = field(init=False)
@@ -65,7 +66,6 @@ class WatchAssembly:
 
     def __attrs_post_init__(self) -> None:
         environment = self.environment
-        _check_store(environment)
         self.targets = configured_targets(environment)
         self.chooser = CandidateChoice(
             profiles={name: profile_of(said) for name, said in environment.settings.profiles.items()},
@@ -89,6 +89,16 @@ class WatchAssembly:
     def feeds(self) -> Feeds:
         """What a program does with feeds."""
         return self.feed_branch.feeds
+
+    @property
+    def wake_ups(self) -> list[WakeUp]:
+        """Those of the actors that claim rows."""
+        return [self.feed_branch.wake_up, self.artists_wake_up, self.handovers_wake_up]
+
+    @property
+    def schedule(self) -> ScheduleService:
+        """What runs when."""
+        return ScheduleService(self.environment, subscriptions=self.feeds, watches=self.watches, prices=self.prices)
 
     def handlers(self) -> dict[str, Handler]:
         """The handlers of the jobs of wants, prices and saved searches."""
@@ -114,6 +124,7 @@ class WatchAssembly:
             chooser=self.chooser,
             producer=self.producer,
             lease=self.lease,
+            wake_up=self.handovers_wake_up,
         )
         return Address[None]("handover", emit=self.environment.emit).served_by(make)
 
@@ -142,7 +153,7 @@ class WatchAssembly:
         own = DatabaseArtistStore(environment, producer=self.producer, lease=self.lease)
         store = environment.clients.watchlist or own
         walks = DatabaseProgressStore(environment)
-        ticker = WatchlistTicker(environment, lease=self.lease, store=store, walks=walks)
+        ticker = WatchlistTicker(environment, lease=self.lease, wake_up=self.artists_wake_up, store=store, walks=walks)
         return self.timetable.recorded("watchlist_ticker", ticker)
 
     def _saved(self) -> SavedSearchTicker:
@@ -153,13 +164,6 @@ class WatchAssembly:
     def _prices(self) -> PriceTicker:
         ticker = PriceTicker(self.environment, configured=configured_prices(self.environment), producer=self.producer)
         return self.timetable.recorded("price_ticker", ticker)
-
-
-def _check_store(environment: Environment) -> None:
-    is_async = environment.settings.watchlist.db_io_mode == "async"
-    if is_async != (environment.clients.watchlist is not None):
-        found = "is async, and no watchlist was given" if is_async else "is thread, and a watchlist was given"
-        raise SettingsError([f"watchlist.db_io_mode {found}; async goes with Clients(watchlist=…)"])
 
 
 @define(eq=False, kw_only=True)

@@ -67,7 +67,13 @@ DOMAIN_OF: Final = {
     ),
     **dict.fromkeys(("actors.contained", "cormorant.services.jobs", "storage.pauses"), "jobs"),
     **dict.fromkeys(
-        ("cormorant.services.durable_search", "cormorant.services.searches", "cormorant.services.sources"), "search"
+        (
+            "cormorant.services.durable_search",
+            "cormorant.services.search_views",
+            "cormorant.services.searches",
+            "cormorant.services.sources",
+        ),
+        "search",
     ),
     "cormorant.services.schedule": "watch",
     **dict.fromkeys(
@@ -75,6 +81,8 @@ DOMAIN_OF: Final = {
             "cormorant.rules.app_indexers",
             "cormorant.rules.latest_polls",
             "cormorant.rules.torznab_queries",
+            "cormorant.services.app_connections",
+            "cormorant.services.indexer_import",
             "storage.access",
             "storage.gate",
         ),
@@ -95,7 +103,7 @@ DOMAIN_OF: Final = {
 
 PARTS: Final = {
     "actors": ("jobs", "search", "watch"),
-    "cormorant.cli": ("actions", "console"),
+    "cormorant.cli": ("console",),
     "cormorant.clients": ("http", "targets"),
     "cormorant.playground": (),
     "cormorant.rules": ("jobs", "search", "settings", "watch"),

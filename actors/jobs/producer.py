@@ -276,6 +276,7 @@ class Producer:
             except StorageUnavailable:
                 return
         self._emit_settled(finished, found)
+        await self.environment.database.forget_worker(self.lease.owner)
 
 
 def _mark_doubtful(finished: Sequence[FinishedJob]) -> None:

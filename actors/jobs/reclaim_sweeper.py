@@ -14,7 +14,7 @@ from actors.jobs.working_set import JobWakeUp, OwnerLease
 from actors.periodic import WakeUp
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerDeclaredDead
-from cormorant.rules.jobs.states import JobState, Sighting, observe, observed_s
+from cormorant.rules.jobs.states import JobState, Sighting, longest, observe, observed_s
 from storage.jobs import workers
 from storage.jobs.jobs import Reclaimed
 from storage.jobs.workers import SWEEPER, LeaseRow, WorkerRow
@@ -37,9 +37,10 @@ class ReclaimSweeper(Actor[None]):
     """Woken when claims of watches were freed."""
     _observed_at: float | None = field(init=False, default=None)
     """None: not yet, so that the first observation continues that of an earlier sweeper."""
-    _is_observer: bool = field(init=False, default=False)
-    _rival: dict[str, Sighting] = field(init=False, factory=dict)
-    """The process that holds the lease instead of this one, and for how long it has not renewed it."""
+    _seen: dict[str, Sighting] = field(init=False, factory=dict)
+    """What this process has seen of each worker. It counts when this process gets the lease."""
+    _holder_seen: dict[str, Sighting] = field(init=False, factory=dict)
+    """For how long the process that holds the lease instead of this one has not renewed it."""
 
     async def begin(self) -> None:
         """Sweep as soon as this process is registered itself: the observation begins with it."""
@@ -65,21 +66,17 @@ class ReclaimSweeper(Actor[None]):
         elapsed_s = self._elapsed_s(now)
         known = await database.read(workers.all_workers)
         ended = await self._ended(known)
-        was_observer, self._is_observer = self._is_observer, await self._holds_lease(ended, elapsed_s)
-        self._observed_at = now
-        if not self._is_observer:
-            return
-        if not was_observer and elapsed_s is not None:
-            elapsed_s = 0.0  # until now another process has observed, and stored what it saw
         living = {worker.id: worker.beat for worker in known if worker.dead_at is None}
-        seen, silent = observe(
-            {worker.id: worker.sighting for worker in known},
-            living,
-            elapsed_s=elapsed_s,
-            silence_s=self.environment.settings.jobs.lock_timeout_s,
-        )
-        await database.run(workers.record_sightings, seen)
-        await self._bury({*silent, *(ended & living.keys())} - {self.lease.owner}, living)
+        self._seen = observe(self._seen, living, elapsed_s=elapsed_s)
+        self._observed_at = now
+        if not await self._holds_lease(ended, elapsed_s):
+            return
+        if elapsed_s is not None:
+            self._seen = longest(self._seen, {worker.id: worker.sighting for worker in known})
+        await database.run(workers.record_sightings, self._seen)
+        silence_s = self.environment.settings.jobs.lock_timeout_s
+        silent = [worker for worker, seen in self._seen.items() if seen.unchanged_s >= silence_s]
+        await self._declare_dead({*silent, *(ended & living.keys())} - {self.lease.owner}, living)
 
     def _elapsed_s(self, now: float) -> float | None:
         options = self.environment.settings.jobs
@@ -101,11 +98,9 @@ class ReclaimSweeper(Actor[None]):
         lease = await self._take_lease(None)
         if lease.holder == self.lease.owner:
             return True
-        silence_s = self.environment.settings.jobs.lock_timeout_s
-        self._rival, silent = observe(
-            self._rival, {lease.holder: lease.renewals}, elapsed_s=elapsed_s, silence_s=silence_s
-        )
-        if not silent and lease.holder not in ended:
+        self._holder_seen = observe(self._holder_seen, {lease.holder: lease.renewals}, elapsed_s=elapsed_s)
+        is_silent = self._holder_seen[lease.holder].unchanged_s >= self.environment.settings.jobs.lock_timeout_s
+        if not is_silent and lease.holder not in ended:
             return False
         return (await self._take_lease(lease)).holder == self.lease.owner
 
@@ -113,10 +108,10 @@ class ReclaimSweeper(Actor[None]):
         database = self.environment.database
         return await database.run(workers.take_lease, SWEEPER, worker_id=self.lease.owner, instead_of=instead_of)
 
-    async def _bury(self, dying: Iterable[str], living: dict[str, int]) -> None:
+    async def _declare_dead(self, silent: Iterable[str], living: dict[str, int]) -> None:
         """Declare workers dead, and take over from all dead ones."""
         database = self.environment.database
-        for worker_id in sorted(dying):
+        for worker_id in sorted(silent):
             await database.run(workers.mark_dead, worker_id, beat=living[worker_id], now=self.environment.now())
         # Also those that another sweeper has declared dead and could not finish with.
         dead = [worker.id for worker in await database.read(workers.all_workers) if worker.dead_at is not None]
@@ -125,22 +120,23 @@ class ReclaimSweeper(Actor[None]):
             await self._take_over(worker_id)
         if dead:
             await database.run(workers.delete_dead)
+            await database.remove_old_locks(list(living))
 
     async def _take_over(self, worker_id: str) -> None:
-        database, freed = self.environment.database, 0
+        database, has_freed = self.environment.database, False
         reclaimed: list[Reclaimed] = []
         while page := await database.run(workers.reclaim_if_dead, worker_id, limit=PAGE, now=self.environment.now()):
             reclaimed += page
             for job in page:
                 self._emit_reclaimed(job, worker_id)
-        while count := await database.run(workers.free_if_dead, worker_id, limit=PAGE):
-            freed += count
+        while await database.run(workers.free_if_dead, worker_id, limit=PAGE):
+            has_freed = True
         await database.forget_worker(worker_id)
         if reclaimed:
             self.producer.set()
-        if reclaimed or freed:
+        if reclaimed or has_freed:
             self.environment.emit(WorkerDeclaredDead(worker=worker_id, reclaimed=len(reclaimed)))
-        if freed:
+        if has_freed:
             for ticker in self.tickers:
                 ticker.set()
 

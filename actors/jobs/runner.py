@@ -121,7 +121,8 @@ class JobRunner(Actor[RunnerMessage]):
         self.producer.is_leaving = True
         self.wake_up.notify_without_fetch()
         await self._producer_left.wait()
-        await self.environment.database.forget_worker(self.lease.owner)
+        # The others see its death at once also where the database was away, and it could not leave.
+        await self.environment.database.release_worker(self.lease.owner)
 
     def _drop_waiting(self) -> None:
         """Nothing is begun any more. What was claimed is given back; the rest was not to survive this."""

@@ -102,10 +102,10 @@ class DueEnqueuer(Periodic[None], Generic[R]):
             is_more = len(due) == TOGETHER
             for row in due:
                 enqueued = await self._enqueue(row, place)
+                if enqueued:
+                    self.producer.set()
                 place += enqueued or 0
                 is_more &= enqueued is not None  # one that stays due would be read again at once
-        if place:
-            self.producer.set()
 
     async def _enqueue(self, row: R, place: int) -> int | None:
         """Number of jobs. None: an error was contained, and the row stays due because its next time cannot be set."""

@@ -11,7 +11,7 @@ from attrs import define, field
 
 from actors.environment import Environment
 from actors.jobs.working_set import OwnerLease
-from actors.periodic import Periodic
+from actors.periodic import Periodic, WakeUp
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from storage.tables import ClaimedTable
 from storage.watch import watches
@@ -33,19 +33,33 @@ class DueTicker(Periodic[M]):
 
     environment: Environment = field(kw_only=False)
     lease: OwnerLease
+    wake_up: WakeUp = field(factory=WakeUp)
+    """Set in this process when rows may be due, for instance because the sweeper has freed some."""
     work: trio.Nursery = field(init=False)
     table: ClassVar[ClaimedTable]
+    _may_start: bool = field(init=False, default=False)
+    """Whether `work` is open. The lease may be held again while the work of the lost one still ends."""
 
     async def begin(self) -> None:
         """Start with the lease."""
         self.nursery.start_soon(self._work_while_held)
+        self.nursery.start_soon(self.wake_on, self.wake_up, 0.0)
+
+    async def wake_on(self, wake_up: WakeUp, debounce_s: float) -> None:
+        """Start a round after each wake-up, but not twice within the debounce time."""
+        while True:
+            await wake_up.wait()
+            self.wake_now()
+            await trio.sleep(debounce_s)
 
     async def _work_while_held(self) -> None:
         while True:
             await self.lease.held.wait()
             async with trio.open_nursery() as self.work:
+                self._may_start = True
                 self.wake_now()
                 await self.lease.lost.wait()
+                self._may_start = False
                 self.work.cancel_scope.cancel()
             self.forget_claims()
 
@@ -54,7 +68,7 @@ class DueTicker(Periodic[M]):
 
     async def wake(self) -> None:
         """Start a round, unless the lease is lost: then the next one starts when it is held again."""
-        if self.lease.held.is_set():
+        if self._may_start:
             self.start_round(self.work)
         else:
             self.wake_at = math.inf

@@ -67,8 +67,6 @@ class FeedTicker(DueTicker[CheckNow]):
 
     checker: FeedChecker
     configured: Sequence[Subscription]
-    wake_up: WakeUp
-    """Set in this process when something may be due."""
     interval_s: float = LOOK_S
     grace_s: float = 0.0
     """None: checks that run are cancelled. They did not happen, and are due as before."""
@@ -101,17 +99,9 @@ class FeedTicker(DueTicker[CheckNow]):
     async def begin(self) -> None:
         """Start with the lease, and look whenever something may be due."""
         await super().begin()
-        self.nursery.start_soon(self._wake_on, self.wake_up, 0.0)
         changes = WakeUp()
-        self.nursery.start_soon(self._wake_on, changes, CHANGED_DEBOUNCE_S)
+        self.nursery.start_soon(self.wake_on, changes, CHANGED_DEBOUNCE_S)
         self.nursery.start_soon(self.environment.database.listen, feeds.CHANNEL, changes.set)
-
-    async def _wake_on(self, wake_up: WakeUp, debounce_s: float) -> None:
-        """Look after each wake-up, but not twice within the debounce time."""
-        while True:
-            await wake_up.wait()
-            self.wake_now()
-            await trio.sleep(debounce_s)
 
     async def handle(self, message: CheckNow) -> None:
         """Check one now, or join the check that runs."""
@@ -286,6 +276,7 @@ class FeedTicker(DueTicker[CheckNow]):
     def _end_check(self, number: int, what: FeedCheck | CormorantError) -> None:
         """It is no longer claimed; who waits for it is answered."""
         self._held.pop(number, None)
+        self._asked.discard(number)
         for reply in self._waiting.pop(number, ()):
             if isinstance(what, FeedCheck):
                 reply.answer(what)

@@ -112,21 +112,24 @@ class HandoverTracker(DueTicker[None]):
                 now=self.environment.now(),
                 limit=BATCH,
             )
+            is_more = len(due) == BATCH
             for handover in due:
                 with suppress(HandoverChanged):  # another process has seen the same
-                    await self._follow_one(handover)
-            is_more = len(due) == BATCH
+                    # One of which nothing can be stored stays due, and would be claimed again at once.
+                    is_more &= await self._follow_one(handover)
 
-    async def _follow_one(self, handover: Handover) -> None:
+    async def _follow_one(self, handover: Handover) -> bool:
+        """Ask its target. False: nothing of it can be stored; the next round releases the handover, and it is due again."""
         place = self.places.get(handover.target)
         step = partial(self._target_missing, handover) if place is None else partial(self._check, handover, place)
         followed = await self._contained(handover, step)
-        if isinstance(followed, Failed):
-            said = ParcelStatus(target_id=handover.target_id, standing=ParcelState.UNKNOWN, reason=followed.reason)
-            least_s = FOLLOW_S if place is None else place.follow_s
-            again_s = follow_again_s(self._age_s(handover), least_s=least_s)
-            # If this cannot be stored either, the next round releases the handover, and it is due again.
-            await self._contained(handover, partial(self._later, handover, said, again_s=again_s))
+        if not isinstance(followed, Failed):
+            return True
+        said = ParcelStatus(target_id=handover.target_id, standing=ParcelState.UNKNOWN, reason=followed.reason)
+        least_s = FOLLOW_S if place is None else place.follow_s
+        again_s = follow_again_s(self._age_s(handover), least_s=least_s)
+        stored = await self._contained(handover, partial(self._later, handover, said, again_s=again_s))
+        return not isinstance(stored, Failed)
 
     async def _contained(self, handover: Handover, step: Callable[[], Awaitable[None]]) -> Failed | None:
         return await contained(

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import click
 
-from cormorant.cli.console.command_line import HintingGroup, UsageRefused, config_option, json_option
-from cormorant.cli.sources import SettingValue
-from cormorant.rules.settings.fields import Setting, name_problem
+from cormorant.cli.console.command_line import EXIT_CODES, HintingGroup, SettingValue, UsageRefused, session_command
+from cormorant.cli.console.output import table
+from cormorant.rules.settings.fields import DURATION, SHARE, Setting, name_problem
 from cormorant.rules.settings.service import ClientSettings
 
 if TYPE_CHECKING:
-    from cormorant.cli.actions.clients import ClientActions
-
-__all__ = ["EXIT_CODES", "clients"]
+    from cormorant.cli.console.database_session import CommandSession
+    from storage.access import ClientAppView
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-EXIT_CODES = """\b
-Exit codes: 0  done
-            1  it could not be done, and the reason is told
-            2  bad input or settings, or the database cannot be used; nothing was changed
-"""
+_HEAD = ("NAME", "PRIORITY", "SHARE", "HOLD", "QUERIES", "GRABS", "FROM", "SPENT AT")
 
-
-def _options(command: F) -> F:
-    return config_option(json_option(command))
+_client_command = partial(session_command, in_doubt="`cormorant clients list` shows it", interrupted="interrupted")
 
 
 def _treatment(command: F) -> F:
@@ -51,7 +44,12 @@ def _treatment(command: F) -> F:
     return command
 
 
-_NAME = click.argument("name", metavar="NAME")
+def _new_name(_: click.Context, __: click.Parameter, name: str) -> str:
+    """Refuses a wrong name while the command line is read, before a database is made."""
+    problem = name_problem(name)
+    if problem:
+        raise UsageRefused(f"NAME: {problem}")
+    return name
 
 
 @click.group(cls=HintingGroup, short_help="Add, list and remove apps that search through the gate.", epilog=EXIT_CODES)
@@ -64,35 +62,58 @@ def clients() -> None:
 
 
 @clients.command("list", short_help="All apps: priority, share, hold, and what each has spent.", epilog=EXIT_CODES)
-@_options
-def list_clients(config: str, *, as_json: bool) -> None:
+@_client_command()
+async def list_clients(session: CommandSession) -> int:
     """All apps: how each is treated, and what each has spent in the last 24 hours. Keys are never shown."""
-    _run(config, lambda actions: actions.list_clients(), as_json=as_json)
+    found = await session.assembly.apps.all()
+    return session.show({"clients": list(map(attrs.asdict, found))}, _listed(found, file=session.file))
 
 
 @clients.command(short_help="Add an app and show its key, once.", epilog=EXIT_CODES)
-@_options
-@_NAME
+@_client_command(may_make=True)
+@click.argument("name", metavar="NAME", callback=_new_name)
 @_treatment
-def add(config: str, *, as_json: bool, name: str, **chosen: Any) -> None:
+async def add(session: CommandSession, name: str, **chosen: Any) -> int:
     """Add an app: NAME is yours to choose, such as sonarr. Its key is shown this once; only a digest of it is kept."""
-    problem = name_problem(name)
-    if problem:
-        raise UsageRefused(f"NAME: {problem}")
-    _run(config, lambda actions: actions.add(name, ClientSettings(**chosen)), as_json=as_json, may_make=True)
+    added = await session.assembly.apps.add(name, ClientSettings(**chosen))
+    return session.show({"added": attrs.asdict(added.client), "key": added.key}, _added(session, name, added.key))
 
 
 @clients.command(short_help="Remove an app that was added by command.", epilog=EXIT_CODES)
-@_options
-@_NAME
-def remove(config: str, *, as_json: bool, name: str) -> None:
+@_client_command()
+@click.argument("name", metavar="NAME")
+async def remove(session: CommandSession, name: str) -> int:
     """Let an app in no more that was added by command. Its key and its links open nothing; what it spent stays spent."""
-    _run(config, lambda actions: actions.remove(name), as_json=as_json)
+    await session.assembly.apps.remove(name)
+    told = f"{name} is removed; its key and its links open nothing any more. What it spent stays spent"
+    return session.show({"removed": name}, [told])
 
 
-def _run(
-    config: str, action: Callable[[ClientActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
-) -> NoReturn:
-    from cormorant.cli.actions.clients import run_client_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
+def _listed(found: Sequence[ClientAppView], *, file: str) -> Iterator[str]:
+    if not found:
+        yield f"no clients yet; add one: cormorant clients add NAME, or [clients.NAME] in {file}"
+        return
+    yield from table(_HEAD, [_row(each, file=file) for each in found], right=("QUERIES", "GRABS"))
+    yield "queries and grabs are those of the last 24 hours"
 
-    sys.exit(run_client_action(config, action, as_json=as_json, may_make=may_make))
+
+def _row(app: ClientAppView, *, file: str) -> Sequence[str]:
+    return (
+        app.name,
+        app.priority,
+        SHARE.write(app.share).strip('"'),
+        DURATION.write(app.hold_s).strip('"'),
+        f"{app.queries_today:,}",
+        f"{app.grabs_today:,}",
+        file if app.from_file else "by command",
+        ", ".join(f"{each.source} {each.queries_today}+{each.grabs_today}" for each in app.sources) or "-",
+    )
+
+
+def _added(session: CommandSession, name: str, key: str) -> Iterator[str]:
+    web = session.settings.web
+    gate = f"http://{web.address.shown}{web.url_base.rstrip('/')}/gate"
+    yield f"{name} is added. Its key is shown this once; only a digest of it is kept:"
+    yield f"  {key}"
+    yield f"in the app: URL {gate}/combined, or {gate}/SOURCE for one site; API path /api"
+    yield "a running service lets it in within seconds"

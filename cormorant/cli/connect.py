@@ -1,24 +1,72 @@
-"""`cormorant connect`: let Sonarr, Radarr or Lidarr search through the gate."""
+"""`cormorant connect` and `disconnect`: options and columns."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
-from cormorant.cli.app_options import app_arguments, app_options, read_app_words
-from cormorant.cli.sources import EXIT_CODES
+from cormorant.cli.console.command_line import (
+    EXIT_CODES,
+    EXIT_FAILED,
+    CommandFailed,
+    UsageRefused,
+    key_of,
+    key_options,
+    options,
+    session_command,
+)
+from cormorant.cli.console.output import table
+from cormorant.rules.addresses import web_address_problem
+from cormorant.rules.app_indexers import GateAddress
+from cormorant.rules.secrets import Secret
+
+if TYPE_CHECKING:
+    from cormorant.cli.console.database_session import CommandSession
+    from cormorant.rules.settings.settings import Settings
+    from cormorant.services.app_connections import AppConnection, ConnectReport, SourceEndpoint
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TITLES: Final = {"sonarr": "Sonarr", "radarr": "Radarr", "lidarr": "Lidarr"}
+_EXAMPLE: Final = "http://prowlarr:9696/1/api"
+_PORTS: Final = {"sonarr": 8989, "radarr": 7878, "lidarr": 8686}
+_INTERRUPTED: Final = "interrupted; what was told as done is done, run it again for the rest"
+
+
+def _app_arguments(command: F) -> F:
+    """The app and its address."""
+    name = click.argument("app", type=click.Choice(list(TITLES)), metavar="sonarr|radarr|lidarr")
+    return name(click.argument("url", metavar="URL")(command))
+
+
+def _app_options(command: F) -> F:
+    """The options that both have."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
+        click.option(
+            "--gate",
+            metavar="URL",
+            help="Our address as the app sees it, such as http://cormorant:7979.  [default: web.listen]",
+        ),
+        key_options,
+        options,
+    ):
+        command = option(command)
+    return command
 
 
 @click.command(short_help="Let Sonarr, Radarr or Lidarr search through the gate.", epilog=EXIT_CODES)
-@app_options
+@_app_options
 @click.option("--combined", is_flag=True, help="One indexer for all sources, instead of one for each.")
 @click.option(
     "--client", metavar="NAME", help="The client of the settings whose key it gets.  [default: the app's name]"
 )
-@app_arguments
-def connect(config: str, **words: Any) -> None:
+@_app_arguments
+def connect(config: str, *, as_json: bool, client: str | None, combined: bool, **words: Any) -> None:
     """Add our endpoints to the Sonarr, Radarr or Lidarr at URL, such as http://sonarr:8989.
 
     The service must be running: the app tries out what it is given. Run it again whenever sources came or went: what is
@@ -26,21 +74,132 @@ def connect(config: str, **words: Any) -> None:
     still go past the gate. The app's own key is asked for, or read from standard input, unless --key-env or --key-file
     says where it is.
     """
-    wanted = read_app_words(words)
-    from cormorant.cli.actions.connect import connect_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
-
-    sys.exit(connect_now(config, wanted))
+    _connect(config, as_json=as_json, client=client or words["app"], combined=combined, **_read(**words))
 
 
 @click.command(short_help="Take our endpoints out of an app again.", epilog=EXIT_CODES)
-@app_options
-@app_arguments
-def disconnect(config: str, **words: Any) -> None:
+@_app_options
+@_app_arguments
+def disconnect(config: str, *, as_json: bool, **words: Any) -> None:
     """Take our endpoints out of the Sonarr, Radarr or Lidarr at URL. Nothing else there is changed.
 
     The app's own key is asked for, or read from standard input, unless --key-env or --key-file says where it is.
     """
-    wanted = read_app_words(words)
-    from cormorant.cli.actions.connect import disconnect_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    _disconnect(config, as_json=as_json, **_read(**words))
 
-    sys.exit(disconnect_now(config, wanted))
+
+def _read(*, app: str, url: str, gate: str | None, dry_run: bool, key_env: str | None, key_file: Any) -> dict[str, Any]:
+    """What was written, or a refusal that names what is wrong in it."""
+    _check("URL", url, f"http://{app}:{_PORTS[app]}")
+    if gate is not None:
+        _check("--gate", gate, "http://cormorant:7979")
+    key = key_of(TITLES[app], key_env, key_file)
+    return {"app": app, "url": url.rstrip("/"), "gate": gate, "dry_run": dry_run, "key": key}
+
+
+def _check(what: str, address: str, example: str) -> None:
+    problem = web_address_problem(address)
+    if problem:
+        raise UsageRefused(f"{what}: {problem.replace(_EXAMPLE, example)}")
+
+
+@session_command(has_database=False, interrupted=_INTERRUPTED)
+async def _connect(session: CommandSession, *, client: str, combined: bool, **given: Any) -> int:
+    if not session.settings.web.enabled:
+        raise UsageRefused("web.enabled is false, so there is no gate that an app could search through; set it to true")
+    connection = _connection(session, **given)
+    key, sites = await _key_and_sites(session, client, may_make=not connection.dry_run)
+    if not sites:
+        raise CommandFailed(
+            "there are no sources yet that an app could search; cormorant sources add, or cormorant import"
+        )
+    report = await connection.connect(sites, key, is_combined=combined, on_progress=_progress_of(connection))
+    return _show(session, connection, report)
+
+
+@session_command(has_database=False, interrupted=_INTERRUPTED)
+async def _disconnect(session: CommandSession, **given: Any) -> int:
+    connection = _connection(session, is_gate_needed=False, **given)
+    return _show(session, connection, await connection.disconnect())
+
+
+def _connection(
+    session: CommandSession, *, app: str, url: str, gate: str | None, is_gate_needed: bool = True, **given: Any
+) -> AppConnection:
+    from cormorant.services.app_connections import AppConnection  # noqa: PLC0415 - `--help` need not wait for it
+
+    if gate is None and is_gate_needed:
+        _refuse_elsewhere(session.settings, TITLES[app], urlsplit(url).hostname or "")
+    address = GateAddress(gate or _own_address(session.settings))
+    return AppConnection(session.environment, app=app, url=url, gate=address, **given)
+
+
+def _refuse_elsewhere(settings: Settings, title: str, host: str) -> None:
+    """Only an app on this machine finds us where we listen. Another one needs to be told."""
+    if host in {"localhost", "127.0.0.1", "::1"}:
+        return
+    address = settings.web.address
+    listens = "listens on this machine alone" if address.is_loopback else f"listens on {address.shown}"
+    remedy = "set web.listen and web.key, and " if address.is_loopback else ""
+    raise UsageRefused(
+        f"{title} runs elsewhere ({host}) and Cormorant {listens}; {remedy}"
+        "say with --gate by which address it reaches us, such as --gate http://cormorant:7979"
+    )
+
+
+def _own_address(settings: Settings) -> str:
+    """Where an app finds us that runs on this machine."""
+    web = settings.web
+    shown = web.address.shown
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - looked for, not listened on
+    if web.address.host in everywhere:
+        shown = f"{everywhere[web.address.host]}:{web.address.port}"
+    return f"http://{shown}{web.url_base.rstrip('/')}"
+
+
+async def _key_and_sites(
+    session: CommandSession, client: str, *, may_make: bool
+) -> tuple[Secret, list[SourceEndpoint]]:
+    """The key of the client, which may be made, and the sources. A client that has to be let in needs a database."""
+    from cormorant.services.app_connections import client_key, searched_sources  # noqa: PLC0415 - as above
+
+    async def look(opened: CommandSession, *, is_stored: bool = True) -> tuple[Secret, list[SourceEndpoint]]:
+        key = await client_key(opened.environment, client) if may_make else Secret("")
+        return key, await searched_sources(opened.environment, is_stored=is_stored)
+
+    if session.is_database_there() or (may_make and client not in session.settings.clients):
+        return await session.at_database(look)
+    return await look(session, is_stored=False)
+
+
+def _progress_of(connection: AppConnection) -> Callable[[int, int, str], None]:
+    """The app asks each source, within its limits: that takes seconds for each."""
+
+    def show(number: int, count: int, name: str) -> None:
+        if sys.stderr.isatty() and not connection.dry_run:
+            tries = f"{TITLES[connection.app]} tries out {name}"
+            click.echo(f"{number} of {count}: {tries}; up to a minute if a site makes it wait", err=True)
+
+    return show
+
+
+def _show(session: CommandSession, connection: AppConnection, report: ConnectReport) -> int:
+    names = ("name", "source", "became", "why")
+    rows = [dict(zip(names, row, strict=True)) for row in report.rows]
+    facts = {"app": connection.app, "dry_run": connection.dry_run, "indexers": rows, "goes_direct": report.direct}
+    code = session.show(facts, _lines(TITLES[connection.app], report))
+    return EXIT_FAILED if report.failed else code
+
+
+def _lines(title: str, report: ConnectReport) -> Iterator[str]:
+    if not report.rows:
+        yield f"{title} has nothing of ours; nothing was changed"
+        return
+    yield from table((title.upper(), "SOURCE", "BECAME", "WHY"), report.rows)
+    if report.failed:
+        yield ""
+        yield f"{report.failed} refused: mend what {title} says (cormorant explain SOURCE tells why a site waits) and run it again"
+    if report.direct:
+        yield ""
+        yield f"warning: {title} still asks these past the gate: {', '.join(report.direct)}"
+        yield "  the sites count both together; switch them off there once you trust ours"

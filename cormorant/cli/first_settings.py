@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 import attrs
 from attrs import frozen
 
-from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.console.command_line import UsageRefused, display_path
+from cormorant.cli.console.output import as_text
 from cormorant.rules.addresses import parse_listen_address
 from cormorant.rules.errors import KeyUnusable, SettingsError
 from cormorant.rules.ports import ignore

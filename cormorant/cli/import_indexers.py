@@ -1,25 +1,32 @@
-"""`cormorant import`: take over the indexers of Prowlarr or Jackett, and leave every tracker's secret where it is."""
+"""`cormorant import`: options and columns."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from attrs import evolve
 
 from cormorant.cli.console.command_line import (
+    EXIT_CODES,
     HintingGroup,
     UsageRefused,
-    config_option,
-    json_option,
     key_of,
     key_options,
+    options,
+    session_command,
 )
-from cormorant.cli.sources import EXIT_CODES
+from cormorant.cli.console.output import table
+from cormorant.cli.sources import limits_or_refuse
 from cormorant.rules.addresses import web_address_problem
+from cormorant.rules.app_indexers import CHANGES, ImportStep, OfferedIndexer
+from cormorant.rules.settings.keys import suggestion
+from cormorant.rules.settings.sources import SourceSettings
 
-__all__ = ["adopt"]
+if TYPE_CHECKING:
+    from cormorant.cli.console.database_session import CommandSession
+    from cormorant.services.indexer_import import ImportPlan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,8 +58,7 @@ def _options(command: F) -> F:
         ),
         key_options,
         click.argument("url", metavar="URL"),
-        json_option,
-        config_option,
+        options,
     ):
         command = option(command)
     return command
@@ -78,11 +84,92 @@ def jackett(**words: Any) -> None:
     _run("Jackett", **words)
 
 
-def _run(app: str, *, config: str, url: str, **words: Any) -> None:
+def _run(app: str, *, url: str, key_env: str | None, key_file: Any, **words: Any) -> None:
     problem = web_address_problem(url)
     if problem:
         raise UsageRefused(f"URL: {problem.replace('http://prowlarr:9696/1/api', f'http://{app.lower()}:9696')}")
-    key = key_of(app, words.pop("key_env"), words.pop("key_file"))
-    from cormorant.cli.actions.import_indexers import ImportOptions, adopt_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
+    key = key_of(app, key_env, key_file)
+    _adopt(app=app, url=url.rstrip("/"), key=key, **words)
 
-    sys.exit(adopt_now(config, ImportOptions(app=app, url=url.rstrip("/"), key=key, **words)))
+
+@session_command(has_database=False, in_doubt="run it again: nothing is added twice", interrupted="interrupted")
+async def _adopt(
+    session: CommandSession, *, only: tuple[str, ...], dry_run: bool, limits: str | None, app: str, **access: Any
+) -> int:
+    from cormorant.services.indexer_import import IndexerImport  # noqa: PLC0415 - `--help` need not wait for it
+
+    limits_or_refuse(session.settings, SourceSettings(limits=limits or "default"))
+    work = IndexerImport(session.environment, app=app, limits=limits, is_partial=bool(only), **access)
+    offered = _chosen(await work.offered(), only, app)
+
+    async def at_database(opened: CommandSession) -> ImportPlan:
+        there = evolve(work, environment=opened.environment)
+        return await there.look(offered) if dry_run else await there.carry_out(offered)
+
+    if dry_run and not session.is_database_there():
+        made = work.plan(offered, {})
+    else:
+        made = await session.at_database(at_database, may_make=True)
+    return session.show(_json(made, app, dry_run=dry_run), _lines(made, app, dry_run=dry_run))
+
+
+def _chosen(offered: list[OfferedIndexer], only: tuple[str, ...], app: str) -> list[OfferedIndexer]:
+    titles = {each.title.lower(): each for each in offered}
+    for name in only:
+        if name.lower() not in titles:
+            known = [each.title for each in offered]
+            hint = suggestion(name, known) or f"; it has {', '.join(sorted(known))}"
+            raise UsageRefused(f"--only: {app} has no indexer called {name!r}{hint}")
+    if not only:
+        return offered
+    return [titles[name] for name in dict.fromkeys(each.lower() for each in only)]
+
+
+def _json(made: ImportPlan, app: str, *, dry_run: bool) -> dict[str, Any]:
+    rows = [
+        {
+            "title": each.offered.title,
+            "source": each.name if each.step is not ImportStep.SKIP or each.name != each.offered.title else None,
+            "kind": each.offered.kind,
+            "private": each.offered.is_private,
+            "limits": each.limits,
+            "step": each.step.value,
+            "why": each.why,
+        }
+        for each in made.actions
+    ]
+    return {"app": app, "dry_run": dry_run, "indexers": rows, "gone": made.gone}
+
+
+def _lines(made: ImportPlan, app: str, *, dry_run: bool) -> Iterator[str]:
+    if not made.actions:
+        yield f"{app} has no indexers yet; add them there, and run this again"
+        return
+    rows = [
+        (
+            each.offered.title,
+            each.step.value,
+            "" if each.step is ImportStep.SKIP else each.name,
+            each.offered.kind,
+            each.limits or "",
+            each.why,
+        )
+        for each in made.actions
+    ]
+    yield from table((app.upper(), "DOES", "SOURCE", "KIND", "LIMITS", "WHY"), rows)
+    yield ""
+    yield _told(made, dry_run=dry_run)
+    if made.gone:
+        names = ", ".join(made.gone)
+        yield f"{app} has no more: {names}; if you do not need them: cormorant sources remove {made.gone[0]}"
+
+
+def _told(made: ImportPlan, *, dry_run: bool) -> str:
+    count = {step: sum(each.step is step for each in made.actions) for step in ImportStep}
+    new, changed = count[ImportStep.ADD] + count[ImportStep.RETURN], count[ImportStep.UPDATE]
+    if dry_run:
+        return f"nothing was done; without --dry-run {new} would be added and {changed} brought up to date"
+    if not new and not changed:
+        return "all is as it was; nothing was changed"
+    first = next(each.name for each in made.actions if each.step in CHANGES)
+    return f"{new} added, {changed} brought up to date; try one: cormorant sources test {first}"

@@ -2,73 +2,81 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, tzinfo
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
 import click
-from typing_extensions import override
+from attrs import frozen
 
-from cormorant.cli.console.command_line import HintingGroup, config_option, json_option
-from cormorant.rules.jobs.states import JobState
-from cormorant.rules.units import parse_duration
+from cormorant.cli.console.command_line import (
+    EXIT_FAILED,
+    EXIT_OK,
+    LIMIT,
+    CommandFailed,
+    Duration,
+    HintingGroup,
+    RowId,
+    SessionFunction,
+    UsageRefused,
+    session_command,
+)
+from cormorant.cli.console.output import painter, pairs, printable, table
+from cormorant.rules.jobs.states import FINISHED, JobState
+from cormorant.rules.jobs.wait_reasons import WaitReason
+from cormorant.rules.settings.keys import suggestion
+from cormorant.rules.units import clock_time, format_duration, from_now, rough
 
 if TYPE_CHECKING:
-    from cormorant.cli.actions.jobs import JobActions
-
-__all__ = ["jobs"]
+    from cormorant.cli.console.database_session import CommandSession
+    from cormorant.services.jobs import Tell
+    from storage.jobs.batch import JobChange
+    from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView, StuckJobs
+    from storage.jobs.workers import WorkerRow
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-LIMIT_USUAL = 20
-LIMIT_MOST = 1_000
-ID_MOST = 2**63 - 1
-"""Beyond that no database could have it."""
 
 _EXIT_CODES = """\b
 Exit codes: 0  done
             1  it could not be done, for some of the ids or for all; each is told with the reason
             2  bad input or settings, or the database cannot be used; nothing was changed
 """
+TOLD_SINGLY = 20
+WATCHED_FROM = 2_000
 
-
-class Duration(click.ParamType[float]):
-    """A written duration, as in the settings."""
-
-    name = "duration"
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class JobId(click.ParamType[int]):
-    """The number of a job."""
-
-    name = "id"
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        is_short = isinstance(value, str) and value.isdecimal() and len(value) <= len(str(ID_MOST))
-        number = int(value) if is_short else 0
-        if not 1 <= number <= ID_MOST:
-            self.fail(f"{value!r} is not the number of a job", param, ctx)
-        return number
-
-
-def _options(command: F) -> F:
-    """What every one of the commands takes."""
-    return config_option(json_option(command))
+_ID = RowId("job")
+_SHOWS_IT = "`cormorant jobs stats` shows it"
+_change_command = session_command(in_doubt=_SHOWS_IT, interrupted=f"interrupted, it may have happened; {_SHOWS_IT}")
 
 
 def _ids(*, required: bool) -> Callable[[F], F]:
     return click.argument("ids", metavar="ID..." if required else "[ID]...", nargs=-1, required=required, type=_ID)
 
 
-_ID = JobId()
+def _choice_command(function: SessionFunction) -> Callable[..., None]:
+    """A command for some ids or for all dead letters. The choice is checked before anything is opened."""
+    for option in (
+        click.option("--kind", metavar="KIND", help="With --failed: only of this kind."),
+        click.option("--failed", is_flag=True, help="All dead letters instead of ids."),
+        _ids(required=False),
+    ):
+        function = option(function)
+    command = _change_command(function)
+
+    @wraps(command)
+    def run(*, ids: tuple[int, ...], failed: bool, kind: str | None, **given: Any) -> None:
+        if bool(ids) is failed:
+            raise click.UsageError("give ids, or --failed for all dead letters")
+        if kind is not None and not failed:
+            raise click.UsageError("--kind goes with --failed")
+        command(ids=ids, failed=failed, kind=kind, **given)
+
+    return run
 
 
 @click.group(cls=HintingGroup, short_help="See what waits, runs and failed; retry, cancel, pause.", epilog=_EXIT_CODES)
@@ -80,105 +88,465 @@ def jobs() -> None:
 
 
 @jobs.command("list", short_help="The newest jobs, and what each waits for.", epilog=_EXIT_CODES)
-@_options
+@session_command()
 @click.option("--state", type=click.Choice([state.value for state in JobState]), help="Only jobs in this state.")
 @click.option("--kind", metavar="KIND", help="Only jobs of this kind.")
 @click.option("--before", type=_ID, metavar="ID", help="Only older ones than this: the next page.")
-@click.option("--limit", type=click.IntRange(1, LIMIT_MOST), default=LIMIT_USUAL, show_default=True, help="How many.")
-def list_jobs(config: str, *, as_json: bool, state: str | None, **filters: Any) -> None:
+@click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
+async def list_jobs(session: CommandSession, *, state: str | None, **filters: Any) -> int:
     """The newest jobs first: who has them, since when, or what they wait for."""
     wanted = None if state is None else JobState(state)
-    _run(config, lambda actions: actions.list_jobs(state=wanted, **filters), as_json=as_json)
+    page = await session.assembly.jobs.page(state=wanted, **filters)
+    facts = {
+        "jobs": [_brief(job, page.scene) for job in page.jobs],
+        "before": page.jobs[-1].id if page.has_more else None,
+    }
+    return session.show(facts, _text(session, page.scene).page(page))
 
 
 @jobs.command(short_help="Everything about one job.", epilog=_EXIT_CODES)
-@_options
+@session_command()
 @click.argument("job_id", metavar="ID", type=_ID)
-def show(config: str, *, as_json: bool, job_id: int) -> None:
+async def show(session: CommandSession, job_id: int) -> int:
     """Everything about one job: its times, owner, heartbeat, payload and last errors."""
-    _run(config, lambda actions: actions.show(job_id), as_json=as_json)
+    job = await session.assembly.jobs.show(job_id)
+    scene = await session.assembly.jobs.surroundings()
+    return session.show(_facts(job, scene), _text(session, scene).one(job))
 
 
 @jobs.command(short_help="How many jobs there are, and who works on them.", epilog=_EXIT_CODES)
-@_options
-def stats(config: str, *, as_json: bool) -> None:
+@session_command()
+async def stats(session: CommandSession) -> int:
     """Jobs by kind and state, what is paused, dead letters, and the processes with their last heartbeat.
 
     What needs somebody comes first, with the command that helps.
     """
-    _run(config, lambda actions: actions.stats(), as_json=as_json)
+    found = await session.assembly.jobs.stats()
+    return session.show(_stats_facts(found), _text(session, found.scene).stats(found))
 
 
 @jobs.command(short_help="Running jobs whose process is silent.", epilog=_EXIT_CODES)
-@_options
+@session_command()
 @click.option(
     "--silent", type=Duration(), metavar="DURATION", help="How long, such as 1m.  [default: jobs.lock_timeout]"
 )
-def stuck(config: str, *, as_json: bool, silent: float | None) -> None:
+async def stuck(session: CommandSession, silent: float | None) -> int:
     """Running jobs whose process has not been heard of for a while, and what becomes of them.
 
     It goes by the clocks of both machines. Jobs are taken from a process only after a living one has watched its silence.
     """
-    _run(config, lambda actions: actions.stuck(silent), as_json=as_json)
+    silent_s = session.settings.jobs.lock_timeout_s if silent is None else silent
+    found = await session.assembly.jobs.stuck(silent_s=silent_s)
+    facts = {"jobs": [_brief(job, found.scene) for job in found.jobs]}
+    return session.show(facts, _text(session, found.scene).stuck(found, silent_s=silent_s))
 
 
 @jobs.command(short_help="Let failed or cancelled jobs start afresh.", epilog=_EXIT_CODES)
-@_options
-@_ids(required=False)
-@click.option("--failed", is_flag=True, help="All dead letters instead of ids.")
-@click.option("--kind", metavar="KIND", help="With --failed: only of this kind.")
-def retry(config: str, *, as_json: bool, ids: tuple[int, ...], failed: bool, kind: str | None) -> None:
+@_choice_command
+async def retry(session: CommandSession, **chosen: Any) -> int:
     """Let failed or cancelled jobs start afresh: due now, no attempt used."""
-    _check_choice(ids, failed=failed, kind=kind)
-    _run(config, lambda actions: actions.change("retry", ids, failed=failed, kind=kind), as_json=as_json)
+    return await _change(session, "retry", **chosen)
 
 
 @jobs.command(short_help="End jobs that wait or run.", epilog=_EXIT_CODES)
-@_options
+@_change_command
 @_ids(required=True)
-def cancel(config: str, *, as_json: bool, ids: tuple[int, ...]) -> None:
+async def cancel(session: CommandSession, ids: tuple[int, ...]) -> int:
     """End jobs that wait or run. A handler that runs is stopped soon, at its process's next heartbeat at the latest."""
-    _run(config, lambda actions: actions.change("cancel", ids), as_json=as_json)
+    return await _change(session, "cancel", ids)
 
 
 @jobs.command(short_help="Forget finished jobs.", epilog=_EXIT_CODES)
-@_options
-@_ids(required=False)
-@click.option("--failed", is_flag=True, help="All dead letters instead of ids.")
-@click.option("--kind", metavar="KIND", help="With --failed: only of this kind.")
-def discard(config: str, *, as_json: bool, ids: tuple[int, ...], failed: bool, kind: str | None) -> None:
+@_choice_command
+async def discard(session: CommandSession, **chosen: Any) -> int:
     """Forget finished jobs before their time. What waits or runs must be cancelled first."""
-    _check_choice(ids, failed=failed, kind=kind)
-    _run(config, lambda actions: actions.change("discard", ids, failed=failed, kind=kind), as_json=as_json)
+    return await _change(session, "discard", **chosen)
 
 
 @jobs.command(short_help="Start no more jobs, of one kind or at all.", epilog=_EXIT_CODES)
-@_options
+@_change_command
 @click.argument("kind", required=False)
-def pause(config: str, *, as_json: bool, kind: str | None) -> None:
+async def pause(session: CommandSession, kind: str | None) -> int:
     """Start no more jobs of a kind; without one, of any. Holds for every process, also after a restart.
 
     What runs goes on to its end. New jobs are taken in and wait.
     """
-    _run(config, lambda actions: actions.pause_all() if kind is None else actions.pause_kind(kind), as_json=as_json)
+    if kind is not None:
+        return await _pause_kind(session, kind)
+    is_new = await session.assembly.jobs.pause()
+    told = f"everything is paused: no process claims jobs any more{_soon(session)}; what runs goes on"
+    return session.show({"paused": True, "changed": is_new}, [told if is_new else "everything was paused already"])
 
 
 @jobs.command(short_help="Start jobs again, of one kind or at all.", epilog=_EXIT_CODES)
-@_options
+@_change_command
 @click.argument("kind", required=False)
-def resume(config: str, *, as_json: bool, kind: str | None) -> None:
+async def resume(session: CommandSession, kind: str | None) -> int:
     """Start jobs of a kind again; without one, end the pause of everything. Kinds that are paused by name stay so."""
-    _run(config, lambda actions: actions.resume_all() if kind is None else actions.resume_kind(kind), as_json=as_json)
+    if kind is not None:
+        return await _resume_kind(session, kind)
+    is_new = await session.assembly.jobs.resume()
+    paused = list((await session.assembly.jobs.surroundings()).pauses.kinds_since)
+    told = [f"jobs are claimed again{_soon(session)}" if is_new else "the whole was not paused"]
+    if paused:
+        told.append(f"still paused by name: {', '.join(map(printable, paused))}")
+    return session.show({"paused": False, "changed": is_new, "paused_kinds": paused}, told)
 
 
-def _run(config: str, action: Callable[[JobActions], Awaitable[int]], *, as_json: bool) -> NoReturn:
-    from cormorant.cli.actions.jobs import run_job_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
+def _soon(session: CommandSession) -> str:
+    beat = format_duration(session.settings.jobs.heartbeat_s)
+    return f", at the latest from the next heartbeat of each process on (every {beat})"
 
-    sys.exit(run_job_action(config, action, as_json=as_json))
+
+async def _pause_kind(session: CommandSession, kind: str) -> int:
+    _check_kind(kind)
+    known = await session.assembly.jobs.known_kinds()
+    with _progress(await _count(session, kind, held=False), "hold") as tell:
+        held = await session.assembly.jobs.pause_kind(kind, tell=tell)
+    told = [f"{kind} is paused: {held:,} of its jobs are held, and those to come; what runs goes on"]
+    if kind not in known:
+        told.append(f"there is no job and no handler of that kind{suggestion(kind, known)}")
+    return session.show({"kind": kind, "paused": True, "held": held}, told)
 
 
-def _check_choice(ids: tuple[int, ...], *, failed: bool, kind: str | None) -> None:
-    if bool(ids) is failed:
-        raise click.UsageError("give ids, or --failed for all dead letters")
-    if kind is not None and not failed:
-        raise click.UsageError("--kind goes with --failed")
+async def _resume_kind(session: CommandSession, kind: str) -> int:
+    _check_kind(kind)
+    with _progress(await _count(session, kind, held=True), "free") as tell:
+        freed = await session.assembly.jobs.resume_kind(kind, tell=tell)
+    pauses = (await session.assembly.jobs.surroundings()).pauses
+    told = [f"{kind} is no longer paused: {freed or 0:,} of its jobs are free"]
+    if freed is None:
+        told = [f"{kind} was not paused{suggestion(kind, pauses.kinds_since)}"]
+    if pauses.everything_since:
+        told.append("everything is paused, though: cormorant jobs resume")
+    return session.show({"kind": kind, "paused": False, "freed": freed or 0, "changed": freed is not None}, told)
+
+
+def _check_kind(kind: str) -> None:
+    if kind != printable(kind):
+        raise UsageRefused(f"'{printable(kind)}' cannot be the name of a kind")
+
+
+async def _count(session: CommandSession, kind: str, *, held: bool) -> int:
+    """How many there are to do; counted only for somebody who watches."""
+    if not sys.stderr.isatty():
+        return 0
+    counts = (await session.assembly.jobs.stats()).counts
+    return sum(count.count for count in counts if count.kind == kind and count.held is held)
+
+
+async def _change(
+    session: CommandSession, verb: str, ids: Sequence[int], *, failed: bool = False, kind: str | None = None
+) -> int:
+    """Retry, cancel or discard jobs, by their ids or all that failed."""
+    chosen = await session.assembly.jobs.dead_letters(kind) if failed else ids
+    with _progress(len(chosen), verb) as tell:
+        done = await session.assembly.jobs.change_each(verb, chosen, tell=tell)
+    refused = [each for each in done if not each.is_done]
+    facts = {
+        "done": [each.id for each in done if each.is_done],
+        "not_done": [{"id": each.id, "why": each.said} for each in refused],
+    }
+    session.show(facts, _changed(done) if done else ["no dead letters"])
+    return EXIT_FAILED if refused else EXIT_OK
+
+
+def _changed(done: Sequence[JobChange]) -> Iterator[str]:
+    """A line for each id; of those that went well only the number when there are many."""
+    well = [each for each in done if each.is_done]
+    width = max(len(str(each.id)) for each in done)
+    if len(well) > TOLD_SINGLY:
+        yield f"{len(well):,} {well[0].said.partition(';')[0]}"
+        done = [each for each in done if not each.is_done]
+    for each in done:
+        said = each.said if each.is_done else click.style(f"not done: {each.said}", fg="red")
+        yield f"{each.id:>{width}}  {said}"
+
+
+@contextmanager
+def _progress(total: int, label: str) -> Iterator[Tell]:
+    """A bar for somebody who watches and would otherwise wonder; a word to one who had enough."""
+    is_watched = total >= WATCHED_FROM and sys.stderr.isatty()
+    with click.progressbar(length=total, label=label, file=sys.stderr, show_pos=True, hidden=not is_watched) as bar:
+        try:
+            yield bar.update
+        except KeyboardInterrupt:
+            raise CommandFailed("interrupted; what is done stays done, the same command does the rest") from None
+
+
+_ONLY_SHOWN = ("payload", "last_errors", "uid")
+
+
+def _facts(job: JobView, scene: JobSurroundings) -> dict[str, Any]:
+    """A job as the API has it, with what it waits for."""
+    return attrs.asdict(job, recurse=False) | {"waits_for": [reason.value for reason in scene.reasons(job)]}
+
+
+def _brief(job: JobView, scene: JobSurroundings) -> dict[str, Any]:
+    """A job of a list. Payloads and all errors are in `show`."""
+    facts = {name: value for name, value in _facts(job, scene).items() if name not in _ONLY_SHOWN}
+    return facts | {"error": job.last_errors[-1]["error"] if job.last_errors else None}
+
+
+def _stats_facts(stats: JobStats) -> dict[str, Any]:
+    scene, kinds = stats.scene, _numbers(stats)
+    workers = [
+        attrs.asdict(worker) | {"lives": scene.lives(worker), "running": stats.running.get(worker.id, 0)}
+        for worker in scene.workers
+    ]
+    return {
+        "at": scene.now,
+        "kinds": kinds,
+        "oldest_due": stats.oldest_due,
+        "dead_letters": sum(numbers[JobState.FAILED.value] for numbers in kinds.values()),
+        "stuck": stats.stuck,
+        "paused_since": scene.pauses.everything_since,
+        "paused_kinds_since": scene.pauses.kinds_since,
+        "workers": workers,
+    }
+
+
+_NUMBERS = (*(state.value for state in JobState), "held")
+
+
+def _numbers(stats: JobStats) -> dict[str, dict[str, int]]:
+    """How many jobs of each kind are in each state, and how many are held."""
+    kinds = {count.kind: dict.fromkeys(_NUMBERS, 0) for count in stats.counts}
+    for count in stats.counts:
+        kinds[count.kind][count.state.value] += count.count
+        # A job that was held while it ran may have kept the mark to its end, where it means nothing.
+        kinds[count.kind]["held"] += count.count if count.held and count.state not in FINISHED else 0
+    return kinds
+
+
+def _text(session: CommandSession, scene: JobSurroundings) -> JobText:
+    return JobText(scene=scene, zone=session.zone, priorities=session.settings.queue.priorities)
+
+
+_COLOURS = {
+    JobState.RUNNING.value: "cyan",
+    JobState.RETRYABLE.value: "yellow",
+    JobState.SUCCEEDED.value: "green",
+    JobState.FAILED.value: "red",
+}
+_ENDED = {JobState.SUCCEEDED: "done", JobState.FAILED: "gave up", JobState.CANCELLED: "cancelled"}
+
+
+@frozen(kw_only=True)
+class JobText:
+    """Words for one scene, in one zone. `priorities` are the names of the settings."""
+
+    scene: JobSurroundings
+    zone: tzinfo
+    priorities: dict[str, int]
+
+    def page(self, page: JobPage) -> Iterator[str]:
+        """The list of jobs."""
+        if not page.jobs:
+            yield f"no such jobs{f'; did you mean kind {page.kind_meant}?' if page.kind_meant else ''}"
+            return
+        rows = [
+            [str(job.id), job.kind, job.state.value, self.tries(job), self._ago(job.enqueued_at), self.story(job)]
+            for job in page.jobs
+        ]
+        head = ("ID", "KIND", "STATE", "TRIES", "ENQUEUED", "WHAT NOW")
+        yield from table(head, rows, right=("ID", "TRIES"), paint=painter(_COLOURS))
+        if page.has_more:
+            yield f"older ones: --before {page.jobs[-1].id}"
+
+    def tries(self, job: JobView) -> str:
+        """How much of its patience is used up."""
+        return f"{job.attempts}/{job.max_attempts}"
+
+    def story(self, job: JobView) -> str:
+        """What a job does or waits for, or how it ended, in one line."""
+        if job.state is JobState.RUNNING:
+            return self._running(job)
+        if job.state in FINISHED:
+            return self._ended(job)
+        told = "; ".join(self._reason(reason, job) for reason in self.scene.reasons(job))
+        return f"{told}; after {_last_error(job)}" if job.last_errors else told
+
+    def _running(self, job: JobView) -> str:
+        since = f"for {self._age(job.claimed_at)}" if job.claimed_at else ""
+        if job.heartbeat_at is None:
+            return f"{since} by {job.owner}, which is gone"
+        beat = f"beat {self._ago(job.heartbeat_at)}"
+        return f"{since} by {job.owner}, {beat}{'; runs again after' if job.runs_again else ''}"
+
+    def _ended(self, job: JobView) -> str:
+        told = f"{_ENDED[job.state]} {self._ago(job.finished_at)}" if job.finished_at else _ENDED[job.state]
+        if job.state is JobState.SUCCEEDED and job.claimed_at and job.finished_at:
+            return f"{told}, took {_precise((job.finished_at - job.claimed_at).total_seconds())}"
+        return f"{told}: {_last_error(job)}" if job.last_errors else told
+
+    def _reason(self, reason: WaitReason, job: JobView) -> str:
+        when = f"{self._at(job.run_at)} ({self._ago(job.run_at)})"
+        return {
+            WaitReason.KIND_PAUSED: self._held(job.kind),
+            WaitReason.ALL_PAUSED: "held: everything is paused",
+            WaitReason.NOT_DUE: f"due {when}",
+            WaitReason.RETRY: f"retry {when}",
+            WaitReason.NOBODY: "no process is running",
+            WaitReason.KIND_UNKNOWN: "no process has a handler for it",
+            WaitReason.TURN: f"due for {self._age(job.run_at)}, waits for its turn",
+        }[reason]
+
+    def _held(self, kind: str) -> str:
+        # Freeing jobs takes a while, and may have been interrupted.
+        is_paused = kind in self.scene.pauses.kinds_since
+        return f"held: {kind} is paused" if is_paused else f"held: {kind} was paused, resume it once more"
+
+    def one(self, job: JobView) -> Iterator[str]:
+        """Everything about a job."""
+        yield f"job {job.id}  {printable(job.kind)}  {painter(_COLOURS)(job.state.value, job.state.value)}"
+        yield from pairs(list(self._facts(job)), indent="  ")
+        yield "  payload"
+        yield from (
+            f"    {printable(line)}" for line in json.dumps(job.payload, indent=2, ensure_ascii=False).split("\n")
+        )
+        if job.last_errors:
+            yield "  last errors"
+            yield from pairs([self._error(error) for error in job.last_errors], indent="    ")
+
+    def _facts(self, job: JobView) -> Iterator[tuple[str, str]]:
+        yield "what now", self.story(job)
+        yield "enqueued", self._when(job.enqueued_at)
+        if job.state not in FINISHED:
+            yield "due", self._when(job.run_at)
+        if job.claimed_at:
+            yield "claimed", self._when(job.claimed_at)
+        if job.finished_at:
+            yield "finished", self._when(job.finished_at)
+        if job.owner:
+            yield "owner", job.owner
+            yield "heartbeat", self._when(job.heartbeat_at) if job.heartbeat_at else "none: that process is gone"
+        yield "attempts", f"{job.attempts} of {job.max_attempts} used{_times(job.reclaims, ', reclaimed')}"
+        yield "priority", self._priority(job.priority)
+        if job.dedupe_key is not None:
+            yield "dedupe key", job.dedupe_key + ("; runs again when it is done" if job.runs_again else "")
+        if job.correlation_id is not None:
+            yield "correlation", job.correlation_id
+        yield "uid", job.uid
+
+    def _error(self, error: dict[str, Any]) -> tuple[str, str]:
+        at = datetime.fromisoformat(error["at"])
+        return f"attempt {error['attempt']}, {self._at(at)}", str(error["error"])
+
+    def _priority(self, number: int) -> str:
+        names = [name for name, value in self.priorities.items() if value == number]
+        return f"{names[0]} ({number})" if names else f"{number}, which has no name in the settings"
+
+    def stats(self, stats: JobStats) -> Iterator[str]:
+        """All numbers; what needs somebody first."""
+        alarms = list(self._alarms(stats))
+        yield from [*alarms, ""] if alarms else []
+        yield from self._counts(stats) if stats.counts else ["no jobs"]
+        yield ""
+        yield from self._processes(stats)
+
+    def _alarms(self, stats: JobStats) -> Iterator[str]:
+        waiting = {count.kind for count in stats.counts if count.state in {JobState.PENDING, JobState.RETRYABLE}}
+        around, pauses = self.scene.surroundings(), self.scene.pauses
+        if pauses.everything_since:
+            yield f"! everything is paused for {self._age(pauses.everything_since)}: cormorant jobs resume"
+        if waiting and around.kinds_served is None:
+            yield "! jobs wait and no process is running: cormorant run"
+        for kind in sorted(waiting - set(around.kinds_served or waiting)):
+            yield f"! {printable(kind)}: jobs wait and no process has a handler for them"
+        for kind, since in pauses.kinds_since.items():
+            yield f"! {printable(kind)} is paused for {self._age(since)}: cormorant jobs resume {printable(kind)}"
+        forgotten = {count.kind for count in stats.counts if count.held and count.state not in FINISHED}
+        for kind in sorted(forgotten - set(pauses.kinds_since)):
+            yield f"! {printable(kind)} is not paused and some of it is held: cormorant jobs resume {printable(kind)}"
+        if stats.stuck:
+            yield f"! {_many(stats.stuck, 'running job')} of silent processes: cormorant jobs stuck"
+        if dead := sum(count.count for count in stats.counts if count.state is JobState.FAILED):
+            yield f"! {_many(dead, 'dead letter')}: cormorant jobs list --state failed"
+
+    def _counts(self, stats: JobStats) -> Iterator[str]:
+        kinds = _numbers(stats)
+        rows = [[kind, *map(_number, numbers.values()), self._oldest(stats, kind)] for kind, numbers in kinds.items()]
+        if len(kinds) > 1:
+            totals = [sum(numbers[column] for numbers in kinds.values()) for column in _NUMBERS]
+            rows.append(["all", *map(_number, totals), ""])
+        head = ("KIND", *(column.upper() for column in _NUMBERS), "OLDEST DUE")
+        yield from table(head, rows, right=head[1:-1])
+
+    def _oldest(self, stats: JobStats, kind: str) -> str:
+        return self._ago(stats.oldest_due[kind]) if kind in stats.oldest_due else "-"
+
+    def _processes(self, stats: JobStats) -> Iterator[str]:
+        if not self.scene.workers:
+            yield "no process is running"
+            return
+        rows = [
+            [
+                each.id,
+                self._life(each),
+                _number(stats.running.get(each.id, 0)),
+                each.version,
+                ", ".join(each.kinds) or "none",
+            ]
+            for each in self.scene.workers
+        ]
+        yield from table(("PROCESS", "LAST BEAT", "RUNS", "VERSION", "KINDS"), rows, right=("RUNS",))
+
+    def _life(self, worker: WorkerRow) -> str:
+        beat = self._ago(worker.beat_at)
+        if worker.dead_at:
+            return f"{beat}, declared dead"
+        return beat if self.scene.lives(worker) else f"{beat}, silent"
+
+    def stuck(self, stuck: StuckJobs, *, silent_s: float) -> Iterator[str]:
+        """Running jobs whose owner is silent, and what becomes of them."""
+        if not stuck.jobs:
+            yield f"no running job has an owner that was silent for {format_duration(silent_s)}"
+            return
+        rows = [
+            [str(job.id), job.kind, self._since(job.claimed_at), job.owner or "-", self._since(job.heartbeat_at)]
+            for job in stuck.jobs
+        ]
+        yield from table(("ID", "KIND", "RUNNING SINCE", "OWNER", "SILENT SINCE"), rows, right=("ID",))
+        lives = any(self.scene.lives(worker) for worker in self.scene.workers)
+        patience = format_duration(self.scene.silence_s)
+        if lives:
+            yield f"they are reclaimed once a running process has watched the owner be silent for {patience}"
+        else:
+            yield f"no process is running that could reclaim them: cormorant run (it watches for {patience} first)"
+
+    def _since(self, moment: datetime | None) -> str:
+        return "unknown" if moment is None else f"{self._at(moment)} ({self._ago(moment)})"
+
+    def _when(self, moment: datetime) -> str:
+        local = moment.astimezone(self.zone)
+        return f"{local:%Y-%m-%d %H:%M:%S %Z} ({self._ago(moment)})"
+
+    def _at(self, moment: datetime) -> str:
+        return clock_time(moment, self.scene.now, self.zone)
+
+    def _ago(self, moment: datetime) -> str:
+        return from_now(moment, self.scene.now)
+
+    def _age(self, moment: datetime | None) -> str:
+        return "" if moment is None else rough((self.scene.now - moment).total_seconds())
+
+
+def _last_error(job: JobView) -> str:
+    return str(job.last_errors[-1]["error"])
+
+
+def _precise(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds < 10 else rough(seconds)  # noqa: PLR2004 - two digits are enough
+
+
+def _times(count: int, what: str) -> str:
+    return f"{what} {_many(count, 'time')}" if count else ""
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _number(count: int) -> str:
+    return f"{count:,}" if count else "-"

@@ -22,7 +22,6 @@ from rich.text import Text
 
 from actors.environment import Environment
 from actors.search.search import Search
-from cormorant.cli.actions.job_text import as_text
 from cormorant.cli.console.command_line import (
     EXIT_FAILED,
     EXIT_OK,
@@ -32,7 +31,7 @@ from cormorant.cli.console.command_line import (
     display_path,
 )
 from cormorant.cli.console.database_session import with_database
-from cormorant.cli.console.output import printable, table
+from cormorant.cli.console.output import as_text, printable, table
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import Stamped

@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+import attrs
 import click
+from attrs import frozen
 from typing_extensions import override
 
-from cormorant.cli.console.command_line import EXIT_CODES, HintingGroup, options
-from cormorant.cli.jobs import Duration
-from cormorant.cli.watch_options import LIMIT, NameList
-from cormorant.rules.watch.prices import BadPrice, read_price
+from cormorant.cli.console.command_line import (
+    EXIT_CODES,
+    LIMIT,
+    Duration,
+    HintingGroup,
+    NameList,
+    UsageRefused,
+    session_command,
+)
+from cormorant.cli.console.output import pairs, printable, table
+from cormorant.rules.units import clock_time, format_duration
+from cormorant.rules.watch.price_import import (
+    BYTES_MAX,
+    CsvTable,
+    NotATable,
+    WrongLines,
+    points_in,
+    read_table,
+    things_in,
+)
+from cormorant.rules.watch.prices import (
+    TAKEN_OUT,
+    BadPrice,
+    MatchStrength,
+    PointType,
+    Valuation,
+    as_money,
+    read_price,
+)
+from cormorant.services.watch.price_views import (
+    AlertOut,
+    PointOut,
+    PriceOut,
+    PriceShownOut,
+    ValueOut,
+    price_out,
+    price_shown_out,
+    value_out,
+)
 
 if TYPE_CHECKING:
-    from cormorant.cli.actions.prices import PriceActions
-
-__all__ = ["prices"]
+    from cormorant.cli.console.database_session import CommandSession
+    from storage.watch.prices import Alert, Collected, PriceView
 
 _NAME = click.argument("name", metavar="NAME")
 
@@ -49,7 +85,7 @@ def prices() -> None:
 
 
 @prices.command(short_help="Watch a price.", epilog=EXIT_CODES)
-@options
+@session_command(may_make=True)
 @_NAME
 @click.argument("title", metavar="TITLE")
 @click.option("--year", default="", help="Its year.")
@@ -61,20 +97,18 @@ def prices() -> None:
 @click.option("--currency", default="EUR", show_default=True, help="The currency that counts.")
 @click.option("--below", "below_cents", type=Amount(), metavar="AMOUNT", help="Tell when it is worth less.")
 @click.option("--above", "above_cents", type=Amount(), metavar="AMOUNT", help="Tell when it is worth more.")
-def add(config: str, *, as_json: bool, name: str, title: str, every_s: float | None, **words: Any) -> None:
+async def add(session: CommandSession, name: str, title: str, *, every_s: float | None, **words: Any) -> int:
     """Watch a price under a NAME of your choice; all words of TITLE must be in the title of what is sold."""
-    _run(
-        config,
-        lambda actions: actions.add(name, title, every_s=86_400.0 if every_s is None else every_s, **words),
-        as_json=as_json,
-        may_make=True,
-    )
+    every_s = 86_400.0 if every_s is None else every_s
+    made = price_out(await session.assembly.watching.prices.watch(name, title, every_s=every_s, **words), None)
+    told = f"{name} is watched every {format_duration(made.every_s)}; a running service asks its sources at once"
+    return session.show({"added": attrs.asdict(made)}, [told])
 
 
 @prices.command("import", short_help="Take in a table: things to watch, or prices.", epilog=EXIT_CODES)
-@options
+@session_command(may_make=True)
 @click.argument("file", metavar="FILE.csv", type=click.File("rb"))
-def import_file(config: str, *, as_json: bool, file: BinaryIO) -> None:
+async def import_file(session: CommandSession, file: BinaryIO) -> int:
     """Take in a table in CSV: things to watch, or prices of things that are watched. - is standard input.
 
     \b
@@ -85,69 +119,227 @@ def import_file(config: str, *, as_json: bool, file: BinaryIO) -> None:
     All lines are taken in or none, and every wrong one is told. What is there already is left as it is, so that the same file can
     be imported again.
     """  # noqa: D301  # click reads the backspace: do not wrap
-    _run(config, lambda actions: actions.import_table(file), as_json=as_json, may_make=True)
+    try:
+        table = read_table(file.read(BYTES_MAX + 1))
+        return await (_import_points(session, table) if table.has_prices else _import_things(session, table))
+    except NotATable as problem:
+        raise UsageRefused(f"FILE: {problem}; nothing was imported") from None
+    except WrongLines as wrong:
+        raise UsageRefused(
+            f"FILE: {_of(wrong.count, 'line')} cannot be used, nothing was imported", wrong.problems
+        ) from None
+
+
+async def _import_things(session: CommandSession, table: CsvTable) -> int:
+    prices = session.assembly.watching.prices
+    added, known = await prices.watch_all(things_in(table, prices.wanted))
+    told = [f"{_of(len(added), 'thing')} added, {len(known)} known already and left as they are"]
+    if added:
+        told += ["a running service asks their sources, two seconds apart"]
+    return session.show({"added": [each.name for each in added], "known": known}, told)
+
+
+async def _import_points(session: CommandSession, table: CsvTable) -> int:
+    prices = session.assembly.watching.prices
+    views = await prices.all()
+    unseen = _unseen(session, views)
+    if any(row.cells["name"] in unseen for row in table.rows):
+        raise UsageRefused(f"FILE: {', '.join(unseen)} is watched after the next start; run `cormorant run` first")
+    points = points_in(table, {each.intake.name: each.intake for each in views}, now=session.now)
+    done = await prices.write_down(points)
+    written = sum(each.written for each in done)
+    known = len(table.rows) - written
+    facts = {"written": written, "known": known, "prices": [_written_facts(each) for each in done]}
+    told = [f"{_of(written, 'price')} imported, {known} known already"]
+    return session.show(facts, [*told, *_written_lines(done)])
+
+
+def _written_facts(done: Collected) -> dict[str, Any]:
+    value = None if done.valuation is None else attrs.asdict(value_out(done.valuation))
+    return {"price": done.intake.name, "written": done.written, "value": value}
+
+
+def _written_lines(done: Sequence[Collected]) -> Iterator[str]:
+    for each in done:
+        yield f"  {each.intake.name}: {_worth(each.valuation)}"
+    for each in done:
+        if each.alert:
+            yield f"  {each.intake.name} is {_crossed(each.alert)}; nobody is told of what was imported"
 
 
 @prices.command("list", short_help="All prices.", epilog=EXIT_CODES)
-@options
-def list_prices(config: str, *, as_json: bool) -> None:
+@session_command()
+async def list_prices(session: CommandSession) -> int:
     """All prices that are watched, each with its value."""
-    _run(config, lambda actions: actions.list_prices(), as_json=as_json)
+    views = await session.assembly.watching.prices.all()
+    found = [price_out(each.intake, each.valuation) for each in views]
+    waiting = [
+        f"{name} is in the settings file, and watched from the next start on" for name in _unseen(session, views)
+    ]
+    lines = [*_text(session).listed(found), *waiting]
+    empty = "no price is watched; cormorant prices add NAME TITLE adds one"
+    return session.show({"prices": list(map(attrs.asdict, found))}, lines or [empty])
+
+
+def _unseen(session: CommandSession, views: Iterable[PriceView]) -> list[str]:
+    """Those of the settings file that no service has seen yet."""
+    return sorted(set(session.settings.prices) - {each.intake.name for each in views})
 
 
 @prices.command(short_help="One price, with what sources state of it.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_NAME
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many points.")
-def show(config: str, *, as_json: bool, name: str, limit: int) -> None:
+async def show(session: CommandSession, name: str, limit: int) -> int:
     """One price with its newest points and alerts."""
-    _run(config, lambda actions: actions.show(name, limit), as_json=as_json)
+    prices = session.assembly.watching.prices
+    view = await prices.show(name, limit=limit)
+    shown = price_shown_out(view)
+    return session.show(attrs.asdict(shown), _text(session).shown(shown, sources=prices.sources_of(view.intake)))
 
 
 @prices.command(short_help="The values that a price had.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_NAME
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many values.")
-def history(config: str, *, as_json: bool, name: str, limit: int) -> None:
+async def history(session: CommandSession, name: str, limit: int) -> int:
     """The values that a price had, newest first, one for each change."""
-    _run(config, lambda actions: actions.history(name, limit), as_json=as_json)
+    found = [value_out(each) for each in await session.assembly.watching.prices.history(name, limit=limit)]
+    return session.show({"history": list(map(attrs.asdict, found))}, _text(session).history(found))
 
 
 @prices.command(short_help="Ask its sources now.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_NAME
-def check(config: str, *, as_json: bool, name: str) -> None:
+async def check(session: CommandSession, name: str) -> int:
     """Ask its sources as soon as they may be asked; what one has answered lately is not asked again."""
-    _run(config, lambda actions: actions.check(name), as_json=as_json)
+    asked = await session.assembly.watching.prices.check(name)
+    told = f"{_of(asked, 'source')} {'is' if asked == 1 else 'are'} asked by a running service as soon as allowed"
+    return session.show({"price": name, "sources": asked}, [f"{name}: {told}"])
 
 
 @prices.command(short_help="Leave a price alone for now.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_NAME
-def pause(config: str, *, as_json: bool, name: str) -> None:
+async def pause(session: CommandSession, name: str) -> int:
     """Ask nobody about a price until it is resumed, also after a restart. `check` asks all the same."""
-    _run(config, lambda actions: actions.pause(name), as_json=as_json)
+    await session.assembly.watching.prices.pause(name)
+    told = f"{name} is left alone until cormorant prices resume {name}; what was collected stays"
+    return session.show({"price": name, "paused": True}, [told])
 
 
 @prices.command(short_help="End a pause.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_NAME
-def resume(config: str, *, as_json: bool, name: str) -> None:
+async def resume(session: CommandSession, name: str) -> int:
     """Go on with a price: at its time, and soon if that has passed."""
-    _run(config, lambda actions: actions.resume(name), as_json=as_json)
+    due = (await session.assembly.watching.prices.resume(name)).next_attempt_at
+    when = "soon, by a running service" if due <= session.now else _text(session).time(due)
+    return session.show({"price": name, "paused": False}, [f"{name} goes on; its sources are asked {when}"])
 
 
 @prices.command(short_help="Watch a price no more.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_NAME
-def remove(config: str, *, as_json: bool, name: str) -> None:
+async def remove(session: CommandSession, name: str) -> int:
     """Watch a price no more, and forget what was collected."""
-    _run(config, lambda actions: actions.remove(name), as_json=as_json)
+    await session.assembly.watching.prices.unwatch(name)
+    told = f"{name} is no longer watched, and what was collected is forgotten"
+    return session.show({"removed": name}, [told])
 
 
-def _run(
-    config: str, action: Callable[[PriceActions], Awaitable[int]], *, as_json: bool, may_make: bool = False
-) -> NoReturn:
-    from cormorant.cli.actions.prices import run_price_action  # noqa: PLC0415  # `--help` need not wait for the database's driver
+def _text(session: CommandSession) -> PriceText:
+    return PriceText(now=session.now, zone=session.zone)
 
-    sys.exit(run_price_action(config, action, as_json=as_json, may_make=may_make))
+
+@frozen(kw_only=True)
+class PriceText:
+    """Prices as text, with times as of now."""
+
+    now: datetime
+    zone: tzinfo
+
+    def listed(self, found: Sequence[PriceOut]) -> Iterator[str]:
+        """All of them; nothing if there are none."""
+        if found:
+            rows = [(each.name, _worth(each.value), self._next(each), each.title) for each in found]
+            yield from table(("NAME", "VALUE", "NEXT", "TITLE"), rows, right=("VALUE",))
+
+    def shown(self, shown: PriceShownOut, *, sources: Sequence[str]) -> Iterator[str]:
+        """One of them with the sources that are asked, its points and its alerts."""
+        yield printable(f"{shown.price.name}: {_worth(shown.price.value)}{_about(shown)}")
+        yield from pairs(list(self._facts(shown.price, sources)), indent="  ")
+        yield from _points(shown.points)
+        for alert in shown.alerts:
+            value = as_money(alert.cents, alert.currency)
+            yield f"alert {self.time(alert.raised_at)}: {value} is {_crossed(alert)}"
+
+    def history(self, found: Sequence[ValueOut]) -> Iterator[str]:
+        """The values that it had."""
+        if not found:
+            yield _worth(None)
+            return
+        rows = [(self.time(each.valued_at), _worth(each), str(each.points), each.match) for each in found]
+        yield from table(("SINCE", "VALUE", "SOLD", "MATCH"), rows, right=("VALUE", "SOLD"))
+
+    def time(self, moment: datetime) -> str:
+        """A time in the zone of the settings."""
+        return clock_time(moment, self.now, self.zone)
+
+    def _facts(self, price: PriceOut, sources: Sequence[str]) -> Iterator[tuple[str, str]]:
+        for part in ("title", "year", "mintmark", "denomination", "series"):
+            if getattr(price, part):
+                yield part, getattr(price, part)
+        yield "sources", ", ".join(sources)
+        yield "next", self._next(price)
+        if price.origin == TAKEN_OUT:
+            yield "idle", f"{price.idle_because}; cormorant prices remove {price.name} forgets it"
+        elif price.is_paused:
+            yield "idle", f"it is paused; cormorant prices resume {price.name} goes on"
+        for part, cents in (("below", price.below_cents), ("above", price.above_cents)):
+            if cents is not None:
+                yield f"tell {part}", as_money(cents, price.currency)
+
+    def _next(self, price: PriceOut) -> str:
+        if price.origin == TAKEN_OUT:
+            return "never"
+        return "paused" if price.is_paused else self.time(price.next_check_at)
+
+
+def _points(points: Sequence[PointOut]) -> Iterator[str]:
+    if points:
+        rows = [
+            (str(each.day), as_money(each.cents, each.currency), each.type, each.match, each.source, each.title)
+            for each in points
+        ]
+        yield ""
+        yield from table(("DAY", "PRICE", "TYPE", "MATCH", "SOURCE", "TITLE"), rows, right=("PRICE",))
+
+
+def _worth(value: ValueOut | Valuation | None) -> str:
+    return "not known" if value is None else as_money(value.cents, value.currency)
+
+
+def _crossed(alert: AlertOut | Alert) -> str:
+    return f"{alert.side} {as_money(alert.limit_cents, alert.currency)}"
+
+
+def _about(shown: PriceShownOut) -> str:
+    """What the value is made of, and what is not in it."""
+    value, own = shown.price.value, shown.price.currency
+    if value is not None:
+        left_out = value.other_currencies
+        apart = f"; {_of(left_out, 'sold price')} in other currencies left out" if left_out else ""
+        return f", of {value.points} sold, match {value.match}{apart}"
+    others = sorted({each.currency for each in shown.points if _counts(each)} - {own})
+    if others:
+        return f": {own} counts, and what was sold is in {', '.join(others)}"
+    return ": nothing that was sold matches its title" if shown.points else ": no source has stated a price yet"
+
+
+def _counts(point: PointOut) -> bool:
+    return point.type == PointType.SOLD.value and point.match != MatchStrength.NONE.name.lower()
+
+
+def _of(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

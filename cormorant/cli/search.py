@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from cormorant.cli.console.command_line import UsageRefused, config_option, json_option
-from cormorant.cli.jobs import Duration
+from cormorant.cli.console.command_line import Duration, UsageRefused, config_option, json_option
 from cormorant.cli.sources import PRIORITIES
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import BadRequest, SearchRequest

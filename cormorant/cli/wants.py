@@ -1,12 +1,24 @@
-"""`cormorant wants`: what is wanted, where it is and why, what was found for it, and what a person decides."""
+"""`cormorant wants`, `downloads` and `targets`: what is wanted and why, what was handed over, and who takes it."""
 
 from __future__ import annotations
 
-import click
+from collections.abc import Iterator, Sequence
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
 
-from cormorant.cli.console.command_line import EXIT_CODES, HintingGroup, options
-from cormorant.cli.watch_options import LIMIT, RowId, run_action
-from cormorant.rules.watch.wants import WantState
+import attrs
+import click
+from attrs import frozen
+
+from cormorant.cli.console.command_line import EXIT_CODES, LIMIT, HintingGroup, RowId, session_command
+from cormorant.cli.console.output import painter, pairs, printable, table
+from cormorant.rules.units import clock_time, from_now
+from cormorant.rules.watch.handovers import HandoverState, TargetView
+from cormorant.rules.watch.wants import Want, WantState
+from cormorant.services.watch.views import CandidateOut, DownloadOut, WantOut, WantShownOut, WantViews
+
+if TYPE_CHECKING:
+    from cormorant.cli.console.database_session import CommandSession
 
 _WANT = RowId("want")
 _ID = click.argument("want_id", metavar="ID", type=_WANT)
@@ -21,49 +33,66 @@ def wants() -> None:
 
 
 @wants.command("list", short_help="The newest wants, and where each is.", epilog=EXIT_CODES)
-@options
+@session_command()
 @click.option("--state", type=click.Choice([state.value for state in WantState]), help="Only those in this state.")
 @click.option("--before", type=_WANT, metavar="ID", help="Only older ones than this: the next page.")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
-def list_wants(config: str, *, as_json: bool, state: str | None, before: int | None, limit: int) -> None:
+async def list_wants(session: CommandSession, state: str | None, before: int | None, limit: int) -> int:
     """The newest wants first: their state, and why."""
     wanted = None if state is None else WantState(state)
-    run_action(config, lambda actions: actions.list_wants(wanted, before, limit), as_json=as_json)
+    found = await session.assembly.watching.watches.wants(state=wanted, before_id=before, limit=limit)
+    following, views = found[-1].id if len(found) == limit else None, await _views(session)
+    shown = [views.want(each) for each in found]
+    facts = {"wants": list(map(attrs.asdict, shown)), "before": following}
+    return session.show(facts, _text(session).wants(shown, before=following))
 
 
 @wants.command(short_help="One want with all that was found for it.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_ID
-def show(config: str, *, as_json: bool, want_id: int) -> None:
+async def show(session: CommandSession, want_id: int) -> int:
     """Everything about a want: each candidate with what speaks for and against it, and its downloads. Links are not shown."""
-    run_action(config, lambda actions: actions.show_want(want_id), as_json=as_json)
+    shown = (await _views(session)).shown(await session.assembly.watching.watches.want(want_id))
+    return session.show(attrs.asdict(shown), _text(session).want(shown))
 
 
 @wants.command(short_help="Search again.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_ID
-def retry(config: str, *, as_json: bool, want_id: int) -> None:
+async def retry(session: CommandSession, want_id: int) -> int:
     """Search again now, also what was given up or ignored. Candidates that were tried in vain may be tried again."""
-    run_action(config, lambda actions: actions.retry_want(want_id), as_json=as_json)
+    want = await session.assembly.watching.watches.retry(want_id)
+    return await _show_want(session, want, "is searched again by a running service")
 
 
 @wants.command(short_help="Want it no more.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_ID
-def ignore(config: str, *, as_json: bool, want_id: int) -> None:
+async def ignore(session: CommandSession, want_id: int) -> int:
     """Want it no more, until it is retried."""
-    run_action(config, lambda actions: actions.ignore_want(want_id), as_json=as_json)
+    want = await session.assembly.watching.watches.ignore(want_id)
+    return await _show_want(session, want, f"is ignored until cormorant wants retry {want_id}")
 
 
 @wants.command("hand-over", short_help="Hand a candidate over by hand.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_ID
 @click.option(
     "--candidate", metavar="REF", help="Another one than is chosen, as `show` calls it; also one that does not fit."
 )
-def hand_over(config: str, *, as_json: bool, want_id: int, candidate: str | None) -> None:
+async def hand_over(session: CommandSession, want_id: int, candidate: str | None) -> int:
     """Hand a candidate over by hand, also in observe mode. The service sends it."""
-    run_action(config, lambda actions: actions.hand_over(want_id, candidate), as_json=as_json)
+    want = await session.assembly.watching.watches.hand_over(want_id, ref=candidate)
+    return await _show_want(session, want, "is handed over by a running service")
+
+
+async def _show_want(session: CommandSession, want: Want, what: str) -> int:
+    shown = (await _views(session)).want(want)
+    return session.show({"want": attrs.asdict(shown)}, [f"want {want.id}, {shown.title}, {what}"])
+
+
+async def _views(session: CommandSession) -> WantViews:
+    return WantViews.of(await session.source_records())
 
 
 _DOWNLOAD = RowId("download")
@@ -79,36 +108,43 @@ def downloads() -> None:
 
 
 @downloads.command("list", short_help="The newest downloads, and how far each is.", epilog=EXIT_CODES)
-@options
+@session_command()
 @click.option("--before", type=_DOWNLOAD, metavar="ID", help="Only older ones than this: the next page.")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
-def list_downloads(config: str, *, as_json: bool, before: int | None, limit: int) -> None:
+async def list_downloads(session: CommandSession, before: int | None, limit: int) -> int:
     """The newest first."""
-    run_action(config, lambda actions: actions.list_downloads(before, limit), as_json=as_json)
+    found = await session.assembly.watching.watches.downloads(before_id=before, limit=limit)
+    following, views = found[-1].id if len(found) == limit else None, await _views(session)
+    shown = [views.download(each) for each in found]
+    facts = {"downloads": list(map(attrs.asdict, shown)), "before": following}
+    return session.show(facts, _text(session).downloads(shown, before=following))
 
 
 @downloads.command("show", short_help="Everything about one download.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_DOWNLOAD_ID
-def show_download(config: str, *, as_json: bool, number: int) -> None:
+async def show_download(session: CommandSession, number: int) -> int:
     """Its target, state and reason, how often it was sent, and its want."""
-    run_action(config, lambda actions: actions.show_download(number), as_json=as_json)
+    shown = (await _views(session)).download(await session.assembly.watching.watches.download(number))
+    return session.show(attrs.asdict(shown), _text(session).download(shown))
 
 
 @downloads.command(short_help="What is held has arrived.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_DOWNLOAD_ID
-def arrived(config: str, *, as_json: bool, number: int) -> None:
+async def arrived(session: CommandSession, number: int) -> int:
     """Say that a download that is held has arrived: its want is done."""
-    run_action(config, lambda actions: actions.settle(number, has_arrived=True), as_json=as_json)
+    want = await session.assembly.watching.watches.settle(number, has_arrived=True)
+    return await _show_want(session, want, "is done")
 
 
 @downloads.command("send-again", short_help="What is held has not arrived.", epilog=EXIT_CODES)
-@options
+@session_command()
 @_DOWNLOAD_ID
-def send_again(config: str, *, as_json: bool, number: int) -> None:
+async def send_again(session: CommandSession, number: int) -> int:
     """Say that a download that is held has not arrived: it is sent once more, under the same key."""
-    run_action(config, lambda actions: actions.settle(number, has_arrived=False), as_json=as_json)
+    want = await session.assembly.watching.watches.settle(number, has_arrived=False)
+    return await _show_want(session, want, "is sent again by a running service")
 
 
 @click.group(cls=HintingGroup, short_help="List and test those that take finds.", epilog=EXIT_CODES)
@@ -117,15 +153,193 @@ def targets() -> None:
 
 
 @targets.command("list", short_help="All targets, and what each takes.", epilog=EXIT_CODES)
-@options
-def list_targets(config: str, *, as_json: bool) -> None:
+@session_command(may_make=True)
+async def list_targets(session: CommandSession) -> int:
     """All targets: what each takes, whether it can be asked, and what happens in doubt. Addresses and keys are not shown."""
-    run_action(config, lambda actions: actions.list_targets(), as_json=as_json, may_make=True)
+    found = session.assembly.watching.watches.targets()
+    return session.show({"targets": list(map(attrs.asdict, found))}, _text(session).targets(found))
 
 
 @targets.command("test", short_help="Try a target out.", epilog=EXIT_CODES)
-@options
+@session_command(may_make=True)
 @click.argument("name", metavar="NAME")
-def test_target(config: str, *, as_json: bool, name: str) -> None:
+async def test_target(session: CommandSession, name: str) -> int:
     """Try address and credentials of a target. Nothing is given to it."""
-    run_action(config, lambda actions: actions.test_target(name), as_json=as_json, may_make=True)
+    said = (await _views(session)).redact(await session.assembly.watching.watches.test_target(name))
+    return session.show({"target": name, "said": said}, [f"{name} answers: {said}"])
+
+
+def _text(session: CommandSession) -> WantText:
+    return WantText(now=session.now, zone=session.zone, is_live=session.settings.mode == "live")
+
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_THOUSAND = 1_000.0
+_COLOURS = {
+    WantState.DONE.value: "green",
+    WantState.HANDED_OVER.value: "green",
+    WantState.IN_DOUBT.value: "yellow",
+    WantState.GAVE_UP.value: "red",
+    HandoverState.HELD.value: "yellow",
+    HandoverState.FAILED.value: "red",
+}
+_PAINT = painter(_COLOURS)
+
+
+@frozen(kw_only=True)
+class WantText:
+    """Wants, downloads and targets as text, without links and keys."""
+
+    now: datetime
+    zone: tzinfo
+    is_live: bool
+
+    def wants(self, found: Sequence[WantOut], *, before: int | None) -> Iterator[str]:
+        """A page of wants."""
+        if not found:
+            yield "nothing is wanted here; cormorant watchlist and cormorant saved say what is watched"
+            return
+        rows = [
+            (str(each.id), each.state, _name(each), from_now(each.changed_at, self.now), self._why(each))
+            for each in found
+        ]
+        yield from table(("ID", "STATE", "WHAT", "SINCE", "WHY"), rows, right=("ID",), paint=_PAINT)
+        yield from _more(before)
+        if not self.is_live and any(each.state == WantState.CHOSEN.value for each in found):
+            yield 'observe mode: nothing is handed over by itself; cormorant wants hand-over ID does, or mode = "live"'
+
+    def _why(self, want: WantOut) -> str:
+        later = f"; searched again {self._due(want.next_look_at)}" if want.next_look_at else ""
+        return f"{want.reason}{later}"
+
+    def want(self, shown: WantShownOut) -> Iterator[str]:
+        """One want with all that belongs to it."""
+        want = shown.want
+        yield f"want {want.id}  {printable(_name(want))}  {_PAINT(want.state, want.state)}"
+        yield from pairs(list(self._facts(want)), indent="  ")
+        if not shown.candidates:
+            yield "no candidates yet"
+        else:
+            yield ""
+            yield from self._candidates(shown.candidates, want.chosen)
+        if shown.downloads:
+            yield ""
+            yield from self.downloads(shown.downloads, before=None)
+
+    def _facts(self, want: WantOut) -> Iterator[tuple[str, str]]:
+        yield "why", self._why(want)
+        yield "wanted by", want.watch
+        yield "found", self._when(want.found_at)
+        yield "changed", self._when(want.changed_at)
+        yield "searched at", ", ".join(want.search) or "all sources"
+        yield "profile", want.choose or "default"
+        yield "handed to", ", ".join(want.hand_to) or "nobody: set hand_to for its watch"
+        yield "looks", str(want.looks)
+
+    def _candidates(self, found: Sequence[CandidateOut], chosen: str | None) -> Iterator[str]:
+        rows = [
+            (
+                each.id,
+                "" if each.place is None else str(each.place),
+                each.source,
+                _size(each.size_bytes),
+                "" if each.seeders is None else str(each.seeders),
+                _verdict(each, is_chosen=each.id == chosen),
+                each.title,
+            )
+            for each in found
+        ]
+        head = ("CANDIDATE", "PLACE", "SOURCE", "SIZE", "SEEDERS", "VERDICT", "TITLE")
+        yield from table(head, rows, right=("PLACE", "SIZE", "SEEDERS"))
+
+    def downloads(self, found: Sequence[DownloadOut], *, before: int | None) -> Iterator[str]:
+        """A page of downloads."""
+        if not found:
+            yield "nothing was handed over yet"
+            return
+        rows = [
+            (str(each.id), each.state, each.target, str(each.want), from_now(each.changed_at, self.now), _told(each))
+            for each in found
+        ]
+        yield from table(
+            ("DOWNLOAD", "STATE", "TARGET", "WANT", "SINCE", "WHAT"), rows, right=("DOWNLOAD", "WANT"), paint=_PAINT
+        )
+        yield from _more(before)
+        yield from _held(found)
+
+    def download(self, shown: DownloadOut) -> Iterator[str]:
+        """One download."""
+        yield f"download {shown.id}  {printable(shown.title)}  {_PAINT(shown.state, shown.state)}"
+        facts = [
+            *([("why", shown.reason)] if shown.reason else []),
+            ("target", shown.target),
+            ("want", f"{shown.want}, candidate {shown.candidate}"),
+            ("sent", "once" if shown.times_sent == 1 else f"{shown.times_sent} times"),
+            ("began", self._when(shown.created_at)),
+            ("changed", self._when(shown.changed_at)),
+        ]
+        yield from pairs([*facts, *self._asked_next(shown)], indent="  ")
+        yield from _held([shown])
+
+    def _asked_next(self, shown: DownloadOut) -> list[tuple[str, str]]:
+        return [("next asked", self._when(shown.next_look_at))] if shown.next_look_at else []
+
+    def targets(self, found: Sequence[TargetView]) -> Iterator[str]:
+        """All targets."""
+        if not found:
+            yield "no target is set yet; write [targets.NAME] in the settings file"
+            return
+        rows = [
+            (each.name, each.kind, "asked" if each.can_be_asked else each.in_doubt, ", ".join(each.takes))
+            for each in found
+        ]
+        yield from table(("NAME", "KIND", "IN DOUBT", "TAKES"), rows)
+
+    def _due(self, moment: datetime) -> str:
+        return "now" if moment <= self.now else from_now(moment, self.now)
+
+    def _when(self, moment: datetime) -> str:
+        return f"{clock_time(moment, self.now, self.zone)} ({from_now(moment, self.now)})"
+
+
+def _name(want: WantOut) -> str:
+    return f"{want.artist} - {want.title}" if want.artist else want.title
+
+
+def _held(found: Sequence[DownloadOut]) -> Iterator[str]:
+    """What a person can do about the first that is held."""
+    held = [each.id for each in found if each.state == HandoverState.HELD.value]
+    if held:
+        yield f"held: look at the target, then cormorant downloads arrived {held[0]}, or send-again {held[0]}"
+
+
+def _told(download: DownloadOut) -> str:
+    return f"{download.title}: {download.reason}" if download.reason else download.title
+
+
+def _verdict(candidate: CandidateOut, *, is_chosen: bool) -> str:
+    if candidate.failed_because:
+        return f"tried in vain: {candidate.failed_because}"
+    if candidate.place is None:
+        return f"rejected: {'; '.join(candidate.reasons) or 'not found any more'}"
+    liked = f": {', '.join(candidate.merits)}" if candidate.merits else ""
+    return f"{'chosen' if is_chosen else 'fits'}{liked}"
+
+
+def _size(size_bytes: int | None) -> str:
+    """A size in one number and one unit.
+
+    >>> _size(None), _size(999), _size(312_400_000)
+    ('', '999 B', '312 MB')
+    """
+    if size_bytes is None:
+        return ""
+    size, place = float(size_bytes), 0
+    while size >= _THOUSAND and place < len(_UNITS) - 1:
+        size, place = size / _THOUSAND, place + 1
+    return f"{size:.3g} {_UNITS[place]}"
+
+
+def _more(before: int | None) -> Iterator[str]:
+    if before is not None:
+        yield f"there are older ones: --before {before}"

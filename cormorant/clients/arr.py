@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from attrs import frozen
@@ -14,12 +15,29 @@ from cormorant.clients.http.json_api import JsonApi
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.torznab_replies import StatedError, local_name, read_reply
 from cormorant.rules.app_indexers import AppIndexer, GateEndpoint, OfferedIndexer
+from cormorant.rules.errors import CormorantError
 from cormorant.rules.ports import Offload
-from cormorant.rules.search.outcomes import CredentialsRefused, SourceRefused, SourceUnavailable
-from cormorant.rules.secrets import Secret
+from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.secrets import Secret, redact_secrets
 
 _ENABLED: Final = ("enableRss", "enableAutomaticSearch", "enableInteractiveSearch")
 _NAME_MAX: Final = 200
+
+
+class AppFailed(CormorantError):
+    """Another program did not do what was asked of it. Its reason follows its name."""
+
+    http_status = 502
+    exit_code = 1
+
+
+@contextmanager
+def said_by(app: str, key: Secret) -> Iterator[None]:
+    """Raise what a program says as `AppFailed`, without its key."""
+    try:
+        yield
+    except SourceError as error:
+        raise AppFailed(f"{app}: {redact_secrets(str(error), [key])}") from error
 
 
 @frozen

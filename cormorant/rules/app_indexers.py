@@ -201,6 +201,10 @@ class ImportStep(StrEnum):
     SKIP = "skip"
 
 
+CHANGES: Final = frozenset({ImportStep.ADD, ImportStep.RETURN, ImportStep.UPDATE})
+"""The steps that change a source."""
+
+
 @frozen(kw_only=True)
 class ImportAction:
     """What is to be done about one indexer, and why."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from cormorant.rules.secrets import Secret, redact_keys, redact_secrets
 
@@ -12,9 +12,49 @@ from cormorant.rules.secrets import Secret, redact_keys, redact_secrets
 class CormorantError(Exception):
     """Any error that Cormorant raises by name."""
 
+    http_status: ClassVar[int] = 500
+    """How the API answers it. 500: nobody expects it there, and it is logged."""
+    exit_code: ClassVar[int] = 2
+    """How a command ends with it. 1: it could not be done. 2: the input, the settings or the database are wrong."""
+    retry_after_s: float | None = None
+    """After how many seconds asking again may work, where that is known."""
+
+
+class NotFound(CormorantError):
+    """There is nothing of this name or number."""
+
+    http_status = 404
+    exit_code = 1
+
+    def __init__(self, kind: str, name: object, remedy: str) -> None:
+        super().__init__(f"there is no {kind} {name!r}; {remedy}")
+
+
+class AlreadyExists(CormorantError):
+    """Something of this name is there already."""
+
+    http_status = 409
+    exit_code = 1
+
+    def __init__(self, kind: str, name: str, remedy: str = "choose another name, or remove it first") -> None:
+        article = "an" if kind[0] in "aeiou" else "a"
+        super().__init__(f"there is {article} {kind} {name!r} already; {remedy}")
+
+
+class SetInFile(CormorantError):
+    """It is set in the settings file, and is changed there."""
+
+    http_status = 409
+    exit_code = 1
+
+    def __init__(self, kind: str, name: str, section: str) -> None:
+        super().__init__(f"the {kind} {name!r} is one of the settings file; take [{section}.{name}] out of it")
+
 
 class ActorError(CormorantError):
     """An actor could not take or answer a message."""
+
+    http_status = 503
 
     def __init__(self, actor: str, message: str) -> None:
         super().__init__(message)
@@ -94,6 +134,8 @@ class StorageError(CormorantError):
 class StorageUnavailable(StorageError):
     """The call surely changed nothing: the database was away, busy or full until the deadline. Asking again may work."""
 
+    http_status = 503
+
 
 class StatementTooSlow(StorageUnavailable):
     """A call was ended because it ran longer than its time-out. It changed nothing; ask for less at once."""
@@ -112,9 +154,14 @@ class TransactionMisused(StorageError):
 class TextRefused(StorageError):
     """A text holds what not every database can store. Clean it where it comes in."""
 
+    http_status = 400
+
 
 class CommitUnknown(StorageError):
     """The connection was lost at COMMIT: the call may have happened. Look before repeating it."""
+
+    http_status = 503
+    exit_code = 1
 
 
 class StorageMisconfigured(StorageError):
@@ -164,6 +211,8 @@ class MigrationFailed(StorageMisconfigured):
 class JobError(CormorantError):
     """A job could not be taken in, or changed, as asked."""
 
+    http_status = 409
+
 
 class IllegalChange(JobError):
     """The job is in a state in which this cannot be done to it."""
@@ -179,14 +228,6 @@ class KeyTaken(JobError):
 
     def __init__(self, job_id: int) -> None:
         super().__init__(f"job {job_id} cannot be revived: another job of its kind and key is waiting or running")
-        self.job_id = job_id
-
-
-class UnknownJob(JobError):
-    """There is no job of that number; it may have been pruned."""
-
-    def __init__(self, job_id: int) -> None:
-        super().__init__(f"there is no job {job_id}; finished jobs are pruned after a while")
         self.job_id = job_id
 
 
@@ -249,6 +290,8 @@ class ServiceFailed(ServiceError):
 
 class ServiceStopped(ServiceError):
     """The service has stopped and takes no more calls."""
+
+    http_status = 503
 
 
 class SettingsError(CormorantError):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -16,19 +15,25 @@ from actors.environment import Environment
 from actors.jobs.new_jobs import check_terms, new_job
 from actors.jobs.runner import CancelHandler, RunEphemeral, RunnerMessage, SetClaiming
 from actors.jobs.working_set import EphemeralJob, JobWakeUp
-from cormorant.rules.errors import CommitUnknown, MailboxFull, UnknownJob, WaitForbidden
+from cormorant.rules.errors import CommitUnknown, MailboxFull, NotFound, WaitForbidden
 from cormorant.rules.jobs.events import About, JobCancelled
 from cormorant.rules.jobs.states import JobState
 from storage import pauses
-from storage.database import Database
 from storage.engine.statements import in_pages
 from storage.jobs import batch, jobs, reports
 from storage.jobs.batch import JobChange
 from storage.jobs.jobs import Enqueued, NewJob
-from storage.jobs.reports import JobView
+from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView, StuckJobs
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Tell = Callable[[int], object]
+"""Is told how many more are done."""
+
+IDS_MOST = 100
+"""Ids in one transaction: others must not wait long for the rows."""
+PAGE = 1_000
 
 
 @define(eq=False, kw_only=True)
@@ -101,113 +106,120 @@ class Jobs:
             self.runner.tell_nowait(message())
 
     async def show(self, job_id: int) -> JobView:
-        """One job, or `UnknownJob`."""
+        """One job, or `NotFound`."""
         view = await self.environment.database.read(reports.show, job_id)
         if view is None:
-            raise UnknownJob(job_id)
+            raise NotFound("job", job_id, batch.PRUNED)
         return view
+
+    async def page(self, *, state: JobState | None, kind: str | None, before: int | None, limit: int) -> JobPage:
+        """The newest jobs, and what each waits for."""
+        return await self._look(reports.read_list, state=state, kind=kind, before=before, limit=limit)
+
+    async def stats(self) -> JobStats:
+        """How many jobs there are, and who works on them."""
+        return await self._look(reports.read_stats)
+
+    async def stuck(self, *, silent_s: float) -> StuckJobs:
+        """Running jobs whose owner has not been heard of for so long."""
+        return await self._look(reports.read_stuck, silent_s=silent_s)
+
+    async def surroundings(self) -> JobSurroundings:
+        """Who works, and what is paused."""
+        return await self._look(reports.read_surroundings)
+
+    async def known_kinds(self) -> set[str]:
+        """The kinds that there are jobs or handlers of."""
+        return await self.environment.database.read(reports.known_kinds)
+
+    async def dead_letters(self, kind: str | None = None) -> list[int]:
+        """The ids of all failed jobs, or of those of one kind."""
+        ids: list[int] = []
+        while page := await self.environment.database.read(
+            reports.recent, state=JobState.FAILED, kind=kind, before=ids[-1] if ids else None, limit=PAGE
+        ):
+            ids += [job.id for job in page]
+        return ids
+
+    async def _look(self, look: Callable[..., T], **words: Any) -> T:
+        silence_s = self.environment.settings.jobs.lock_timeout_s
+        return await self.environment.database.read(look, now=self.environment.now(), silence_s=silence_s, **words)
 
     async def cancel(self, job_id: int) -> None:
         """End a live job and stop its handler, here at once, in another process as soon as that hears of it."""
-        view = await self.show(job_id)
-        token = await self.environment.database.run(jobs.cancel, job_id, now=self.environment.now())
-        with suppress(MailboxFull):  # the next heartbeat finds out
-            self.runner.tell_nowait(CancelHandler(job_id=job_id, token=token))
-        of = About(job_id=job_id, kind=view.kind, correlation_id=view.correlation_id)
-        self.environment.emit(JobCancelled(**of, why="by hand"))
+        await self._change("cancel", job_id)
 
     async def revive(self, job_id: int) -> None:
         """Let a failed or cancelled job start afresh."""
-        await self.show(job_id)
-        await self.environment.database.run(jobs.revive, job_id, now=self.environment.now())
-        self.wake_up.set()
+        await self._change("retry", job_id)
 
     async def discard(self, job_id: int) -> None:
         """Forget a finished job."""
-        await self.show(job_id)
-        await self.environment.database.run(jobs.discard, job_id)
+        await self._change("discard", job_id)
 
-    async def pause_kind(self, kind: str) -> int:
-        """Start no more jobs of a kind, also after a restart. Returns how many were waiting."""
-        await self.environment.database.run(pauses.pause, kind, now=self.environment.now())
-        return await in_pages(self.environment.database, pauses.hold_some)
+    async def _change(self, verb: str, job_id: int) -> None:
+        done = await self.environment.database.run(batch.change_one, verb, job_id, now=self.environment.now())
+        self._announce(verb, [done])
 
-    async def resume_kind(self, kind: str) -> int:
-        """Start jobs of a kind again. Returns how many were held."""
-        await self.environment.database.run(pauses.resume, kind)
-        freed = await in_pages(self.environment.database, pauses.free_some)
-        self.wake_up.set()
-        return freed
+    async def change_each(self, verb: str, ids: Sequence[int], *, tell: Tell = lambda _: None) -> list[JobChange]:
+        """Retry, cancel or discard many jobs. One that cannot be changed does not keep the others from it."""
+        done: list[JobChange] = []
+        chosen = sorted(set(ids))
+        for first in range(0, len(chosen), IDS_MOST):
+            page = chosen[first : first + IDS_MOST]
+            done += await self._change_page(verb, page)
+            tell(len(page))
+        return done
 
-    async def pause(self) -> None:
-        """Claim no more jobs of any kind, in every process that shares the database, also after a restart."""
-        await self._set_claiming(is_on=False)
-
-    async def resume(self) -> None:
-        """Claim jobs again."""
-        await self._set_claiming(is_on=True)
-
-    async def _set_claiming(self, *, is_on: bool) -> None:
-        await self.environment.database.run(pauses.set_all, is_paused=not is_on, now=self.environment.now())
-        with suppress(MailboxFull):  # the next heartbeat finds out
-            self.runner.tell_nowait(SetClaiming(is_on=is_on))
-
-
-IDS_MOST = 100
-"""Ids in one transaction: others must not wait long for the rows."""
-PAGE = 1_000
-
-Tell = Callable[[int], object]
-"""Is told how many more are done."""
-
-
-async def change_each(database: Database, verb: str, ids: Sequence[int], *, tell: Tell) -> list[JobChange]:
-    """Do one thing to many jobs. What cannot be done to one of them does not keep it from the others."""
-    done: list[JobChange] = []
-    for page in _pages(sorted(set(ids))):
+    async def _change_page(self, verb: str, ids: Sequence[int]) -> list[JobChange]:
         try:
-            done += await database.run(batch.change_page, verb, page, now=datetime.now(UTC))
+            done = await self.environment.database.run(batch.change_page, verb, ids, now=self.environment.now())
         except CommitUnknown:
             said = "the connection broke at the end, so it may have happened: look with `cormorant jobs show`"
-            done += [JobChange(id=job_id, is_done=False, said=said) for job_id in page]
-        tell(len(page))
-    return done
+            return [JobChange(id=job_id, is_done=False, said=said) for job_id in ids]
+        self._announce(verb, done)
+        return done
 
+    def _announce(self, verb: str, done: Sequence[JobChange]) -> None:
+        """Tell this process of changes at once. The others hear of them from the database."""
+        if verb == "retry":
+            self.wake_up.set()
+        for each in done:
+            if each.cancelled is not None:
+                self._tell_runner(CancelHandler(job_id=each.id, token=each.token))
+                job = each.cancelled
+                of = About(job_id=job.id, kind=job.kind, correlation_id=job.correlation_id)
+                self.environment.emit(JobCancelled(**of, why="by hand"))
 
-def _pages(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    for first in range(0, len(ids), IDS_MOST):
-        yield ids[first : first + IDS_MOST]
+    async def pause_kind(self, kind: str, *, tell: Tell = lambda _: None) -> int:
+        """Start no more jobs of a kind, also after a restart. Returns how many were waiting."""
+        await self.environment.database.run(pauses.pause, kind, now=self.environment.now())
+        return await in_pages(self.environment.database, pauses.hold_some, tell)
 
+    async def resume_kind(self, kind: str, *, tell: Tell = lambda _: None) -> int | None:
+        """Start jobs of a kind again. Returns how many were held; None when the kind was not paused."""
+        was_paused = await self.environment.database.run(pauses.resume, kind)
+        # Also if it was not: an earlier try may have been interrupted half-way.
+        freed = await in_pages(self.environment.database, pauses.free_some, tell)
+        self.wake_up.set()
+        return freed if was_paused or freed else None
 
-async def dead_letters(database: Database, kind: str | None) -> list[int]:
-    """The ids of all failed jobs, or of those of one kind."""
-    ids: list[int] = []
-    while page := await database.read(
-        reports.recent, state=JobState.FAILED, kind=kind, before=ids[-1] if ids else None, limit=PAGE
-    ):
-        ids += [job.id for job in page]
-    return ids
+    async def pause(self) -> bool:
+        """Claim no more jobs of any kind, in every process that shares the database, also after a restart.
 
+        False: that was so already.
+        """
+        return await self._set_claiming(is_on=False)
 
-async def pause_all(database: Database) -> bool:
-    """Let no process claim jobs. False: that was so already."""
-    return await database.run(pauses.switch_all, is_paused=True, now=datetime.now(UTC))
+    async def resume(self) -> bool:
+        """Claim jobs again. False: that was so already."""
+        return await self._set_claiming(is_on=True)
 
+    async def _set_claiming(self, *, is_on: bool) -> bool:
+        is_new = await self.environment.database.run(pauses.switch_all, is_paused=not is_on, now=self.environment.now())
+        self._tell_runner(SetClaiming(is_on=is_on))
+        return is_new
 
-async def resume_all(database: Database) -> bool:
-    """Let processes claim jobs again. False: they did."""
-    return await database.run(pauses.switch_all, is_paused=False, now=datetime.now(UTC))
-
-
-async def pause_kind(database: Database, kind: str, *, tell: Tell) -> int:
-    """Hold the jobs of a kind, those that wait and those to come. Returns how many were waiting."""
-    await database.run(pauses.pause, kind, now=datetime.now(UTC))
-    return await in_pages(database, pauses.hold_some, tell)
-
-
-async def resume_kind(database: Database, kind: str, *, tell: Tell) -> int | None:
-    """Free the jobs of a kind. Returns how many were held; None when the kind was not paused."""
-    was_paused = await database.run(pauses.resume, kind)
-    # Also if it was not: an earlier try may have been interrupted half-way.
-    freed = await in_pages(database, pauses.free_some, tell)
-    return freed if was_paused or freed else None
+    def _tell_runner(self, message: RunnerMessage) -> None:
+        with suppress(MailboxFull):  # the next heartbeat finds out
+            self.runner.tell_nowait(message)

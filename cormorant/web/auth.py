@@ -147,6 +147,8 @@ def _own_hosts(connection: ASGIConnection[Any, Any, Any, Any]) -> set[str]:
 class TooManyTries(CormorantError):
     """From this address so many wrong keys have come that none is looked at now."""
 
+    http_status = 429
+
     def __init__(self, wait_s: float) -> None:
         super().__init__("too many wrong keys came from this address; wait, and look at the key")
         self.retry_after_s = max(1, math.ceil(wait_s))

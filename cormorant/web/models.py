@@ -1,4 +1,4 @@
-"""API documents of searches, sources and the tree, without keys."""
+"""API documents of searches, jobs and the tree, without keys."""
 
 from __future__ import annotations
 
@@ -9,30 +9,19 @@ from attrs import field, frozen
 
 from actors.search.source_requests import SourceRequests
 from cormorant.rules.search.outcomes import Outcome
-from cormorant.rules.search.reasons import Explanation
 from cormorant.rules.search.requests import Result
 from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords, secret_filter_of
 from cormorant.rules.supervision import ChildView
-from storage.access import ClientAppView
 from storage.jobs.reports import JobView
 
 __all__ = [
-    "AddedClientOut",
     "ChildOut",
-    "ClientBody",
-    "ClientOut",
-    "ClientSpendOut",
-    "ExplanationOut",
-    "GateOut",
     "JobsOut",
     "OutcomeOut",
     "ResultOut",
     "SearchBody",
     "SearchOut",
-    "SourceOut",
     "StatusOut",
-    "client_out",
-    "explanation_out",
     "outcome_out",
     "tree_out",
 ]
@@ -56,39 +45,6 @@ class StatusOut:
     version: str
     is_ready: bool
     tree: list[ChildOut]
-
-
-@frozen(kw_only=True)
-class GateOut:
-    """One thing in the way of a request."""
-
-    name: str
-    opens_at: datetime | None
-    why: str
-
-
-@frozen(kw_only=True)
-class ExplanationOut:
-    """Why a request submitted now would wait. `opens_at` is null when nobody knows."""
-
-    priority: str
-    lane: str
-    opens_at: datetime | None
-    gates: list[GateOut]
-    lines: list[str]
-
-
-@frozen(kw_only=True)
-class SourceOut:
-    """A source, and why it waits."""
-
-    name: str
-    kind: str
-    url: str
-    origin: str
-    waiting: int
-    running: int
-    explanation: ExplanationOut
 
 
 @frozen(kw_only=True)
@@ -153,65 +109,6 @@ class JobsOut:
     next_before: int | None
 
 
-@frozen(kw_only=True)
-class ClientSpendOut:
-    """What an app has spent at one source in the last 24 hours."""
-
-    source: str
-    queries_today: int
-    grabs_today: int
-
-
-@frozen(kw_only=True)
-class ClientOut:
-    """An app that searches through the gate. One `from_file` is changed in the settings file."""
-
-    name: str
-    priority: str
-    share: float
-    hold_s: float
-    from_file: bool
-    queries_today: int
-    grabs_today: int
-    sources: list[ClientSpendOut]
-
-
-@frozen(kw_only=True)
-class ClientBody:
-    """An app to be let in."""
-
-    name: str
-    priority: str = "completion"
-    share: float = 1.0
-    hold_s: float = 60.0
-
-
-@frozen(kw_only=True)
-class AddedClientOut:
-    """An app that was let in, and its key, which is told this once."""
-
-    client: ClientOut
-    key: str
-
-
-def client_out(look: ClientAppView) -> ClientOut:
-    """An app as it is shown."""
-    chosen = look.settings
-    return ClientOut(
-        name=look.name,
-        priority=chosen.priority,
-        share=chosen.share,
-        hold_s=chosen.hold_s,
-        from_file=look.from_file,
-        queries_today=look.queries_today,
-        grabs_today=look.grabs_today,
-        sources=[
-            ClientSpendOut(source=each.source, queries_today=each.queries, grabs_today=each.grabs)
-            for each in look.spent
-        ],
-    )
-
-
 def tree_out(children: Sequence[ChildView]) -> list[ChildOut]:
     """The tree as it is shown."""
     return [
@@ -228,17 +125,6 @@ def tree_out(children: Sequence[ChildView]) -> list[ChildOut]:
 
 def _error(error: BaseException, secret_filter: SecretFilter = NO_SCREEN) -> str:
     return redact_passwords(secret_filter.redact(f"{type(error).__name__}: {error}"))
-
-
-def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> ExplanationOut:
-    """Why a request waits, as it is shown."""
-    return ExplanationOut(
-        priority=priority,
-        lane=lane,
-        opens_at=explanation.opens_at,
-        gates=[GateOut(name=gate.name.value, opens_at=gate.opens_at, why=gate.why) for gate in explanation.reasons],
-        lines=list(explanation.lines),
-    )
 
 
 def outcome_out(outcome: Outcome, requests: SourceRequests | None) -> OutcomeOut:

@@ -14,7 +14,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 
 from cormorant import __version__
 from cormorant.rules.search.requests import CATEGORIES_MAX, KINDS, PARAMS_MAX, QUERY_LENGTH_MAX
-from cormorant.rules.settings.service import HOLD_S_MAX
+from cormorant.web.api.clients import CLIENT_LIMITS
 from cormorant.web.api.running_searches import WAIT_S_MAX
 from cormorant.web.problems import PROBLEM_TYPE, ProblemDocument
 
@@ -55,12 +55,7 @@ _BODY: Final = {
     "wait_s": {"type": "number", "minimum": 0, "maximum": WAIT_S_MAX},
 }
 _NAME: Final = "^[a-z][a-z0-9_-]{0,39}$"
-_CLIENT: Final = {
-    "name": {"type": "string", "pattern": _NAME},
-    "priority": {"type": "string", "enum": ["interactive", "completion", "background"]},
-    "share": {"type": "number", "minimum": 0, "maximum": 1},
-    "hold_s": {"type": "number", "minimum": 0, "maximum": HOLD_S_MAX},
-}
+_CLIENT: Final = {"name": {"type": "string", "pattern": _NAME}} | CLIENT_LIMITS
 _PRICE: Final = {"name": {"type": "string", "pattern": _NAME}, "currency": {"type": "string", "pattern": "^[A-Z]{3}$"}}
 _NOON: Final = "2026-11-16T12:00:00Z"
 _EXAMPLES: Final[Mapping[str, object]] = {

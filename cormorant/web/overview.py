@@ -18,8 +18,9 @@ from cormorant.rules.search.reasons import Explanation, Reason, ReasonName
 from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords, secret_filter_of
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.watch.handovers import Handover
+from cormorant.services.search_views import GateOut
 from cormorant.services.watch.views import WantViews
-from cormorant.web.models import ChildOut, GateOut, tree_out
+from cormorant.web.models import ChildOut, tree_out
 from cormorant.web.overview_models import (
     AccountOut,
     ClientSpendTodayOut,

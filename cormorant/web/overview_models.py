@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from cormorant.web.models import ChildOut, GateOut
+from cormorant.services.search_views import GateOut
+from cormorant.web.models import ChildOut
 
 __all__ = [
     "EXAMPLE",

@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 
 from actors.environment import Environment
 from cormorant.services.event_bus import EventBus
+from cormorant.services.gate.client_apps import Apps
 from cormorant.services.jobs import Jobs
 from cormorant.services.schedule import Timetable
 from cormorant.services.searches import Searches
@@ -39,6 +40,7 @@ class WebParts:
     watches: Watches
     subscriptions: Feeds
     prices: Prices
+    apps: Apps
     monitor: ServiceMonitor
     bus: EventBus
     timetable: Timetable

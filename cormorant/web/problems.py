@@ -18,40 +18,22 @@ from typing_extensions import override
 
 from actors.environment import Environment
 from cormorant.rules.errors import (
-    ActorError,
-    CommitUnknown,
     CormorantError,
-    JobError,
-    ServiceStopped,
-    StorageUnavailable,
-    TextRefused,
-    UnknownJob,
 )
 from cormorant.rules.events import WebBodyTooDeep, WebRequestCrashed
 from cormorant.rules.json_documents import NestedTooDeep, check_nesting
-from cormorant.rules.search.outcomes import RateLimitWaitError, SearchQueueFull, SourceError, SourceRefused
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.secrets import redact_passwords
-from cormorant.rules.watch.handovers import TargetError, UnknownTarget
-from cormorant.rules.watch.wants import UnknownWant, WantError
 from cormorant.rules.web_requests import LogThrottle
-from cormorant.web.api.running_searches import UnknownSearch
-from cormorant.web.auth import TooManyTries, client_of
+from cormorant.web.auth import client_of
 from cormorant.web.head_requests import asked_method
 from cormorant.web.parts import WebParts
-from storage.access import ClientExists, UnknownClient
-from storage.search.sources import UnknownSource
-from storage.watch.artists import ArtistExists, UnknownArtist
-from storage.watch.feed_claims import CheckedElsewhere
-from storage.watch.feeds import SubscriptionConfigured, SubscriptionExists, UnknownSubscription
-from storage.watch.handovers import UnknownDownload
-from storage.watch.price_watches import IntakeTakenOut, PriceWatchConfigured, PriceWatchExists, UnknownPriceWatch
-from storage.watch.saved_searches import SavedSearchConfigured, SavedSearchExists, UnknownSavedSearch
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
 """When to come back if so much waits that nothing more is taken in, or the database is away."""
 
+_COME_BACK = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 _SHOWN_AS = {"in_state": "state"}
 """Parameters whose names Litestar keeps for itself."""
 
@@ -98,39 +80,15 @@ def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
     return problem(error.status_code, detail, errors=errors, headers=kept)
 
 
-def _not_found(_: AnyRequest, error: Exception) -> Response[bytes]:
-    return problem(404, str(error))
-
-
-def _bad(_: AnyRequest, error: CormorantError) -> Response[bytes]:
-    return problem(400, redact_passwords(str(error)))
-
-
-def _conflict(_: AnyRequest, error: Exception) -> Response[bytes]:
-    return problem(409, str(error))
-
-
-def _elsewhere(_: AnyRequest, error: SourceError | TargetError) -> Response[bytes]:
-    """Another program did not do what was asked of it; when to come back is told where it is known."""
-    later = {} if error.retry_after_s is None else {"Retry-After": str(max(1, math.ceil(error.retry_after_s)))}
-    return problem(502, redact_passwords(str(error)), headers=later)
-
-
-def _closed(_: AnyRequest, error: RateLimitWaitError) -> Response[bytes]:
-    wait_s = BUSY_S if error.wait_s is None else max(1, math.ceil(error.wait_s))
-    return problem(503, str(error), headers={"Retry-After": str(wait_s)})
-
-
-def _full(_: AnyRequest, error: SearchQueueFull) -> Response[bytes]:
-    return problem(429, str(error), headers={"Retry-After": str(BUSY_S)})
-
-
-def _tried(_: AnyRequest, error: TooManyTries) -> Response[bytes]:
-    return problem(429, str(error), headers={"Retry-After": str(error.retry_after_s)})
-
-
-def _away(_: AnyRequest, error: Exception) -> Response[bytes]:
-    return problem(503, str(error), headers={"Retry-After": str(math.ceil(BUSY_S))})
+def _of_error(request: AnyRequest, error: CormorantError) -> Response[bytes]:
+    """The answer that the class of the error states; one of which nobody thought is logged."""
+    if error.http_status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        return _crashed(request, error)
+    wait_s = error.retry_after_s
+    if wait_s is None and error.http_status in _COME_BACK:
+        wait_s = BUSY_S
+    later = {} if wait_s is None else {"Retry-After": str(max(1, math.ceil(wait_s)))}
+    return problem(error.http_status, redact_passwords(str(error)), headers=later)
 
 
 def _too_deep(request: AnyRequest, error: NestedTooDeep) -> Response[bytes]:
@@ -147,42 +105,8 @@ def problem_handlers() -> ExceptionHandlersMap:
     """Which error becomes which problem."""
     return {
         HTTPException: _of_http,
-        UnknownSource: _not_found,
-        UnknownJob: _not_found,
-        UnknownSearch: _not_found,
-        UnknownArtist: _not_found,
-        UnknownSavedSearch: _not_found,
-        UnknownPriceWatch: _not_found,
-        UnknownWant: _not_found,
-        UnknownDownload: _not_found,
-        UnknownTarget: _not_found,
-        UnknownClient: _not_found,
-        ClientExists: _conflict,
-        UnknownSubscription: _not_found,
-        BadRequest: _bad,
         NestedTooDeep: _too_deep,
-        TextRefused: _bad,
-        SourceRefused: _bad,
-        JobError: _conflict,
-        WantError: _conflict,
-        ArtistExists: _conflict,
-        SavedSearchExists: _conflict,
-        PriceWatchExists: _conflict,
-        PriceWatchConfigured: _conflict,
-        IntakeTakenOut: _conflict,
-        SavedSearchConfigured: _conflict,
-        SubscriptionExists: _conflict,
-        SubscriptionConfigured: _conflict,
-        CheckedElsewhere: _conflict,
-        SourceError: _elsewhere,
-        TargetError: _elsewhere,
-        RateLimitWaitError: _closed,
-        SearchQueueFull: _full,
-        TooManyTries: _tried,
-        StorageUnavailable: _away,
-        CommitUnknown: _away,
-        ActorError: _away,
-        ServiceStopped: _away,
+        CormorantError: _of_error,
         Exception: _crashed,
     }
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ from attrs import define, field
 from storage.engine.data_files import FILE_MODE, create_file, folder_mode, make_folder
 
 NAME_LENGTH_MAX: Final = 200
+OLD_S: Final = 3_600.0
+"""A younger file may belong to a process that is about to register."""
 
 
 @define(eq=False)
@@ -35,12 +38,12 @@ class WorkerLocks:
 
         A file system without locks is no error: silence shows the death of a process as well, only later.
         """
-        if self.folder is None or worker_id in self._held:
+        if self.folder is None or worker_id in self._held or self.folder.is_symlink():
             return
         with suppress(OSError):
             make_folder(self.folder, mode=folder_mode(self.file_mode))
             create_file(self._path(worker_id), mode=self.file_mode)
-            number = os.open(self._path(worker_id), os.O_RDWR | os.O_CLOEXEC)
+            number = os.open(self._path(worker_id), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             if _try_lock(number) and not self._is_free(worker_id):
                 self._held[worker_id] = number
                 self._released.discard(worker_id)
@@ -69,22 +72,35 @@ class WorkerLocks:
             with suppress(OSError):
                 self._path(worker_id).unlink(missing_ok=True)
 
-    def _is_free(self, worker_id: str) -> bool:
-        """Whether the file of a worker is there and nobody holds its lock."""
+    def remove_old(self, known: Collection[str]) -> None:
+        """Remove the files of workers that are not known: their process ended before it registered, or after it was forgotten."""
         if self.folder is None:
-            return False
-        try:
-            number = os.open(self._path(worker_id), os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            return _try_lock(number)
-        finally:
-            os.close(number)
+            return
+        kept = {self._path(worker_id) for worker_id in known}
+        with suppress(OSError):
+            for path in self.folder.glob("*.lock"):
+                is_old = time.time() - path.stat().st_mtime > OLD_S
+                if is_old and path not in kept and _is_free(path):
+                    path.unlink(missing_ok=True)
+
+    def _is_free(self, worker_id: str) -> bool:
+        return self.folder is not None and _is_free(self._path(worker_id))
 
     def _path(self, worker_id: str) -> Path:
         assert self.folder is not None
         return self.folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', worker_id)[-NAME_LENGTH_MAX:]}.lock"
+
+
+def _is_free(path: Path) -> bool:
+    """Whether a file is there and nobody holds its lock."""
+    try:
+        number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return _try_lock(number)
+    finally:
+        os.close(number)
 
 
 def _try_lock(number: int) -> bool:

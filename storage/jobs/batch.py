@@ -9,12 +9,13 @@ from typing import Final
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import IllegalChange, KeyTaken
+from cormorant.rules.errors import IllegalChange, KeyTaken, NotFound
 from cormorant.rules.jobs.states import FINISHED, JobState, Verb, allowed_from
 from storage import pauses
 from storage.engine.columns import from_micros
 from storage.jobs import jobs, reports, workers
 from storage.jobs.jobs import Claim, ClaimedJob, JobEnd, NewJob, Settled
+from storage.jobs.reports import JobView
 
 LEAVE_MOST = 100_000
 _ALLOWED = {
@@ -129,57 +130,70 @@ def leave(connection: Connection, batch: Batch, *, doubtful: Sequence[JobEnd], i
     return BatchResult(completed=completed, settled=[*settled, *before])
 
 
+PRUNED: Final = "finished jobs are pruned after a while"
+
+
 @frozen(kw_only=True)
 class JobChange:
     """What became of one job that was changed by hand."""
 
     id: int
-    is_done: bool
+    is_done: bool = True
     said: str
     """What follows, or why it was not changed."""
+    cancelled: JobView | None = None
+    """The job as it was before it was cancelled."""
+    token: int = 0
+    """The token of its last claim. Runs of a cancelled job under it, or under an earlier one, are to be stopped."""
 
 
 def change_page(connection: Connection, verb: str, ids: Sequence[int], *, now: datetime) -> list[JobChange]:
     """Retry, cancel or discard jobs by hand. A job that cannot be changed does not keep the others from it."""
-    return [_change_one(connection, verb, job_id, now) for job_id in ids]
+    return [_change_or_refuse(connection, verb, job_id, now) for job_id in ids]
 
 
-def _change_one(connection: Connection, verb: str, job_id: int, now: datetime) -> JobChange:
+def change_one(connection: Connection, verb: str, job_id: int, *, now: datetime) -> JobChange:
+    """Retry, cancel or discard a job by hand, or raise `NotFound`, `IllegalChange` or `KeyTaken`."""
     try:
-        said = _CHANGES[verb](connection, job_id, now)
+        return _CHANGES[verb](connection, job_id, now)
     except IllegalChange as illegal:
-        return JobChange(id=job_id, is_done=False, said=_why_not(verb, illegal.state))
+        if illegal.state in set(JobState):
+            raise
+        raise NotFound("job", job_id, PRUNED) from None
+
+
+def _change_or_refuse(connection: Connection, verb: str, job_id: int, now: datetime) -> JobChange:
+    try:
+        return change_one(connection, verb, job_id, now=now)
+    except NotFound:
+        said = f"there is no such job; {PRUNED}"
+    except IllegalChange as illegal:
+        *most, last = [each.value for each in JobState if each in _ALLOWED[verb]]
+        said = f"it is {illegal.state}; only what is {', '.join(most)} or {last} can be {_DONE[verb]}"
     except KeyTaken:
         said = "another job of its kind and key is waiting or running, and does its work"
-        return JobChange(id=job_id, is_done=False, said=said)
-    return JobChange(id=job_id, is_done=True, said=f"{_DONE[verb]}{said and f'; {said}'}")
+    return JobChange(id=job_id, is_done=False, said=said)
 
 
-def _why_not(verb: str, state: str) -> str:
-    if state not in set(JobState):
-        return "there is no such job; finished jobs are pruned after a while"
-    *most, last = [each.value for each in JobState if each in _ALLOWED[verb]]
-    return f"it is {state}; only what is {', '.join(most)} or {last} can be {_DONE[verb]}"
-
-
-def _retry(connection: Connection, job_id: int, now: datetime) -> str:
+def _retry(connection: Connection, job_id: int, now: datetime) -> JobChange:
     jobs.revive(connection, job_id, now=now)
     job = reports.show(connection, job_id)
-    return f"held because {job.kind} is paused" if job is not None and job.held else "due now"
+    then = f"held because {job.kind} is paused" if job is not None and job.held else "due now"
+    return JobChange(id=job_id, said=f"retried; {then}")
 
 
-def _cancel(connection: Connection, job_id: int, now: datetime) -> str:
+def _cancel(connection: Connection, job_id: int, now: datetime) -> JobChange:
     job = reports.show(connection, job_id)
-    jobs.cancel(connection, job_id, now=now)
-    is_running = job is not None and job.state is JobState.RUNNING
-    if job is None or not is_running:
-        return ""
-    return f"its handler at {job.owner} is stopped soon, at the next heartbeat at the latest"
+    token = jobs.cancel(connection, job_id, now=now)
+    said = "cancelled"
+    if job is not None and job.state is JobState.RUNNING:
+        said += f"; its handler at {job.owner} is stopped soon, at the next heartbeat at the latest"
+    return JobChange(id=job_id, said=said, cancelled=job, token=token)
 
 
-def _discard(connection: Connection, job_id: int, now: datetime) -> str:  # noqa: ARG001 - one signature for all changes
+def _discard(connection: Connection, job_id: int, now: datetime) -> JobChange:  # noqa: ARG001 - one signature for all changes
     jobs.discard(connection, job_id)
-    return ""
+    return JobChange(id=job_id, said="discarded")
 
 
 _CHANGES: Final = {"retry": _retry, "cancel": _cancel, "discard": _discard}

@@ -245,13 +245,6 @@ def known_kinds(connection: Connection) -> set[str]:
     return served | {count.kind for count in count_by_kind(connection)}
 
 
-def read_one(
-    connection: Connection, job_id: int, *, now: datetime, silence_s: float
-) -> tuple[JobSurroundings, JobView | None]:
-    """One job, if it is there."""
-    return read_surroundings(connection, now=now, silence_s=silence_s), show(connection, job_id)
-
-
 def read_stats(connection: Connection, *, now: datetime, silence_s: float) -> JobStats:
     """All numbers at once."""
     silent_since = now - timedelta(seconds=silence_s)

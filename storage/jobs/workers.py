@@ -90,7 +90,7 @@ def take_lease(connection: Connection, name: str, *, worker_id: str, instead_of:
     )
     connection.execute(_TAKE_LEASE, words | seen)
     row = connection.execute(_LEASE, {"name": name}).one()
-    return LeaseRow(holder=row.claimed_by or "", renewals=row.renewals)
+    return LeaseRow(holder=row.claimed_by, renewals=row.renewals)
 
 
 def record_sightings(connection: Connection, sightings: Mapping[str, Sighting]) -> None:
@@ -119,8 +119,14 @@ def may_claim(connection: Connection, worker_id: str) -> bool:
     return connection.execute(statement, {"id": worker_id}).scalar() is not None
 
 
+def wait_for_claims(connection: Connection, worker_id: str) -> None:
+    """Wait until no other transaction claims rows in the name of a process, also one whose COMMIT is in doubt."""
+    if connection.dialect.name == "postgresql":  # SQLite has one writer at a time
+        connection.execute(_LOCKED, {"id": worker_id})
+
+
 def unknown_owners(connection: Connection) -> list[str]:
-    """The owners of running jobs and of claims that have no row. There should be none, and no sweeper would miss them."""
+    """The owners of running jobs and of claims that have no row. There should be none, and no heartbeat would show their death."""
     found = {name for statement in _UNKNOWN_OWNERS for name in connection.execute(statement).scalars()}
     return sorted(found)
 
@@ -138,17 +144,15 @@ def reclaim_if_dead(connection: Connection, worker_id: str, *, limit: int, now: 
     return jobs.reclaim(connection, owner=worker_id, limit=limit, now=now)
 
 
-def free_if_dead(connection: Connection, worker_id: str, *, limit: int) -> int:
-    """Free a page of what a dead process has claimed in each table besides jobs. Returns the size of the largest page."""
-    if is_living(connection, worker_id):
-        return 0
-    return free_claims(connection, worker_id, limit=limit)
+def free_if_dead(connection: Connection, worker_id: str, *, limit: int) -> bool:
+    """Free a page of what a dead process has claimed in each table besides jobs. True: there was something."""
+    return not is_living(connection, worker_id) and free_claims(connection, worker_id, limit=limit)
 
 
-def free_claims(connection: Connection, worker_id: str, *, limit: int) -> int:
+def free_claims(connection: Connection, worker_id: str, *, limit: int) -> bool:
     """As `free_if_dead`, for a process that ends."""
     words = {"worker": worker_id, "limit": limit}
-    return max(connection.execute(statement, words).rowcount for statement in _FREE)
+    return sum(connection.execute(statement, words).rowcount for statement in _FREE) > 0
 
 
 _REGISTER = text("INSERT INTO workers (id, beat, beat_at, kinds, version) VALUES (:id, 0, :now, :kinds, :version)")
@@ -159,8 +163,7 @@ _MAKE_LEASE = text("""
     INSERT INTO leases (name, claimed_by) VALUES (:name, :worker) ON CONFLICT (name) DO NOTHING
 """)
 _TAKE_LEASE = text("""
-    UPDATE leases SET token = CASE WHEN claimed_by = :worker THEN token ELSE token + 1 END, claimed_by = :worker,
-        renewals = renewals + 1
+    UPDATE leases SET claimed_by = :worker, renewals = renewals + 1
     WHERE name = :name AND (claimed_by = :worker OR (claimed_by = :holder AND renewals = :renewals)
         OR NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = leases.claimed_by AND dead_at IS NULL))
 """)
@@ -169,6 +172,7 @@ _SEEN = text("UPDATE workers SET seen_beat = :beat, unchanged_s = :unchanged_s W
 _MARK_DEAD = text("UPDATE workers SET dead_at = :now WHERE id = :id AND beat = :seen AND dead_at IS NULL")
 _IS_LIVING = text("SELECT 1 FROM workers WHERE id = :id AND dead_at IS NULL")
 _IS_LIVING_LOCKED = text("SELECT 1 FROM workers WHERE id = :id AND dead_at IS NULL FOR SHARE")
+_LOCKED = text("SELECT 1 FROM workers WHERE id = :id FOR UPDATE")
 _UNKNOWN = """
     SELECT DISTINCT claimed_by FROM {table} WHERE {claimed}
     AND NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = {table}.claimed_by)

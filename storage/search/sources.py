@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import AlreadyExists, CormorantError, NotFound
 from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.secrets import Secret
 from storage.engine.columns import check_text, from_micros, to_micros
@@ -22,16 +22,19 @@ CONFIGURED = "configured"
 BY_COMMAND = "by command"
 
 
-class SourceExists(CormorantError):
-    """A source of this name is there already. Choose another name, or remove it first."""
+class AddressInUse(CormorantError):
+    """A source with this address is there already under another name."""
+
+    http_status = 409
+    exit_code = 1
 
 
-class UnknownSource(CormorantError):
+class UnknownSource(NotFound):
     """There is no source of this name."""
 
     def __init__(self, name: str, known: Sequence[str] = ()) -> None:
-        remedy = f"; there are {', '.join(sorted(known))}" if known else "; add it with `cormorant sources add`"
-        super().__init__(f"there is no source {name!r}{remedy}")
+        remedy = f"there are {', '.join(sorted(known))}" if known else "add it with `cormorant sources add`"
+        super().__init__("source", name, remedy)
         self.name = name
 
 
@@ -102,10 +105,10 @@ def by_identity(connection: Connection, identity: str) -> tuple[SourceRecord, bo
 def add(connection: Connection, source: SourceRecord, *, now: datetime) -> SourceRecord:
     """Take a source in. One that was there before, under whatever name, goes on from what was spent."""
     if connection.execute(_FIND, {"name": source.name}).one_or_none() is not None:
-        raise SourceExists(f"there is a source {source.name!r} already; choose another name, or remove it first")
+        raise AlreadyExists("source", source.name)
     known = by_identity(connection, source.identity)
     if known is not None and not known[1]:
-        raise SourceExists(f"this address is in use already as {known[0].name!r}; one account has one source")
+        raise AddressInUse(f"this address is in use already as {known[0].name!r}; one account has one source")
     return _put(connection, source, now=now)
 
 
@@ -133,7 +136,7 @@ def change(connection: Connection, source: SourceRecord, *, now: datetime) -> So
     named = connection.execute(_FIND, {"name": source.name}).one_or_none()
     if named is not None and named.identity != source.identity:
         if named.id != source.id:
-            raise SourceExists(f"there is a source {source.name!r} already; choose another name, or remove it first")
+            raise AlreadyExists("source", source.name)
         _remove(connection, named.id, now)
     return _put(connection, source, now=now)
 

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from attrs import evolve
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import CormorantError
 from cormorant.rules.watch.artists import (
     Artist,
     CatalogueProgress,
@@ -25,6 +24,7 @@ from storage.search import sources
 from storage.search.sources import SourceRecord
 from storage.tables import ARTISTS, RowCodec
 from storage.watch import wants, watches
+from storage.watch.watches import WatchKind
 
 TEXT_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
@@ -33,18 +33,7 @@ ARTIST = RowCodec(ARTISTS, Artist)
 _DIGITS_MAX = 18
 
 
-class UnknownArtist(CormorantError):
-    """Nobody of this name or id is on the watchlist."""
-
-    def __init__(self, wanted: str) -> None:
-        super().__init__(f"{wanted!r} is not on the watchlist; `cormorant watchlist list` shows who is")
-
-
-class ArtistExists(CormorantError):
-    """Somebody is on the watchlist already."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} is on the watchlist already; `cormorant watchlist list` shows how it is watched")
+KIND = WatchKind(what="artist", command="watchlist")
 
 
 def add(connection: Connection, artist: Artist) -> Artist | None:
@@ -65,11 +54,11 @@ def all_artists(connection: Connection, *, after_id: int = 0, limit: int = 1_000
 
 
 def find(connection: Connection, wanted: str) -> Artist:
-    """One artist by number, id or name, or `UnknownArtist`."""
+    """One artist by number, id or name, or `NotFound`."""
     number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= _DIGITS_MAX else -1
     row = connection.execute(_FIND, {"number": number, "wanted": check_text(wanted)}).first()
     if row is None:
-        raise UnknownArtist(wanted)
+        raise KIND.not_found(wanted)
     return ARTIST.from_row(row)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from attrs import frozen
 from sqlalchemy import Connection
 
+from cormorant.rules.errors import NotFound
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, result_of, want_of
@@ -22,8 +23,6 @@ from storage.jobs.jobs import NewJob
 from storage.search import answers
 from storage.search.answers import SourceAnswer
 from storage.watch import artists, feeds, handovers, saved_searches, wants
-from storage.watch.feeds import UnknownSubscription
-from storage.watch.saved_searches import UnknownSavedSearch
 from storage.watch.wants import Candidate, WantView
 
 Judged = tuple[str, Result, Judgement]
@@ -174,7 +173,7 @@ class WatchTargets:
 
 
 def view(connection: Connection, want_id: int) -> WantView:
-    """A want with its candidates and handovers, or `UnknownWant`."""
+    """A want with its candidates and handovers, or `NotFound`."""
     return WantView(
         want=wants.find(connection, want_id),
         candidates=tuple(wants.candidates(connection, want_id)),
@@ -221,7 +220,9 @@ def record_saved_check(
         ]
         answers.record_answers(connection, job_id, noted)
     checked = check.now if check.answered else None
-    if not saved_searches.end_check(connection, saved, answered=check.answered, error=check.error, now=checked):
+    if not saved_searches.end_check(
+        connection, saved, answered=check.answered, error=check.error, has_ended=check.is_last, now=checked
+    ):
         return 0  # it was removed
     wanted = 0
     for source, result in check.found:
@@ -392,7 +393,7 @@ def _targets_of(connection: Connection, watch: str, targets: WatchTargets) -> tu
     """The configured targets that a watch, such as artist:12, hands over to now."""
     kind, _, name = watch.partition(":")
     named: Sequence[str] = ()
-    with suppress(UnknownSavedSearch, UnknownSubscription):
+    with suppress(NotFound):
         if kind == "artist" and name.isdigit():
             artist = artists.by_id(connection, int(name))
             named = artist.targets if artist is not None else ()

@@ -24,6 +24,8 @@ TEXT_LENGTH_MAX: Final = 500
 class CheckedElsewhere(CormorantError):
     """Another process is checking it, or it was changed meanwhile, or is no more."""
 
+    http_status = 409
+
     def __init__(self, number: int) -> None:
         super().__init__(
             f"subscription {number} is being checked by another process, or was changed or removed meanwhile; look again soon"

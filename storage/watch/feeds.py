@@ -11,12 +11,13 @@ from typing import Any, Final
 from attrs import evolve
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
+from cormorant.rules.settings.watch import other_feed_settings
 from cormorant.rules.watch.feeds import DueFeed, Subscription, is_same_feed, next_time_anew
-from storage.engine.columns import check_text, from_micros, maybe_from_micros, to_micros
+from storage.engine.columns import check_text, from_micros, to_micros
 from storage.engine.statements import FastStatement, skip_locked
 from storage.tables import FEEDS, RowCodec, excluded
+from storage.watch.watches import WatchKind
 
 CHANNEL = "cormorant_subscriptions"
 CONFIGURED = "configured"
@@ -28,25 +29,7 @@ SCHEDULES_KEPT: Final = 1_000
 FEED = RowCodec(FEEDS, Subscription, columns_of={"next_check_at": "next_attempt_at"}, also=("every_s", "cron", "zone"))
 
 
-class UnknownSubscription(CormorantError):
-    """There is no subscription of this name or number."""
-
-    def __init__(self, wanted: object) -> None:
-        super().__init__(f"there is no subscription {wanted!r}; `cormorant subscriptions list` shows them")
-
-
-class SubscriptionExists(CormorantError):
-    """A subscription of this name is there already."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a subscription {name!r} already; choose another name, or remove it first")
-
-
-class SubscriptionConfigured(CormorantError):
-    """A subscription stands in the settings file, and is changed there."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the subscription {name!r} is one of the settings file; take [feeds.{name}] out of it")
+KIND = WatchKind(what="subscription", command="subscriptions", section="feeds")
 
 
 def announce(connection: Connection) -> None:
@@ -56,17 +39,17 @@ def announce(connection: Connection) -> None:
 
 
 def add(connection: Connection, subscription: Subscription) -> Subscription:
-    """Subscribe, or `SubscriptionExists`."""
+    """Subscribe, or `AlreadyExists`."""
     return add_all(connection, [subscription])[0]
 
 
 def add_all(connection: Connection, wanted: Sequence[Subscription]) -> list[Subscription]:
-    """Subscribe to all of these, or `SubscriptionExists`."""
+    """Subscribe to all of these, or `AlreadyExists`."""
     made = []
     for each in wanted:
         found: int | None = connection.execute(_ADD, _row(each)).scalar_one_or_none()
         if found is None:
-            raise SubscriptionExists(each.name)
+            raise KIND.already_exists(each.name)
         made.append(evolve(each, id=found))
     announce(connection)
     return made
@@ -101,22 +84,22 @@ def page(connection: Connection, *, after_id: int = 0, limit: int = 100) -> list
 
 
 def find(connection: Connection, wanted: str | int) -> Subscription:
-    """One of them by name or number, or `UnknownSubscription`."""
+    """One of them by name or number, or `NotFound`."""
     by_number = isinstance(wanted, int)
     row = connection.execute(_BY_ID if by_number else _BY_NAME, {"wanted": wanted}).one_or_none()
     if row is None:
-        raise UnknownSubscription(wanted)
+        raise KIND.not_found(wanted)
     return subscription_of(row)
 
 
 def find_any(connection: Connection, wanted: str) -> Subscription:
-    """One of them by number or, where none has this number, by name; or `UnknownSubscription`."""
+    """One of them by number or, where none has this number, by name; or `NotFound`."""
     row = None
     if wanted.isascii() and wanted.isdecimal() and len(wanted) <= NUMBER_LENGTH_MAX:
         row = connection.execute(_BY_ID, {"wanted": int(wanted)}).one_or_none()
     row = row or connection.execute(_BY_NAME, {"wanted": check_text(wanted)}).one_or_none()
     if row is None:
-        raise UnknownSubscription(wanted[:NAME_SHOWN_MAX])
+        raise KIND.not_found(wanted[:NAME_SHOWN_MAX])
     return subscription_of(row)
 
 
@@ -152,7 +135,7 @@ def _ahead(now: datetime) -> dict[str, int]:
 def reschedule(connection: Connection, number: int, at: datetime) -> None:
     """Check it at this time."""
     if not connection.execute(RESCHEDULE, {"id": number, "at": to_micros(at)}).rowcount:
-        raise UnknownSubscription(number)
+        raise KIND.not_found(number)
     announce(connection)
 
 
@@ -166,7 +149,7 @@ def set_paused(connection: Connection, name: str, *, why: str | None, now: datet
     """Leave it alone for a reason, or go on: then failures and effective interval begin anew."""
     statement, words = (_PAUSE, {"why": why}) if why is not None else (_RESUME, {"now": to_micros(now)})
     if not connection.execute(statement, words | {"name": name}).rowcount:
-        raise UnknownSubscription(name)
+        raise KIND.not_found(name)
     announce(connection)
 
 
@@ -211,20 +194,10 @@ def due_of(row: Sequence[Any], *, claims: int = 0) -> DueFeed:
     )
 
 
-def subscription_of(row: Sequence[Any]) -> Subscription:
-    """One by the order of `COLUMNS`."""
-    folder, origin, is_paused, paused_because, last_checked, last_error, added_at = row[_DUE_WIDTH:]
-    return Subscription(
-        **vars(due_of(row)),
-        folder=_words(folder),
-        origin=origin,
-        is_paused=bool(is_paused),
-        paused_because=paused_because,
-        last_checked=maybe_from_micros(last_checked),
-        last_success=maybe_from_micros(row[17]),
-        last_error=last_error,
-        added_at=from_micros(added_at),
-    )
+def subscription_of(row: Any) -> Subscription:
+    """One by the columns of `FEED`."""
+    schedule = _schedule(row.every_s, row.cron, row.zone)
+    return FEED.from_row(row, schedule=schedule, has_succeeded=row.last_success is not None)
 
 
 @lru_cache(SCHEDULES_KEPT)
@@ -243,17 +216,14 @@ DUE_COLUMNS = """
 """
 
 
-COLUMNS = f"{DUE_COLUMNS}, folder, origin, is_paused, paused_because, last_checked, last_error, added_at"
-
-
 RESCHEDULE = text("UPDATE subscriptions SET next_attempt_at = :at WHERE id = :id")
 
 
 def remove_added(connection: Connection, wanted: str) -> Subscription:
-    """Remove a feed that was added, by name or number. Raises `SubscriptionConfigured` for one of the settings file."""
+    """Remove a feed that was added, by name or number. Raises `SetInFile` for one of the settings file."""
     found = find_any(connection, wanted)
     if found.origin == CONFIGURED:
-        raise SubscriptionConfigured(found.name)
+        raise KIND.set_in_file(found.name)
     remove(connection, found.name)
     return found
 
@@ -265,7 +235,6 @@ def reschedule_anew(connection: Connection, number: int, *, now: datetime) -> Su
     return find(connection, number)
 
 
-_DUE_WIDTH = len(DUE_COLUMNS.split(","))
 _NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
 _ADD = text(f"{FEED.insert()} ON CONFLICT (name) DO NOTHING RETURNING id")
 _SAME_TIMES = """
@@ -275,17 +244,20 @@ _SAME_TIMES = """
 # A check that runs is of what it was: what it brings is not written, and it is made anew.
 _SAME = f"(subscriptions.url = excluded.url AND {_SAME_TIMES})"
 _SET_BY_FILE = (
-    "every_s",
-    "cron",
-    "zone",
-    "is_adaptive",
-    "auto_import",
-    "takes_first",
-    "accept",
-    "reject",
-    "targets",
-    "origin",
-    "url",
+    *(
+        "every_s",
+        "cron",
+        "zone",
+        "is_adaptive",
+        "auto_import",
+        "takes_first",
+        "accept",
+        "reject",
+        "targets",
+        "origin",
+        "url",
+    ),
+    *other_feed_settings(),
 )
 _CONFIGURE = text(f"""
     {FEED.insert()} ON CONFLICT (name) DO UPDATE SET {excluded(_SET_BY_FILE)}, has_moved = false,
@@ -303,12 +275,12 @@ _WRITE = text("UPDATE subscriptions SET written_url = :url WHERE name = :name")
 _REMOVE = text("DELETE FROM subscriptions WHERE id = :id")
 _FORGET_ITEMS = text("DELETE FROM subscription_items WHERE subscription_id = :id")
 _FORGET_CHECKS = text("DELETE FROM subscription_checks WHERE subscription_id = :id")
-_PAGE = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")
-_BY_ID = text(f"SELECT {COLUMNS} FROM subscriptions WHERE id = :wanted")
-_BY_NAME = text(f"SELECT {COLUMNS} FROM subscriptions WHERE name = :wanted")
+_PAGE = text(f"SELECT {FEED.columns} FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")
+_BY_ID = text(f"SELECT {FEED.columns} FROM subscriptions WHERE id = :wanted")
+_BY_NAME = text(f"SELECT {FEED.columns} FROM subscriptions WHERE name = :wanted")
 _NAMES = text("SELECT url, name FROM subscriptions")
 _DUE_UNTIL = text(f"""
-    SELECT {COLUMNS} FROM subscriptions WHERE NOT is_paused AND next_attempt_at < :until
+    SELECT {FEED.columns} FROM subscriptions WHERE NOT is_paused AND next_attempt_at < :until
     ORDER BY next_attempt_at, id LIMIT :limit
 """)
 _PUT_OFF = """

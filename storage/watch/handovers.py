@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import CormorantError, NotFound
 from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState, NextStep, ParcelStatus
 from cormorant.rules.watch.wants import Want, WantState
 from storage.engine.columns import kept_text, to_micros
@@ -23,13 +23,6 @@ AHEAD = timedelta(days=1)
 
 
 HANDOVER = RowCodec(HANDOVERS, Handover)
-
-
-class UnknownDownload(CormorantError):
-    """There is no download of this number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"there is no download {number}; `cormorant downloads list` shows them")
 
 
 class HandoverChanged(CormorantError):
@@ -57,10 +50,10 @@ def of_want(connection: Connection, want_id: int) -> list[Handover]:
 
 
 def find(connection: Connection, number: int) -> Handover:
-    """One of them, or `UnknownDownload`."""
+    """One of them, or `NotFound`."""
     row = connection.execute(_FIND, {"id": number}).one_or_none()
     if row is None:
-        raise UnknownDownload(number)
+        raise NotFound("download", number, "`cormorant downloads list` shows them")
     return HANDOVER.from_row(row)
 
 

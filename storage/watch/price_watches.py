@@ -13,34 +13,20 @@ from cormorant.rules.watch.prices import TAKEN_OUT, PriceWatch
 from storage.engine.columns import check_text
 from storage.tables import PRICES, RowCodec, excluded
 from storage.watch import watches
+from storage.watch.watches import WatchKind
 
 CONFIGURED = "configured"
 PRICE = RowCodec(PRICES, PriceWatch)
 
 
-class UnknownPriceWatch(CormorantError):
-    """No price is watched under this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no price is watched as {name!r}; `cormorant prices list` shows them")
-
-
-class PriceWatchExists(CormorantError):
-    """A price is watched under this name already."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"a price is watched as {name!r} already; choose another name, or remove it first")
-
-
-class PriceWatchConfigured(CormorantError):
-    """It stands in the settings file, and is changed there."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} is one of the settings file; take [prices.{name}] out of it")
+KIND = WatchKind(what="price", command="prices", section="prices")
 
 
 class IntakeTakenOut(CormorantError):
     """It was one of the settings file, which has it no more: it can be looked at and removed, nothing else."""
+
+    http_status = 409
+    exit_code = 1
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -50,10 +36,10 @@ class IntakeTakenOut(CormorantError):
 
 
 def add(connection: Connection, intake: PriceWatch) -> PriceWatch:
-    """Watch a price, or `PriceWatchExists`."""
+    """Watch a price, or `AlreadyExists`."""
     found: int | None = connection.execute(_ADD, PRICE.to_row(intake)).scalar_one_or_none()
     if found is None:
-        raise PriceWatchExists(intake.name)
+        raise KIND.already_exists(intake.name)
     return evolve(intake, id=found)
 
 
@@ -71,7 +57,7 @@ def remove(connection: Connection, name: str) -> None:
     """Watch it no more, and forget all of it."""
     intake_id: int | None = connection.execute(_REMOVE, {"name": check_text(name)}).scalar_one_or_none()
     if intake_id is None:
-        raise UnknownPriceWatch(name)
+        raise KIND.not_found(name)
     for forget in _FORGET:
         connection.execute(forget, {"id": intake_id})
 
@@ -91,10 +77,10 @@ def all_intakes(connection: Connection) -> list[PriceWatch]:
 
 
 def find(connection: Connection, name: str) -> PriceWatch:
-    """One of them, or `UnknownPriceWatch`."""
+    """One of them, or `NotFound`."""
     row = connection.execute(_FIND, {"name": check_text(name)}).one_or_none()
     if row is None:
-        raise UnknownPriceWatch(name)
+        raise KIND.not_found(name)
     return PRICE.from_row(row)
 
 

@@ -151,7 +151,7 @@ def all_views(connection: Connection) -> list[PriceView]:
 
 
 def view(connection: Connection, name: str, *, limit: int) -> PriceView:
-    """One of them with its newest points and alerts, or `UnknownPriceWatch`."""
+    """One of them with its newest points and alerts, or `NotFound`."""
     intake = price_watches.find(connection, name)
     return PriceView(
         intake=intake,
@@ -162,7 +162,7 @@ def view(connection: Connection, name: str, *, limit: int) -> PriceView:
 
 
 def history_of(connection: Connection, name: str, *, limit: int) -> list[Valuation]:
-    """The valuations of a price, newest first, or `UnknownPriceWatch`."""
+    """The valuations of a price, newest first, or `NotFound`."""
     return history(connection, price_watches.find(connection, name).id, limit=limit)
 
 

@@ -10,47 +10,30 @@ from typing import Any
 from attrs import evolve
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.watch.watches import SavedSearch
 from storage.engine.columns import check_text, kept_text, to_micros
+from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
-from storage.search import sources
+from storage.search import answers, sources
 from storage.search.sources import SourceRecord
 from storage.tables import SAVED_SEARCHES, RowCodec, excluded
 from storage.watch import watches
+from storage.watch.watches import WatchKind
 
 CONFIGURED = "configured"
 ERROR_LENGTH_MAX = 500
 SAVED = RowCodec(SAVED_SEARCHES, SavedSearch, also=("request",))
 
 
-class UnknownSavedSearch(CormorantError):
-    """No saved search has this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no saved search {name!r}; `cormorant saved list` shows them")
-
-
-class SavedSearchConfigured(CormorantError):
-    """A saved search stands in the settings file, and is changed there."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the saved search {name!r} is one of the settings file; take [saved.{name}] out of it")
-
-
-class SavedSearchExists(CormorantError):
-    """A saved search of this name is there already."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a saved search {name!r} already; choose another name, or remove it first")
+KIND = WatchKind(what="saved search", command="saved", section="saved")
 
 
 def add(connection: Connection, saved: SavedSearch) -> SavedSearch:
-    """Save a search, or `SavedSearchExists`."""
+    """Save a search, or `AlreadyExists`."""
     found: int | None = connection.execute(_ADD, _row(saved)).scalar_one_or_none()
     if found is None:
-        raise SavedSearchExists(saved.name)
+        raise KIND.already_exists(saved.name)
     return evolve(saved, id=found)
 
 
@@ -79,13 +62,13 @@ def set_configured(connection: Connection, wanted: Sequence[SavedSearch]) -> Non
 def remove(connection: Connection, name: str) -> None:
     """Repeat it no more. What was found stays."""
     if not connection.execute(_REMOVE, {"name": check_text(name)}).rowcount:
-        raise UnknownSavedSearch(name)
+        raise KIND.not_found(name)
 
 
 def remove_added(connection: Connection, name: str) -> None:
-    """Remove a saved search that was added. Raises `SavedSearchConfigured` for one of the settings file."""
+    """Remove a saved search that was added. Raises `SetInFile` for one of the settings file."""
     if find(connection, name).origin == CONFIGURED:
-        raise SavedSearchConfigured(name)
+        raise KIND.set_in_file(name)
     remove(connection, name)
 
 
@@ -95,10 +78,10 @@ def all_saved(connection: Connection) -> list[SavedSearch]:
 
 
 def find(connection: Connection, name: str) -> SavedSearch:
-    """One of them, or `UnknownSavedSearch`."""
+    """One of them, or `NotFound`."""
     row = connection.execute(_FIND, {"name": check_text(name)}).one_or_none()
     if row is None:
-        raise UnknownSavedSearch(name)
+        raise KIND.not_found(name)
     return _saved(row)
 
 
@@ -119,15 +102,20 @@ def end_check(
     *,
     answered: Iterable[str] = (),
     error: str | None,
+    has_ended: bool = True,
     now: datetime | None,
 ) -> bool:
-    """A check has ended; without `now` no source has answered. False: the search was removed."""
+    """Record what a check has brought; without `now` no source has answered. False: the search was removed.
+
+    Unless it `has_ended`, an error is not counted as a failure yet.
+    """
     words = {
         "id": saved.id,
         "answered": json.dumps(sorted({*saved.answered, *answered})),
         "now": None if now is None else to_micros(now),
         "error": None if error is None else kept_text(error, ERROR_LENGTH_MAX),
         "failed": 0 if error is None else 1,
+        "ended": has_ended,
     }
     return connection.execute(_END, words).rowcount > 0
 
@@ -135,7 +123,7 @@ def end_check(
 def set_paused(connection: Connection, name: str, *, is_paused: bool) -> None:
     """Leave it alone, or go on."""
     if not connection.execute(_PAUSE, {"name": check_text(name), "is_paused": is_paused}).rowcount:
-        raise UnknownSavedSearch(name)
+        raise KIND.not_found(name)
 
 
 def check_now(
@@ -143,7 +131,9 @@ def check_now(
 ) -> SavedSearch:
     """Repeat it at once, also while it is paused."""
     saved = find(connection, name)
-    watches.enqueue_now(connection, [make_job(saved)], now=now)
+    job = make_job(saved)
+    answers.drop_answers(connection, jobs.enqueue(connection, job, now=now).id)  # all sources are asked again
+    watches.make_due_now(connection, [job], now=now)
     return saved
 
 
@@ -178,7 +168,7 @@ _FIND = text(f"SELECT {SAVED.columns} FROM saved_searches WHERE name = :name")
 _BY_ID = text(f"SELECT {SAVED.columns} FROM saved_searches WHERE id = :id")
 _END = text("""
     UPDATE saved_searches SET last_checked = COALESCE(:now, last_checked), last_error = :error, answered = :answered,
-        failures = CASE WHEN :failed = 1 THEN failures + 1 ELSE 0 END
+        failures = CASE WHEN NOT :ended THEN failures WHEN :failed = 1 THEN failures + 1 ELSE 0 END
     WHERE id = :id
 """)
 _PAUSE = text("UPDATE saved_searches SET is_paused = :is_paused WHERE name = :name")

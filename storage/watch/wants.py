@@ -10,10 +10,11 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
+from cormorant.rules.errors import NotFound
 from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.profiles import Judgement
-from cormorant.rules.watch.wants import UnknownWant, Want, WantState, check_change
+from cormorant.rules.watch.wants import Want, WantState, check_change
 from storage.engine.columns import kept_text, to_micros
 from storage.search.answers import dump_results, load_results
 from storage.tables import CANDIDATES, WANTS, RowCodec, excluded
@@ -60,11 +61,11 @@ def want(connection: Connection, wanted: Want) -> Want | None:
 
 
 def find(connection: Connection, want_id: int, *, lock: bool = False) -> Want:
-    """One want, or `UnknownWant`. With `lock` nobody else changes it before this transaction ends."""
+    """One want, or `NotFound`. With `lock` nobody else changes it before this transaction ends."""
     is_locked = lock and connection.dialect.name == "postgresql"
     row = connection.execute(_FIND_LOCKED if is_locked else _FIND, {"id": want_id}).one_or_none()
     if row is None:
-        raise UnknownWant(want_id)
+        raise NotFound("want", want_id, "`cormorant wants list` shows them")
     return WANT.from_row(row)
 
 

@@ -11,8 +11,10 @@ from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar
 
+from attrs import frozen
 from sqlalchemy import Connection, Table, TextClause, text
 
+from cormorant.rules.errors import AlreadyExists, NotFound, SetInFile
 from cormorant.rules.watch.prices import TAKEN_OUT
 from storage.engine.columns import to_micros
 from storage.engine.statements import SKIP_LOCKED
@@ -21,6 +23,29 @@ from storage.jobs.jobs import Claim, NewJob
 from storage.tables import RowCodec
 
 T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class WatchKind:
+    """What people call a kind of watch."""
+
+    what: str
+    command: str
+    """Its command, whose `list` shows all of them."""
+    section: str = ""
+    """Its table in the settings file."""
+
+    def not_found(self, wanted: object) -> NotFound:
+        """There is no watch of this name or number."""
+        return NotFound(self.what, wanted, f"`cormorant {self.command} list` shows them")
+
+    def already_exists(self, name: str) -> AlreadyExists:
+        """There is a watch of this name already."""
+        return AlreadyExists(self.what, name)
+
+    def set_in_file(self, name: str) -> SetInFile:
+        """A watch of the settings file is changed there."""
+        return SetInFile(self.what, name, self.section)
 
 
 def claim(
@@ -69,6 +94,7 @@ def release_unknown(connection: Connection, table: Table, *, worker: str, known:
 
     Invariant: one task of a process claims rows of a table, so that no claim is made between the question and the release.
     """
+    workers.wait_for_claims(connection, worker)
     held = connection.execute(text(f"SELECT id FROM {table.name} WHERE claimed_by = :worker"), {"worker": worker})
     values = [{"id": number, "worker": worker} for number in sorted(set(held.scalars()) - set(known))]
     if values:
@@ -125,10 +151,15 @@ def enqueue_all(connection: Connection, made: Sequence[NewJob], *, now: datetime
 def enqueue_now(connection: Connection, made: Sequence[NewJob], *, now: datetime) -> int:
     """As `enqueue_all`. A job that waits already is due now."""
     enqueue_all(connection, made, now=now)
+    make_due_now(connection, made, now=now)
+    return len(made)
+
+
+def make_due_now(connection: Connection, made: Sequence[NewJob], *, now: datetime) -> None:
+    """Let the jobs that wait under the keys of these be due now."""
     for job in made:
         assert job.dedupe_key is not None
         jobs.make_due_now(connection, job.kind, job.dedupe_key, now=now)
-    return len(made)
 
 
 def postpone(connection: Connection, table: Table, number: int, *, next_attempt_at: datetime) -> None:

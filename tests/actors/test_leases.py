@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 import trio
@@ -12,6 +13,7 @@ from trio.testing import MockClock
 
 from actors.jobs.handler import JobContext
 from actors.jobs.runner import CancelHandler
+from cormorant.rules.errors import CommitUnknown
 from cormorant.rules.jobs.events import (
     JobCompleted,
     JobFailed,
@@ -22,12 +24,14 @@ from cormorant.rules.jobs.events import (
     WorkerRegistered,
     WorkerUnconfirmed,
 )
-from cormorant.rules.jobs.states import JobState
+from cormorant.rules.jobs.states import JobState, Sighting
 from storage.jobs import jobs, workers
+from storage.jobs.workers import SWEEPER
 from supervisors import Supervisor
 from tests.actors.working import Handled, Workplace, workplace
 
 DEAD = "elsewhere.1"
+RIVAL = "elsewhere.2"
 
 
 @pytest.fixture
@@ -81,6 +85,54 @@ async def test_a_process_that_beats_however_rarely_keeps_its_jobs(clock: MockClo
             assert await service.transaction(workers.beat, DEAD, now=place.clock.now()) is not None
 
     assert work.runs == []
+
+
+def observe_instead(connection: Connection, *, now: datetime) -> None:
+    """What another process did that took over the lease of the sweeper."""
+    workers.register(connection, RIVAL, kinds=[], version="0", now=now)
+    seen = workers.take_lease(connection, SWEEPER, worker_id=RIVAL, instead_of=None)
+    assert workers.take_lease(connection, SWEEPER, worker_id=RIVAL, instead_of=seen).holder == RIVAL
+
+
+async def test_a_sweeper_that_takes_over_continues_from_what_the_other_has_stored(
+    clock: MockClock, place: Workplace
+) -> None:
+    work = Handled()
+
+    async with place.service({"work": work}) as service:
+        await service.pause()
+        await service.enqueue("work", {})
+        await trio.sleep(1)  # the first look is over
+        await service.transaction(observe_instead, now=place.clock.now())
+        await trio.sleep(89)
+        await service.transaction(die_with_a_job, now=place.clock.now())
+        await service.transaction(workers.record_sightings, {DEAD: Sighting(beat=0, unchanged_s=200.0)})
+        await service.transaction(workers.retire, RIVAL)
+        await service.resume()
+        await trio.sleep(400)
+
+    assert work.runs == [240.0], "200 s until the look at 120 s, of which the other has seen all, and two looks more"
+
+
+async def test_an_id_whose_registration_is_in_doubt_is_forgotten_at_the_first_look(
+    clock: MockClock, place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, doubtful = place.gateway.run, list[str]()
+
+    async def cut_once(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
+        done = await run(function, *args, **words)
+        if function is workers.register and not doubtful:
+            doubtful.append(args[0])
+            raise CommitUnknown("the line was cut")
+        return done
+
+    monkeypatch.setattr(place.gateway, "run", cut_once)
+    async with place.service({}) as service:
+        await trio.sleep(1)
+        known = [worker.id for worker in await service.transaction(workers.all_workers)]
+
+    assert len(known) == 1
+    assert known != doubtful
 
 
 @pytest.mark.parametrize("jump_s", [-600, 600, 86_400])
@@ -298,3 +350,25 @@ async def test_jobs_of_an_age_are_forgotten_the_failed_ones_later(clock: MockClo
 
 def _ids(connection: Connection) -> list[int]:
     return list(connection.execute(text("SELECT id FROM jobs")).scalars())
+
+
+def hold_the_lease(connection: Connection) -> None:
+    workers.take_lease(connection, workers.SWEEPER, worker_id=DEAD, instead_of=None)
+
+
+async def test_a_dead_process_that_observed_the_others_is_dead_as_soon_as_any_other(
+    clock: MockClock, place: Workplace
+) -> None:
+    work = Handled()
+
+    async with place.service({"work": work}) as service:
+        await trio.sleep(1)
+        await service.pause()
+        await service.enqueue("work", {})
+        await service.transaction(die_with_a_job, now=place.clock.now())
+        await service.transaction(lambda connection: connection.execute(text("DELETE FROM leases")))
+        await service.transaction(hold_the_lease)
+        await service.resume()
+        await trio.sleep(1_000)
+
+    assert work.runs == [360.0]

@@ -16,11 +16,14 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from tests.bounds import WAIT_S
+from tests.chaos.claimer import ClaimOrders
 from tests.chaos.journal import CRASHED, KILLED, LOOK_S, Journal, Pen
 from tests.chaos.watcher import WatchOrders
 from tests.chaos.worker import Orders, as_order
 
 ROOT = Path(__file__).parents[2]
+
+AnyOrders = Orders | WatchOrders | ClaimOrders
 
 
 class Forge:
@@ -93,7 +96,7 @@ class Crew:
     """All workers of one test."""
 
     forge: Forge
-    orders: Orders | WatchOrders
+    orders: AnyOrders
     journal: Journal
     pen: Pen
     alive: list[Worker] = field(init=False, factory=list)
@@ -134,7 +137,7 @@ class Crew:
 
 
 @contextmanager
-def crew(forge: Forge, orders: Orders) -> Iterator[Crew]:
+def crew(forge: Forge, orders: AnyOrders) -> Iterator[Crew]:
     """Workers that do not outlive the test."""
     path = Path(orders.journal)
     made = Crew(forge, orders, Journal(path), Pen(path))

@@ -41,7 +41,7 @@ class Entry:
 class Execution:
     """One run of a handler. `how` is None for one that its process did not survive, or that still runs."""
 
-    job: int
+    job: int | str
     pid: int
     attempt: int
     began_at: float
@@ -100,7 +100,7 @@ class Journal:
         await self.until(lambda: len(self.of(what, pid=pid)) >= times, why=f"{what} of {pid}, {times} times")
         return self.of(what, pid=pid)[times - 1]
 
-    async def began(self, job: int, *, times: int = 1) -> Execution:
+    async def began(self, job: int | str, *, times: int = 1) -> Execution:
         """Wait for the so-manieth execution of a job to begin."""
         await self.until(lambda: len(self.executions_of(job)) >= times, why=f"job {job} to begin, {times} times")
         return self.executions_of(job)[times - 1]
@@ -116,11 +116,11 @@ class Journal:
                 deaths[entry.pid] = entry.at
         return [_execution(entry, ends.get(entry.facts["run"]), deaths) for entry in self.of(BEGAN)]
 
-    def executions_of(self, job: int) -> list[Execution]:
+    def executions_of(self, job: int | str) -> list[Execution]:
         """The runs of one job."""
         return [execution for execution in self.executions() if execution.job == job]
 
-    def times_run(self) -> Counter[int]:
+    def times_run(self) -> Counter[int | str]:
         """How often each job was begun."""
         return Counter(entry.facts["job"] for entry in self.of(BEGAN))
 
@@ -137,7 +137,7 @@ class Journal:
 
 def overlaps(executions: Iterable[Execution]) -> list[tuple[Execution, Execution]]:
     """Pairs of executions of one job that were under way at the same time."""
-    of_job: defaultdict[int, list[Execution]] = defaultdict(list)
+    of_job: defaultdict[int | str, list[Execution]] = defaultdict(list)
     for execution in executions:
         of_job[execution.job].append(execution)
     return [pair for runs in of_job.values() for pair in _overlaps(runs)]

@@ -7,8 +7,11 @@ import re
 import pytest
 
 from actors import SystemClock
-from cormorant.cli.actions.connect import client_key
+from actors.environment import Environment
+from cormorant.cli.console.database_session import with_database
 from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.secrets import Secret
+from cormorant.services.app_connections import client_key
 from cormorant.settings import load_settings
 from storage import access
 from storage.access import digest_of
@@ -72,8 +75,8 @@ def test_an_app_of_the_settings_file_is_shown_and_not_touched(source_place: Sour
     ]
 
     assert [each.code for each in (first, *ended)] == [1, 1, 1, 1]
-    assert "config.toml has a client radarr already; change it there" in first.err
-    assert "it cannot be removed by command: take [clients.radarr] out of that file" in ended[0].err
+    assert "there is a client 'radarr' already; change [clients.radarr] in the settings file" in first.err
+    assert "the client 'radarr' is one of the settings file; take [clients.radarr] out of it" in ended[0].err
     assert "there is a client 'sonarr' already" in ended[1].err
     assert "there is no client 'x'; there are sonarr" in ended[2].err
     assert re.search(r"^radarr .* \S*config.toml +-$", source_place.run("clients", "list").out, re.MULTILINE)
@@ -107,9 +110,12 @@ def test_the_key_of_an_app_that_was_removed_does_not_come_back(source_place: Sou
     source_place.add("attic")
     settings = load_settings(source_place.folder / "config.toml", source_place.environment())
 
-    first, again = client_key(settings, "radarr"), client_key(settings, "radarr")
+    def key_of_radarr() -> Secret:
+        return with_database(settings, lambda at: client_key(Environment(settings, database=at), "radarr"))
+
+    first, again = key_of_radarr(), key_of_radarr()
     source_place.run("clients", "remove", "radarr")
-    after = client_key(settings, "radarr")
+    after = key_of_radarr()
 
     assert first == again
     assert after != first

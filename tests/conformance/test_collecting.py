@@ -11,7 +11,7 @@ import trio
 from sqlalchemy import Connection
 from trio.testing import MockClock
 
-from cormorant.rules.errors import CommitUnknown, CormorantError
+from cormorant.rules.errors import CommitUnknown, CormorantError, NotFound, SetInFile
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceRefused
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
@@ -22,7 +22,7 @@ from cormorant.testing import BROKEN, ScriptedSource, named_sources
 from storage.jobs.reports import JobView
 from storage.search import source_states
 from storage.search.sources import SourceRecord
-from storage.watch.price_watches import IntakeTakenOut, PriceWatchConfigured, UnknownPriceWatch
+from storage.watch.price_watches import IntakeTakenOut
 from storage.watch.prices import Collected
 from supervisors import Service
 from tests.conformance.searching import SearchPlace, search_place
@@ -221,7 +221,7 @@ async def test_those_of_the_settings_file_are_asked_at_their_time(clock: MockClo
             await trio.sleep(590)
             early = len(place.events.of(PriceCollected))
             await trio.sleep(50)
-            with pytest.raises(PriceWatchConfigured, match=r"prices\.coin"):
+            with pytest.raises(SetInFile, match=r"prices\.coin"):
                 await service.prices.unwatch("coin")
         async with service_of(place) as service:
             await trio.sleep(700)
@@ -229,7 +229,7 @@ async def test_those_of_the_settings_file_are_asked_at_their_time(clock: MockClo
             with pytest.raises(IntakeTakenOut, match=r"prices\.coin"):
                 await service.prices.check("coin")
             await service.prices.unwatch("coin")
-            with pytest.raises(UnknownPriceWatch):
+            with pytest.raises(NotFound):
                 await service.prices.show("coin")
 
     assert idle.valuation is not None, "what was collected stays until it is removed by hand"

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import Connection
 
+from cormorant.rules.errors import AlreadyExists, NotFound
 from cormorant.rules.latest_polls import ALL
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.requests import Result
 from cormorant.rules.settings.service import ClientSettings
 from storage import access, gate
-from storage.access import ClientExists, ClientRecord, UnknownClient
+from storage.access import ClientRecord
 from storage.gate import ITEMS_MAX, PollTurn
 from storage.search import source_states, sources
 from storage.search.source_states import ReservationRequest
@@ -121,12 +122,12 @@ def test_an_app_is_added_once_and_removed(connection: Connection) -> None:
     sonarr = ClientRecord(name="sonarr", settings=settings, key_digest="abc", added_at=NOW)
     access.add(connection, sonarr)
 
-    with pytest.raises(ClientExists, match="'sonarr' already"):
+    with pytest.raises(AlreadyExists, match="'sonarr' already"):
         access.add(connection, sonarr)
     assert access.all_clients(connection) == [sonarr]
     access.remove(connection, "sonarr")
     assert access.all_clients(connection) == []
-    with pytest.raises(UnknownClient, match="there is no client 'sonarr'; add it"):
+    with pytest.raises(NotFound, match="there is no client 'sonarr'; add it"):
         access.remove(connection, "sonarr")
 
 

@@ -28,12 +28,17 @@ from cormorant.rules.events import (
     StorageLost,
     SupervisorStopped,
 )
+from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.settings import Settings
+from cormorant.rules.watch.feeds import DueFeed, FetchedFeed
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from storage.database import Database
+from storage.jobs import workers
+from storage.watch import feed_claims, feeds
 from supervisors import ChildState
 from supervisors.service import Service, ServiceState, open_service
 from tests.environments import environment_of
+from tests.leases import WORKER, register
 from tests.supervisors.probes import Boom, Half
 
 
@@ -239,3 +244,34 @@ async def test_a_database_that_cannot_be_used_fails_the_start_with_the_reason(tm
 
     assert isinstance(caught.value.__cause__, StartFailed)
     assert "mysql" in str(caught.value)
+
+
+async def test_a_feed_that_the_sweeper_frees_is_checked_at_once_and_not_at_the_next_look(
+    clock: MockClock, gateway: Database
+) -> None:
+    asked: list[tuple[str, float]] = []
+
+    async def feed(subscription: DueFeed) -> FetchedFeed:
+        await trio.lowlevel.checkpoint()
+        asked.append((subscription.name, trio.current_time()))
+        return FetchedFeed()
+
+    environment = environment_of(clock=SimulatedClock(), chance=Half(), offload=in_line, database=gateway, feed=feed)
+    async with open_service(settings(), environment=environment) as service:
+        await trio.sleep(30)
+        for name in ("freed", "other"):
+            await service.subscriptions.subscribe(name, f"http://{name}.test/", Schedule(every_s=3_600))
+            await trio.sleep(1)
+        await gateway.run(claim_and_vanish)
+        await trio.sleep(40)
+
+    assert asked == [("freed", 30.0), ("other", 31.0), ("freed", 60.0)], "it looks every 60 s, so the next is at 91 s"
+
+
+def claim_and_vanish(connection: Connection) -> None:
+    """What a process did that has no row any more: the first feed is due, and claimed by it."""
+    register(connection)
+    claimed = feed_claims.claim_one(connection, 1, worker=WORKER)
+    assert claimed is not None
+    feeds.reschedule(connection, 1, SimulatedClock().now())
+    workers.retire(connection, WORKER)

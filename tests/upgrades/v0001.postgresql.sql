@@ -63,8 +63,7 @@ CREATE TABLE workers (
 
 CREATE TABLE leases (
 	name TEXT NOT NULL,
-	claimed_by TEXT,
-	token BIGINT DEFAULT 0 NOT NULL,
+	claimed_by TEXT NOT NULL,
 	renewals BIGINT DEFAULT 0 NOT NULL,
 	PRIMARY KEY (name)
 );

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial, wraps
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -13,7 +14,9 @@ from typing_extensions import override
 
 from cormorant.cli.console.output import printable, write
 from cormorant.rules.secrets import Secret, redact_secrets
+from cormorant.rules.settings.fields import Setting
 from cormorant.rules.settings.keys import nearest
+from cormorant.rules.units import parse_duration
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -24,6 +27,8 @@ EXIT_REFUSED = 2
 _CAUSES_MAX = 20
 
 F = TypeVar("F", bound=Callable[..., Any])
+SessionFunction = Callable[..., Awaitable[int]]
+"""Gets a `CommandSession` and the arguments of the command, and returns the exit code."""
 
 
 class UsageRefused(click.ClickException):
@@ -179,3 +184,89 @@ Exit codes: 0  done
 def options(command: F) -> F:
     """What every one of the commands takes."""
     return config_option(json_option(command))
+
+
+ID_MOST: Final = 2**63 - 1
+"""Beyond that no database could have it."""
+LIMIT: Final = click.IntRange(1, 1_000)
+
+
+class Duration(click.ParamType[float]):
+    """A written duration, as in the settings."""
+
+    name = "duration"
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class NameList(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them."""
+
+    name = "names"
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+
+
+class RowId(click.ParamType[int]):
+    """The number of a job, a want or a download."""
+
+    name = "id"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        is_short = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= len(str(ID_MOST))
+        number = int(value) if is_short else 0
+        if not 1 <= number <= ID_MOST:
+            self.fail(f"{value!r} is not the number of a {self.what}", param, ctx)
+        return number
+
+
+class SettingValue(click.ParamType[Any]):
+    """A value as the settings file writes it."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.name = setting.kind.name
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self.setting.parse(self.setting.kind.from_environment(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def session_command(
+    *, may_make: bool = False, has_database: bool = True, **told: str
+) -> Callable[[SessionFunction], Callable[..., None]]:
+    """Make a command of an async function: add --config and --json, open a session, and end with the exit code it returns.
+
+    The arguments are those of `run_in_session`.
+    """
+
+    def decorate(function: SessionFunction) -> Callable[..., None]:
+        @options
+        @wraps(function)
+        def run(config: str, *, as_json: bool, **given: Any) -> None:
+            from cormorant.cli.console.database_session import run_in_session  # noqa: PLC0415 - `--help` need not wait for it
+
+            work = partial(function, **given)
+            sys.exit(
+                run_in_session(config, work, as_json=as_json, may_make=may_make, has_database=has_database, **told)
+            )
+
+        return run
+
+    return decorate

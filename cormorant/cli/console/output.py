@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import _thread
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, date, datetime
 from functools import partial
 from itertools import zip_longest
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 from unicodedata import east_asian_width
 
 import click
@@ -91,6 +93,19 @@ def painter(colours: dict[str, str]) -> Paint:
         return padded.replace(cell, click.style(cell, fg=colours[cell]), 1) if cell in colours else padded
 
     return paint
+
+
+def as_text(value: Any) -> str:
+    """JSON with a line for each fact; ASCII, because a payload may hold half a character, which no stream takes."""
+    return json.dumps(value, indent=2, default=_plain)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is not told to programs")
 
 
 SAY_S = 1.0

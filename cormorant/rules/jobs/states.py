@@ -183,14 +183,12 @@ def observed_s(
     return now - last_at if 0 <= now - last_at <= 2 * interval_s else None
 
 
-def observe(
-    seen: Mapping[str, Sighting], beats: Mapping[str, int], *, elapsed_s: float | None, silence_s: float
-) -> tuple[dict[str, Sighting], list[str]]:
-    """What is seen of each worker after `elapsed_s` more, and those that have been silent for `silence_s`.
+def observe(seen: Mapping[str, Sighting], beats: Mapping[str, int], *, elapsed_s: float | None) -> dict[str, Sighting]:
+    """What is seen of each worker after `elapsed_s` more. None: the observation begins anew.
 
-    >>> seen, dead = observe({"w": Sighting(beat=7, unchanged_s=60.0)}, {"w": 7, "v": 3}, elapsed_s=60.0, silence_s=120.0)
-    >>> dead, seen["v"]
-    (['w'], Sighting(beat=3, unchanged_s=0.0))
+    >>> seen = observe({"w": Sighting(beat=7, unchanged_s=60.0)}, {"w": 7, "v": 3}, elapsed_s=60.0)
+    >>> seen["w"].unchanged_s, seen["v"].unchanged_s
+    (120.0, 0.0)
     """
     now = {}
     for worker, beat in beats.items():
@@ -199,4 +197,20 @@ def observe(
             now[worker] = Sighting(beat=beat)
         else:
             now[worker] = Sighting(beat=beat, unchanged_s=before.unchanged_s + elapsed_s)
-    return now, [worker for worker, each in now.items() if each.unchanged_s >= silence_s]
+    return now
+
+
+def longest(seen: Mapping[str, Sighting], stored: Mapping[str, Sighting]) -> dict[str, Sighting]:
+    """What is seen of each worker, or what an earlier observer has stored of the same beat, whichever is longer.
+
+    >>> longest({"w": Sighting(beat=7)}, {"w": Sighting(beat=7, unchanged_s=60.0)})["w"].unchanged_s
+    60.0
+    >>> longest({"w": Sighting(beat=8)}, {"w": Sighting(beat=7, unchanged_s=60.0)})["w"].unchanged_s
+    0.0
+    """
+    return {
+        worker: max(own, stored[worker], key=lambda each: each.unchanged_s)
+        if worker in stored and stored[worker].beat == own.beat
+        else own
+        for worker, own in seen.items()
+    }

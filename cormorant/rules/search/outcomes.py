@@ -32,9 +32,13 @@ class OutcomeStatus(StrEnum):
 class SearchError(CormorantError):
     """A search could not be done."""
 
+    exit_code = 1
+
 
 class SearchQueueFull(SearchError):
     """So many searches wait that no more are taken in. Come back later, or search fewer sources."""
+
+    http_status = 429
 
     def __init__(self, capacity: int) -> None:
         super().__init__(f"{capacity} searches wait already; try again later, or raise search.queue_max")
@@ -51,12 +55,14 @@ class NestedSearch(SearchError):
 class RateLimitWaitError(SearchError):
     """The source opens later than the search may wait. It is not the source's fault, so nothing follows for it."""
 
+    http_status = 503
+
     def __init__(self, source: str, *, wait_s: float | None, max_wait_s: float | None, priority: Priority) -> None:
         opens = "nobody knows when it opens" if wait_s is None else f"it opens in {wait_s:.1f} s"
         allowed = "" if max_wait_s is None else f" and the search may wait {max_wait_s:g} s"
         super().__init__(f"{source} is closed for {priority.name.lower()} searches: {opens}{allowed}")
         self.source = source
-        self.wait_s = wait_s
+        self.wait_s = self.retry_after_s = wait_s
         self.max_wait_s = max_wait_s
         self.priority = priority
 
@@ -133,6 +139,9 @@ def _why(outcome: Outcome) -> str:
 class SourceError(CormorantError):
     """A source did not give what was asked of it. `source` is its name, set by whoever knows it."""
 
+    http_status = 502
+    exit_code = 1
+
     def __init__(self, message: str, *, retry_after_s: float | None = None, source: str = "") -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
@@ -153,6 +162,8 @@ class SourceLimited(SourceError):
 
 class SourceRefused(SourceError):
     """The source understood us and said no. Asking again will not help."""
+
+    http_status = 400
 
 
 class SourceNotAsked(SourceRefused):

@@ -31,6 +31,8 @@ _RESERVED = frozenset({"t", "apikey", "q", "cat", "offset", "limit", "extended",
 class BadRequest(CormorantError):
     """A search cannot be asked as it is written. The message names the part and the remedy."""
 
+    http_status = 400
+
     def __init__(self, part: str, message: str) -> None:
         super().__init__(f"{part}: {message}")
         self.part = part

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from string import Formatter
 from typing import Any, Final
 
+import attrs
 from attrs import frozen
 
 from cormorant.rules.addresses import feed_address_problem
 from cormorant.rules.schedules import Schedule, ScheduleProblem
+from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import (
     FLAG,
@@ -368,6 +370,30 @@ class FeedSettings:
     accept: tuple[str, ...] = patterns("Patterns of which one must be in the title.", problem=pattern_problem)
     reject: tuple[str, ...] = patterns("Patterns of which none may be in the title.", problem=pattern_problem)
     hand_to: tuple[str, ...] = words("Names of the targets, the first that can take a find gets it.")
+
+
+_NAMED_FEED_FIELDS: Final = frozenset(
+    {"url", "every_s", "cron", "zone", "adaptive", "auto_import", "first_check", "accept", "reject", "hand_to"}
+)
+"""Fields that commands, the API and `Subscription` handle by name. A new field has the same name everywhere."""
+
+
+def other_feed_settings() -> dict[str, Setting]:
+    """The fields of a feed that need no code of their own in commands and the API."""
+    fields = attrs.fields_dict(FeedSettings)
+    return {name: each.metadata[Setting.KEY] for name, each in fields.items() if name not in _NAMED_FEED_FIELDS}
+
+
+def other_feed_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given for these fields, checked. Raises `BadRequest`."""
+    found = {}
+    for name, setting in other_feed_settings().items():
+        if given.get(name) is not None:
+            try:
+                found[name] = setting.parse(given[name])
+            except ValueError as error:
+                raise BadRequest(setting.key(name), str(error)) from None
+    return found
 
 
 def schedule_of(said: FeedSettings) -> Schedule:

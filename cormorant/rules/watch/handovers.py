@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from attrs import Attribute, field, frozen
 
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import CormorantError, NotFound
 from cormorant.rules.secrets import redact_link
 
 DOUBT_S: Final = 10.0
@@ -221,6 +221,9 @@ class TargetView:
 class TargetError(CormorantError):
     """A target did not take what it was given. `target` is its name, set by whoever knows it."""
 
+    http_status = 502
+    exit_code = 1
+
     def __init__(self, message: str, *, retry_after_s: float | None = None, target: str = "") -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
@@ -243,12 +246,10 @@ class TargetInDoubt(TargetError):
     """It may have arrived, and may not. Look before giving it again, or it is there twice."""
 
 
-class UnknownTarget(CormorantError):
-    """There is no target of this name."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        there = f"there are {', '.join(sorted(known))}" if known else "write [targets.NAME] in the settings file first"
-        super().__init__(f"there is no target {name[:40]!r}; {there}")
+def no_target(name: str, known: Sequence[str]) -> NotFound:
+    """The error for a target that there is not."""
+    there = f"there are {', '.join(sorted(known))}" if known else "write [targets.NAME] in the settings file first"
+    return NotFound("target", name[:40], there)
 
 
 _HASH = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")

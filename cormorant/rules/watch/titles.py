@@ -31,8 +31,10 @@ def plain_title(title: str) -> str:
     ['agaetis byrjun', 'help', 'drum and bass', '÷', 'ハバナ']
     """
     words = plain_words(without_marks(title)) or plain_words(title)
-    # A title may be nothing but signs.
-    return _cut(words or " ".join(_printable(unicodedata.normalize("NFKC", title)).casefold().split()))
+    if not words:  # a title may be nothing but signs
+        signs = " ".join(_printable(unicodedata.normalize("NFKC", title)).casefold().split())
+        words = plain_words(signs) or signs
+    return _cut(words)
 
 
 def without_marks(title: str) -> str:

@@ -64,13 +64,8 @@ _SHORT: Final = 12
 class WantError(CormorantError):
     """Something cannot be done with a want."""
 
-
-class UnknownWant(WantError):
-    """There is no want of this number."""
-
-    def __init__(self, want_id: int) -> None:
-        super().__init__(f"there is no want {want_id}; `cormorant wants list` shows them")
-        self.want_id = want_id
+    http_status = 409
+    exit_code = 1
 
 
 class WantChangeRefused(WantError):

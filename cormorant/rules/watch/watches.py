@@ -1,4 +1,4 @@
-"""SavedSearch, its next check, and the wants that its results become."""
+"""WatchOptions, SavedSearch, its next check, and the wants that its results become."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ class FirstCheck(StrEnum):
     SKIP = "skip"
     """It is known from then on, and not wanted."""
     TAKE = "take"
+
+
+@frozen(kw_only=True)
+class WatchOptions:
+    """What can be said of any watch."""
+
+    every_s: float | None = None
+    search: tuple[str, ...] = ()
+    choose: str = ""
+    hand_to: tuple[str, ...] = ()
 
 
 @frozen(kw_only=True)

@@ -9,16 +9,17 @@ from contextlib import suppress
 from typing import Final
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from actors.environment import Environment
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.errors import AlreadyExists, CommitUnknown, SetInFile, StorageUnavailable
+from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.settings.fields import name_problem
+from cormorant.rules.settings.service import ClientSettings
 from cormorant.services.gate.shares import AppShare
-from cormorant.services.keys import Keys
+from cormorant.services.keys import Keys, new_key
 from storage import access
-from storage.access import ClientRecord, digest_of
-
-__all__ = ["ClientApps"]
+from storage.access import ClientAppView, ClientRecord, digest_of
 
 LOOK_S: Final = 2.0
 """After so long one that was removed is let in no more."""
@@ -28,9 +29,49 @@ _PATIENCE_S: Final = 2.0
 """A database that is away keeps nobody waiting who was known before."""
 
 
+@frozen(kw_only=True)
+class AddedClient:
+    """An app that was let in, and its key, which is told this once."""
+
+    client: ClientAppView
+    key: str = field(repr=False)
+
+
+@frozen
+class Apps:
+    """Operations on the apps that search through the gate: list, add, remove. Those of the settings file are only listed."""
+
+    environment: Environment
+
+    async def all(self) -> list[ClientAppView]:
+        """All of them, by name, with what each has spent in the last 24 hours."""
+        configured = self.environment.settings.clients
+        return await self.environment.database.read(access.read_clients, configured, now=self.environment.now())
+
+    async def add(self, name: str, settings: ClientSettings) -> AddedClient:
+        """Let an app in. Only a digest of its key is kept. Raises `BadRequest` or `AlreadyExists`."""
+        problem = name_problem(name)
+        if problem:
+            raise BadRequest("name", problem[:300])
+        if name in self.environment.settings.clients:
+            raise AlreadyExists("client", name, f"change [clients.{name}] in the settings file, or choose another name")
+        key = new_key()
+        added_at = self.environment.now()
+        record = ClientRecord(name=name, settings=settings, key_digest=digest_of(key), added_at=added_at)
+        await self.environment.database.run(access.add, record)
+        [client] = [each for each in await self.all() if each.name == name]
+        return AddedClient(client=client, key=key)
+
+    async def remove(self, name: str) -> None:
+        """Let an app in no more. What it spent stays spent. Raises `SetInFile` or `NotFound`."""
+        if name in self.environment.settings.clients:
+            raise SetInFile("client", name, "clients")
+        await self.environment.database.run(access.remove, name)
+
+
 @define(eq=False)
 class ClientApps:
-    """The apps by name. Where both have a name, the settings file wins."""
+    """The apps by key and by name. Where both have a name, the settings file wins."""
 
     environment: Environment
     keys: Keys

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
+import attrs
 from attrs import field, frozen
 
 from cormorant.rules.secrets import keys_in, redact_link, shortened
@@ -116,31 +118,27 @@ class SubscriptionShownOut:
 def subscription_out(subscription: Subscription) -> SubscriptionOut:
     """One of them as it is shown."""
     schedule = subscription.schedule
-    return SubscriptionOut(
-        id=subscription.id,
-        name=subscription.name,
-        url=redact_link(subscription.url),
-        every_s=schedule.every_s,
-        cron=schedule.cron,
-        zone=schedule.zone,
-        effective_s=subscription.effective_s,
-        adaptive=subscription.is_adaptive,
-        auto_import=subscription.auto_import,
-        first_check="take" if subscription.takes_first else "skip",
-        accept=list(subscription.accept),
-        reject=list(subscription.reject),
-        hand_to=list(subscription.targets),
-        folder=list(subscription.folder),
-        origin=subscription.origin,
-        is_paused=subscription.is_paused,
-        paused_because=_hidden(subscription, subscription.paused_because),
-        next_check_at=subscription.next_check_at,
-        last_checked_at=subscription.last_checked,
-        last_success_at=subscription.last_success,
-        failures=subscription.failures,
-        last_error=_hidden(subscription, subscription.last_error),
-        added_at=subscription.added_at,
-    )
+    named: dict[str, Any] = {
+        "url": redact_link(subscription.url),
+        "every_s": schedule.every_s,
+        "cron": schedule.cron,
+        "zone": schedule.zone,
+        "adaptive": subscription.is_adaptive,
+        "first_check": "take" if subscription.takes_first else "skip",
+        "hand_to": list(subscription.targets),
+        "paused_because": _hidden(subscription, subscription.paused_because),
+        "last_checked_at": subscription.last_checked,
+        "last_success_at": subscription.last_success,
+        "last_error": _hidden(subscription, subscription.last_error),
+    }
+    same = {
+        name: _plain(getattr(subscription, name)) for name in attrs.fields_dict(SubscriptionOut) if name not in named
+    }
+    return SubscriptionOut(**named, **same)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def check_out(subscription: Subscription, check: FeedCheck) -> CheckOut:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+import attrs
 from attrs import define, evolve, field
 
 from actors.actor import Address
@@ -23,7 +24,7 @@ from cormorant.rules.schedules import (
 )
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.secrets import shortened
-from cormorant.rules.settings.watch import schedule_of
+from cormorant.rules.settings.watch import other_feed_values, schedule_of
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, Subscription, check_order, host_of
 from storage import pauses
@@ -97,7 +98,7 @@ class Feeds:
         return await self.environment.database.read(subscriptions.page, after_id=after_id, limit=limit)
 
     async def find(self, wanted: str | int) -> Subscription:
-        """One of them, or `UnknownSubscription`."""
+        """One of them, or `NotFound`."""
         return await self.environment.database.read(subscriptions.find, wanted)
 
     async def find_any(self, wanted: str) -> Subscription:
@@ -226,6 +227,7 @@ def configured_feeds(environment: Environment) -> list[Subscription]:
             targets=said.hand_to,
             next_check_at=now,
             added_at=now,
+            **other_feed_values(attrs.asdict(said, recurse=False)),
         )
         for name, said in sorted(environment.settings.feeds.items())
     ]

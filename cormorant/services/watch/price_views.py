@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
 from cormorant.rules.watch.prices import PricePoint, PriceWatch, Valuation
-from storage.watch.prices import Alert, PriceView
 
-__all__ = [
-    "AlertOut",
-    "PointOut",
-    "PriceBody",
-    "PriceOut",
-    "PriceShownOut",
-    "ValueOut",
-    "price_out",
-    "price_shown_out",
-    "value_out",
-]
+if TYPE_CHECKING:
+    from storage.watch.prices import Alert, PriceView
 
 
 @frozen(kw_only=True)

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from actors.environment import Environment
 from actors.jobs.working_set import JobWakeUp
-from actors.watch.watch_jobs import collect_jobs
+from actors.watch.watch_jobs import collect_jobs, price_sources
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.sources import PRICE_KIND
@@ -19,7 +19,6 @@ from cormorant.rules.units import format_duration
 from cormorant.rules.watch.prices import PricePoint, PriceWatch, Valuation
 from storage.search.sources import UnknownSource
 from storage.watch import price_watches, prices
-from storage.watch.price_watches import PriceWatchConfigured
 from storage.watch.prices import Collected, PriceView
 
 EVERY_S_MIN, EVERY_S_MAX = 60.0, 365 * 86_400.0
@@ -28,6 +27,8 @@ SHOWN_MAX = 500
 
 class NoPriceSource(UnknownSource):
     """There is no source of prices of this name, or none at all."""
+
+    exit_code = 2
 
     def __init__(self, name: str, known: Sequence[str] = ()) -> None:
         super().__init__(name, known)
@@ -57,7 +58,7 @@ class Prices:
         below_cents: int | None = None,
         above_cents: int | None = None,
     ) -> PriceWatch:
-        """Watch a price from now on. Raises `BadRequest`, `NoPriceSource` or `PriceWatchExists`."""
+        """Watch a price from now on. Raises `BadRequest`, `NoPriceSource` or `AlreadyExists`."""
         wanted = self.wanted(
             name=name,
             title=title,
@@ -118,11 +119,11 @@ class Prices:
     async def unwatch(self, name: str) -> None:
         """Watch a price no more, and forget what was collected. One of the settings file is first taken out there."""
         if name in self.environment.settings.prices:
-            raise PriceWatchConfigured(name)
+            raise price_watches.KIND.set_in_file(name)
         await self.environment.database.run(price_watches.remove, name)
 
     async def pause(self, name: str) -> PriceWatch:
-        """Ask nobody about a price until it is resumed, also after a restart. Raises `UnknownPriceWatch` or `IntakeTakenOut`."""
+        """Ask nobody about a price until it is resumed, also after a restart. Raises `NotFound` or `IntakeTakenOut`."""
         return await self.environment.database.run(price_watches.set_paused, name, is_paused=True)
 
     async def resume(self, name: str) -> PriceWatch:
@@ -134,11 +135,11 @@ class Prices:
         return await self.environment.database.read(prices.all_views)
 
     async def show(self, name: str, *, limit: int = 100) -> PriceView:
-        """One of them with its newest points and alerts, or `UnknownPriceWatch`."""
+        """One of them with its newest points and alerts, or `NotFound`."""
         return await self.environment.database.read(prices.view, name, limit=min(limit, SHOWN_MAX))
 
     async def history(self, name: str, *, limit: int = 100) -> list[Valuation]:
-        """The values that it had, newest first, or `UnknownPriceWatch`."""
+        """The values that it had, newest first, or `NotFound`."""
         return await self.environment.database.read(prices.history_of, name, limit=min(limit, SHOWN_MAX))
 
     async def check(self, name: str) -> int:
@@ -151,6 +152,10 @@ class Prices:
         )
         self.producer.set()
         return asked
+
+    def sources_of(self, price: PriceWatch) -> tuple[str, ...]:
+        """The sources that are asked about a price."""
+        return price_sources(self.environment, price)
 
     def _check_sources(self, wanted: Sequence[str]) -> None:
         known = [name for name, each in self.environment.settings.sources.items() if each.kind == PRICE_KIND]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from actors.environment import Environment
 from actors.jobs.handler import JobContext
 from cormorant.rules.errors import LeaseLost
 from cormorant.rules.jobs.verdicts import Cancel, Fail, Snooze
-from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, opens_in_s
+from cormorant.rules.search.outcomes import Outcome, opens_in_s
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.watch.events import SavedSearchChecked
@@ -60,7 +61,7 @@ class SavedSearchJob:
         if saved is None:
             raise Cancel("it is no longer saved")
         if saved.is_paused and not by_hand:
-            raise Cancel("it is paused")
+            return  # not cancelled: a check by hand may have joined this job meanwhile
         check = partial(self._check, context, saved)
         checked = await contained(
             check, kind="saved search", item=saved.name, emit=self.environment.emit, expected=(LeaseLost, Snooze)
@@ -76,11 +77,13 @@ class SavedSearchJob:
             return
         missing = [outcome for outcome in outcomes if not outcome.is_answer]
         error = "; ".join(f"{each.source}: {each.error or each.status.value}" for each in missing) or None
-        waits = [opens_in_s(each.error) for each in missing if each.status is OutcomeStatus.RATE_LIMITED]
-        opens_s = min((wait_s for wait_s in waits if wait_s is not None), default=None)
-        await self._record(context, saved, outcomes, error=error, is_last=opens_s is None)
-        if opens_s is not None:
-            raise Snooze(max(SNOOZE_S_MIN, opens_s))
+        waits = [opens_in_s(each.error) for each in missing]
+        opens_s = max(SNOOZE_S_MIN, min((wait_s for wait_s in waits if wait_s is not None), default=math.inf))
+        # A source that opens later is asked by the next check, which must not wait for it.
+        is_last = opens_s >= (saved.next_attempt_at - self.environment.now()).total_seconds()
+        await self._record(context, saved, outcomes, error=error, is_last=is_last)
+        if not is_last:
+            raise Snooze(opens_s)
 
     async def _ask(self, context: JobContext, saved: SavedSearch) -> Sequence[Outcome]:
         """Ask the sources, each through its limiter. One outcome for each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
@@ -12,8 +13,10 @@ from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.wants import Want, short_ref
 from cormorant.rules.watch.watches import SavedSearch
-from storage.search.sources import SourceRecord
-from storage.watch.wants import Candidate, WantView
+
+if TYPE_CHECKING:
+    from storage.search.sources import SourceRecord
+    from storage.watch.wants import Candidate, WantView
 
 __all__ = [
     "ArtistBody",

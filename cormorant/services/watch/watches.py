@@ -19,10 +19,10 @@ from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.watch import DEFAULT_PROFILE
 from cormorant.rules.units import format_duration
 from cormorant.rules.watch.artists import LINE_LENGTH_MAX, Artist, Start, artist_id_in
-from cormorant.rules.watch.handovers import Handover, TargetView, UnknownTarget
+from cormorant.rules.watch.handovers import Handover, TargetView, no_target
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantState
-from cormorant.rules.watch.watches import FirstCheck, SavedSearch
+from cormorant.rules.watch.watches import FirstCheck, SavedSearch, WatchOptions
 from storage.search import sources
 from storage.search.sources import SourceRecord
 from storage.watch import artists as watchlist
@@ -197,7 +197,7 @@ class Watches:
         )
 
     async def want(self, want_id: int) -> WantView:
-        """One want with its candidates and their reasons, or `UnknownWant`."""
+        """One want with its candidates and their reasons, or `NotFound`."""
         return await self.environment.database.read(choice.view, want_id)
 
     async def counts(self) -> dict[WantState, int]:
@@ -241,7 +241,7 @@ class Watches:
         return await self.environment.database.read(downloads.recent, before_id=before_id, limit=limit)
 
     async def download(self, number: int) -> Handover:
-        """One of them, or `UnknownDownload`."""
+        """One of them, or `NotFound`."""
         return await self.environment.database.read(downloads.find, number)
 
     def targets(self) -> list[TargetView]:
@@ -261,7 +261,7 @@ class Watches:
     async def test_target(self, name: str) -> str:
         """Try address and credentials of a target without giving it anything. Raises `TargetError`."""
         if name not in self.places:
-            raise UnknownTarget(name, list(self.places))
+            raise no_target(name, list(self.places))
         return await self.places[name].target.test()
 
     async def settle(self, number: int, *, has_arrived: bool) -> Want:
@@ -292,16 +292,6 @@ EVERY_S_MIN: Final = 60.0
 ARTIST_EVERY_S_MAX: Final = 30 * 86_400.0
 SEARCH_EVERY_S_MAX: Final = 365 * 86_400.0
 NAMES_MAX: Final = 100
-
-
-@frozen(kw_only=True)
-class WatchOptions:
-    """What can be said of any watch."""
-
-    every_s: float | None = None
-    search: tuple[str, ...] = ()
-    choose: str = ""
-    hand_to: tuple[str, ...] = ()
 
 
 @frozen(kw_only=True)

@@ -2,71 +2,57 @@
 
 from __future__ import annotations
 
-from litestar import Response, Router, delete, get, post
+from typing import Final
+
+from attrs import frozen
+from litestar import Router, delete, get, post
 from litestar.params import FromPath, JSONBody
 
 from cormorant.rules.search.requests import BadRequest
-from cormorant.rules.settings.fields import name_problem
-from cormorant.rules.settings.service import ClientSettings
-from cormorant.services.keys import new_key
-from cormorant.web.models import AddedClientOut, ClientBody, ClientOut, client_out
-from cormorant.web.parts import WebParts
+from cormorant.rules.settings.service import HOLD_S_MAX, ClientSettings
+from cormorant.services.gate.client_apps import AddedClient
 from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
-from storage import access
-from storage.access import ClientExists, ClientRecord, digest_of
-
-__all__ = ["client_routes"]
+from storage.access import ClientAppView
 
 
-class _FromFile(ClientExists):
-    """It is in the settings file, and is changed there."""
+@frozen(kw_only=True)
+class ClientBody:
+    """An app to be let in."""
 
-    def __init__(self, name: str) -> None:
-        Exception.__init__(self, f"the settings file has the client {name!r}; change [clients.{name}] there")
+    name: str
+    priority: str = "completion"
+    share: float = 1.0
+    hold_s: float = 60.0
+
+
+CLIENT_LIMITS: Final = {
+    "priority": {"type": "string", "enum": ["interactive", "completion", "background"]},
+    "share": {"type": "number", "minimum": 0, "maximum": 1},
+    "hold_s": {"type": "number", "minimum": 0, "maximum": HOLD_S_MAX},
+}
+"""What the OpenAPI document states of the fields of `ClientBody`."""
 
 
 @get("/clients", summary="The apps that search through the gate, and what each has spent")
-async def list_clients(request: AnyRequest) -> list[ClientOut]:
+async def list_clients(request: AnyRequest) -> list[ClientAppView]:
     """By name. `today` is the last 24 hours. Keys are not shown: of those made here nobody has one but the app."""
-    return await _all(parts_of(request))
+    return await parts_of(request).apps.all()
 
 
 @post("/clients", summary="Let an app in", status_code=201)
-async def add_client(request: AnyRequest, data: JSONBody[ClientBody]) -> Response[AddedClientOut]:
+async def add_client(request: AnyRequest, data: JSONBody[ClientBody]) -> AddedClient:
     """Its key is in the answer and nowhere else. It opens the gate of every process within seconds."""
     refuse_unknown(await request.json(), ClientBody)
-    parts, key = parts_of(request), new_key()
-    settings = _settings(data)
-    if data.name in parts.environment.settings.clients:
-        raise _FromFile(data.name)
-    record = ClientRecord(
-        name=data.name, settings=settings, key_digest=digest_of(key), added_at=parts.environment.now()
-    )
-    await parts.environment.database.run(access.add, record)
-    [added] = [each for each in await _all(parts) if each.name == data.name]
-    return Response(AddedClientOut(client=added, key=key), status_code=201)
+    return await parts_of(request).apps.add(data.name, _settings(data))
 
 
 @delete("/clients/{name:str}", summary="Let an app in no more", status_code=204)
 async def remove_client(request: AnyRequest, name: FromPath[str]) -> None:
     """Its key and its links open nothing any more, in every process within seconds. What it spent stays spent."""
-    parts = parts_of(request)
-    if name in parts.environment.settings.clients:
-        raise _FromFile(name)
-    await parts.environment.database.run(access.remove, name[:100].replace("\0", ""))
-
-
-async def _all(parts: WebParts) -> list[ClientOut]:
-    looks = await parts.environment.database.read(
-        access.read_clients, parts.environment.settings.clients, now=parts.environment.now()
-    )
-    return [client_out(look) for look in looks]
+    await parts_of(request).apps.remove(name[:100].replace("\0", ""))
 
 
 def _settings(body: ClientBody) -> ClientSettings:
-    problem = name_problem(body.name)
-    if problem:
-        raise BadRequest("name", problem[:300])
     try:
         return ClientSettings(priority=body.priority, share=body.share, hold_s=body.hold_s)
     except ValueError as error:

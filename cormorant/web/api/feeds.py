@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
+import attrs
 from litestar import Router, delete, get, post
 from litestar.enums import RequestEncodingType
 from litestar.openapi.spec import Example
 from litestar.params import Body, FromPath, QueryParameter
 
 from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.settings.watch import other_feed_values
 from cormorant.rules.watch.feeds import schedule_from
 from cormorant.services.watch.feed_views import (
     CheckOut,
@@ -108,6 +110,7 @@ async def subscribe(
         reject=tuple(data.reject),
         targets=tuple(data.hand_to),
         folder=tuple(data.folder),
+        **other_feed_values(attrs.asdict(data)),
     )
     return subscription_out(made)
 

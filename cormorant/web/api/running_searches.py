@@ -11,24 +11,17 @@ import trio
 from attrs import define, field
 
 from actors.search.search import Search
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import NotFound
 from cormorant.services.searches import Searches
 from cormorant.web.auth import ListenPermit
 from cormorant.web.models import OutcomeOut, SearchOut, outcome_out
 from cormorant.web.shutdown import Shutdown
 
-__all__ = ["OutcomeStream", "RunningSearch", "RunningSearches", "UnknownSearch"]
+__all__ = ["OutcomeStream", "RunningSearch", "RunningSearches"]
 
 KEPT_MAX: Final = 200
 BEAT_S: Final = 15.0
 """A stream says something at least so often, so that nobody in between takes it for dead."""
-
-
-class UnknownSearch(CormorantError):
-    """There is no such search, or it is so long ago that it was forgotten."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"there is no search {number}; the last {KEPT_MAX} are kept until a restart")
 
 
 @define(eq=False)
@@ -78,10 +71,10 @@ class RunningSearches:
         return watched
 
     def find(self, number: int) -> RunningSearch:
-        """A search, or `UnknownSearch`."""
+        """A search, or `NotFound`."""
         watched = self._kept.get(number)
         if watched is None:
-            raise UnknownSearch(number)
+            raise NotFound("search", number, f"the last {KEPT_MAX} are kept until a restart")
         return watched
 
     async def _follow(self, watched: RunningSearch) -> None:

@@ -11,7 +11,8 @@ from actors.search.source_requests import SourceRequests
 from cormorant import __version__
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
-from cormorant.web.models import ExplanationOut, SourceOut, StatusOut, explanation_out, tree_out
+from cormorant.services.search_views import ExplanationOut, SourceOut, explanation_out
+from cormorant.web.models import StatusOut, tree_out
 from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.search.sources import UnknownSource

@@ -14,8 +14,7 @@ from cormorant.rules.watch.artists import read_start
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from cormorant.services.watch.views import ArtistBody, ArtistOut, SavedBody, SavedOut, artist_out, saved_out
 from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
-from storage.watch.artists import ArtistExists
-from storage.watch.saved_searches import UnknownSavedSearch
+from storage.watch import artists, saved_searches
 
 __all__ = ["watch_routes"]
 
@@ -72,7 +71,7 @@ async def add_artist(
         targets=data.hand_to,
     )
     if artist is None:
-        raise ArtistExists(name)
+        raise artists.KIND.already_exists(name)
     return Response(artist_out(artist), status_code=201)
 
 
@@ -157,7 +156,7 @@ async def _saved(request: AnyRequest, name: str) -> SavedSearch:
     for each in await parts_of(request).watches.saved():
         if each.name == name:
             return each
-    raise UnknownSavedSearch(name)
+    raise saved_searches.KIND.not_found(name)
 
 
 def watch_routes() -> Router:

@@ -9,11 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cormorant.rules.errors import AlreadyExists, NotFound
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.watch.feeds import CheckStatus, SubscriptionMisfired, SubscriptionPaused
 from cormorant.testing import START
-from storage.watch.feeds import SubscriptionExists, UnknownSubscription
 from tests.conformance.subscriptions.subscribing import HOUR, page, subscribe, subscription_place
 
 BROKEN = SourceUnavailable("it is broken")
@@ -246,9 +246,9 @@ async def test_names_are_unique_and_unknown_ones_are_named(clock: MockClock) -> 
     with subscription_place() as place:
         async with place.opened() as subscriptions:
             await subscribe(subscriptions, "one")
-            with pytest.raises(SubscriptionExists, match="'one' already"):
+            with pytest.raises(AlreadyExists, match="'one' already"):
                 await subscribe(subscriptions, "one")
-            with pytest.raises(UnknownSubscription, match="no subscription 'none'"):
+            with pytest.raises(NotFound, match="no subscription 'none'"):
                 await subscriptions.check("none")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import trio
@@ -10,6 +12,7 @@ from sqlalchemy import Connection
 from trio.testing import MockClock
 
 from actors.watch.feed_checker import CheckNotRecorded
+from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.events import ChildCrashed
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.settings import JobSettings
@@ -96,6 +99,50 @@ async def test_one_that_a_killed_process_checked_by_hand_long_before_its_time_ca
             await trio.sleep(SILENT_S + JobSettings().sweep_s)
 
             assert (await subscriptions.check("one")).status is CheckStatus.SUCCESS
+
+
+async def test_a_process_that_was_declared_dead_stops_its_checks_and_makes_them_anew_under_its_new_name(
+    clock: MockClock,
+) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 25.0
+        async with place.opened(has_heartbeat=True) as subscriptions:
+            await subscribe(subscriptions, "one")
+            await trio.sleep(5)
+            [before] = await place.gateway.read(workers.all_workers)
+            await place.gateway.run(workers.mark_dead, before.id, beat=before.beat, now=place.clock.now())
+            with pytest.raises(StorageUnavailable, match="has not confirmed this process"):
+                await subscriptions.check("one")
+            stopped_at = trio.current_time()
+            await trio.sleep(100)
+            checks = await subscriptions.checks(1)
+
+        assert stopped_at == JobSettings().heartbeat_s, "at the next heartbeat"
+        assert place.feeds.times("one") == [0.0, JobSettings().sweep_s], "when the sweeper has freed the claim"
+        assert [check.status for check in checks] == [CheckStatus.SUCCESS]
+
+
+async def test_a_check_that_missed_heartbeats_stopped_is_made_again_as_soon_as_the_process_is_confirmed(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 25.0
+        run = place.gateway.run
+
+        async def refuse_beats(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
+            if function is workers.beat and trio.current_time() < 300:
+                raise StorageUnavailable("away")
+            return await run(function, *args, **words)
+
+        monkeypatch.setattr(place.gateway, "run", refuse_beats)
+        async with place.opened(has_heartbeat=True) as subscriptions:
+            await trio.sleep(235)
+            await subscribe(subscriptions, "one")
+            await trio.sleep(165)
+            checks = await subscriptions.checks(1)
+
+        assert place.feeds.times("one") == [235.0, 300.0], "the first is stopped at 240 s"
+        assert [check.status for check in checks] == [CheckStatus.SUCCESS]
 
 
 async def test_after_an_outage_what_was_in_hand_is_checked_at_once(clock: MockClock) -> None:
@@ -250,3 +297,44 @@ async def test_what_stands_in_an_unchanged_feed_for_a_year_is_never_new_again(cl
 
         assert len(place.feeds.asked) == 15
         assert place.taken == ["c", "d", "a"]  # the last was gone for a year
+
+
+async def test_who_asks_while_the_ticker_is_started_again_is_answered(clock: MockClock) -> None:
+    with subscription_place() as place:
+        async with place.opened() as subscriptions:
+            await subscribe(subscriptions, "one")
+            await trio.sleep(100)
+            place.crashes = 1
+            subscriptions.wake_up.set()
+            await trio.testing.wait_all_tasks_blocked()
+            check = await subscriptions.check("one")
+
+        assert check.status is CheckStatus.SUCCESS
+        assert len(place.events.of(ChildCrashed)) == 1
+
+
+async def test_who_asks_for_one_that_the_same_round_finds_due_gets_one_check(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 1.0
+        async with place.opened() as subscriptions:
+            async with trio.open_nursery() as nursery:
+                await subscribe(subscriptions, "one")
+                nursery.start_soon(subscriptions.check, "one")
+            await trio.sleep(100)
+
+        assert place.feeds.times("one") == [0.0]
+
+
+async def test_a_lease_that_is_lost_stops_the_checks_and_held_again_they_are_made_at_once(clock: MockClock) -> None:
+    with subscription_place() as place:
+        place.feeds.takes_s["x.test"] = 20.0
+        async with place.opened(has_heartbeat=True) as subscriptions:
+            await subscribe(subscriptions, "one")
+            await trio.sleep(5)
+            place.gateway.go_away()
+            await trio.sleep(SILENT_S)
+            place.gateway.come_back()
+            await trio.sleep(60)
+
+            assert [check.status for check in await subscriptions.checks(1)] == [CheckStatus.SUCCESS]
+        assert place.events.of(ChildCrashed) == []

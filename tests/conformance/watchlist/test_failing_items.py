@@ -35,6 +35,7 @@ from cormorant.testing import (
     settings,
 )
 from storage.jobs.jobs import NewJob
+from storage.watch import watches
 from storage.watch.choice import CandidateChoice
 from supervisors import open_service
 from tests.conformance.searching import search_place
@@ -244,14 +245,39 @@ async def test_a_mistake_for_one_price_fails_it_alone(clock: MockClock, monkeypa
         assert place.events.of(ChildCrashed) == []
 
 
+@pytest.mark.slow("rounds of a whole service")
+async def test_a_price_of_which_nothing_can_be_stored_is_tried_once_in_a_round(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried_at, postpone = list[float](), watches.postpone
+
+    def refuse(*args: Any, **words: Any) -> None:
+        tried_at.append(trio.current_time())
+        if len(tried_at) <= 20:
+            raise RuntimeError("no such row can be")
+        postpone(*args, **words)  # so that a round without an end fails the test and does not hang
+
+    monkeypatch.setattr(due_enqueuer, "TOGETHER", 1)
+    monkeypatch.setattr(due_enqueuer, "collect_jobs", _refuse)
+    monkeypatch.setattr(watches, "postpone", refuse)
+    with search_place(shop=Shop()) as place:
+        async with service_of(place, prices={"bad": PriceSettings(title="Morgan Dollar")}):
+            await trio.sleep(70)
+
+        assert sorted(set(tried_at)) == [0.0, 30.0, 60.0]
+        assert len(tried_at) <= 2 * 3, "the database runs a call that failed beside others a second time, alone"
+        assert place.events.of(ChildCrashed) == []
+
+
 @define(eq=False)
 class OddTarget(ScriptedTarget):
     """Cannot say what became of one parcel."""
 
+    bad: Sequence[str] = ("bad",)
     bad_at: list[float] = field(factory=list)
 
     async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
-        if parcel.title == "bad":
+        if parcel.title in self.bad:
             self.bad_at.append(trio.current_time())
             raise KeyError("progress")
         return await super().status(parcel, receipt)
@@ -276,3 +302,28 @@ async def test_a_mistake_for_one_handover_fails_it_alone_and_it_is_followed_late
         assert min(waits) >= FOLLOW_S
         assert waits == sorted(waits)  # ever longer
         assert place.events.of(ChildCrashed) == []
+
+
+@pytest.mark.slow("rounds of a whole service")
+async def test_handovers_of_which_nothing_can_be_stored_are_asked_for_once_in_a_round(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles = [f"find {number}" for number in range(4)]
+    with watch_place("qbittorrent") as place:
+        place.targets["qbittorrent"] = target = OddTarget(bad=titles)
+        place.sources["indexer"] = ScriptedSource([], titles)
+        async with place.service() as service:
+            await service.watches.save_search(
+                "new", SearchRequest(query="words"), every_s=600.0, targets=["qbittorrent"]
+            )
+            await trio.sleep(700)
+            target.bad_at.clear()
+            with monkeypatch.context() as wrong:
+                wrong.setattr("storage.watch.handovers.change", _refuse)
+                await trio.sleep(2 * FOLLOW_S)
+
+        assert 0 < len(target.bad_at) <= 4 * len(titles)
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("no such row can be")

@@ -43,7 +43,7 @@ async def test_a_source_that_was_closed_at_the_first_check_does_not_bring_all_it
         place.sources["closed"] = ScriptedSource(busy(retry_after_s=300.0), ["older", "oldest"], ["older", "news"])
         async with place.service() as service:
             await save(service, every_s=900.0)
-            await trio.sleep(1_200)
+            await trio.sleep(700)  # the closed one was asked as soon as it opened
             assert {want.state.value for want in await service.watches.wants()} == {"ignored"}
             await trio.sleep(1_900)
 
@@ -116,3 +116,51 @@ def _name_a_source_that_is_not_there(connection: Connection) -> None:
             added_at=START,
         ),
     )
+
+
+@pytest.mark.slow("rounds of a whole service")
+async def test_a_source_that_is_closed_for_long_does_not_keep_the_others_from_their_checks(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["open"] = ScriptedSource(["old"])
+        place.sources["closed"] = ScriptedSource(busy(retry_after_s=21_600.0))
+        async with place.service() as service:
+            await save(service, every_s=600.0)
+            await trio.sleep(6_100)
+            [saved] = await service.watches.saved()
+
+        assert len(place.sources["open"].asked_at) == 11
+        assert saved.last_error is not None
+        assert saved.failures == 11
+
+
+@pytest.mark.slow("rounds of a whole service")
+async def test_a_source_that_opens_before_the_next_check_is_asked_then_and_the_others_are_not_asked_again(
+    clock: MockClock,
+) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["open"] = ScriptedSource(["old"])
+        place.sources["closed"] = ScriptedSource(busy(retry_after_s=120.0), ["older"])
+        async with place.service() as service:
+            await save(service, every_s=3_600.0)
+            await trio.sleep(300)
+            [saved] = await service.watches.saved()
+
+        assert [len(place.sources[name].asked_at) for name in ("open", "closed")] == [1, 2]
+        assert (saved.last_error, saved.failures) == (None, 0)
+
+
+@pytest.mark.slow("rounds of a whole service")
+async def test_a_check_by_hand_asks_all_sources_also_of_a_search_that_is_paused_or_waits(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["open"] = ScriptedSource(["old"])
+        place.sources["closed"] = ScriptedSource(busy(retry_after_s=1_000.0))
+        async with place.service() as service:
+            await save(service, every_s=3_600.0)
+            await trio.sleep(70)  # it waits for the closed one
+            await service.watches.check_search("new")
+            await trio.sleep(5)
+            await service.watches.pause_search("new")
+            await service.watches.check_search("new")
+            await trio.sleep(5)
+
+        assert len(place.sources["open"].asked_at) == 3

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings
-from cormorant.rules.watch.events import HandoverInDoubt, HandoverSent, WatchlistSearch
+from cormorant.rules.watch.events import HandoverEnded, HandoverInDoubt, HandoverSent, WatchlistSearch
 from cormorant.rules.watch.handovers import ParcelState, TargetInDoubt, TargetRefused, TargetUnavailable
 from cormorant.rules.watch.wants import Want
 from cormorant.scripted import ScriptedTarget, album
@@ -248,6 +248,20 @@ async def test_a_handover_that_fails_at_its_target_takes_the_next_candidate(cloc
             await trio.sleep(LONG_S)
 
             assert (await the_want(service)).state.value == "done"
+        assert len({parcel.key for _, parcel in target.given}) == 2
+
+
+async def test_after_a_handover_that_failed_at_its_target_the_next_candidate_is_sent_at_once(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        with_release(place, "A1 - New one", "A1 - New two")
+        target = place.targets["qbittorrent"]
+        target.standing = ParcelState.FAILED
+        async with place.service() as service:
+            await watch(service, "a1")
+            while not place.events.of(HandoverEnded):
+                await trio.sleep(0.5)
+            await trio.sleep(0.5)
+
         assert len({parcel.key for _, parcel in target.given}) == 2
 
 

@@ -36,8 +36,8 @@ class Observer:
             beat_s=BEAT_S,
         )
         self.looked_at = now
-        self.seen, dead = observe(self.seen, beats, elapsed_s=elapsed_s, silence_s=SILENCE_S)
-        return dead
+        self.seen = observe(self.seen, beats, elapsed_s=elapsed_s)
+        return [worker for worker, seen in self.seen.items() if seen.unchanged_s >= SILENCE_S]
 
 
 def watch_all(looks: Iterable[Look]) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cormorant.rules.watch.releases import Album, CatalogueArtist, ReleaseDate, distinct_releases, is_by, want_key
@@ -99,6 +99,7 @@ def test_albums_of_others_are_not_theirs(found: Album, *, is_own: bool) -> None:
 
 @settings(max_examples=20)
 @given(st.text(max_size=30))
+@example(":\u00b4")
 def test_a_plain_title_stays_as_it_is(title: str) -> None:
     plain = plain_title(title)
 

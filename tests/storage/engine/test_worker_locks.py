@@ -258,3 +258,18 @@ def test_names_that_share_a_file_make_no_living_worker_dead(folder: Path) -> Non
     assert others.dead_among(["a/b", "a:b"]) == []
     mine.release("a/b")
     assert "a:b" not in others.dead_among(["a/b", "a:b"])
+
+
+def test_old_files_of_workers_that_are_not_known_are_removed(tmp_path: Path) -> None:
+    locks, others = WorkerLocks(tmp_path / "locks"), WorkerLocks(tmp_path / "locks")
+    for worker in ("left behind", "known", "young"):
+        locks.hold(worker)
+        locks.release(worker)
+    others.hold("held")
+    for path in (tmp_path / "locks").iterdir():
+        if "young" not in path.name:
+            os.utime(path, (0, 0))
+
+    locks.remove_old(["known"])
+
+    assert sorted(path.stem for path in (tmp_path / "locks").iterdir()) == ["held", "known", "young"]

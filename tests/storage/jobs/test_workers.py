@@ -14,9 +14,10 @@ from cormorant.rules.watch.feeds import Subscription
 from cormorant.rules.watch.prices import PriceWatch
 from cormorant.rules.watch.watches import SavedSearch
 from storage.jobs import jobs, workers
+from storage.jobs.batch import Batch, leave
 from storage.jobs.workers import SWEEPER, LeaseRow, WorkerRow
-from storage.tables import CLAIMED, METADATA
-from storage.watch import feeds, handovers, price_watches, saved_searches
+from storage.tables import CLAIMED, FEEDS, METADATA
+from storage.watch import feeds, handovers, price_watches, saved_searches, watches
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire, put, settle, take, take_one
 from tests.storage.test_two_at_once import after
@@ -122,7 +123,7 @@ def test_who_is_buried_but_not_yet_reclaimed_from_may_still_finish(connection: C
 
 
 def test_an_owner_that_nobody_knows_is_found(connection: Connection) -> None:
-    for owner in ("gone", "buried"):
+    for owner in ("gone", "dead"):
         hire(connection, owner)
         put(connection)
         put(connection)
@@ -130,7 +131,7 @@ def test_an_owner_that_nobody_knows_is_found(connection: Connection) -> None:
     put(connection)
     take(connection, "me")
     workers.retire(connection, "gone")
-    workers.mark_dead(connection, "buried", beat=0, now=NOW)
+    workers.mark_dead(connection, "dead", beat=0, now=NOW)
 
     assert workers.unknown_owners(connection) == ["gone"]
     assert len(jobs.reclaim(connection, owner="gone", limit=9, now=NOW)) == 2
@@ -194,18 +195,18 @@ def test_what_a_dead_worker_has_claimed_is_freed_page_by_page_in_every_table(con
         left.append(count_claims(connection, "me"))
 
     names = [table.name for table in CLAIMED]
-    assert pages == [2, 2, 1, 0]
+    assert pages == [True, True, True, False]
     assert left == [dict.fromkeys(names, 3), dict.fromkeys(names, 1), {}, {}]
     assert count_claims(connection, "you") == dict.fromkeys(names, 1)
 
 
 @EVERY_TABLE
-def test_the_size_of_the_largest_page_is_told_whichever_table_has_it(connection: Connection, table: Table) -> None:
+def test_it_is_told_whether_something_was_freed_whichever_table_has_it(connection: Connection, table: Table) -> None:
     claim_in_every_table(connection, "me", rows=2)
     clear_claims_but(connection, table)
     workers.mark_dead(connection, "me", beat=0, now=NOW)
 
-    assert [workers.free_if_dead(connection, "me", limit=9) for _ in range(2)] == [2, 0]
+    assert [workers.free_if_dead(connection, "me", limit=9) for _ in range(2)] == [True, False]
 
 
 def test_nothing_is_freed_while_the_worker_lives(connection: Connection) -> None:
@@ -213,7 +214,7 @@ def test_nothing_is_freed_while_the_worker_lives(connection: Connection) -> None
     put(connection)
     take(connection)
 
-    assert workers.free_if_dead(connection, "me", limit=9) == 0
+    assert not workers.free_if_dead(connection, "me", limit=9)
     assert workers.reclaim_if_dead(connection, "me", limit=9, now=NOW) == []
     assert count_claims(connection, "me") == {table.name: 1 for table in CLAIMED}
 
@@ -235,27 +236,40 @@ def test_a_worker_that_ends_frees_its_claims_and_not_those_of_others(connection:
     assert (count_claims(connection, "me"), len(count_claims(connection, "you"))) == ({}, len(CLAIMED))
 
 
+@pytest.mark.parametrize("is_orderly", [True, False])
+def test_a_worker_that_leaves_has_no_row_and_no_claim_in_any_table(connection: Connection, *, is_orderly: bool) -> None:
+    hire(connection, "you")
+    for worker in ("me", "you"):
+        claim_in_every_table(connection, worker, rows=2)
+    batch = Batch(owner="me", endings=[], kinds=[], priorities=[], room=0, now=NOW)
+
+    leave(connection, batch, doubtful=[], is_orderly=is_orderly)
+
+    assert [worker.id for worker in workers.all_workers(connection)] == ["you"]
+    assert (count_claims(connection, "me"), len(count_claims(connection, "you"))) == ({}, len(CLAIMED))
+
+
 def test_two_sweepers_that_free_the_same_claims_at_one_moment_free_them_once(job_store: JobStore) -> None:
     with job_store.begin() as connection:
         hire(connection)
         claim_in_every_table(connection, "me", rows=2)
         workers.mark_dead(connection, "me", beat=0, now=NOW)
 
-    def free(connection: Connection) -> int:
+    def free(connection: Connection) -> bool:
         return workers.free_if_dead(connection, "me", limit=9)
 
-    assert at_once(job_store, free, free) == (2, 0)
+    assert at_once(job_store, free, free) == (True, False)
 
 
 @EVERY_TABLE
 def test_the_owner_of_a_claim_that_has_no_row_is_found_in_every_table(connection: Connection, table: Table) -> None:
     hire(connection, "you")
-    hire(connection, "buried")
-    for worker in ("me", "you", "buried"):
+    hire(connection, "dead")
+    for worker in ("me", "you", "dead"):
         claim_in_every_table(connection, worker)
     clear_claims_but(connection, table)
     workers.retire(connection, "you")
-    workers.mark_dead(connection, "buried", beat=0, now=NOW)
+    workers.mark_dead(connection, "dead", beat=0, now=NOW)
 
     assert workers.unknown_owners(connection) == ["you"]
     workers.free_if_dead(connection, "you", limit=9)
@@ -300,17 +314,11 @@ def hold(connection: Connection, worker: str, instead_of: LeaseRow | None = None
     return workers.take_lease(connection, SWEEPER, worker_id=worker, instead_of=instead_of)
 
 
-def lease_token(connection: Connection) -> int:
-    token: int = connection.execute(text("SELECT token FROM leases WHERE name = :name"), {"name": SWEEPER}).scalar_one()
-    return token
-
-
 def test_the_first_worker_holds_the_lease_and_renews_it(connection: Connection) -> None:
     held = [hold(connection, "me") for _ in range(3)]
 
     assert [each.holder for each in held] == ["me"] * 3
     assert held[0].renewals < held[1].renewals < held[2].renewals
-    assert lease_token(connection) == 0
 
 
 def test_another_worker_is_refused_while_the_holder_renews_the_lease(connection: Connection) -> None:
@@ -333,7 +341,6 @@ def test_the_lease_is_taken_over_from_a_holder_that_has_not_renewed_it_since_it_
 
     assert taken.holder == "you"
     assert taken.renewals > seen.renewals
-    assert lease_token(connection) == 1
     assert hold(connection, "me", seen) == taken
 
 
@@ -437,3 +444,21 @@ def test_a_worker_that_is_being_declared_dead_may_not_claim(postgres_jobs: JobSt
     )
 
     assert not may_claim
+
+
+def test_a_release_of_unknown_claims_waits_for_a_claim_that_is_under_way(postgres_jobs: JobStore) -> None:
+    with postgres_jobs.begin() as connection:
+        hire(connection)
+        claim_in_every_table(connection, "me")
+
+    def release_unknown(connection: Connection) -> int:
+        connection.execute(text("SET LOCAL lock_timeout = '50ms'"))
+        return watches.release_unknown(connection, FEEDS, worker="me", known=())
+
+    with postgres_jobs.begin() as claiming:
+        assert workers.may_claim(claiming, "me")
+        with pytest.raises(OperationalError, match="lock timeout"), postgres_jobs.begin() as releasing:
+            release_unknown(releasing)
+
+    with postgres_jobs.begin() as releasing:
+        assert release_unknown(releasing) == 1

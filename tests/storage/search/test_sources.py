@@ -10,13 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
+from cormorant.rules.errors import AlreadyExists
 from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.search.reservations import Reserved, SourceClosedNow
 from cormorant.rules.secrets import Secret
 from cormorant.rules.units import zone_of
 from storage.search import sources
 from storage.search.source_rows import dump_limits, load_limits
-from storage.search.sources import BY_COMMAND, CONFIGURED, SourceExists, UnknownSource
+from storage.search.sources import BY_COMMAND, CONFIGURED, AddressInUse, UnknownSource
 from tests.storage.job_store import NOW, at
 from tests.storage.search.test_source_states import undone
 from tests.storage.source_store import add_source, ask, end, look, record_of, spend
@@ -43,9 +44,9 @@ def test_a_source_is_given_back_as_it_was_added(connection: Connection) -> None:
 def test_two_sources_cannot_have_one_name_nor_one_account(connection: Connection) -> None:
     add_source(connection, "a")
 
-    with pytest.raises(SourceExists, match="choose another name"):
+    with pytest.raises(AlreadyExists, match="choose another name"):
         add_source(connection, "a", identity="http://other.test")
-    with pytest.raises(SourceExists, match="in use already as 'a'"):
+    with pytest.raises(AddressInUse, match="in use already as 'a'"):
         add_source(connection, "b", identity="http://a.test")
 
 
@@ -87,7 +88,7 @@ def test_a_source_is_not_renamed_to_a_name_that_is_taken(connection: Connection)
     add_source(connection, "a")
     add_source(connection, "b")
 
-    with pytest.raises(SourceExists, match="'b'"):
+    with pytest.raises(AlreadyExists, match="'b'"):
         sources.change(connection, evolve(sources.find(connection, "a"), name="b"), now=at(1))
 
 

@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 from sqlalchemy import Connection
 
+from cormorant.rules.errors import NotFound
 from cormorant.rules.watch.artists import Artist, Charge, RetryCharge, charged
 from storage.jobs import workers
 from storage.watch import artists
-from storage.watch.artists import UnknownArtist
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire
 from tests.storage.watch_store import add_artist
@@ -150,11 +150,11 @@ def test_an_artist_is_found_by_number_id_and_name_and_asked_for_at_once(connecti
     artist = add_artist(connection, next_attempt_at=at(5_000))
     for wanted in (str(artist.id), "a1", "A1"):
         assert artists.find(connection, wanted).id == artist.id
-    with pytest.raises(UnknownArtist, match="'nobody' is not on the watchlist"):
+    with pytest.raises(NotFound, match="no artist 'nobody'"):
         artists.find(connection, "nobody")
 
     artists.check_now(connection, artist.id, now=NOW)
     assert artists.find(connection, "a1").next_attempt_at == NOW
     assert artists.remove(connection, artist.id)
-    with pytest.raises(UnknownArtist):
+    with pytest.raises(NotFound):
         artists.find(connection, "a1")

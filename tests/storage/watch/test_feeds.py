@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 from sqlalchemy import Connection, text
 
+from cormorant.rules.errors import AlreadyExists, NotFound
 from cormorant.rules.schedules import Schedule, overdue_delay_s
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FeedEntryItem, NextCheck, Subscription
 from storage import pauses
@@ -17,7 +18,6 @@ from storage.engine.columns import to_micros
 from storage.jobs import workers
 from storage.tables import FEEDS
 from storage.watch import feed_claims, feed_items, feeds, watches
-from storage.watch.feeds import SubscriptionExists, UnknownSubscription
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire
 from tests.storage.test_claim_cost import explain, steps_of
@@ -64,10 +64,10 @@ def test_what_is_added_is_read_as_it_was_and_a_name_is_used_once(connection: Con
 
     assert feeds.find(connection, "n") == added == feeds.find(connection, added.id)
     assert feeds.page(connection) == [added]
-    with pytest.raises(SubscriptionExists, match="'n' already"):
+    with pytest.raises(AlreadyExists, match="'n' already"):
         feeds.add(connection, new())
     feeds.remove(connection, "n")
-    with pytest.raises(UnknownSubscription, match="no subscription 'n'"):
+    with pytest.raises(NotFound, match="no subscription 'n'"):
         feeds.remove(connection, "n")
 
 
@@ -263,7 +263,7 @@ def test_a_pause_holds_through_the_end_of_a_check_and_resuming_begins_anew(conne
     assert (again.failures, again.effective_s) == (0, None)
     end(connection, again, error="no", paused_because="ten failures")
     assert feeds.find(connection, "n").paused_because == "ten failures"
-    with pytest.raises(UnknownSubscription):
+    with pytest.raises(NotFound):
         feeds.set_paused(connection, "none", why=None, now=NOW)
 
 

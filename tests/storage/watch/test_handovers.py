@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
+from cormorant.rules.errors import NotFound
 from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState
 from storage.jobs import workers
 from storage.watch import handovers
-from storage.watch.handovers import HandoverChanged, UnknownDownload
+from storage.watch.handovers import HandoverChanged
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire
 from tests.storage.watch_store import add_want, new_handover
@@ -154,5 +155,5 @@ def test_what_is_held_is_told_the_oldest_first(connection: Connection) -> None:
 
 
 def test_what_nobody_knows_is_said_with_its_number(connection: Connection) -> None:
-    with pytest.raises(UnknownDownload, match="no download 7"):
+    with pytest.raises(NotFound, match="no download 7"):
         handovers.find(connection, 7)

@@ -12,14 +12,17 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
+from cormorant.rules.errors import AlreadyExists, NotFound
 from cormorant.rules.watch.prices import AlertSide, MatchStrength, PointType, PricePoint, PriceWatch
 from cormorant.rules.watch.watches import next_check
+from storage.jobs import reports
+from storage.jobs.jobs import NewJob
 from storage.tables import PRICES
 from storage.watch import price_watches, prices, watches
-from storage.watch.price_watches import IntakeTakenOut, PriceWatchExists, UnknownPriceWatch
+from storage.watch.price_watches import IntakeTakenOut
 from tests.bounds import WAIT_S
 from tests.storage.at_once import at_once
-from tests.storage.job_store import NOW, JobStore, at
+from tests.storage.job_store import NOW, JobStore, at, new_job
 
 
 def new_intake(name: str = "coin", **words: Any) -> PriceWatch:
@@ -55,9 +58,9 @@ def test_what_is_watched_is_read_as_it_was_and_a_name_is_used_once(connection: C
 
     assert price_watches.find(connection, "coin") == intake
     assert price_watches.all_intakes(connection) == [intake]
-    with pytest.raises(PriceWatchExists, match="'coin' already"):
+    with pytest.raises(AlreadyExists, match="there is a price 'coin' already"):
         price_watches.add(connection, wanted)
-    with pytest.raises(UnknownPriceWatch, match="watched as 'none'"):
+    with pytest.raises(NotFound, match="there is no price 'none'; `cormorant prices list`"):
         price_watches.remove(connection, "none")
 
 
@@ -102,6 +105,35 @@ def test_a_value_follows_the_points_and_its_history_has_one_line_for_each_change
         (200, at(3)),
         (100, at(1)),
     ]
+
+
+def test_a_value_of_the_same_amount_in_another_currency_is_a_change(connection: Connection) -> None:
+    intake = price_watches.add(connection, new_intake(origin="configured"))
+    collect(connection, intake.id, point("ext_1", 100, currency="EUR"), point("ext_2", 100, currency="USD"), now_s=1)
+
+    price_watches.set_configured(connection, [new_intake(currency="USD")])
+    done = collect(connection, intake.id, now_s=2)
+
+    assert done.has_changed
+    assert [each.currency for each in prices.history(connection, intake.id)] == ["USD", "EUR"]
+
+
+def test_prices_that_are_added_are_collected_in_turn_at_once_and_due_again_after_their_time(
+    connection: Connection,
+) -> None:
+    places = []
+
+    def make_jobs(intake: PriceWatch, place: int) -> list[NewJob]:
+        places.append((intake.name, place))
+        return [new_job(dedupe_key=f"{intake.id}:{source}") for source in ("shop", "other")]
+
+    wanted = [new_intake(name, every_s=60.0) for name in "ab"]
+    prices.add_watches(connection, wanted, make_jobs=make_jobs, now=NOW)
+
+    assert places == [("a", 0), ("b", 2)]
+    assert len(reports.recent(connection, limit=9)) == 4
+    due = [[each.name for each in price_watches.due(connection, now=at(now_s), limit=9)] for now_s in (0, 59, 60)]
+    assert due == [[], [], ["a", "b"]]
 
 
 def test_an_alert_is_raised_once_for_each_crossing(connection: Connection) -> None:
@@ -197,7 +229,7 @@ def test_one_that_is_paused_is_not_due_and_a_start_does_not_end_the_pause(connec
 
     assert due == ["b"]
     assert [each.name for each in take_due(connection, now=at(10), limit=9)] == ["a"]
-    with pytest.raises(UnknownPriceWatch):
+    with pytest.raises(NotFound):
         price_watches.set_paused(connection, "none", is_paused=True)
 
 

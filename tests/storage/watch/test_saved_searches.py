@@ -8,12 +8,12 @@ import pytest
 from attrs import evolve
 from sqlalchemy import Connection
 
+from cormorant.rules.errors import AlreadyExists, NotFound
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.watch.watches import SavedSearch, next_check
 from storage.jobs.jobs import NewJob
 from storage.tables import SAVED_SEARCHES
 from storage.watch import saved_searches, watches
-from storage.watch.saved_searches import SavedSearchExists, UnknownSavedSearch
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, new_job, take
 
@@ -51,10 +51,10 @@ def test_what_is_saved_is_read_as_it_was_and_a_name_is_used_once(connection: Con
     saved = saved_searches.add(connection, new(sources=("a",), targets=("t",), profile="p"))
 
     assert saved_searches.find(connection, "n") == saved
-    with pytest.raises(SavedSearchExists, match="'n' already"):
+    with pytest.raises(AlreadyExists, match="'n' already"):
         saved_searches.add(connection, new())
     saved_searches.remove(connection, "n")
-    with pytest.raises(UnknownSavedSearch, match="no saved search 'n'"):
+    with pytest.raises(NotFound, match="no saved search 'n'"):
         saved_searches.check_now(connection, "n", make_job=job_of, now=NOW)
 
 

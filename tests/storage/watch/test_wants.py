@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection
 
+from cormorant.rules.errors import NotFound
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.watch.handovers import HandoverState
-from cormorant.rules.watch.wants import UnknownWant, WantChangeRefused, WantState
+from cormorant.rules.watch.wants import WantChangeRefused, WantState
 from storage.watch import handovers, wants
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, put, settle, take
@@ -40,7 +41,7 @@ def test_of_two_changes_at_once_the_second_sees_what_the_first_has_made(job_stor
 
 
 def test_what_nobody_knows_is_said_with_its_number(connection: Connection) -> None:
-    with pytest.raises(UnknownWant, match="no want 77"):
+    with pytest.raises(NotFound, match="no want 77"):
         wants.change(connection, 77, WantState.DONE, now=NOW)
 
 

@@ -99,7 +99,7 @@ async def test_an_artist_is_looked_up_watched_once_and_removed(tmp_path: Path) -
     assert (paused.json()["is_paused"], resumed.json()["is_paused"]) == (True, False)
     assert (unknown.status_code, unknown.json()["detail"]) == (
         404,
-        "'nobody' is not on the watchlist; `cormorant watchlist list` shows who is",
+        "there is no artist 'nobody'; `cormorant watchlist list` shows them",
     )
     assert [answer.status_code for answer in odd] == [400, 400]
     assert "knows no artist called 'Nobody at all'" in nobody.json()["detail"]

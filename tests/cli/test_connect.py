@@ -18,8 +18,8 @@ from cormorant.rules.secrets import Secret
 from cormorant.settings import load_settings
 from cormorant.testing import in_line
 from supervisors import Service, open_service
-from tests.cli.actions.test_import_indexers import Page
 from tests.cli.app_place import KEY, AppPlace, indexer
+from tests.cli.test_import_indexers import Page
 
 pytestmark = pytest.mark.slow("runs a service with its server")
 
