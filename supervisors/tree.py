@@ -11,7 +11,7 @@ from supervisors.child import ChildSpec, Runnable
 from supervisors.supervisor import Supervisor
 
 SPARE_S = 2.5
-"""What the runner needs after its handlers' grace, to give back what they did not finish."""
+"""What the runner needs after the grace of its handlers, to release what they did not finish."""
 
 WEB_GRACE_S = 3.0
 """What answers under way get, and a little for the server to end."""

@@ -199,7 +199,6 @@ class FeedAssembly:
         return self._address.served_by(self._make)
 
     def _make(self) -> FeedTicker:
-        self._running.clear()
         checker = FeedChecker(
             self.environment,
             chooser=self.chooser,

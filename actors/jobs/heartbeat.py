@@ -26,7 +26,7 @@ LOOK_S = 0.05
 
 @define(eq=False, kw_only=True)
 class Heartbeat:
-    """Registers, beats, and knows when to stop believing."""
+    """Registers this process, beats, and stops its handlers when the lease is in doubt."""
 
     environment: Environment = field(kw_only=False)
     lease: OwnerLease
@@ -52,7 +52,7 @@ class Heartbeat:
                 await self._beat_until_lost()
 
     async def _watch(self) -> None:
-        """Stop believing in time, even while a beat hangs in the database and cannot be waited for."""
+        """Lose the lease in time, even while a beat hangs in the database."""
         while True:
             await trio.sleep_until(max(self.lease.doubtful_at, trio.current_time() + LOOK_S))
             if self.lease.held.is_set() and trio.current_time() >= self.lease.doubtful_at:

@@ -40,7 +40,7 @@ CHECK_S = 1.0
 
 @define(eq=False, kw_only=True)
 class Producer:
-    """Keeps the database and what this process has in hand in step."""
+    """Claims jobs for this process, and settles those that have ended."""
 
     environment: Environment = field(kw_only=False)
     lease: OwnerLease
@@ -65,7 +65,7 @@ class Producer:
     _checked_at: float = field(init=False, default=-math.inf)
 
     async def run(self) -> None:
-        """Work until told to leave; then give everything back."""
+        """Work until told to leave; then release everything."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._help)
@@ -78,7 +78,7 @@ class Producer:
                 await self._leave()
 
     def close(self) -> None:
-        """Claim nothing more. What was claimed and nobody has begun is given back at once, not after the grace."""
+        """Claim nothing more. Jobs that were claimed and not begun are released at once, not after the grace."""
         self.is_closing = True
         self.check()
 
@@ -260,7 +260,7 @@ class Producer:
         return all_endings(self._batch([each for each in finished if each.in_doubt], 0))
 
     async def _leave(self) -> None:
-        """The last transaction: what is done is let go of, what is not is given back, and we are forgotten."""
+        """The last transaction: settle what has ended, release the rest, and remove the worker row."""
         self.lease.lose()  # nothing is claimed under it any more, also not by the tickers
         if not self.lease.owner:
             return
@@ -306,7 +306,7 @@ def _ending_of(done: FinishedJob, *, now: datetime) -> JobEnd:
         to=_STATE_AFTER[verdict.verb],
         attempts=job.attempts,
         uses_attempt=verdict.verb is Verb.RETRY,
-        # What is given back keeps its place, and is due for others too whose clocks are behind ours.
+        # A job that is released keeps its place, and is due also for processes whose clocks are behind.
         run_at=job.run_at if verdict.verb is Verb.RELEASE else now + timedelta(seconds=verdict.delay_s),
         last_errors=errors,
     )

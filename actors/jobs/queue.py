@@ -1,6 +1,6 @@
 """JobQueue: the in-memory queue with a ready heap and a delayed heap.
 
-It holds what this process has in hand: durable jobs that were claimed, and delayed work that need not survive a restart.
+It holds durable jobs that this process has claimed, and delayed work that need not survive a restart.
 """
 
 from __future__ import annotations

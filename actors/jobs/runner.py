@@ -110,7 +110,7 @@ class JobRunner(Actor[RunnerMessage]):
         self._call_workers()
 
     async def end(self) -> None:
-        """Let handlers finish within the grace, stop the rest, and give back what is not done."""
+        """Let handlers finish within the grace, stop the rest, and release what is not done."""
         self.producer.close()
         self._drop_waiting()
         self.working_set.queue.shut_down()
@@ -125,7 +125,7 @@ class JobRunner(Actor[RunnerMessage]):
         await self.environment.database.release_worker(self.lease.owner)
 
     def _drop_waiting(self) -> None:
-        """Nothing is begun any more. What was claimed is given back; the rest was not to survive this."""
+        """Begin nothing more. Claimed jobs are released; work that need not survive a restart is dropped."""
         dropped = self.working_set.queue.purge()
         passing = sum(isinstance(work, EphemeralJob) for work in dropped)
         if passing:

@@ -78,7 +78,7 @@ class JobWakeUp(WakeUp):
         super().set()
 
     def notify_without_fetch(self) -> None:
-        """Something in hand has changed; no need to look for more."""
+        """The working set has changed; there is no need to look for more jobs."""
         super().set()
 
 
@@ -118,7 +118,7 @@ class WorkingSet:
         return [running.work for running in chosen]
 
     def drop_claimed(self) -> None:
-        """Forget claimed jobs that no handler has begun: they may not be ours. Whatever is ours is given back later."""
+        """Forget claimed jobs that no handler has begun: this process may have lost them. The others are released later."""
         self.queue.purge(is_claimed)
 
     def withdraw(self, why: str, which: Callable[[ClaimedJob], bool]) -> list[ClaimedJob]:

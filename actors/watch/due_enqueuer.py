@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from functools import partial
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from attrs import define, field
 
@@ -19,10 +18,13 @@ from cormorant.rules.watch.prices import PriceWatch
 from cormorant.rules.watch.watches import SavedSearch, next_check
 from storage import pauses
 from storage.jobs.jobs import NewJob
-from storage.tables import PRICES, SAVED_SEARCHES, ClaimedTable
-from storage.watch import price_watches, saved_searches, watches
+from storage.watch import prices, watches
+from storage.watch.prices import PRICE
+from storage.watch.saved_searches import SAVED
+from storage.watch.watches import WatchKind
 
 T = TypeVar("T")
+R = TypeVar("R", PriceWatch, SavedSearch)
 
 TOGETHER = 50
 """So many due rows are read at once."""
@@ -30,38 +32,6 @@ PRICES_LOOK_S = 30.0
 """How often the price ticker looks for due prices."""
 SAVED_LOOK_S = 60.0
 """How often the saved search ticker looks for due saved searches."""
-
-
-class DueRow(Protocol):
-    """A row that becomes due again and again."""
-
-    @property
-    def id(self) -> int:
-        """Its number."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        ...
-
-    @property
-    def token(self) -> int:
-        """Rises when a process takes it."""
-        ...
-
-    @property
-    def every_s(self) -> float:
-        """The seconds between two times."""
-        ...
-
-    @property
-    def next_attempt_at(self) -> datetime:
-        """When it is due."""
-        ...
-
-
-R = TypeVar("R", bound=DueRow)
 
 
 @define(eq=False, kw_only=True)
@@ -73,17 +43,12 @@ class DueEnqueuer(Periodic[None], Generic[R]):
     """Those of the settings file."""
     producer: JobWakeUp
     grace_s: float = 0.0
-    table: ClassVar[ClaimedTable]
-    what: ClassVar[str]
+    kind: ClassVar[WatchKind[Any]]
     _has_configured: bool = field(init=False, default=False)
 
-    @abstractmethod
     async def configure(self) -> None:
         """Make the rows of the settings file what it says now."""
-
-    @abstractmethod
-    async def due(self, *, limit: int) -> Sequence[R]:
-        """Rows that are due, the longest due first."""
+        await self.environment.database.run(watches.set_configured, self.kind, self.configured)
 
     @abstractmethod
     def jobs_of(self, row: R, place: int) -> Sequence[NewJob]:
@@ -91,14 +56,15 @@ class DueEnqueuer(Periodic[None], Generic[R]):
 
     async def round(self) -> None:
         """Enqueue what is due."""
+        database = self.environment.database
         if not self._has_configured:
             await self.configure()
             self._has_configured = True
-        if await self.environment.database.read(pauses.is_all_paused):
+        if await database.read(pauses.is_all_paused):
             return
         place, is_more = 0, True
         while is_more:
-            due = await self.due(limit=TOGETHER)
+            due: list[R] = await database.read(watches.due, self.kind, now=self.environment.now(), limit=TOGETHER)
             is_more = len(due) == TOGETHER
             for row in due:
                 enqueued = await self._enqueue(row, place)
@@ -116,17 +82,17 @@ class DueEnqueuer(Periodic[None], Generic[R]):
         async def enqueue() -> int:
             jobs = self.jobs_of(row, place)
             return await database.run(
-                watches.enqueue_due, self.table, (row.id, row.token), jobs, next_attempt_at=next_at, now=now
+                watches.enqueue_due, self.kind.codec.table, (row.id, row.token), jobs, next_attempt_at=next_at, now=now
             )
 
         enqueued = await self._contained(row, enqueue)
         if not isinstance(enqueued, Failed):
             return enqueued
-        postpone = partial(database.run, watches.postpone, self.table, row.id, next_attempt_at=next_at)
+        postpone = partial(database.run, watches.postpone, self.kind.codec.table, row.id, next_attempt_at=next_at)
         return None if isinstance(await self._contained(row, postpone), Failed) else 0
 
     async def _contained(self, row: R, step: Callable[[], Awaitable[T]]) -> T | Failed:
-        return await contained(step, kind=self.what, item=row.name, emit=self.environment.emit)
+        return await contained(step, kind=self.kind.what, item=row.name, emit=self.environment.emit)
 
 
 @define(eq=False, kw_only=True)
@@ -134,16 +100,11 @@ class PriceTicker(DueEnqueuer[PriceWatch]):
     """Watched prices."""
 
     interval_s: float = PRICES_LOOK_S
-    table: ClassVar[ClaimedTable] = PRICES
-    what: ClassVar[str] = "price"
+    kind: ClassVar[WatchKind[Any]] = PRICE
 
     async def configure(self) -> None:
         """Make the prices of the settings file what it says now."""
-        await self.environment.database.run(price_watches.set_configured, self.configured)
-
-    async def due(self, *, limit: int) -> Sequence[PriceWatch]:
-        """Prices that are due, the longest due first."""
-        return await self.environment.database.read(price_watches.due, now=self.environment.now(), limit=limit)
+        await self.environment.database.run(prices.set_configured, self.configured)
 
     def jobs_of(self, row: PriceWatch, place: int) -> Sequence[NewJob]:
         """A job for each source."""
@@ -155,16 +116,7 @@ class SavedSearchTicker(DueEnqueuer[SavedSearch]):
     """Saved searches."""
 
     interval_s: float = SAVED_LOOK_S
-    table: ClassVar[ClaimedTable] = SAVED_SEARCHES
-    what: ClassVar[str] = "saved search"
-
-    async def configure(self) -> None:
-        """Make the saved searches of the settings file what it says now."""
-        await self.environment.database.run(saved_searches.set_configured, self.configured)
-
-    async def due(self, *, limit: int) -> Sequence[SavedSearch]:
-        """Saved searches that are due, the longest due first."""
-        return await self.environment.database.read(saved_searches.due, now=self.environment.now(), limit=limit)
+    kind: ClassVar[WatchKind[Any]] = SAVED
 
     def jobs_of(self, row: SavedSearch, place: int) -> Sequence[NewJob]:  # noqa: ARG002 - all start at once
         """One job, which asks all sources."""

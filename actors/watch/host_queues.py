@@ -43,7 +43,7 @@ class HostQueues:
             self._asked.pop(next(iter(self._asked)))
 
     def later(self, host: str, *, ahead: int, now: datetime) -> datetime:
-        """The turn of one more, behind so many that wait in hand and all that were given turns before."""
+        """The turn of one more, behind the claimed feeds that wait and all that were given turns before."""
         pace_s = max(PACE_S_MIN, self.delay_s + self._asked.get(host, (0.0, TOOK_S))[1])
         first = now + timedelta(seconds=max(SOON_S, ahead * pace_s))
         turn = max(first, self._turns.get(host, first)) + timedelta(seconds=pace_s)

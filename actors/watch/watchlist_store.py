@@ -45,7 +45,7 @@ class WatchlistStore(Protocol):
         ...
 
     async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
-        """Give artists back that were not looked at; nothing is charged."""
+        """Release artists that were not checked. They are charged nothing."""
         ...
 
     async def succeed(
@@ -80,7 +80,7 @@ class DatabaseArtistStore:
         return await self.environment.database.run(claim_due, worker=self.lease.owner, now=now, limit=limit)
 
     async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
-        """Give artists back that were not looked at; nothing is charged."""
+        """Release artists that were not checked. They are charged nothing."""
         await self.environment.database.run(watchlist.release, artists, next_attempt_at=next_attempt_at)
 
     async def succeed(
@@ -104,7 +104,7 @@ class DatabaseArtistStore:
         cost = await self.environment.database.run(
             watchlist.fail, artist, charge, next_attempt_at=next_attempt_at, error=error, now=now
         )
-        return cost or RetryCharge(failures=artist.failures)  # another process has it in hand
+        return cost or RetryCharge(failures=artist.failures)  # another process has claimed it
 
 
 class ProgressStore(Protocol):

@@ -105,7 +105,7 @@ class WatchlistTicker(DueTicker[None]):
         self.environment.emit(WatchlistStopped(cancelled=len(self._in_hand)))
 
     async def round(self) -> None:
-        """One tick: take due artists in hand, look at as many as the budget allows, give the others back."""
+        """One tick: claim due artists, check as many as the budget allows, and release the others."""
         if await self.environment.database.read(pauses.is_all_paused):
             return
         began, now, options = trio.current_time(), self.environment.now(), self.environment.settings.watchlist
@@ -325,7 +325,7 @@ class WatchlistTicker(DueTicker[None]):
         return _ArtistCheck(status="failed", attempts=attempt, error=error)
 
     async def _keep_read(self, artist: Artist) -> None:
-        """Before an artist is given back: another process may take it at once."""
+        """Store what was read before an artist is released: another process may claim it at once."""
         walk = self._read.get(_key(artist))
         if walk is not None:
             await self.walks.keep({_key(artist): walk}, ended=())

@@ -98,7 +98,7 @@ class Reconciled:
 
 
 def reconcile(connection: Connection, batch: Batch, *, doubtful: Sequence[JobEnd], known: set[Claim]) -> Reconciled:
-    """Let go of what is done, find what was let go of before, and give back what was claimed unseen.
+    """Settle what has ended, find what was settled before, and release what was claimed unseen.
 
     `doubtful` are endings that a COMMIT, of which nobody knows whether it happened, may have written.
     """

@@ -234,12 +234,12 @@ def settle(connection: Connection, *, owner: str, endings: Iterable[JobEnd], now
     else:
         settled = connection.execute(sql.SETTLE_SQLITE, words | {"rows": json.dumps(rows)})
     if any(to == JobState.PENDING and run_at <= words["now"] for _, _, to, _, run_at, _ in rows):
-        announce(connection)  # given back: another process may take it at once
+        announce(connection)  # released: another process may claim it at once
     return [_settled(row) for row in settled]
 
 
 def release_all(connection: Connection, *, owner: str, now: datetime) -> int:
-    """Give everything an owner has back, no attempt counted: it stops in good order."""
+    """Release all jobs of an owner that stops in good order. No attempt is counted."""
     released: int = connection.execute(sql.RELEASE_ALL, {"owner": owner, "now": to_micros(now)}).rowcount
     if released:
         announce(connection)

@@ -37,7 +37,7 @@ FIND = text("""
 
 CLAIMED = "id, token, kind, payload, priority, attempts, max_attempts, correlation_id, last_errors, run_at"
 TAKE = "state = 'running', token = token + 1, claimed_by = :owner, claimed_at = :now"
-# Who was buried claims nothing, and who claims is not buried meanwhile: the row of a dead worker is forgotten once nothing
+# A dead worker claims nothing, and a worker that claims is not declared dead meanwhile: the row of a dead worker is forgotten once nothing
 # runs for it, and nobody would reclaim what it took after that.
 CLAIM_POSTGRES = text(f"""
     WITH living AS MATERIALIZED (SELECT 1 FROM workers WHERE id = :owner AND dead_at IS NULL FOR SHARE),

@@ -29,16 +29,13 @@ from storage.watch.watches import WatchKind
 TEXT_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
 """No cooldown lasts that long: one that ends later was written by a clock that ran ahead."""
-ARTIST = RowCodec(ARTISTS, Artist)
+ARTIST = WatchKind(codec=RowCodec(ARTISTS, Artist), what="artist", command="watchlist")
 _DIGITS_MAX = 18
-
-
-KIND = WatchKind(what="artist", command="watchlist")
 
 
 def add(connection: Connection, artist: Artist) -> Artist | None:
     """Watch an artist; None when it is watched already."""
-    row = ARTIST.to_row(artist, name=kept_text(artist.name, TEXT_LENGTH_MAX))
+    row = ARTIST.codec.to_row(artist, name=kept_text(artist.name, TEXT_LENGTH_MAX))
     found: int | None = connection.execute(_ADD, row).scalar_one_or_none()
     return None if found is None else evolve(artist, id=found)
 
@@ -48,25 +45,13 @@ def remove(connection: Connection, artist_id: int) -> bool:
     return connection.execute(_REMOVE, {"id": artist_id}).rowcount > 0
 
 
-def all_artists(connection: Connection, *, after_id: int = 0, limit: int = 1_000_000) -> list[Artist]:
-    """Everybody on the list, in the order they came."""
-    return [ARTIST.from_row(row) for row in connection.execute(_ALL, {"after_id": after_id, "limit": limit})]
-
-
 def find(connection: Connection, wanted: str) -> Artist:
     """One artist by number, id or name, or `NotFound`."""
     number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= _DIGITS_MAX else -1
     row = connection.execute(_FIND, {"number": number, "wanted": check_text(wanted)}).first()
     if row is None:
-        raise KIND.not_found(wanted)
+        raise ARTIST.not_found(wanted)
     return ARTIST.from_row(row)
-
-
-def by_id(connection: Connection, number: int, *, lock: bool = False) -> Artist | None:
-    """The artist of a number. With `lock` nobody else changes it before this transaction ends."""
-    is_locked = lock and connection.dialect.name == "postgresql"
-    row = connection.execute(_BY_ID_LOCKED if is_locked else _BY_ID, {"id": number}).one_or_none()
-    return None if row is None else ARTIST.from_row(row)
 
 
 def claim(connection: Connection, *, worker: str, now: datetime, limit: int) -> list[Artist]:
@@ -77,7 +62,7 @@ def claim(connection: Connection, *, worker: str, now: datetime, limit: int) -> 
     ahead = to_micros(now + AHEAD)
     found = watches.claim(
         connection,
-        ARTIST,
+        ARTIST.codec,
         worker=worker,
         due=_IS_DUE,
         order="next_attempt_at",
@@ -114,7 +99,7 @@ def fail(
 
     It is charged as it is now: searches may have charged it since it was claimed.
     """
-    there = by_id(connection, artist.id, lock=True)
+    there = watches.by_id(connection, ARTIST, artist.id, lock=True)
     if there is None or there.token != artist.token:
         return None
     cost = charge(there)
@@ -131,7 +116,7 @@ def fail(
 
 def charge(connection: Connection, artist_id: int, charge: Charge) -> None:
     """Count what failed outside a look: searches for what the artist released."""
-    artist = by_id(connection, artist_id, lock=True)
+    artist = watches.by_id(connection, ARTIST, artist_id, lock=True)
     if artist is None:
         return
     cost = charge(artist)
@@ -222,7 +207,7 @@ def keep_progress(connection: Connection, walks: Mapping[Key, CatalogueProgress]
 def claim_due(connection: Connection, *, worker: str, now: datetime, limit: int) -> tuple[list[Artist], list[Artist]]:
     """Claim due artists. Also returns those that are due and blocked after too many failures.
 
-    The caller has no artist in its hands, so what the worker has claimed before is released.
+    The caller works on no artist, so what the worker has claimed before is released.
     """
     watches.release_unknown(connection, ARTISTS, worker=worker, known=())
     claimed = claim(connection, worker=worker, now=now, limit=limit)
@@ -239,7 +224,7 @@ def record_success(
 ) -> list[Want]:
     """Wants, their jobs and the watermark together: a crash in between would lose a release, or want it twice."""
     if not succeed(connection, artist, looked_at=looked_at, next_attempt_at=next_attempt_at):
-        return []  # another process has it in hand, and finds the same
+        return []  # another process has claimed it, and finds the same
     return record_wants(connection, wanted, now=looked_at)
 
 
@@ -254,21 +239,18 @@ def record_wants(connection: Connection, wanted: Sequence[tuple[Want, NewJob | N
     return new
 
 
-_ADD = text(f"{ARTIST.insert()} ON CONFLICT (source, artist_id) DO NOTHING RETURNING id")
+_ADD = text(f"{ARTIST.codec.insert()} ON CONFLICT (source, artist_id) DO NOTHING RETURNING id")
 _REMOVE = text("DELETE FROM watchlist_artists WHERE id = :id")
-_ALL = text(f"SELECT {ARTIST.columns} FROM watchlist_artists WHERE id > :after_id ORDER BY id LIMIT :limit")
 _FIND = text(f"""
-    SELECT {ARTIST.columns} FROM watchlist_artists WHERE id = :number OR artist_id = :wanted OR lower(name) = lower(:wanted)
+    SELECT {ARTIST.codec.columns} FROM watchlist_artists WHERE id = :number OR artist_id = :wanted OR lower(name) = lower(:wanted)
     ORDER BY id <> :number, artist_id <> :wanted, id LIMIT 1
 """)
-_BY_ID = text(f"SELECT {ARTIST.columns} FROM watchlist_artists WHERE id = :id")
-_BY_ID_LOCKED = text(f"SELECT {ARTIST.columns} FROM watchlist_artists WHERE id = :id FOR UPDATE")
 _IS_DUE = """
     NOT is_paused AND (next_attempt_at <= :now OR watermark > :ahead)
     AND (retry_block_until IS NULL OR retry_block_until <= :now OR retry_block_until > :ahead)
 """
 _BLOCKED = text(f"""
-    SELECT {ARTIST.columns} FROM watchlist_artists WHERE NOT is_paused AND next_attempt_at <= :now
+    SELECT {ARTIST.codec.columns} FROM watchlist_artists WHERE NOT is_paused AND next_attempt_at <= :now
         AND retry_block_until > :now AND retry_block_until <= :ahead
     ORDER BY next_attempt_at, id LIMIT :limit
 """)

@@ -22,7 +22,9 @@ from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
 from storage.search import answers
 from storage.search.answers import SourceAnswer
-from storage.watch import artists, feeds, handovers, saved_searches, wants
+from storage.watch import artists, feeds, handovers, saved_searches, wants, watches
+from storage.watch.artists import ARTIST
+from storage.watch.saved_searches import SAVED
 from storage.watch.wants import Candidate, WantView
 
 Judged = tuple[str, Result, Judgement]
@@ -395,10 +397,10 @@ def _targets_of(connection: Connection, watch: str, targets: WatchTargets) -> tu
     named: Sequence[str] = ()
     with suppress(NotFound):
         if kind == "artist" and name.isdigit():
-            artist = artists.by_id(connection, int(name))
+            artist = watches.by_id(connection, ARTIST, int(name))
             named = artist.targets if artist is not None else ()
         elif kind == "saved":
-            named = saved_searches.find(connection, name).targets
+            named = watches.find(connection, SAVED, name).targets
         elif kind == "feed":
             named = feeds.find(connection, name).targets
     there = tuple(each for each in named if each in targets.configured)

@@ -78,7 +78,7 @@ def release(connection: Connection, mine: Sequence[DueFeed]) -> None:
 def release_until(connection: Connection, turns: Mapping[DueFeed, datetime]) -> None:
     """Give back what has its turn later, each with its time. A time that it got meanwhile is kept."""
     rows = [(to_micros(each.next_check_at), to_micros(turns[each]), each.id, each.token) for each in _sorted(turns)]
-    _GIVE_BACK.change_many(connection, rows)
+    _RELEASE_UNTIL.change_many(connection, rows)
 
 
 @frozen
@@ -172,7 +172,7 @@ _CLAIMED_LOCKED = FastStatement("""
     SELECT is_paused FROM subscriptions WHERE id = :id AND token = :token AND claimed_by IS NOT NULL FOR UPDATE
 """)
 _RELEASE = FastStatement("UPDATE subscriptions SET claimed_by = NULL WHERE id = :id AND token = :token")
-_GIVE_BACK = FastStatement("""
+_RELEASE_UNTIL = FastStatement("""
     UPDATE subscriptions SET claimed_by = NULL, next_attempt_at = CASE WHEN next_attempt_at = :due THEN :at ELSE next_attempt_at END
     WHERE id = :id AND token = :token
 """)

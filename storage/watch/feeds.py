@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.schedules import Schedule
@@ -16,20 +15,19 @@ from cormorant.rules.settings.watch import other_feed_settings
 from cormorant.rules.watch.feeds import DueFeed, Subscription, is_same_feed, next_time_anew
 from storage.engine.columns import check_text, from_micros, to_micros
 from storage.engine.statements import FastStatement, skip_locked
-from storage.tables import FEEDS, RowCodec, excluded
+from storage.tables import FEEDS, RowCodec
+from storage.watch import watches
 from storage.watch.watches import WatchKind
 
 CHANNEL = "cormorant_subscriptions"
-CONFIGURED = "configured"
 NUMBER_LENGTH_MAX = 18
 NAME_SHOWN_MAX = 120
 AHEAD: Final = timedelta(hours=2)
 """A check later than that was made by a clock that ran ahead."""
 SCHEDULES_KEPT: Final = 1_000
-FEED = RowCodec(FEEDS, Subscription, columns_of={"next_check_at": "next_attempt_at"}, also=("every_s", "cron", "zone"))
-
-
-KIND = WatchKind(what="subscription", command="subscriptions", section="feeds")
+_CODEC = RowCodec(
+    FEEDS, Subscription, columns_of={"next_check_at": "next_attempt_at"}, also=("every_s", "cron", "zone")
+)
 
 
 def announce(connection: Connection) -> None:
@@ -45,12 +43,7 @@ def add(connection: Connection, subscription: Subscription) -> Subscription:
 
 def add_all(connection: Connection, wanted: Sequence[Subscription]) -> list[Subscription]:
     """Subscribe to all of these, or `AlreadyExists`."""
-    made = []
-    for each in wanted:
-        found: int | None = connection.execute(_ADD, _row(each)).scalar_one_or_none()
-        if found is None:
-            raise KIND.already_exists(each.name)
-        made.append(evolve(each, id=found))
+    made = [watches.add(connection, FEED, each) for each in wanted]
     announce(connection)
     return made
 
@@ -58,29 +51,16 @@ def add_all(connection: Connection, wanted: Sequence[Subscription]) -> list[Subs
 def set_configured(connection: Connection, wanted: Sequence[Subscription]) -> None:
     """Make those of the settings file what it says now. What was seen stays seen; others are left alone."""
     names = {each.name for each in wanted}
-    for name in connection.execute(_CONFIGURED_NAMES).scalars().all():
+    for name in watches.configured_names(connection, FEED):
         if name not in names:
-            remove(connection, name)
+            watches.remove(connection, FEED, name)
     written = {row.name: row.written_url for row in connection.execute(_WRITTEN)}
     for each in sorted(wanted, key=lambda subscription: subscription.name):
         before = written.get(each.name)
         is_other = before is not None and not is_same_feed(before, each.url)
-        words = _row(evolve(each, origin=CONFIGURED)) | {"is_other": is_other}
-        connection.execute(_CONFIGURE, words)
+        watches.configure(connection, FEED, each, is_other=is_other)
         if before != each.url:
             connection.execute(_WRITE, {"name": each.name, "url": each.url})
-
-
-def remove(connection: Connection, name: str) -> None:
-    """Subscribe no more. What was wanted stays."""
-    words = {"id": find(connection, name).id}
-    for statement in (_REMOVE, _FORGET_ITEMS, _FORGET_CHECKS):
-        connection.execute(statement, words)
-
-
-def page(connection: Connection, *, after_id: int = 0, limit: int = 100) -> list[Subscription]:
-    """Some of them, in the order they came."""
-    return [subscription_of(row) for row in connection.execute(_PAGE, {"after_id": after_id, "limit": limit})]
 
 
 def find(connection: Connection, wanted: str | int) -> Subscription:
@@ -88,7 +68,7 @@ def find(connection: Connection, wanted: str | int) -> Subscription:
     by_number = isinstance(wanted, int)
     row = connection.execute(_BY_ID if by_number else _BY_NAME, {"wanted": wanted}).one_or_none()
     if row is None:
-        raise KIND.not_found(wanted)
+        raise FEED.not_found(wanted)
     return subscription_of(row)
 
 
@@ -99,7 +79,7 @@ def find_any(connection: Connection, wanted: str) -> Subscription:
         row = connection.execute(_BY_ID, {"wanted": int(wanted)}).one_or_none()
     row = row or connection.execute(_BY_NAME, {"wanted": check_text(wanted)}).one_or_none()
     if row is None:
-        raise KIND.not_found(wanted[:NAME_SHOWN_MAX])
+        raise FEED.not_found(wanted[:NAME_SHOWN_MAX])
     return subscription_of(row)
 
 
@@ -135,7 +115,7 @@ def _ahead(now: datetime) -> dict[str, int]:
 def reschedule(connection: Connection, number: int, at: datetime) -> None:
     """Check it at this time."""
     if not connection.execute(RESCHEDULE, {"id": number, "at": to_micros(at)}).rowcount:
-        raise KIND.not_found(number)
+        raise FEED.not_found(number)
     announce(connection)
 
 
@@ -149,12 +129,12 @@ def set_paused(connection: Connection, name: str, *, why: str | None, now: datet
     """Leave it alone for a reason, or go on: then failures and effective interval begin anew."""
     statement, words = (_PAUSE, {"why": why}) if why is not None else (_RESUME, {"now": to_micros(now)})
     if not connection.execute(statement, words | {"name": name}).rowcount:
-        raise KIND.not_found(name)
+        raise FEED.not_found(name)
     announce(connection)
 
 
 def next_due(connection: Connection) -> datetime | None:
-    """When the next of those is due that nobody has in hand."""
+    """When the next feed is due that no process has claimed."""
     row = _NEXT_DUE.first(connection, ())
     return None if row is None else from_micros(row[0])
 
@@ -167,7 +147,7 @@ def count(connection: Connection) -> tuple[int, int]:
 
 def _row(subscription: Subscription) -> dict[str, Any]:
     schedule = subscription.schedule
-    return FEED.to_row(subscription, every_s=schedule.every_s, cron=schedule.cron, zone=schedule.zone)
+    return _CODEC.to_row(subscription, every_s=schedule.every_s, cron=schedule.cron, zone=schedule.zone)
 
 
 def due_of(row: Sequence[Any], *, claims: int = 0) -> DueFeed:
@@ -197,7 +177,7 @@ def due_of(row: Sequence[Any], *, claims: int = 0) -> DueFeed:
 def subscription_of(row: Any) -> Subscription:
     """One by the columns of `FEED`."""
     schedule = _schedule(row.every_s, row.cron, row.zone)
-    return FEED.from_row(row, schedule=schedule, has_succeeded=row.last_success is not None)
+    return _CODEC.from_row(row, schedule=schedule, has_succeeded=row.last_success is not None)
 
 
 @lru_cache(SCHEDULES_KEPT)
@@ -222,9 +202,9 @@ RESCHEDULE = text("UPDATE subscriptions SET next_attempt_at = :at WHERE id = :id
 def remove_added(connection: Connection, wanted: str) -> Subscription:
     """Remove a feed that was added, by name or number. Raises `SetInFile` for one of the settings file."""
     found = find_any(connection, wanted)
-    if found.origin == CONFIGURED:
-        raise KIND.set_in_file(found.name)
-    remove(connection, found.name)
+    if found.origin == watches.CONFIGURED:
+        raise FEED.set_in_file(found.name)
+    watches.remove(connection, FEED, found.name)
     return found
 
 
@@ -236,31 +216,35 @@ def reschedule_anew(connection: Connection, number: int, *, now: datetime) -> Su
 
 
 _NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
-_ADD = text(f"{FEED.insert()} ON CONFLICT (name) DO NOTHING RETURNING id")
 _SAME_TIMES = """
     COALESCE(subscriptions.every_s, 0) = COALESCE(excluded.every_s, 0)
     AND COALESCE(subscriptions.cron, '') = COALESCE(excluded.cron, '') AND subscriptions.zone = excluded.zone
 """
 # A check that runs is of what it was: what it brings is not written, and it is made anew.
 _SAME = f"(subscriptions.url = excluded.url AND {_SAME_TIMES})"
-_SET_BY_FILE = (
-    *(
-        "every_s",
-        "cron",
-        "zone",
-        "is_adaptive",
-        "auto_import",
-        "takes_first",
-        "accept",
-        "reject",
-        "targets",
-        "origin",
-        "url",
+FEED = WatchKind(
+    codec=_CODEC,
+    what="subscription",
+    command="subscriptions",
+    section="feeds",
+    set_by_file=(
+        *(
+            "every_s",
+            "cron",
+            "zone",
+            "is_adaptive",
+            "auto_import",
+            "takes_first",
+            "accept",
+            "reject",
+            "targets",
+            "origin",
+            "url",
+        ),
+        *other_feed_settings(),
     ),
-    *other_feed_settings(),
-)
-_CONFIGURE = text(f"""
-    {FEED.insert()} ON CONFLICT (name) DO UPDATE SET {excluded(_SET_BY_FILE)}, has_moved = false,
+    set_with_file=f"""
+        has_moved = false,
         token = subscriptions.token + CASE WHEN {_SAME} THEN 0 ELSE 1 END,
         claimed_by = CASE WHEN {_SAME} THEN subscriptions.claimed_by END,
         etag = CASE WHEN subscriptions.url = excluded.url THEN subscriptions.etag END,
@@ -268,19 +252,18 @@ _CONFIGURE = text(f"""
         last_success = CASE WHEN CAST(:is_other AS boolean) THEN NULL ELSE subscriptions.last_success END,
         effective_s = CASE WHEN {_SAME_TIMES} THEN subscriptions.effective_s END,
         next_attempt_at = CASE WHEN {_SAME_TIMES} THEN subscriptions.next_attempt_at ELSE excluded.next_attempt_at END
-""")
-_CONFIGURED_NAMES = text("SELECT name FROM subscriptions WHERE origin = 'configured'")
+    """,
+    belongings=(("subscription_items", "subscription_id"), ("subscription_checks", "subscription_id")),
+    to_row=_row,
+    from_row=subscription_of,
+)
 _WRITTEN = text("SELECT name, written_url FROM subscriptions WHERE origin = 'configured' AND written_url IS NOT NULL")
 _WRITE = text("UPDATE subscriptions SET written_url = :url WHERE name = :name")
-_REMOVE = text("DELETE FROM subscriptions WHERE id = :id")
-_FORGET_ITEMS = text("DELETE FROM subscription_items WHERE subscription_id = :id")
-_FORGET_CHECKS = text("DELETE FROM subscription_checks WHERE subscription_id = :id")
-_PAGE = text(f"SELECT {FEED.columns} FROM subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit")
-_BY_ID = text(f"SELECT {FEED.columns} FROM subscriptions WHERE id = :wanted")
-_BY_NAME = text(f"SELECT {FEED.columns} FROM subscriptions WHERE name = :wanted")
+_BY_ID = text(f"SELECT {_CODEC.columns} FROM subscriptions WHERE id = :wanted")
+_BY_NAME = text(f"SELECT {_CODEC.columns} FROM subscriptions WHERE name = :wanted")
 _NAMES = text("SELECT url, name FROM subscriptions")
 _DUE_UNTIL = text(f"""
-    SELECT {FEED.columns} FROM subscriptions WHERE NOT is_paused AND next_attempt_at < :until
+    SELECT {_CODEC.columns} FROM subscriptions WHERE NOT is_paused AND next_attempt_at < :until
     ORDER BY next_attempt_at, id LIMIT :limit
 """)
 _PUT_OFF = """

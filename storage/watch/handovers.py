@@ -103,7 +103,7 @@ def claim_due(
     """Claim handovers whose target is to be asked what became of them.
 
     Those of targets that the caller does not know are left to a process that does, unless nobody has touched them for long.
-    The caller has no handover in its hands, so what the worker has claimed before is released.
+    The caller works on no handover, so what the worker has claimed before is released.
     """
     watches.release_unknown(connection, HANDOVERS, worker=worker, known=())
     found = watches.claim(

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
+from cormorant.rules.errors import CormorantError
 from cormorant.rules.watch.prices import (
     TAKEN_OUT,
     AlertSide,
@@ -23,8 +24,8 @@ from cormorant.rules.watch.watches import next_check
 from storage.engine.columns import kept_text
 from storage.jobs.jobs import NewJob
 from storage.tables import PRICE_ALERTS, PRICE_POINTS, PRICES, VALUATION_HISTORY, VALUATIONS, RowCodec, excluded
-from storage.watch import price_watches, watches
-from storage.watch.price_watches import IntakeTakenOut
+from storage.watch import watches
+from storage.watch.watches import WatchKind
 
 TEXT_LENGTH_MAX = 500
 POINTS_MAX = 5_000
@@ -65,6 +66,32 @@ class PriceView:
     alerts: tuple[Alert, ...] = ()
 
 
+class IntakeTakenOut(CormorantError):
+    """It was one of the settings file, which has it no more: it can be looked at and removed, nothing else."""
+
+    http_status = 409
+    exit_code = 1
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!r} was taken out of the settings file; write [prices.{name}] into it again and start anew, "
+            f"or forget what was collected: cormorant prices remove {name}"
+        )
+
+
+PRICE = WatchKind(
+    codec=RowCodec(PRICES, PriceWatch),
+    what="price",
+    command="prices",
+    section="prices",
+    set_by_file=(
+        *("title", "year", "mintmark", "denomination", "series", "sources", "every_s", "currency", "origin"),
+        *("below_cents", "above_cents"),
+    ),
+    belongings=tuple(
+        (table, "intake_id") for table in ("price_points", "valuations", "valuation_history", "price_alerts")
+    ),
+)
 _MATCH = {"match": "match_strength"}
 POINT = RowCodec(PRICE_POINTS, PricePoint, columns_of=_MATCH | {"key": "dedupe_key"})
 VALUATION = RowCodec(VALUATIONS, Valuation, columns_of=_MATCH)
@@ -72,9 +99,28 @@ PAST_VALUATION = RowCodec(VALUATION_HISTORY, Valuation, columns_of=_MATCH)
 ALERT = RowCodec(PRICE_ALERTS, Alert)
 
 
+def set_configured(connection: Connection, wanted: Sequence[PriceWatch]) -> None:
+    """Make those of the settings file what it says now. One that it has no more stays with all that was collected, idle."""
+    names = {each.name for each in wanted}
+    for name in watches.configured_names(connection, PRICE):
+        if name not in names:
+            connection.execute(_TAKE_OUT, {"name": name, "origin": TAKEN_OUT})
+    for intake in sorted(wanted, key=lambda each: each.name):
+        watches.configure(connection, PRICE, intake)
+
+
+def set_paused(connection: Connection, name: str, *, is_paused: bool) -> PriceWatch:
+    """Ask no source about it, or go on: at its time, and at once if that has passed. Raises `IntakeTakenOut`."""
+    intake = watches.find(connection, PRICE, name)
+    if intake.origin == TAKEN_OUT:
+        raise IntakeTakenOut(name)
+    watches.set_paused(connection, PRICE, name, is_paused=is_paused)
+    return evolve(intake, is_paused=is_paused)
+
+
 def collect(connection: Connection, intake_id: int, points: Iterable[PricePoint], *, now: datetime) -> Collected | None:
     """Write points down and value the intake anew. None when it is no longer watched. Doing it twice changes nothing."""
-    intake = price_watches.by_id(connection, intake_id, lock=True)
+    intake = watches.by_id(connection, PRICE, intake_id, lock=True)
     if intake is None:
         return None
     written = put_points(connection, intake_id, points)
@@ -147,12 +193,12 @@ def alerts(connection: Connection, intake_id: int, *, limit: int = 100) -> list[
 def all_views(connection: Connection) -> list[PriceView]:
     """All that is watched, by name, without points and alerts."""
     known = valuations(connection)
-    return [PriceView(intake=each, valuation=known.get(each.id)) for each in price_watches.all_intakes(connection)]
+    return [PriceView(intake=each, valuation=known.get(each.id)) for each in watches.all_of(connection, PRICE)]
 
 
 def view(connection: Connection, name: str, *, limit: int) -> PriceView:
     """One of them with its newest points and alerts, or `NotFound`."""
-    intake = price_watches.find(connection, name)
+    intake = watches.find(connection, PRICE, name)
     return PriceView(
         intake=intake,
         valuation=valuation(connection, intake.id),
@@ -163,7 +209,7 @@ def view(connection: Connection, name: str, *, limit: int) -> PriceView:
 
 def history_of(connection: Connection, name: str, *, limit: int) -> list[Valuation]:
     """The valuations of a price, newest first, or `NotFound`."""
-    return history(connection, price_watches.find(connection, name).id, limit=limit)
+    return history(connection, watches.find(connection, PRICE, name).id, limit=limit)
 
 
 def record_known(
@@ -171,7 +217,7 @@ def record_known(
 ) -> list[Collected]:
     """Record price points that a person knows, by the names of the prices; all or none."""
     # In one order, so that two writers do not wait for each other.
-    found = sorted((price_watches.find(connection, name).id, own) for name, own in points.items())
+    found = sorted((watches.find(connection, PRICE, name).id, own) for name, own in points.items())
     done = [collect(connection, intake_id, own, now=now) for intake_id, own in found]
     return [each for each in done if each is not None]
 
@@ -195,7 +241,7 @@ def add_watches(
     """Watch prices, all or none, and collect each at once."""
     added, place = [], 0
     for each in wanted:
-        intake = price_watches.add(connection, each)
+        intake = watches.add(connection, PRICE, each)
         place += watches.enqueue_all(connection, make_jobs(intake, place), now=now)
         postpone(connection, intake, now=now)
         added.append(intake)
@@ -211,7 +257,7 @@ def add_new_watches(
     now: datetime,
 ) -> tuple[list[PriceWatch], list[str]]:
     """As `add_watches`, without those whose name is taken. Returns these names, too."""
-    there = {each.name for each in price_watches.all_intakes(connection)} | set(configured)
+    there = {each.name for each in watches.all_of(connection, PRICE)} | set(configured)
     fresh = [each for each in wanted if each.name not in there]
     added = add_watches(connection, fresh, make_jobs=make_jobs, now=now)
     return added, [each.name for each in wanted if each.name in there]
@@ -219,7 +265,7 @@ def add_new_watches(
 
 def collect_now(connection: Connection, name: str, *, make_jobs: MakeJobs, now: datetime) -> int:
     """Collect a price at once. Returns the number of sources that are asked."""
-    intake = price_watches.find(connection, name)
+    intake = watches.find(connection, PRICE, name)
     if intake.origin == TAKEN_OUT:
         raise IntakeTakenOut(name)
     return watches.enqueue_now(connection, make_jobs(intake, 0), now=now)
@@ -291,3 +337,4 @@ _FORGET_ALERTS = text("""
         SELECT id FROM price_alerts WHERE intake_id = :id ORDER BY id DESC LIMIT 1000000 OFFSET :most)
 """)
 _ALERTS = text(f"SELECT {ALERT.columns} FROM price_alerts WHERE intake_id = :id ORDER BY id DESC LIMIT :limit")
+_TAKE_OUT = text("UPDATE intakes SET origin = :origin WHERE name = :name")

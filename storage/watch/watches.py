@@ -1,4 +1,4 @@
-"""Due rows: claim and release them, or take them for a job. The same for every table whose rows are claimed.
+"""The verbs of all kinds of watches: add, find, page, pause, remove, configure; and of due rows: claim, release, take for a job.
 
 A claim names a worker. It has no end of its own: the reclaim sweeper frees what a dead worker has claimed. A token that rises
 with each claim keeps a process from writing to a row that it has lost.
@@ -6,34 +6,57 @@ with each claim keeps a process from writing to a row that it has lost.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from attrs import frozen
+from attrs import Factory, evolve, field, frozen
 from sqlalchemy import Connection, Table, TextClause, text
 
 from cormorant.rules.errors import AlreadyExists, NotFound, SetInFile
 from cormorant.rules.watch.prices import TAKEN_OUT
-from storage.engine.columns import to_micros
+from storage.engine.columns import check_text, to_micros
 from storage.engine.statements import SKIP_LOCKED
 from storage.jobs import jobs, workers
 from storage.jobs.jobs import Claim, NewJob
-from storage.tables import RowCodec
+from storage.tables import RowCodec, excluded
 
 T = TypeVar("T")
+W = TypeVar("W")
+
+CONFIGURED: Final = "configured"
+"""The origin of a watch of the settings file."""
 
 
 @frozen(kw_only=True)
-class WatchKind:
-    """What people call a kind of watch."""
+class WatchKind(Generic[W]):
+    """A kind of watch: its rows, and what people call it."""
 
+    codec: RowCodec[W]
     what: str
     command: str
     """Its command, whose `list` shows all of them."""
     section: str = ""
     """Its table in the settings file."""
+    set_by_file: tuple[str, ...] = ()
+    """The columns that the settings file sets."""
+    set_with_file: str = ""
+    """What else changes with them, as SQL."""
+    belongings: tuple[tuple[str, str], ...] = ()
+    """The tables whose rows are removed with a watch, and their column with its number."""
+    to_row: Callable[[W], dict[str, Any]] = field(default=Factory(lambda kind: kind.codec.to_row, takes_self=True))
+    from_row: Callable[[Any], W] = field(default=Factory(lambda kind: kind.codec.from_row, takes_self=True))
+
+    @property
+    def table(self) -> str:
+        """The name of its table."""
+        return self.codec.table.name
+
+    @property
+    def select(self) -> str:
+        """A SELECT of whole rows, to be continued."""
+        return f"SELECT {self.codec.columns} FROM {self.table}"
 
     def not_found(self, wanted: object) -> NotFound:
         """There is no watch of this name or number."""
@@ -46,6 +69,100 @@ class WatchKind:
     def set_in_file(self, name: str) -> SetInFile:
         """A watch of the settings file is changed there."""
         return SetInFile(self.what, name, self.section)
+
+
+def add(connection: Connection, kind: WatchKind[W], watch: W) -> W:
+    """Add a watch, or `AlreadyExists`."""
+    statement = text(f"{kind.codec.insert()} ON CONFLICT (name) DO NOTHING RETURNING id")
+    row = kind.to_row(watch)
+    found: int | None = connection.execute(statement, row).scalar_one_or_none()
+    if found is None:
+        raise kind.already_exists(row["name"])
+    return evolve(watch, id=found)  # type: ignore[misc]  # an attrs class
+
+
+def page(connection: Connection, kind: WatchKind[W], *, after_id: int = 0, limit: int = 1_000_000) -> list[W]:
+    """Watches in the order they came."""
+    statement = text(f"{kind.select} WHERE id > :after_id ORDER BY id LIMIT :limit")
+    rows = connection.execute(statement, {"after_id": after_id, "limit": limit})
+    return [kind.from_row(row) for row in rows]
+
+
+def all_of(connection: Connection, kind: WatchKind[W]) -> list[W]:
+    """All watches of a kind, by name."""
+    return [kind.from_row(row) for row in connection.execute(text(f"{kind.select} ORDER BY name"))]
+
+
+def find(connection: Connection, kind: WatchKind[W], name: str) -> W:
+    """The watch of a name, or `NotFound`."""
+    row = connection.execute(text(f"{kind.select} WHERE name = :name"), {"name": check_text(name)}).one_or_none()
+    if row is None:
+        raise kind.not_found(name)
+    return kind.from_row(row)
+
+
+def by_id(connection: Connection, kind: WatchKind[W], number: int, *, lock: bool = False) -> W | None:
+    """The watch of a number; None when it is gone. With `lock` no other process changes it before this transaction ends."""
+    locked = "FOR UPDATE" if lock and connection.dialect.name == "postgresql" else ""
+    row = connection.execute(text(f"{kind.select} WHERE id = :id {locked}"), {"id": number}).one_or_none()
+    return None if row is None else kind.from_row(row)
+
+
+def remove(connection: Connection, kind: WatchKind[Any], name: str) -> None:
+    """Remove a watch and what belongs to it, or `NotFound`. What was found stays."""
+    statement = text(f"DELETE FROM {kind.table} WHERE name = :name RETURNING id")
+    number: int | None = connection.execute(statement, {"name": check_text(name)}).scalar_one_or_none()
+    if number is None:
+        raise kind.not_found(name)
+    for table, column in kind.belongings:
+        connection.execute(text(f"DELETE FROM {table} WHERE {column} = :id"), {"id": number})
+
+
+def remove_added(connection: Connection, kind: WatchKind[Any], name: str) -> None:
+    """As `remove`. Raises `SetInFile` for a watch of the settings file."""
+    if find(connection, kind, name).origin == CONFIGURED:
+        raise kind.set_in_file(name)
+    remove(connection, kind, name)
+
+
+def set_paused(connection: Connection, kind: WatchKind[Any], name: str, *, is_paused: bool) -> None:
+    """Pause or resume a watch, or `NotFound`."""
+    statement = text(f"UPDATE {kind.table} SET is_paused = :is_paused WHERE name = :name")
+    if not connection.execute(statement, {"name": check_text(name), "is_paused": is_paused}).rowcount:
+        raise kind.not_found(name)
+
+
+def configured_names(connection: Connection, kind: WatchKind[Any]) -> list[str]:
+    """The names of the watches of the settings file."""
+    statement = text(f"SELECT name FROM {kind.table} WHERE origin = :origin ORDER BY name")
+    return [*connection.execute(statement, {"origin": CONFIGURED}).scalars()]
+
+
+def configure(connection: Connection, kind: WatchKind[W], watch: W, **words: Any) -> None:
+    """Make a watch of the settings file what it says now."""
+    changes = ", ".join(filter(None, [excluded(kind.set_by_file), kind.set_with_file]))
+    statement = text(f"{kind.codec.insert()} ON CONFLICT (name) DO UPDATE SET {changes}")
+    connection.execute(statement, kind.to_row(watch) | {"origin": CONFIGURED} | words)
+
+
+def set_configured(connection: Connection, kind: WatchKind[Any], wanted: Sequence[Any]) -> None:
+    """Make the watches of the settings file what it says now. Others are left alone, and what was checked stays checked."""
+    names = {each.name for each in wanted}
+    for name in configured_names(connection, kind):
+        if name not in names:
+            remove(connection, kind, name)
+    for watch in sorted(wanted, key=lambda each: each.name):
+        configure(connection, kind, watch)
+
+
+def due(connection: Connection, kind: WatchKind[W], *, now: datetime, limit: int) -> list[W]:
+    """Watches that are due for a job, the longest due first.
+
+    What is due after more than twice its time was put off by a clock that ran ahead.
+    """
+    statement = text(f"{kind.select} WHERE {_DUE_FOR_JOBS} ORDER BY next_attempt_at, id LIMIT :limit")
+    words = {"now": to_micros(now), "limit": limit, "taken_out": TAKEN_OUT}
+    return [kind.from_row(row) for row in connection.execute(statement, words)]
 
 
 def claim(
@@ -101,18 +218,6 @@ def release_unknown(connection: Connection, table: Table, *, worker: str, known:
         free = f"UPDATE {table.name} SET claimed_by = NULL WHERE id = :id AND claimed_by = :worker"
         connection.execute(text(free), values)
     return len(values)
-
-
-def due_for_jobs(connection: Connection, codec: RowCodec[T], *, now: datetime, limit: int) -> Sequence[Any]:
-    """Rows that are due for a job, the longest due first.
-
-    What is due after more than twice its time was put off by a clock that ran ahead.
-    """
-    statement = text(f"""
-        SELECT {codec.columns} FROM {codec.table.name} WHERE {_DUE_FOR_JOBS}
-        ORDER BY next_attempt_at, id LIMIT :limit
-    """)
-    return connection.execute(statement, {"now": to_micros(now), "limit": limit, "taken_out": TAKEN_OUT}).all()
 
 
 def take(connection: Connection, table: Table, known: Claim, *, next_attempt_at: datetime) -> bool:

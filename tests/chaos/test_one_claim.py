@@ -29,7 +29,7 @@ from cormorant.rules.watch.handovers import Handover, HandoverState
 from cormorant.rules.watch.prices import PriceCollected, PriceWatch
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
-from storage.watch import artists, feeds, handovers, price_watches, saved_searches, wants
+from storage.watch import artists, feeds, handovers, prices, saved_searches, wants, watches
 from tests.bounds import WAIT_S
 from tests.chaos.claimer import (
     ARTIST,
@@ -122,8 +122,9 @@ def add_due(connection: Connection) -> None:
     )
     artist = Artist(source="spotify", artist_id="a1", name=ARTIST, start=Start.ALL, next_attempt_at=now, added_at=now)
     assert artists.add(connection, artist) is not None
-    saved_searches.add(
+    watches.add(
         connection,
+        saved_searches.SAVED,
         SavedSearch(
             name=SAVED,
             request=SearchRequest(query=SAVED),
@@ -141,7 +142,9 @@ def add_due(connection: Connection) -> None:
 def add_price(connection: Connection, name: str) -> None:
     """A due price."""
     now = datetime.now(UTC)
-    price_watches.add(connection, PriceWatch(name=name, title=name, sources=(SHOP,), next_attempt_at=now, added_at=now))
+    watches.add(
+        connection, prices.PRICE, PriceWatch(name=name, title=name, sources=(SHOP,), next_attempt_at=now, added_at=now)
+    )
 
 
 def add_handover(connection: Connection, now: datetime) -> None:

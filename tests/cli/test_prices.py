@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.watch.prices import MatchStrength, PointType, PricePoint
-from storage.watch import price_watches, prices
+from storage.watch import prices, watches
+from storage.watch.prices import PRICE
 from tests.cli.source_place import Indexer, SourcePlace
 from tests.storage.job_store import NOW
 
@@ -38,7 +39,7 @@ def collect(connection: Connection) -> None:
         key="ext_1",
         seen_at=NOW,
     )
-    assert prices.collect(connection, price_watches.find(connection, "coin").id, [point], now=NOW) is not None
+    assert prices.collect(connection, watches.find(connection, PRICE, "coin").id, [point], now=NOW) is not None
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

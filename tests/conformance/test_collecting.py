@@ -22,8 +22,7 @@ from cormorant.testing import BROKEN, ScriptedSource, named_sources
 from storage.jobs.reports import JobView
 from storage.search import source_states
 from storage.search.sources import SourceRecord
-from storage.watch.price_watches import IntakeTakenOut
-from storage.watch.prices import Collected
+from storage.watch.prices import Collected, IntakeTakenOut
 from supervisors import Service
 from tests.conformance.searching import SearchPlace, search_place
 

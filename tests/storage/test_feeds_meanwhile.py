@@ -8,7 +8,8 @@ from sqlalchemy import Connection
 
 from cormorant.rules.schedules import Schedule
 from storage import pauses
-from storage.watch import feed_claims, feed_items, feeds
+from storage.watch import feed_claims, feed_items, feeds, watches
+from storage.watch.feeds import FEED
 from tests.storage.job_store import at
 from tests.storage.watch.test_feeds import claim, end, entries, new
 
@@ -41,7 +42,7 @@ def test_a_later_time_that_is_given_during_a_check_is_kept_and_an_earlier_one_wa
     for each in held.values():
         assert end(connection, each, now_s=5, error=error)
 
-    found = {each.name: each.next_check_at for each in feeds.page(connection)}
+    found = {each.name: each.next_check_at for each in watches.page(connection, FEED)}
     assert found == {"later": at(9_000), "now": at(3_605), "left alone": at(3_605)}
 
 

@@ -28,9 +28,9 @@ from cormorant.rules.settings.watch import other_feed_values, schedule_of
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, Subscription, check_order, host_of
 from storage import pauses
-from storage.watch import feed_items
+from storage.watch import feed_items, watches
 from storage.watch import feeds as subscriptions
-from storage.watch.feeds import remove_added, reschedule_anew
+from storage.watch.feeds import FEED, remove_added, reschedule_anew
 
 CHECK_S = 120.0
 """How long a check by hand is waited for."""
@@ -95,7 +95,7 @@ class Feeds:
 
     async def page(self, *, after_id: int = 0, limit: int = 100) -> list[Subscription]:
         """Some of them, in the order they came."""
-        return await self.environment.database.read(subscriptions.page, after_id=after_id, limit=limit)
+        return await self.environment.database.read(watches.page, FEED, after_id=after_id, limit=limit)
 
     async def find(self, wanted: str | int) -> Subscription:
         """One of them, or `NotFound`."""

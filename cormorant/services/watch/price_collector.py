@@ -26,8 +26,8 @@ from cormorant.rules.watch.prices import (
 from cormorant.services.durable_search import PATIENCE_S, SNOOZE_S_MIN, wait_of
 from cormorant.services.searches import Searches
 from storage.search.sources import UnknownSource
-from storage.watch import price_watches, prices
-from storage.watch.prices import Collected
+from storage.watch import prices, watches
+from storage.watch.prices import PRICE, Collected
 
 REASONS_MAX = 5
 """So many different reasons are told why items of an answer are no prices."""
@@ -43,7 +43,7 @@ class PriceCollector:
     async def __call__(self, context: JobContext) -> None:
         """Ask the source, unless it was asked lately, write down what it states, and value the intake anew."""
         intake_id, source, by_hand = _read(context.payload)
-        intake = await context.transaction(price_watches.by_id, intake_id)
+        intake = await context.transaction(watches.by_id, PRICE, intake_id)
         if intake is None:
             raise Cancel("it is no longer watched")
         if intake.idle_because and not by_hand:

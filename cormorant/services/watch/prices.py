@@ -18,8 +18,8 @@ from cormorant.rules.settings.watch import cents_of
 from cormorant.rules.units import format_duration
 from cormorant.rules.watch.prices import PricePoint, PriceWatch, Valuation
 from storage.search.sources import UnknownSource
-from storage.watch import price_watches, prices
-from storage.watch.prices import Collected, PriceView
+from storage.watch import prices, watches
+from storage.watch.prices import PRICE, Collected, PriceView
 
 EVERY_S_MIN, EVERY_S_MAX = 60.0, 365 * 86_400.0
 SHOWN_MAX = 500
@@ -119,16 +119,16 @@ class Prices:
     async def unwatch(self, name: str) -> None:
         """Watch a price no more, and forget what was collected. One of the settings file is first taken out there."""
         if name in self.environment.settings.prices:
-            raise price_watches.KIND.set_in_file(name)
-        await self.environment.database.run(price_watches.remove, name)
+            raise PRICE.set_in_file(name)
+        await self.environment.database.run(watches.remove, PRICE, name)
 
     async def pause(self, name: str) -> PriceWatch:
         """Ask nobody about a price until it is resumed, also after a restart. Raises `NotFound` or `IntakeTakenOut`."""
-        return await self.environment.database.run(price_watches.set_paused, name, is_paused=True)
+        return await self.environment.database.run(prices.set_paused, name, is_paused=True)
 
     async def resume(self, name: str) -> PriceWatch:
         """Go on with a price: at its time, and soon if that has passed."""
-        return await self.environment.database.run(price_watches.set_paused, name, is_paused=False)
+        return await self.environment.database.run(prices.set_paused, name, is_paused=False)
 
     async def all(self) -> list[PriceView]:
         """All of them, by name."""

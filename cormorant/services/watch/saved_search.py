@@ -23,8 +23,9 @@ from cormorant.services.durable_search import PATIENCE_S, SNOOZE_S_MIN
 from cormorant.services.searches import Searches
 from storage.search import answers
 from storage.search.sources import UnknownSource
-from storage.watch import choice, saved_searches
+from storage.watch import choice, watches
 from storage.watch.choice import CandidateChoice, SavedSearchCheck
+from storage.watch.saved_searches import SAVED
 
 
 def configured_searches(environment: Environment) -> list[SavedSearch]:
@@ -57,7 +58,7 @@ class SavedSearchJob:
     async def __call__(self, context: JobContext) -> None:
         """Ask the sources that have not answered in this check, and come back for those that are closed."""
         number, by_hand = _read(context.payload)
-        saved = await context.transaction(saved_searches.by_id, number)
+        saved = await context.transaction(watches.by_id, SAVED, number)
         if saved is None:
             raise Cancel("it is no longer saved")
         if saved.is_paused and not by_hand:

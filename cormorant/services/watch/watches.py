@@ -26,9 +26,11 @@ from cormorant.rules.watch.watches import FirstCheck, SavedSearch, WatchOptions
 from storage.search import sources
 from storage.search.sources import SourceRecord
 from storage.watch import artists as watchlist
-from storage.watch import choice, saved_searches, wants
+from storage.watch import choice, saved_searches, wants, watches
 from storage.watch import handovers as downloads
+from storage.watch.artists import ARTIST
 from storage.watch.choice import CandidateChoice, WatchTargets
+from storage.watch.saved_searches import SAVED
 from storage.watch.wants import WantView
 
 FIND_WAIT_S = 90.0
@@ -122,7 +124,7 @@ class Watches:
 
     async def artists(self) -> list[Artist]:
         """Everybody on the watchlist."""
-        return await self.environment.database.read(watchlist.all_artists)
+        return await self.environment.database.read(watches.page, ARTIST)
 
     async def check_artist(self, wanted: str) -> Artist:
         """Look at an artist at the next tick."""
@@ -163,15 +165,15 @@ class Watches:
 
     async def remove_search(self, name: str) -> None:
         """Repeat a search no more. One of the settings file stays until it is taken out there."""
-        await self.environment.database.run(saved_searches.remove_added, name)
+        await self.environment.database.run(watches.remove_added, SAVED, name)
 
     async def saved(self) -> list[SavedSearch]:
         """All saved searches, by name."""
-        return await self.environment.database.read(saved_searches.all_saved)
+        return await self.environment.database.read(watches.all_of, SAVED)
 
     async def pause_search(self, name: str, *, is_paused: bool = True) -> None:
         """Leave a saved search alone, or go on."""
-        await self.environment.database.run(saved_searches.set_paused, name, is_paused=is_paused)
+        await self.environment.database.run(watches.set_paused, SAVED, name, is_paused=is_paused)
 
     async def check_search(self, name: str) -> None:
         """Repeat a saved search now, also while it is paused."""

@@ -15,7 +15,7 @@ from cormorant.rules.watch.feeds import Subscription
 from cormorant.web.parts import CountCache, WebParts
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.overview import read_scheduler
-from storage.watch import feeds
+from storage.watch.feeds import FEED
 
 __all__ = ["scheduler_routes"]
 
@@ -136,7 +136,7 @@ async def resume(request: AnyRequest) -> DoneOut:
 async def reschedule(request: AnyRequest, subscription_id: FromPath[int]) -> DoneOut:
     """From its last check on, as its schedule says; one that would be late gets its share of the next minute."""
     if not 0 < subscription_id <= _ID_MAX:
-        raise feeds.KIND.not_found(subscription_id)
+        raise FEED.not_found(subscription_id)
     await parts_of(request).subscriptions.reschedule_anew(subscription_id)
     return DoneOut(status="rescheduled")
 

@@ -14,7 +14,8 @@ from cormorant.rules.watch.artists import read_start
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
 from cormorant.services.watch.views import ArtistBody, ArtistOut, SavedBody, SavedOut, artist_out, saved_out
 from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
-from storage.watch import artists, saved_searches
+from storage.watch.artists import ARTIST
+from storage.watch.saved_searches import SAVED
 
 __all__ = ["watch_routes"]
 
@@ -71,7 +72,7 @@ async def add_artist(
         targets=data.hand_to,
     )
     if artist is None:
-        raise artists.KIND.already_exists(name)
+        raise ARTIST.already_exists(name)
     return Response(artist_out(artist), status_code=201)
 
 
@@ -156,7 +157,7 @@ async def _saved(request: AnyRequest, name: str) -> SavedSearch:
     for each in await parts_of(request).watches.saved():
         if each.name == name:
             return each
-    raise saved_searches.KIND.not_found(name)
+    raise SAVED.not_found(name)
 
 
 def watch_routes() -> Router:

@@ -11,7 +11,8 @@ from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.watch.events import SavedSearchChecked
 from cormorant.rules.watch.watches import SavedSearch
 from cormorant.testing import START, ScriptedSource, busy
-from storage.watch import saved_searches
+from storage.watch import watches
+from storage.watch.saved_searches import SAVED
 from supervisors import Service
 from tests.conformance.watchlist.watching import watch_place
 
@@ -105,8 +106,9 @@ async def test_a_source_that_is_not_there_is_told_and_stops_nobody(clock: MockCl
 
 
 def _name_a_source_that_is_not_there(connection: Connection) -> None:
-    saved_searches.add(
+    watches.add(
         connection,
+        SAVED,
         SavedSearch(
             name="bad",
             request=SearchRequest(query="x"),

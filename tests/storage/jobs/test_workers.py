@@ -17,7 +17,9 @@ from storage.jobs import jobs, workers
 from storage.jobs.batch import Batch, leave
 from storage.jobs.workers import SWEEPER, LeaseRow, WorkerRow
 from storage.tables import CLAIMED, FEEDS, METADATA
-from storage.watch import feeds, handovers, price_watches, saved_searches, watches
+from storage.watch import feeds, handovers, watches
+from storage.watch.prices import PRICE
+from storage.watch.saved_searches import SAVED
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire, put, settle, take, take_one
 from tests.storage.test_two_at_once import after
@@ -150,11 +152,11 @@ def claim_in_every_table(connection: Connection, worker: str, *, rows: int = 1) 
             ),
         )
         request = SearchRequest(query="words")
-        saved_searches.add(
-            connection, SavedSearch(name=name, request=request, every_s=60.0, next_attempt_at=NOW, added_at=NOW)
+        watches.add(
+            connection, SAVED, SavedSearch(name=name, request=request, every_s=60.0, next_attempt_at=NOW, added_at=NOW)
         )
-        price_watches.add(
-            connection, PriceWatch(name=name, title="Morgan", sources=("s",), next_attempt_at=NOW, added_at=NOW)
+        watches.add(
+            connection, PRICE, PriceWatch(name=name, title="Morgan", sources=("s",), next_attempt_at=NOW, added_at=NOW)
         )
         handovers.begin(connection, new_handover(add_want(connection, name).id, name))
     for table in CLAIMED:

@@ -11,7 +11,8 @@ from sqlalchemy import Connection
 from cormorant.rules.errors import NotFound
 from cormorant.rules.watch.artists import Artist, Charge, RetryCharge, charged
 from storage.jobs import workers
-from storage.watch import artists
+from storage.watch import artists, watches
+from storage.watch.artists import ARTIST
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire
 from tests.storage.watch_store import add_artist
@@ -40,7 +41,7 @@ def test_what_two_processes_charge_an_artist_adds_up(job_store: JobStore) -> Non
     )
 
     with job_store.begin() as connection:
-        found = artists.by_id(connection, artist.id)
+        found = watches.by_id(connection, ARTIST, artist.id)
     assert found is not None
     assert (found.failures, found.retry_block_until) == (5, None)
 
@@ -88,7 +89,7 @@ def test_a_claim_ends_when_its_worker_is_dead_and_then_the_old_owner_writes_noth
     artists.release(connection, [old], next_attempt_at=at(5_000))
     assert not artists.succeed(connection, old, looked_at=at(70), next_attempt_at=at(5_000))
     assert not artists.fail(connection, old, costing(3, at(900)), next_attempt_at=at(5_000), error="no", now=at(70))
-    assert artists.by_id(connection, old.id) == new
+    assert watches.by_id(connection, ARTIST, old.id) == new
     assert claim(connection, "you", now_s=60) == []
     assert artists.succeed(connection, new, looked_at=at(70), next_attempt_at=at(5_000))
 
@@ -130,7 +131,7 @@ def test_who_failed_too_often_is_left_alone_and_a_success_forgives(connection: C
     assert (blocked.retry_block_until, blocked.last_error, blocked.watermark) == (at(900), "no", None)
     [again] = claim(connection, now_s=900)
     artists.succeed(connection, again, looked_at=at(900), next_attempt_at=at(2_000))
-    known = artists.by_id(connection, artist.id)
+    known = watches.by_id(connection, ARTIST, artist.id)
     assert known is not None
     assert (known.retry_block_until, known.last_error, known.watermark) == (None, None, at(900))
 

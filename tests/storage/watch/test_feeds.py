@@ -18,6 +18,7 @@ from storage.engine.columns import to_micros
 from storage.jobs import workers
 from storage.tables import FEEDS
 from storage.watch import feed_claims, feed_items, feeds, watches
+from storage.watch.feeds import FEED
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire
 from tests.storage.test_claim_cost import explain, steps_of
@@ -63,12 +64,12 @@ def test_what_is_added_is_read_as_it_was_and_a_name_is_used_once(connection: Con
     )
 
     assert feeds.find(connection, "n") == added == feeds.find(connection, added.id)
-    assert feeds.page(connection) == [added]
+    assert watches.page(connection, FEED) == [added]
     with pytest.raises(AlreadyExists, match="'n' already"):
         feeds.add(connection, new())
-    feeds.remove(connection, "n")
+    watches.remove(connection, FEED, "n")
     with pytest.raises(NotFound, match="no subscription 'n'"):
-        feeds.remove(connection, "n")
+        watches.remove(connection, FEED, "n")
 
 
 def test_a_number_means_the_feed_of_that_number_also_where_another_is_called_so(connection: Connection) -> None:
@@ -167,7 +168,10 @@ def test_a_feed_released_until_its_turn_keeps_a_time_that_it_got_meanwhile(conne
 
     feed_claims.release_until(connection, dict.fromkeys(held.values(), at(30)))
 
-    assert {each.name: each.next_check_at for each in feeds.page(connection)} == {"moved": at(7), "waits": at(30)}
+    assert {each.name: each.next_check_at for each in watches.page(connection, FEED)} == {
+        "moved": at(7),
+        "waits": at(30),
+    }
     assert [each.name for each in claim(connection, now_s=29)] == ["moved"]
     assert [each.name for each in claim(connection, now_s=30)] == ["waits"]
 
@@ -277,7 +281,7 @@ def test_those_of_the_settings_file_follow_it_and_keep_what_was_seen(connection:
     slower = new("b", schedule=Schedule(cron="0 9 * * *"), next_check_at=at(50))
     feeds.set_configured(connection, [slower, new("c"), new("d", url="http://other.test/")])
 
-    known = {each.name: each for each in feeds.page(connection)}
+    known = {each.name: each for each in watches.page(connection, FEED)}
     assert sorted(known) == ["b", "by hand", "c", "d"]
     assert (known["b"].last_success, known["b"].effective_s, known["b"].next_check_at) == (at(5), None, at(50))
     assert (known["d"].effective_s, known["d"].next_check_at, known["d"].etag) == (9_000.0, at(3_605), None)
@@ -296,7 +300,7 @@ def test_another_feed_under_a_name_of_the_settings_file_begins_anew_and_a_new_ke
     for _ in range(2):
         feeds.set_configured(connection, [new(name, url=url, takes_first=True) for name, url in now.items()])
 
-    found = feeds.page(connection)
+    found = watches.page(connection, FEED)
     assert {each.name: each.last_success for each in found} == {"a": at(5), "b": None, "c": at(5)}
     assert {each.takes_first for each in found} == {True}
 
@@ -337,7 +341,7 @@ def test_overdue_ones_wait_for_their_share_of_a_minute_except_those_in_hand(conn
     moved = feed_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500)
 
     assert moved == [("b", at(-900)), ("c", at(-900))]
-    due = {each.name: each.next_check_at for each in feeds.page(connection)}
+    due = {each.name: each.next_check_at for each in watches.page(connection, FEED)}
     assert (held.name, due["a"], due["soon"]) == ("a", at(-900), at(-5))
     assert due["b"] == at(overdue_delay_s(feeds.find(connection, "b").id))
     assert feed_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500) == []

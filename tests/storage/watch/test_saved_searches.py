@@ -14,6 +14,7 @@ from cormorant.rules.watch.watches import SavedSearch, next_check
 from storage.jobs.jobs import NewJob
 from storage.tables import SAVED_SEARCHES
 from storage.watch import saved_searches, watches
+from storage.watch.saved_searches import SAVED
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, new_job, take
 
@@ -33,7 +34,7 @@ def take_due(connection: Connection, *, now_s: float = 0.0, limit: int = 10) -> 
     now = at(now_s)
     return [
         each
-        for each in saved_searches.due(connection, now=now, limit=limit)
+        for each in watches.due(connection, SAVED, now=now, limit=limit)
         if watches.take(
             connection,
             SAVED_SEARCHES,
@@ -48,12 +49,12 @@ def job_of(saved: SavedSearch) -> NewJob:
 
 
 def test_what_is_saved_is_read_as_it_was_and_a_name_is_used_once(connection: Connection) -> None:
-    saved = saved_searches.add(connection, new(sources=("a",), targets=("t",), profile="p"))
+    saved = watches.add(connection, SAVED, new(sources=("a",), targets=("t",), profile="p"))
 
-    assert saved_searches.find(connection, "n") == saved
+    assert watches.find(connection, SAVED, "n") == saved
     with pytest.raises(AlreadyExists, match="'n' already"):
-        saved_searches.add(connection, new())
-    saved_searches.remove(connection, "n")
+        watches.add(connection, SAVED, new())
+    watches.remove(connection, SAVED, "n")
     with pytest.raises(NotFound, match="no saved search 'n'"):
         saved_searches.check_now(connection, "n", make_job=job_of, now=NOW)
 
@@ -61,7 +62,7 @@ def test_what_is_saved_is_read_as_it_was_and_a_name_is_used_once(connection: Con
 def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
     with job_store.begin() as connection:
         for name in "abcd":
-            saved_searches.add(connection, new(name))
+            watches.add(connection, SAVED, new(name))
 
     one, two = at_once(job_store, take_due, take_due)
 
@@ -69,28 +70,28 @@ def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
 
 
 def test_what_was_taken_meanwhile_is_not_taken_again(connection: Connection) -> None:
-    saved_searches.add(connection, new())
-    [old] = saved_searches.due(connection, now=NOW, limit=9)
+    watches.add(connection, SAVED, new())
+    [old] = watches.due(connection, SAVED, now=NOW, limit=9)
     assert watches.take(connection, SAVED_SEARCHES, (old.id, old.token), next_attempt_at=at(60))
 
     assert not watches.take(connection, SAVED_SEARCHES, (old.id, old.token), next_attempt_at=at(9_000))
 
-    known = saved_searches.find(connection, "n")
+    known = watches.find(connection, SAVED, "n")
     assert (known.next_attempt_at, known.token) == (at(60), old.token + 1)
 
 
 def test_the_end_of_a_check_is_kept_unless_the_search_was_removed(connection: Connection) -> None:
-    saved_searches.add(connection, new())
+    watches.add(connection, SAVED, new())
     [taken] = take_due(connection)
 
     ends = [
         saved_searches.end_check(connection, taken, error="no", now=None),
         saved_searches.end_check(connection, taken, error="no\0pe", now=None),
     ]
-    failed = saved_searches.find(connection, "n")
+    failed = watches.find(connection, SAVED, "n")
     ends.append(saved_searches.end_check(connection, taken, answered=["s"], error=None, now=at(61)))
-    known = saved_searches.find(connection, "n")
-    saved_searches.remove(connection, "n")
+    known = watches.find(connection, SAVED, "n")
+    watches.remove(connection, SAVED, "n")
 
     assert ends == [True, True, True]
     assert (failed.last_checked, failed.last_error, failed.failures) == (None, "nope", 2)
@@ -100,19 +101,19 @@ def test_the_end_of_a_check_is_kept_unless_the_search_was_removed(connection: Co
 
 
 def test_a_clock_that_ran_ahead_and_a_pause_are_told_apart(connection: Connection) -> None:
-    saved_searches.add(connection, new())
+    watches.add(connection, SAVED, new())
     take_due(connection, now_s=366 * 86_400)
     assert [saved.name for saved in take_due(connection)] == ["n"]
 
-    saved_searches.set_paused(connection, "n", is_paused=True)
+    watches.set_paused(connection, SAVED, "n", is_paused=True)
     assert take_due(connection, now_s=100) == []
-    saved_searches.set_paused(connection, "n", is_paused=False)
+    watches.set_paused(connection, SAVED, "n", is_paused=False)
     assert len(take_due(connection, now_s=100)) == 1
 
 
 def test_one_that_is_asked_for_is_repeated_at_once_also_while_it_is_paused(connection: Connection) -> None:
-    saved_searches.add(connection, new())
-    saved_searches.set_paused(connection, "n", is_paused=True)
+    watches.add(connection, SAVED, new())
+    watches.set_paused(connection, SAVED, "n", is_paused=True)
 
     for _ in range(2):
         saved_searches.check_now(connection, "n", make_job=job_of, now=NOW)
@@ -122,26 +123,26 @@ def test_one_that_is_asked_for_is_repeated_at_once_also_while_it_is_paused(conne
 
 
 def test_those_of_the_settings_file_follow_it_and_keep_what_was_checked(connection: Connection) -> None:
-    saved_searches.add(connection, new("by hand"))
-    saved_searches.set_configured(connection, [new("a"), new("b")])
+    watches.add(connection, SAVED, new("by hand"))
+    watches.set_configured(connection, SAVED, [new("a"), new("b")])
     for each in take_due(connection):
         saved_searches.end_check(connection, each, answered=["s"], error=None, now=at(5))
 
-    saved_searches.set_configured(connection, [new("b", every_s=90.0), new("c")])
+    watches.set_configured(connection, SAVED, [new("b", every_s=90.0), new("c")])
 
-    known = {saved.name: saved for saved in saved_searches.all_saved(connection)}
+    known = {saved.name: saved for saved in watches.all_of(connection, SAVED)}
     assert sorted(known) == ["b", "by hand", "c"]
     assert (known["b"].every_s, known["b"].last_checked, known["b"].next_attempt_at) == (90.0, at(5), at(60))
     assert (known["by hand"].origin, known["c"].last_checked) == ("by command", None)
     assert known["b"].answered == ("s",)
     other = new("b", request=SearchRequest(query="other words"))
-    saved_searches.set_configured(connection, [other])
-    assert saved_searches.find(connection, "b").answered == ()
+    watches.set_configured(connection, SAVED, [other])
+    assert watches.find(connection, SAVED, "b").answered == ()
 
 
 def test_what_was_checked_by_a_clock_that_ran_ahead_is_due_again(connection: Connection) -> None:
     year_s = 365 * 86_400.0
-    saved_searches.add(connection, new())
+    watches.add(connection, SAVED, new())
     [early] = take_due(connection, now_s=year_s)
     saved_searches.end_check(connection, early, error=None, now=at(year_s))
 

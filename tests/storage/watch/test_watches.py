@@ -17,7 +17,9 @@ from storage.engine.columns import to_micros
 from storage.jobs import reports, workers
 from storage.jobs.jobs import Claim
 from storage.tables import ARTISTS, PRICES, SAVED_SEARCHES
-from storage.watch import artists, price_watches, saved_searches, watches
+from storage.watch import artists, prices, watches
+from storage.watch.prices import PRICE
+from storage.watch.saved_searches import SAVED
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire, new_job, show, take
 from tests.storage.watch_store import add_artist
@@ -28,7 +30,7 @@ DUE = "NOT is_paused AND next_attempt_at <= :now"
 def claim(connection: Connection, worker: str = "me", *, now_s: float = 0.0, limit: int = 10) -> list[Artist]:
     return watches.claim(
         connection,
-        artists.ARTIST,
+        artists.ARTIST.codec,
         worker=worker,
         due=DUE,
         order="next_attempt_at",
@@ -57,7 +59,7 @@ def new_price(name: str = "coin", **words: Any) -> PriceWatch:
 
 
 def add_price(connection: Connection, name: str = "coin", **words: Any) -> PriceWatch:
-    return price_watches.add(connection, new_price(name, **words))
+    return watches.add(connection, PRICE, new_price(name, **words))
 
 
 def known(price: PriceWatch) -> Claim:
@@ -167,7 +169,7 @@ def test_a_due_row_is_taken_once_and_its_next_time_is_set(connection: Connection
 
     taken = [watches.take(connection, PRICES, known(price), next_attempt_at=at(due_s)) for due_s in (60, 90)]
 
-    found = price_watches.find(connection, "coin")
+    found = watches.find(connection, PRICE, "coin")
     assert taken == [True, False]
     assert (found.next_attempt_at, found.token) == (at(60), price.token + 1)
     assert watches.take(connection, PRICES, known(found), next_attempt_at=at(120))
@@ -187,26 +189,30 @@ def test_of_two_processes_that_saw_the_same_due_row_one_takes_it(job_store: JobS
 
 
 def test_a_row_that_was_paused_taken_out_or_removed_since_it_was_seen_is_not_taken(connection: Connection) -> None:
-    price_watches.set_configured(connection, [new_price("out")])
-    prices = [add_price(connection, "paused"), add_price(connection, "removed"), price_watches.find(connection, "out")]
-    assert len(price_watches.due(connection, now=NOW, limit=9)) == 3
-    price_watches.set_paused(connection, "paused", is_paused=True)
-    price_watches.remove(connection, "removed")
-    price_watches.set_configured(connection, [])
-    assert price_watches.find(connection, "out").origin == TAKEN_OUT
+    prices.set_configured(connection, [new_price("out")])
+    watched = [
+        add_price(connection, "paused"),
+        add_price(connection, "removed"),
+        watches.find(connection, PRICE, "out"),
+    ]
+    assert len(watches.due(connection, PRICE, now=NOW, limit=9)) == 3
+    prices.set_paused(connection, "paused", is_paused=True)
+    watches.remove(connection, PRICE, "removed")
+    prices.set_configured(connection, [])
+    assert watches.find(connection, PRICE, "out").origin == TAKEN_OUT
 
-    taken = [watches.take(connection, PRICES, known(each), next_attempt_at=at(60)) for each in prices]
+    taken = [watches.take(connection, PRICES, known(each), next_attempt_at=at(60)) for each in watched]
 
     assert taken == [False, False, False]
-    assert price_watches.due(connection, now=at(9_999), limit=9) == []
-    assert {each.next_attempt_at for each in price_watches.all_intakes(connection)} == {NOW}
+    assert watches.due(connection, PRICE, now=at(9_999), limit=9) == []
+    assert {each.next_attempt_at for each in watches.all_of(connection, PRICE)} == {NOW}
 
 
 def test_the_longest_due_rows_come_first_and_not_more_than_asked_for(connection: Connection) -> None:
     for name, due_s in (("now", 0), ("later", 1), ("old", -60), ("also old", -60)):
         add_price(connection, name, next_attempt_at=at(due_s))
 
-    found = [[each.name for each in price_watches.due(connection, now=NOW, limit=limit)] for limit in (2, 9)]
+    found = [[each.name for each in watches.due(connection, PRICE, now=NOW, limit=limit)] for limit in (2, 9)]
 
     assert found == [["old", "also old"], ["old", "also old", "now"]]
 
@@ -218,7 +224,7 @@ def test_a_row_that_a_clock_that_ran_ahead_put_off_is_due_and_one_within_twice_i
     for name, due_s in (("soon", every_s), ("twice", 2 * every_s), ("ahead", 2 * every_s + 1)):
         add_price(connection, name, every_s=every_s, next_attempt_at=at(due_s))
 
-    assert [each.name for each in price_watches.due(connection, now=NOW, limit=9)] == ["ahead"]
+    assert [each.name for each in watches.due(connection, PRICE, now=NOW, limit=9)] == ["ahead"]
 
 
 def test_a_row_is_taken_and_its_jobs_are_enqueued_and_a_process_that_was_slower_enqueues_none(
@@ -234,7 +240,7 @@ def test_a_row_is_taken_and_its_jobs_are_enqueued_and_a_process_that_was_slower_
 
     assert counts == [2, 0]
     assert [job.payload for job in take(connection)] == ["0", "1"]
-    assert price_watches.find(connection, "coin").next_attempt_at == at(60)
+    assert watches.find(connection, PRICE, "coin").next_attempt_at == at(60)
 
 
 def test_of_two_processes_that_saw_the_same_due_row_one_enqueues_its_jobs(job_store: JobStore) -> None:
@@ -259,7 +265,7 @@ def test_a_row_whose_jobs_were_not_committed_is_due_as_before(job_store: JobStor
 
     with job_store.begin() as connection:
         assert reports.recent(connection, limit=9) == []
-        assert price_watches.due(connection, now=NOW, limit=9) == [price]
+        assert watches.due(connection, PRICE, now=NOW, limit=9) == [price]
 
 
 def test_a_job_that_waits_already_is_due_now(connection: Connection) -> None:
@@ -276,13 +282,13 @@ def test_a_job_that_waits_already_is_due_now(connection: Connection) -> None:
 def test_a_row_that_is_postponed_is_due_at_its_new_time_and_no_other_is_moved(connection: Connection) -> None:
     request = SearchRequest(query="words")
     made = [
-        saved_searches.add(
-            connection, SavedSearch(name=name, request=request, every_s=60.0, next_attempt_at=NOW, added_at=NOW)
+        watches.add(
+            connection, SAVED, SavedSearch(name=name, request=request, every_s=60.0, next_attempt_at=NOW, added_at=NOW)
         )
         for name in "ab"
     ]
 
     watches.postpone(connection, SAVED_SEARCHES, made[0].id, next_attempt_at=at(60))
 
-    due = [[each.name for each in saved_searches.due(connection, now=at(now_s), limit=9)] for now_s in (59, 60)]
+    due = [[each.name for each in watches.due(connection, SAVED, now=at(now_s), limit=9)] for now_s in (59, 60)]
     assert due == [["b"], ["b", "a"]]
