@@ -34,7 +34,7 @@ from cormorant.rules.schedules import Schedule, SchedulePreview, plan_of
 from cormorant.rules.settings.watch import other_feed_settings, other_feed_values
 from cormorant.rules.units import clock_time, format_duration, from_now
 from cormorant.rules.watch.feeds import NAME_LENGTH_MAX, schedule_from
-from cormorant.services.watch.feed_views import (
+from cormorant.services.watch.views import (
     CheckOut,
     SubscriptionOut,
     SubscriptionShownOut,

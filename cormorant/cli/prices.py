@@ -40,7 +40,7 @@ from cormorant.rules.watch.prices import (
     as_money,
     read_price,
 )
-from cormorant.services.watch.price_views import (
+from cormorant.services.watch.views import (
     AlertOut,
     PointOut,
     PriceOut,

@@ -18,17 +18,15 @@ from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.services.gate.gate import GateService
 from cormorant.services.keys import Keys
 from cormorant.web.api.clients import client_routes
-from cormorant.web.api.feeds import subscription_routes
 from cormorant.web.api.jobs import job_routes
 from cormorant.web.api.overview import overview_routes
-from cormorant.web.api.prices import price_routes
 from cormorant.web.api.running_searches import RunningSearches
 from cormorant.web.api.scheduler import scheduler_routes
 from cormorant.web.api.searches import search_routes
 from cormorant.web.api.session import session_routes
 from cormorant.web.api.sources import source_routes
 from cormorant.web.api.wants import want_routes
-from cormorant.web.api.watches import watch_routes
+from cormorant.web.api.watches import price_routes, subscription_routes, watch_routes
 from cormorant.web.auth import BrowserSessions, KeyThrottle, SignOuts, check_change, client_of, given_key
 from cormorant.web.event_stream import EventStreams
 from cormorant.web.gate_routes import download, torznab

@@ -1,41 +1,34 @@
-"""Views of artists, saved searches, wants, candidates, handovers and targets."""
+"""One view per watch, want, candidate and handover: the same for the API, JSON and text. No view shows a key."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import attrs
 from attrs import field, frozen
 
-from cormorant.rules.secrets import SecretFilter, redact_keys, redact_passwords, secret_filter_of
+from cormorant.rules.secrets import (
+    SecretFilter,
+    keys_in,
+    redact_keys,
+    redact_link,
+    redact_passwords,
+    secret_filter_of,
+    shortened,
+)
 from cormorant.rules.watch.artists import Artist
+from cormorant.rules.watch.feeds import FeedCheck, Subscription
 from cormorant.rules.watch.handovers import Handover
+from cormorant.rules.watch.prices import PricePoint, PriceWatch, Valuation
 from cormorant.rules.watch.wants import Want, short_ref
 from cormorant.rules.watch.watches import SavedSearch
 
 if TYPE_CHECKING:
     from storage.search.sources import SourceRecord
+    from storage.watch.prices import Alert, PriceView
     from storage.watch.wants import Candidate, WantView
-
-__all__ = [
-    "ArtistBody",
-    "ArtistOut",
-    "CandidateOut",
-    "DownloadOut",
-    "DownloadsOut",
-    "HandOverBody",
-    "SavedBody",
-    "SavedOut",
-    "TargetOut",
-    "TestOut",
-    "WantOut",
-    "WantShownOut",
-    "WantViews",
-    "WantsOut",
-    "artist_out",
-    "saved_out",
-]
 
 
 @frozen(kw_only=True)
@@ -344,3 +337,298 @@ class WantViews:
             changed_at=handover.changed_at,
             next_look_at=handover.next_at,
         )
+
+
+_ERROR_MAX = 500
+
+
+@frozen(kw_only=True)
+class SubscriptionBody:
+    """A feed to be checked, every so many seconds or by `cron` in a `zone`; every 6 hours if neither is said.
+
+    `first_check` says what becomes of all that is there already: skip, or take. `folder`: where an export puts it, from the
+    outside in.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    every_s: float | None = None
+    cron: str = ""
+    zone: str = ""
+    adaptive: bool = False
+    auto_import: bool = True
+    first_check: str = "skip"
+    accept: list[str] = field(factory=list)
+    reject: list[str] = field(factory=list)
+    hand_to: list[str] = field(factory=list)
+    folder: list[str] = field(factory=list)
+
+
+@frozen(kw_only=True)
+class RescheduleBody:
+    """When it is checked next; null: from its last check on, as its schedule says."""
+
+    at: datetime | None = None
+
+
+@frozen(kw_only=True)
+class SubscriptionOut:
+    """A feed and when it is checked. `effective_s`: how often it is really checked, after failures or by its activity."""
+
+    id: int
+    name: str
+    url: str
+    every_s: float | None
+    cron: str | None
+    zone: str
+    effective_s: float | None
+    adaptive: bool
+    auto_import: bool
+    first_check: str
+    accept: list[str]
+    reject: list[str]
+    hand_to: list[str]
+    folder: list[str]
+    origin: str
+    is_paused: bool
+    paused_because: str | None
+    next_check_at: datetime
+    last_checked_at: datetime | None
+    last_success_at: datetime | None
+    failures: int
+    last_error: str | None
+    added_at: datetime
+
+
+@frozen(kw_only=True)
+class CheckOut:
+    """How a check went. `new_items`: those that were not there before."""
+
+    started_at: datetime
+    status: str
+    items_found: int
+    new_items: int
+    duration_ms: int
+    error: str | None
+
+
+@frozen(kw_only=True)
+class SubscriptionsOut:
+    """A page of subscriptions in the order they came, and the last check of each by its id.
+
+    `next_after` gets the next page; null: there is none.
+    """
+
+    subscriptions: list[SubscriptionOut]
+    last_checks: dict[str, CheckOut]
+    next_after: int | None
+
+
+@frozen(kw_only=True)
+class SubscriptionShownOut:
+    """A subscription with its last checks, newest first."""
+
+    subscription: SubscriptionOut
+    checks: list[CheckOut]
+
+
+def subscription_out(subscription: Subscription) -> SubscriptionOut:
+    """One of them as it is shown."""
+    schedule = subscription.schedule
+    named: dict[str, Any] = {
+        "url": redact_link(subscription.url),
+        "every_s": schedule.every_s,
+        "cron": schedule.cron,
+        "zone": schedule.zone,
+        "adaptive": subscription.is_adaptive,
+        "first_check": "take" if subscription.takes_first else "skip",
+        "hand_to": list(subscription.targets),
+        "paused_because": _hidden(subscription, subscription.paused_because),
+        "last_checked_at": subscription.last_checked,
+        "last_success_at": subscription.last_success,
+        "last_error": _hidden(subscription, subscription.last_error),
+    }
+    same = {
+        name: _plain(getattr(subscription, name)) for name in attrs.fields_dict(SubscriptionOut) if name not in named
+    }
+    return SubscriptionOut(**named, **same)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def check_out(subscription: Subscription, check: FeedCheck) -> CheckOut:
+    """A check as it is shown."""
+    return CheckOut(
+        started_at=check.started_at,
+        status=check.status.value,
+        items_found=check.items_found,
+        new_items=check.new_items,
+        duration_ms=check.duration_ms,
+        error=_hidden(subscription, check.error),
+    )
+
+
+def _hidden(subscription: Subscription, text: str | None) -> str | None:
+    return None if text is None else shortened(text, keys_in(subscription.url), length_max=_ERROR_MAX)
+
+
+@frozen(kw_only=True)
+class PriceBody:
+    """A thing whose price is to be watched. `search` are names of sources of kind prices; none: all of them."""
+
+    name: str
+    title: str
+    year: str = ""
+    mintmark: str = ""
+    denomination: str = ""
+    series: str = ""
+    search: list[str] = field(factory=list)
+    every_s: float = 86_400.0
+    currency: str = "EUR"
+    below_cents: int | None = None
+    above_cents: int | None = None
+
+
+@frozen(kw_only=True)
+class ValueOut:
+    """What it is worth: the median of `points` sold prices that match as well as `match` says."""
+
+    cents: int
+    currency: str
+    points: int
+    match: str
+    other_currencies: int
+    side: str
+    valued_at: datetime
+
+
+@frozen(kw_only=True)
+class PriceOut:
+    """A price that is watched."""
+
+    name: str
+    title: str
+    year: str
+    mintmark: str
+    denomination: str
+    series: str
+    search: list[str]
+    every_s: float
+    currency: str
+    below_cents: int | None
+    above_cents: int | None
+    origin: str
+    is_paused: bool
+    idle_because: str | None
+    """Why nobody is asked about it by itself; none: its sources are."""
+    next_check_at: datetime
+    added_at: datetime
+    value: ValueOut | None
+
+
+@frozen(kw_only=True)
+class PointOut:
+    """One price that a source states."""
+
+    source: str
+    title: str
+    url: str
+    cents: int
+    currency: str
+    type: str
+    day: date
+    match: str
+    key: str
+    seen_at: datetime
+
+
+@frozen(kw_only=True)
+class AlertOut:
+    """The value went below or above a limit."""
+
+    side: str
+    limit_cents: int
+    cents: int
+    currency: str
+    raised_at: datetime
+
+
+@frozen(kw_only=True)
+class PriceShownOut:
+    """A price with what sources state of it, newest first, and its alerts."""
+
+    price: PriceOut
+    points: list[PointOut]
+    alerts: list[AlertOut]
+
+
+def price_out(intake: PriceWatch, valuation: Valuation | None) -> PriceOut:
+    """A price as it is shown."""
+    return PriceOut(
+        name=intake.name,
+        title=intake.title,
+        year=intake.year,
+        mintmark=intake.mintmark,
+        denomination=intake.denomination,
+        series=intake.series,
+        search=list(intake.sources),
+        every_s=intake.every_s,
+        currency=intake.currency,
+        below_cents=intake.below_cents,
+        above_cents=intake.above_cents,
+        origin=intake.origin,
+        is_paused=intake.is_paused,
+        idle_because=intake.idle_because,
+        next_check_at=intake.next_attempt_at,
+        added_at=intake.added_at,
+        value=None if valuation is None else value_out(valuation),
+    )
+
+
+def price_shown_out(view: PriceView) -> PriceShownOut:
+    """All of it."""
+    return PriceShownOut(
+        price=price_out(view.intake, view.valuation),
+        points=list(map(_point_out, view.points)),
+        alerts=list(map(_alert_out, view.alerts)),
+    )
+
+
+def value_out(valuation: Valuation) -> ValueOut:
+    """A value as it is shown."""
+    return ValueOut(
+        cents=valuation.cents,
+        currency=valuation.currency,
+        points=valuation.points,
+        match=valuation.match.name.lower(),
+        other_currencies=valuation.others,
+        side=valuation.side.value,
+        valued_at=valuation.valued_at,
+    )
+
+
+def _point_out(point: PricePoint) -> PointOut:
+    return PointOut(
+        source=point.source,
+        title=point.title,
+        url=point.url,
+        cents=point.cents,
+        currency=point.currency,
+        type=point.type.value,
+        day=point.day,
+        match=point.match.name.lower(),
+        key=point.key,
+        seen_at=point.seen_at,
+    )
+
+
+def _alert_out(alert: Alert) -> AlertOut:
+    return AlertOut(
+        side=alert.side.value,
+        limit_cents=alert.limit_cents,
+        cents=alert.cents,
+        currency=alert.currency,
+        raised_at=alert.raised_at,
+    )

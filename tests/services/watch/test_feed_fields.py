@@ -6,7 +6,7 @@ import attrs
 
 from cormorant.rules.settings.watch import FeedSettings, other_feed_settings
 from cormorant.rules.watch.feeds import Subscription
-from cormorant.services.watch.feed_views import SubscriptionBody, SubscriptionOut
+from cormorant.services.watch.views import SubscriptionBody, SubscriptionOut
 from storage.tables import FEEDS
 
 
