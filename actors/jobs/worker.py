@@ -214,10 +214,12 @@ class JobWorker:
             self.producer.wake_up.notify_without_fetch()  # there is room for another one
             return
         verdict = self._verdict(work, running, error)
-        if verdict is not None:
-            took_s = trio.current_time() - running.started_at
-            self.working_set.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
-            self.producer.note_ended()
+        if verdict is None:
+            self.producer.wake_up.notify_without_fetch()  # nothing is to be settled, and there is room for another one
+            return
+        took_s = trio.current_time() - running.started_at
+        self.working_set.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
+        self.producer.note_ended()
 
     def _emit_unexpected(self, work: Work, error: BaseException) -> None:
         """The job itself says only what was raised; the log also shows where."""

@@ -220,3 +220,21 @@ async def test_a_stop_that_a_handler_holds_up_counts_no_attempt(clock: MockClock
     assert (view.state, view.attempts) == (JobState.PENDING, 0)
     assert len(place.events.of(JobStarted)) == 1
     assert place.events.of(JobReleased) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_the_next_job_starts_as_soon_as_a_cancelled_one_has_ended(
+    clock: MockClock, place: Workplace, seed: int
+) -> None:
+    work = Handled(takes_s=100.0)
+
+    async with place.service({"work": work}, concurrency=1) as service:
+        first = await service.enqueue("work", {})
+        await service.enqueue("work", {})
+        for _ in range(seed):
+            await trio.lowlevel.checkpoint()
+        await trio.sleep(7)
+        await service.jobs.cancel(first)
+        await trio.sleep(1)
+
+    assert work.runs == [0.0, 7.0]
