@@ -25,16 +25,12 @@ import trio
 from attrs import define, evolve, field, frozen
 from sqlalchemy import Connection, text
 
-from actors.jobs.working_set import JobWakeUp
-from cormorant.testing import settings
-from tests.environments import environment_of
-from tests.leases import held_lease
-
 if __name__ == "__main__":
     # Run as a file, Python looks beside it for modules and not where the project is.
     sys.path[0] = str(Path(__file__).parent.parent)
 
 from actors import SystemClock
+from actors.jobs.working_set import JobWakeUp
 from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore
 from actors.watch.watchlist_ticker import WatchlistTicker
 from bench._report import Goal, Options, Row, finish, read_options
@@ -47,11 +43,13 @@ from cormorant.rules.watch.profiles import Profile, best_first, judge
 from cormorant.rules.watch.releases import Album, AlbumPage
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.scripted import ScriptedCatalogue, album
-from cormorant.testing import memory_gateway
+from cormorant.testing import memory_gateway, settings
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs.jobs import NewJob
 from storage.watch import artists, wants
 from storage.watch.choice import CandidateChoice
+from tests.environments import environment_of
+from tests.leases import held_lease
 
 ARTISTS = 100
 OLD_ALBUMS = 20
