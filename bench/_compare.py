@@ -98,19 +98,19 @@ def worktrees(commit: str) -> Iterator[dict[str, Path]]:
 
 def compare(places: Mapping[str, Path], benchmarks: Sequence[str], rounds: int) -> Iterator[Comparison]:
     """Run every benchmark of every version, round by round; the versions change places from round to round."""
-    samples: dict[str, dict[str, list[float]]] = {}
     for benchmark in benchmarks:
+        samples: dict[str, dict[str, list[float]]] = {}
         for number in range(rounds):
             versions = list(places)[:: -1 if number % 2 else 1]
             for version in versions:
                 for name, value in measure(places[version], benchmark).items():
                     samples.setdefault(name, {each: [] for each in places})[version].append(value)
         print(f"{benchmark}: {rounds} rounds", flush=True)
-    for name, each in samples.items():
-        if all(each.values()):
-            yield Comparison(name, each)
-        else:
-            print(f"only in {[version for version, values in each.items() if values]}: {name}")
+        for name, each in samples.items():
+            if all(each.values()):
+                yield Comparison(name, each)
+            else:
+                print(f"only in {[version for version, values in each.items() if values]}: {name}")
 
 
 def main() -> int:
@@ -121,12 +121,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--only", action="append", choices=every, help="a benchmark; may be repeated")
     given = parser.parse_args()
+    total = differing = 0
     with worktrees(given.commit) as places:
-        found = list(compare(places, given.only or every, given.rounds))
-    for comparison in found:
-        print(comparison.line)
-    differing = sum(not comparison.is_equal for comparison in found)
-    print(f"{len(found)} figures, {differing} differ")
+        for comparison in compare(places, given.only or every, given.rounds):
+            print(comparison.line, flush=True)
+            total += 1
+            differing += not comparison.is_equal
+    print(f"{total} figures, {differing} differ")
     return 1 if differing else 0
 
 

@@ -28,8 +28,6 @@ from pathlib import Path
 import trio
 from attrs import define, field, frozen
 
-from tests.environments import environment_of
-
 # Run as a file, Python would look here first and take neighbours of this file for packages of the same name.
 sys.path[0] = str(Path(__file__).parent.parent)
 
@@ -46,6 +44,7 @@ from cormorant.testing import in_line, memory_gateway, named_sources, settings  
 from storage.database import Database, Mode, StorageOptions  # noqa: E402 - see above
 from storage.search.sources import SourceRecord  # noqa: E402 - see above
 from supervisors.service import Service, open_service  # noqa: E402 - see above
+from tests.environments import environment_of  # noqa: E402 - see above
 
 SOURCES = (10, 50)
 TICKETS = (100, 1_000, 10_000, 100_000)
