@@ -372,3 +372,12 @@ async def test_a_dead_process_that_observed_the_others_is_dead_as_soon_as_any_ot
         await trio.sleep(1_000)
 
     assert work.runs == [360.0]
+
+
+async def test_a_process_that_stops_during_an_outage_is_known_to_have_ended(clock: MockClock, place: Workplace) -> None:
+    async with place.service({}):
+        await trio.sleep(1)
+        place.gateway.go_away()
+    [registered] = place.events.of(WorkerRegistered)
+
+    assert await place.gateway.dead_workers([registered.worker]) == [registered.worker]

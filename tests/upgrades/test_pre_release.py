@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from attrs import frozen
 
 from cormorant.rules.errors import DatabasePreRelease
 from storage.database import Mode, inspect
+from storage.engine.copy_database import copy_all
+from storage.engine.dialect import dialect_for
+from storage.engine.options import StorageOptions
+from storage.engine.schema import mark_unfinished
+from storage.migrations import MIGRATIONS
 from tests.cli.program import Ended, Program, cormorant
 from tests.cli.test_playing import free_address
 from tests.storage.support import gateway
@@ -141,3 +147,24 @@ def test_looking_at_a_playground_does_not_replace_its_database(playground: Path,
     assert "will be made at the first start" in looked.out
     assert (asked.code, "`cormorant run` makes it at its first start" in asked.err) == (2, True), asked.err
     assert playground.read_bytes() == before
+
+
+def test_a_copy_into_a_pre_release_database_is_refused_and_an_unfinished_mark_stays(url: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    connected(url, make_pre_release)
+    connected(url, partial(mark_unfinished, now=datetime(2026, 1, 1, tzinfo=UTC)))
+    before = connected(url, versions_of)
+
+    with pytest.raises(DatabasePreRelease):
+        copy_all(_initial(source), url, now=lambda: datetime.now(UTC), tell=lambda *_: None)
+
+    assert connected(url, versions_of) == before
+
+
+def _initial(folder: Path) -> str:
+    url = f"sqlite:///{folder}/cormorant.db"
+    dialect = dialect_for(StorageOptions(url=url))
+    dialect.prepare(MIGRATIONS, lambda: datetime.now(UTC))
+    dialect.dispose()
+    return url

@@ -7,6 +7,7 @@ import trio
 from sqlalchemy import Connection
 from trio.testing import MockClock
 
+from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.watch.events import SavedSearchChecked
 from cormorant.rules.watch.watches import SavedSearch
@@ -144,9 +145,13 @@ async def test_a_source_that_opens_before_the_next_check_is_asked_then_and_the_o
         place.sources["closed"] = ScriptedSource(busy(retry_after_s=120.0), ["older"])
         async with place.service() as service:
             await save(service, every_s=3_600.0)
-            await trio.sleep(300)
+            await trio.sleep(100)
+            [waiting] = await service.watches.saved()
+            await trio.sleep(200)
             [saved] = await service.watches.saved()
 
+        assert waiting.last_error is not None
+        assert waiting.failures == 0, "the check has not ended"
         assert [len(place.sources[name].asked_at) for name in ("open", "closed")] == [1, 2]
         assert (saved.last_error, saved.failures) == (None, 0)
 
@@ -166,3 +171,17 @@ async def test_a_check_by_hand_asks_all_sources_also_of_a_search_that_is_paused_
             await trio.sleep(5)
 
         assert len(place.sources["open"].asked_at) == 3
+
+
+async def test_the_job_of_a_paused_search_ends_without_a_request_and_is_not_cancelled(clock: MockClock) -> None:
+    with watch_place("qbittorrent") as place:
+        place.sources["indexer"] = ScriptedSource(["old"])
+        async with place.service() as service:
+            await save(service)
+            await service.watches.pause_search("new")
+            job = await service.enqueue("saved_search", {"saved": (await service.watches.saved())[0].id})
+            await trio.sleep(5)
+            state = (await service.jobs.show(job)).state
+
+        # A cancelled job would not run again for a check by hand that joined it.
+        assert (state, place.sources["indexer"].asked_at) == (JobState.SUCCEEDED, [])

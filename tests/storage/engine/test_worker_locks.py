@@ -273,3 +273,21 @@ def test_old_files_of_workers_that_are_not_known_are_removed(tmp_path: Path) -> 
     locks.remove_old(["known"])
 
     assert sorted(path.stem for path in (tmp_path / "locks").iterdir()) == ["held", "known", "young"]
+
+
+def test_a_folder_that_is_a_link_elsewhere_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "locks").symlink_to(tmp_path / "elsewhere")
+
+    WorkerLocks(tmp_path / "locks").hold("worker")
+
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_file_that_is_a_link_elsewhere_says_nothing(tmp_path: Path) -> None:
+    locks = WorkerLocks(tmp_path / "locks")
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "free").touch()
+    (tmp_path / "locks" / "worker.lock").symlink_to(tmp_path / "free")
+
+    assert locks.dead_among(["worker"]) == []
