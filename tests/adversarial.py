@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from itertools import permutations
+from itertools import islice, permutations
 from time import process_time
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ _codes: Any = import_module("re._constants")
 
 SMALL: Final = 500
 LARGE: Final = 8 * SMALL
+JUDGED: Final = (2 * SMALL, 2 * LARGE)
+"""The lengths between which growth is judged. In shorter texts a repeat with a bound grows faster than its text."""
 _REPEATS: Final = (_codes.MAX_REPEAT, _codes.MIN_REPEAT, _codes.POSSESSIVE_REPEAT)
 _PROBES: Final = "a0 -.:/=&?#<'\"@(\\\n\u0301\x01"
 """Characters that are tried where a class says only what it does not hold."""
@@ -34,10 +36,12 @@ Text = Any
 
 def quadratic_text(pattern: re.Pattern[Any]) -> Text | None:
     """A text on which a pattern takes more than linear time, however it is asked; None when none is found."""
-    for small, large in zip(_texts(pattern, SMALL), _texts(pattern, LARGE), strict=True):
+    for place, (small, large) in enumerate(zip(_texts(pattern, SMALL), _texts(pattern, LARGE), strict=True)):
         for work in (_search(pattern), pattern.fullmatch):
-            if _is_suspicious(work, small, large) and growth(work, small, large) >= QUADRATIC_FROM:
-                return large
+            if _is_suspicious(work, small, large):
+                shorter, longer = (next(islice(_texts(pattern, length), place, None)) for length in JUDGED)
+                if growth(work, shorter, longer) >= QUADRATIC_FROM:
+                    return large
     return None
 
 
