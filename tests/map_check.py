@@ -54,6 +54,7 @@ DOMAIN_OF: Final = {
             "cormorant.rules.secrets",
             "cormorant.rules.supervision",
             "cormorant.rules.units",
+            "cormorant.rules.views",
             "cormorant.rules.web_requests",
             "cormorant.services.data_folder",
             "cormorant.services.event_bus",
