@@ -90,11 +90,10 @@ async def remove(session: CommandSession, name: str) -> int:
 
 
 def _listed(found: Sequence[ClientAppView], *, file: str) -> Iterator[str]:
-    if not found:
-        yield f"no clients yet; add one: cormorant clients add NAME, or [clients.NAME] in {file}"
-        return
-    yield from table(_HEAD, [_row(each, file=file) for each in found], right=("QUERIES", "GRABS"))
-    yield "queries and grabs are those of the last 24 hours"
+    empty = f"no clients yet; add one: cormorant clients add NAME, or [clients.NAME] in {file}"
+    yield from table(_HEAD, [_row(each, file=file) for each in found], empty=empty, right=("QUERIES", "GRABS"))
+    if found:
+        yield "queries and grabs are those of the last 24 hours"
 
 
 def _row(app: ClientAppView, *, file: str) -> Sequence[str]:

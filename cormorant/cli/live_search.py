@@ -31,7 +31,7 @@ from cormorant.cli.console.command_line import (
     display_path,
 )
 from cormorant.cli.console.database_session import with_database
-from cormorant.cli.console.output import as_text, printable, table
+from cormorant.cli.console.output import as_text, counted, printable, rough_size, table
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import Stamped
@@ -238,7 +238,6 @@ _STATES = {
     OutcomeStatus.DEDUPLICATED: "asked by another",
     OutcomeStatus.SHUT_DOWN: "stopped",
 }
-_SIZES = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _OLD_S = 2 * 365 * 86_400.0
 
 
@@ -336,21 +335,18 @@ class SearchText:
 
     def results(self, finds: Sequence[MergedResult], *, left: int, now: datetime) -> Iterator[str]:
         """The finds as a table; the title last, for it may be long."""
-        if not finds:
-            yield "nothing found"
-            return
         rows = [
             [
-                _size(find.result.size_bytes),
+                "-" if find.result.size_bytes is None else rough_size(find.result.size_bytes),
                 _age(find.result.published, now),
-                "-" if find.result.seeders is None else str(find.result.seeders),
+                "-" if find.result.seeders is None else find.result.seeders,
                 ", ".join(find.sources),
                 find.result.title,
             ]
             for find in finds
         ]
         head = ("SIZE", "AGE", "SEEDERS", "SOURCE", "TITLE")
-        yield from table(head, rows, right=head[:3])
+        yield from table(head, rows, empty="nothing found", right=head[:3])
         if left:
             yield f"{left:,} more: --limit {len(finds) + left}"
 
@@ -360,14 +356,7 @@ def _answer(outcome: Outcome) -> str:
     how = "kept from an earlier search" if outcome.is_cached else f"in {outcome.took_s:.1f} s"
     waited = f", after waiting {rough(outcome.waited_s)}" if outcome.waited_s >= 1 else ""
     cut = ", cut short by the time-out: there may be more" if outcome.was_cut else ""
-    return f"{count:,} {'result' if count == 1 else 'results'} {how}{waited}{cut}"
-
-
-def _size(size_bytes: int | None) -> str:
-    if size_bytes is None:
-        return "-"
-    unit, name = next((each for each in _SIZES if size_bytes >= each[0]), (1, "B"))
-    return f"{size_bytes / unit:.1f} {name}" if unit > 1 else f"{size_bytes} {name}"
+    return f"{counted(count, 'result')} {how}{waited}{cut}"
 
 
 def _age(published: datetime | None, now: datetime) -> str:

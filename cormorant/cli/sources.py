@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +23,7 @@ from cormorant.cli.console.command_line import (
     options,
     session_command,
 )
-from cormorant.cli.console.output import painter, printable, table
+from cormorant.cli.console.output import Times, painter, printable, table
 from cormorant.rules.search.caps import dump_caps
 from cormorant.rules.search.limits import Lane, SourceLimits, WindowName
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError
@@ -42,7 +42,7 @@ from cormorant.rules.settings.sources import (
     SourceSettings,
     limits_of,
 )
-from cormorant.rules.units import clock_time, from_now
+from cormorant.rules.units import clock_time
 from cormorant.services.search_views import explanation_json, host_of, source_json, state_of
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ async def explain(session: CommandSession, source: str, priority: str, *, grab: 
 
 
 def _text(session: CommandSession) -> SourceText:
-    return SourceText(zone=session.zone, config=session.file)
+    return SourceText(now=session.now, zone=session.zone, config=session.file)
 
 
 _PAINT = painter({"open": "green"})
@@ -305,17 +305,13 @@ def sentence_of(state: str) -> str:
 
 
 @frozen(kw_only=True)
-class SourceText:
-    """Words in one zone. `config` is the settings file as it was named."""
+class SourceText(Times):
+    """Sources as text. `config` is the settings file as it was named."""
 
-    zone: tzinfo
     config: str
 
     def listed(self, views: Sequence[SourceView]) -> Iterator[str]:
         """The list of sources."""
-        if not views:
-            yield f"no sources yet; add one: cormorant sources add NAME URL, or [sources.NAME] in {self.config}"
-            return
         rows = [
             [
                 view.record.name,
@@ -329,7 +325,8 @@ class SourceText:
             for view in views
         ]
         head = ("NAME", "KIND", "HOST", "THIS HOUR", "TODAY", "GRABS", "STATE")
-        yield from table(head, rows, right=head[3:6], paint=_PAINT)
+        empty = f"no sources yet; add one: cormorant sources add NAME URL, or [sources.NAME] in {self.config}"
+        yield from table(head, rows, empty=empty, right=head[3:6], paint=_PAINT)
 
     def state(self, view: SourceView) -> str:
         """The state of a source for a person who searches."""
@@ -342,18 +339,18 @@ class SourceText:
         origin = f"of {self.config}" if view.is_configured else "added by command"
         yield f"{record.name}  {record.kind}  {printable(host_of(record.url))}  {origin}"
         what = "search" if lane is Lane.QUERY else "download"
-        yield f"a {what} {_WHO[priority]} {self._when(explanation.opens_at, view.now)}"
+        yield f"a {what} {_WHO[priority]} {self._when(explanation.opens_at)}"
         yield ""
         yield from table(("GATE", "OPENS", "WHY"), list(self._reasons(view, explanation, priority, lane)), paint=_PAINT)
         if len(explanation.lines) > max(1, len(explanation.reasons)):
             yield explanation.lines[-1]
 
-    def _when(self, opens_at: datetime | None, now: datetime) -> str:
+    def _when(self, opens_at: datetime | None) -> str:
         if opens_at is None:
             return "cannot go, and nobody knows when it can"
-        if opens_at <= now:
+        if opens_at <= self.now:
             return "can go now"
-        return f"can go {from_now(opens_at, now)}, at {clock_time(whole_second(opens_at), now, self.zone)}"
+        return f"can go {self.ago(opens_at)}, at {self.at(whole_second(opens_at))}"
 
     def _reasons(
         self, view: SourceView, explanation: Explanation, priority: Priority, lane: Lane
@@ -366,7 +363,7 @@ class SourceText:
             if reason is None:
                 yield [name.value, "open", self._open(view, name, priority, lane)]
             else:
-                at = clock_time(whole_second(reason.opens_at), view.now, self.zone) if reason.opens_at else "unknown"
+                at = self.at(whole_second(reason.opens_at)) if reason.opens_at else "unknown"
                 yield [name.value, at, reason.why]
 
     def _open(self, view: SourceView, name: ReasonName, priority: Priority, lane: Lane) -> str:
@@ -386,9 +383,7 @@ class SourceText:
         if spent is None:
             return "no limit"
         name = f"per_{window.value}" if lane is Lane.QUERY or window is WindowName.MINUTE else f"grabs_per_{window}"
-        since = (
-            f"since {clock_time(spent.since, view.now, self.zone)}" if spent.window.reset else "counted back from now"
-        )
+        since = f"since {self.at(spent.since)}" if spent.window.reset else "counted back from now"
         return f"{spent.count} of {spent.window.whole} spent, {since}{_learned(view, name)}"
 
 

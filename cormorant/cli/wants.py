@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 import attrs
@@ -11,8 +10,7 @@ import click
 from attrs import frozen
 
 from cormorant.cli.console.command_line import EXIT_CODES, LIMIT, HintingGroup, RowId, session_command
-from cormorant.cli.console.output import painter, pairs, printable, table
-from cormorant.rules.units import clock_time, from_now
+from cormorant.cli.console.output import Times, older_pages, painter, pairs, printable, rough_size, table
 from cormorant.rules.watch.handovers import HandoverState, TargetView
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.services.watch.views import CandidateOut, DownloadOut, WantOut, WantShownOut, WantViews
@@ -173,8 +171,6 @@ def _text(session: CommandSession) -> WantText:
     return WantText(now=session.now, zone=session.zone, is_live=session.settings.mode == "live")
 
 
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-_THOUSAND = 1_000.0
 _COLOURS = {
     WantState.DONE.value: "green",
     WantState.HANDED_OVER.value: "green",
@@ -187,29 +183,22 @@ _PAINT = painter(_COLOURS)
 
 
 @frozen(kw_only=True)
-class WantText:
+class WantText(Times):
     """Wants, downloads and targets as text, without links and keys."""
 
-    now: datetime
-    zone: tzinfo
     is_live: bool
 
     def wants(self, found: Sequence[WantOut], *, before: int | None) -> Iterator[str]:
         """A page of wants."""
-        if not found:
-            yield "nothing is wanted here; cormorant watchlist and cormorant saved say what is watched"
-            return
-        rows = [
-            (str(each.id), each.state, _name(each), from_now(each.changed_at, self.now), self._why(each))
-            for each in found
-        ]
-        yield from table(("ID", "STATE", "WHAT", "SINCE", "WHY"), rows, right=("ID",), paint=_PAINT)
-        yield from _more(before)
+        rows = [(each.id, each.state, _name(each), self.ago(each.changed_at), self._why(each)) for each in found]
+        empty = "nothing is wanted here; cormorant watchlist and cormorant saved say what is watched"
+        yield from table(("ID", "STATE", "WHAT", "SINCE", "WHY"), rows, empty=empty, right=("ID",), paint=_PAINT)
+        yield from older_pages(before)
         if not self.is_live and any(each.state == WantState.CHOSEN.value for each in found):
             yield 'observe mode: nothing is handed over by itself; cormorant wants hand-over ID does, or mode = "live"'
 
     def _why(self, want: WantOut) -> str:
-        later = f"; searched again {self._due(want.next_look_at)}" if want.next_look_at else ""
+        later = f"; searched again {self.due(want.next_look_at)}" if want.next_look_at else ""
         return f"{want.reason}{later}"
 
     def want(self, shown: WantShownOut) -> Iterator[str]:
@@ -217,11 +206,7 @@ class WantText:
         want = shown.want
         yield f"want {want.id}  {printable(_name(want))}  {_PAINT(want.state, want.state)}"
         yield from pairs(list(self._facts(want)), indent="  ")
-        if not shown.candidates:
-            yield "no candidates yet"
-        else:
-            yield ""
-            yield from self._candidates(shown.candidates, want.chosen)
+        yield from self._candidates(shown.candidates, want.chosen)
         if shown.downloads:
             yield ""
             yield from self.downloads(shown.downloads, before=None)
@@ -229,8 +214,8 @@ class WantText:
     def _facts(self, want: WantOut) -> Iterator[tuple[str, str]]:
         yield "why", self._why(want)
         yield "wanted by", want.watch
-        yield "found", self._when(want.found_at)
-        yield "changed", self._when(want.changed_at)
+        yield "found", self.when(want.found_at)
+        yield "changed", self.when(want.changed_at)
         yield "searched at", ", ".join(want.search) or "all sources"
         yield "profile", want.choose or "default"
         yield "handed to", ", ".join(want.hand_to) or "nobody: set hand_to for its watch"
@@ -240,31 +225,26 @@ class WantText:
         rows = [
             (
                 each.id,
-                "" if each.place is None else str(each.place),
+                each.place,
                 each.source,
-                _size(each.size_bytes),
-                "" if each.seeders is None else str(each.seeders),
+                None if each.size_bytes is None else rough_size(each.size_bytes),
+                each.seeders,
                 _verdict(each, is_chosen=each.id == chosen),
                 each.title,
             )
             for each in found
         ]
         head = ("CANDIDATE", "PLACE", "SOURCE", "SIZE", "SEEDERS", "VERDICT", "TITLE")
-        yield from table(head, rows, right=("PLACE", "SIZE", "SEEDERS"))
+        yield from [""] if found else []
+        yield from table(head, rows, empty="no candidates yet", right=("PLACE", "SIZE", "SEEDERS"))
 
     def downloads(self, found: Sequence[DownloadOut], *, before: int | None) -> Iterator[str]:
         """A page of downloads."""
-        if not found:
-            yield "nothing was handed over yet"
-            return
-        rows = [
-            (str(each.id), each.state, each.target, str(each.want), from_now(each.changed_at, self.now), _told(each))
-            for each in found
-        ]
-        yield from table(
-            ("DOWNLOAD", "STATE", "TARGET", "WANT", "SINCE", "WHAT"), rows, right=("DOWNLOAD", "WANT"), paint=_PAINT
-        )
-        yield from _more(before)
+        rows = [(each.id, each.state, each.target, each.want, self.ago(each.changed_at), _told(each)) for each in found]
+        head = ("DOWNLOAD", "STATE", "TARGET", "WANT", "SINCE", "WHAT")
+        empty = "nothing was handed over yet"
+        yield from table(head, rows, empty=empty, right=("DOWNLOAD", "WANT"), paint=_PAINT)
+        yield from older_pages(before)
         yield from _held(found)
 
     def download(self, shown: DownloadOut) -> Iterator[str]:
@@ -275,31 +255,23 @@ class WantText:
             ("target", shown.target),
             ("want", f"{shown.want}, candidate {shown.candidate}"),
             ("sent", "once" if shown.times_sent == 1 else f"{shown.times_sent} times"),
-            ("began", self._when(shown.created_at)),
-            ("changed", self._when(shown.changed_at)),
+            ("began", self.when(shown.created_at)),
+            ("changed", self.when(shown.changed_at)),
         ]
         yield from pairs([*facts, *self._asked_next(shown)], indent="  ")
         yield from _held([shown])
 
     def _asked_next(self, shown: DownloadOut) -> list[tuple[str, str]]:
-        return [("next asked", self._when(shown.next_look_at))] if shown.next_look_at else []
+        return [("next asked", self.when(shown.next_look_at))] if shown.next_look_at else []
 
     def targets(self, found: Sequence[TargetView]) -> Iterator[str]:
         """All targets."""
-        if not found:
-            yield "no target is set yet; write [targets.NAME] in the settings file"
-            return
         rows = [
             (each.name, each.kind, "asked" if each.can_be_asked else each.in_doubt, ", ".join(each.takes))
             for each in found
         ]
-        yield from table(("NAME", "KIND", "IN DOUBT", "TAKES"), rows)
-
-    def _due(self, moment: datetime) -> str:
-        return "now" if moment <= self.now else from_now(moment, self.now)
-
-    def _when(self, moment: datetime) -> str:
-        return f"{clock_time(moment, self.now, self.zone)} ({from_now(moment, self.now)})"
+        empty = "no target is set yet; write [targets.NAME] in the settings file"
+        yield from table(("NAME", "KIND", "IN DOUBT", "TAKES"), rows, empty=empty)
 
 
 def _name(want: WantOut) -> str:
@@ -324,22 +296,3 @@ def _verdict(candidate: CandidateOut, *, is_chosen: bool) -> str:
         return f"rejected: {'; '.join(candidate.reasons) or 'not found any more'}"
     liked = f": {', '.join(candidate.merits)}" if candidate.merits else ""
     return f"{'chosen' if is_chosen else 'fits'}{liked}"
-
-
-def _size(size_bytes: int | None) -> str:
-    """A size in one number and one unit.
-
-    >>> _size(None), _size(999), _size(312_400_000)
-    ('', '999 B', '312 MB')
-    """
-    if size_bytes is None:
-        return ""
-    size, place = float(size_bytes), 0
-    while size >= _THOUSAND and place < len(_UNITS) - 1:
-        size, place = size / _THOUSAND, place + 1
-    return f"{size:.3g} {_UNITS[place]}"
-
-
-def _more(before: int | None) -> Iterator[str]:
-    if before is not None:
-        yield f"there are older ones: --before {before}"
