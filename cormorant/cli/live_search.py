@@ -31,7 +31,7 @@ from cormorant.cli.console.command_line import (
     display_path,
 )
 from cormorant.cli.console.database_session import with_database
-from cormorant.cli.console.output import as_text, counted, printable, rough_size, table
+from cormorant.cli.console.output import as_text, counted, printable, table
 from cormorant.cli.console.preflight import load_or_refuse
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import Stamped
@@ -42,7 +42,7 @@ from cormorant.rules.search.reasons import Explanation, next_opening, whole_seco
 from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
 from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.settings import Settings
-from cormorant.rules.units import clock_time, format_duration, rough, zone_of
+from cormorant.rules.units import clock_time, format_duration, rough, rough_size, zone_of
 from cormorant.services.event_bus import EventBus
 from cormorant.services.searches import Searches
 from storage.database import Database, SystemClock

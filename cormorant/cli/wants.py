@@ -10,7 +10,8 @@ import click
 from attrs import frozen
 
 from cormorant.cli.console.command_line import EXIT_CODES, LIMIT, HintingGroup, RowId, session_command
-from cormorant.cli.console.output import Times, older_pages, painter, pairs, printable, rough_size, table
+from cormorant.cli.console.output import Times, older_pages, painter, pairs, printable, table
+from cormorant.rules.units import rough_size
 from cormorant.rules.watch.handovers import HandoverState, TargetView
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.services.watch.views import CandidateOut, DownloadOut, WantOut, WantShownOut, WantViews

@@ -99,27 +99,8 @@ class Times:
 
 
 def counted(count: int, what: str) -> str:
-    """A number and the name of what is counted.
-
-    >>> counted(1, "job"), counted(12_000, "job")
-    ('1 job', '12,000 jobs')
-    """
+    """A number and the name of what is counted, such as 12,000 jobs."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-_HUNDRED = 100
-_SIZES = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
-
-
-def rough_size(size_bytes: int) -> str:
-    """A size in one number and one unit, with one decimal below 100.
-
-    >>> [rough_size(size) for size in (999, 1_540, 312_400_000, 999_900_000)]
-    ['999 B', '1.5 kB', '312 MB', '1000 MB']
-    """
-    unit, name = next((each for each in _SIZES if size_bytes >= each[0]), (1, "B"))
-    decimals = 1 if unit > 1 and size_bytes < _HUNDRED * unit else 0
-    return f"{size_bytes / unit:.{decimals}f} {name}"
 
 
 def older_pages(before: int | None) -> Iterator[str]:
