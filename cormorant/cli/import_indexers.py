@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,15 +12,14 @@ from attrs import evolve
 from cormorant.cli.console.command_line import (
     EXIT_CODES,
     HintingGroup,
+    SessionFunction,
     UsageRefused,
-    key_of,
+    access_to,
     key_options,
-    options,
     session_command,
 )
 from cormorant.cli.console.output import table
 from cormorant.cli.sources import limits_or_refuse
-from cormorant.rules.addresses import web_address_problem
 from cormorant.rules.app_indexers import CHANGES, ImportStep, OfferedIndexer
 from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.sources import SourceSettings
@@ -58,41 +58,45 @@ def _options(command: F) -> F:
         ),
         key_options,
         click.argument("url", metavar="URL"),
-        options,
     ):
         command = option(command)
     return command
 
 
+def _access(app: str, *, url: str, key_env: str | None, key_file: Any, **words: Any) -> dict[str, Any]:
+    example = f"http://{app.lower()}:9696"
+    return words | access_to(app, url=url, key_env=key_env, key_file=key_file, example=example)
+
+
+def _adopt_command(app: str) -> Callable[[SessionFunction], Callable[..., None]]:
+    in_doubt = "run it again: nothing is added twice"
+    return session_command(
+        has_database=False, before=partial(_access, app), in_doubt=in_doubt, interrupted="interrupted"
+    )
+
+
 @adopt.command(short_help="Adopt the indexers of Prowlarr.", epilog=EXIT_CODES)
+@_adopt_command("Prowlarr")
 @_options
-def prowlarr(**words: Any) -> None:
+async def prowlarr(session: CommandSession, **words: Any) -> int:
     """Adopt the indexers of the Prowlarr at URL, such as http://prowlarr:9696.
 
     Its key is asked for, or read from standard input, unless --key-env or --key-file says where it is.
     """
-    _run("Prowlarr", **words)
+    return await _adopt(session, app="Prowlarr", **words)
 
 
 @adopt.command(short_help="Adopt the indexers of Jackett.", epilog=EXIT_CODES)
+@_adopt_command("Jackett")
 @_options
-def jackett(**words: Any) -> None:
+async def jackett(session: CommandSession, **words: Any) -> int:
     """Adopt the indexers of the Jackett at URL, such as http://jackett:9117.
 
     Its key is asked for, or read from standard input, unless --key-env or --key-file says where it is.
     """
-    _run("Jackett", **words)
+    return await _adopt(session, app="Jackett", **words)
 
 
-def _run(app: str, *, url: str, key_env: str | None, key_file: Any, **words: Any) -> None:
-    problem = web_address_problem(url)
-    if problem:
-        raise UsageRefused(f"URL: {problem.replace('http://prowlarr:9696/1/api', f'http://{app.lower()}:9696')}")
-    key = key_of(app, key_env, key_file)
-    _adopt(app=app, url=url.rstrip("/"), key=key, **words)
-
-
-@session_command(has_database=False, in_doubt="run it again: nothing is added twice", interrupted="interrupted")
 async def _adopt(
     session: CommandSession, *, only: tuple[str, ...], dry_run: bool, limits: str | None, app: str, **access: Any
 ) -> int:

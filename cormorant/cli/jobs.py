@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import wraps
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -51,7 +51,9 @@ WATCHED_FROM = 2_000
 
 _ID = RowId("job")
 _SHOWS_IT = "`cormorant jobs stats` shows it"
-_change_command = session_command(in_doubt=_SHOWS_IT, interrupted=f"interrupted, it may have happened; {_SHOWS_IT}")
+_change_command = partial(
+    session_command, in_doubt=_SHOWS_IT, interrupted=f"interrupted, it may have happened; {_SHOWS_IT}"
+)
 
 
 def _ids(*, required: bool) -> Callable[[F], F]:
@@ -59,24 +61,22 @@ def _ids(*, required: bool) -> Callable[[F], F]:
 
 
 def _choice_command(function: SessionFunction) -> Callable[..., None]:
-    """A command for some ids or for all dead letters. The choice is checked before anything is opened."""
+    """A command for some ids or for all dead letters."""
     for option in (
         click.option("--kind", metavar="KIND", help="With --failed: only of this kind."),
         click.option("--failed", is_flag=True, help="All dead letters instead of ids."),
         _ids(required=False),
     ):
         function = option(function)
-    command = _change_command(function)
+    return _change_command(before=_checked_choice)(function)
 
-    @wraps(command)
-    def run(*, ids: tuple[int, ...], failed: bool, kind: str | None, **given: Any) -> None:
-        if bool(ids) is failed:
-            raise click.UsageError("give ids, or --failed for all dead letters")
-        if kind is not None and not failed:
-            raise click.UsageError("--kind goes with --failed")
-        command(ids=ids, failed=failed, kind=kind, **given)
 
-    return run
+def _checked_choice(*, ids: tuple[int, ...], failed: bool, kind: str | None) -> dict[str, Any]:
+    if bool(ids) is failed:
+        raise click.UsageError("give ids, or --failed for all dead letters")
+    if kind is not None and not failed:
+        raise click.UsageError("--kind goes with --failed")
+    return {"ids": ids, "failed": failed, "kind": kind}
 
 
 @click.group(cls=HintingGroup, short_help="See what waits, runs and failed; retry, cancel, pause.", epilog=_EXIT_CODES)
@@ -147,7 +147,7 @@ async def retry(session: CommandSession, **chosen: Any) -> int:
 
 
 @jobs.command(short_help="End jobs that wait or run.", epilog=_EXIT_CODES)
-@_change_command
+@_change_command()
 @_ids(required=True)
 async def cancel(session: CommandSession, ids: tuple[int, ...]) -> int:
     """End jobs that wait or run. A handler that runs is stopped soon, at its process's next heartbeat at the latest."""
@@ -162,7 +162,7 @@ async def discard(session: CommandSession, **chosen: Any) -> int:
 
 
 @jobs.command(short_help="Start no more jobs, of one kind or at all.", epilog=_EXIT_CODES)
-@_change_command
+@_change_command()
 @click.argument("kind", required=False)
 async def pause(session: CommandSession, kind: str | None) -> int:
     """Start no more jobs of a kind; without one, of any. Holds for every process, also after a restart.
@@ -177,7 +177,7 @@ async def pause(session: CommandSession, kind: str | None) -> int:
 
 
 @jobs.command(short_help="Start jobs again, of one kind or at all.", epilog=_EXIT_CODES)
-@_change_command
+@_change_command()
 @click.argument("kind", required=False)
 async def resume(session: CommandSession, kind: str | None) -> int:
     """Start jobs of a kind again; without one, end the pause of everything. Kinds that are paused by name stay so."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,13 +13,12 @@ from attrs import frozen
 
 from cormorant.cli.console.command_line import (
     EXIT_CODES,
-    KEY_LENGTH_MAX,
     CommandFailed,
     Duration,
     HintingGroup,
     SettingValue,
     UsageRefused,
-    options,
+    read_key,
     session_command,
 )
 from cormorant.cli.console.output import Times, painter, printable, table
@@ -93,8 +91,23 @@ async def list_sources(session: CommandSession) -> int:
     return session.show({"sources": list(map(source_json, found))}, _text(session).listed(found))
 
 
+def _wanted(*, name: str, **words: Any) -> dict[str, Any]:
+    """The source that was asked for, or a refusal."""
+    problem = name_problem(name, RESERVED_NAMES)
+    if problem:
+        raise UsageRefused(f"NAME: {problem}")
+    _check_kind(name, words["kind"])
+    url = _parsed("url", words.pop("url"))
+    if not url:
+        raise UsageRefused("URL: it is empty; write one like http://prowlarr:9696/1/api")
+    proxy = _parsed("proxy", words.pop("proxy") or "")
+    reserve = ReserveSettings(interactive=words.pop("reserve"))
+    key = _key(words.pop("key"), words.pop("key_file"))
+    return {"name": name, "wanted": SourceSettings(url=url, key=key, proxy=proxy, reserve=reserve, **words)}
+
+
 @sources.command(short_help="Add a site.", epilog=EXIT_CODES)
-@options
+@_session_command(may_make=True, before=_wanted)
 @_NAME
 @click.argument("url", metavar="URL")
 @click.option("--kind", type=click.Choice(KINDS), default="torznab", show_default=True)
@@ -105,29 +118,12 @@ async def list_sources(session: CommandSession) -> int:
 @click.option("--limits", default="default", show_default=True, help="private, default, or [limits.NAME] of the file.")
 @click.option("--proxy", metavar="URL", help="Proxy through which it is reached, such as http://gate:3128.")
 @_limit_options
-def add(config: str, *, as_json: bool, name: str, **words: Any) -> None:
+async def add(session: CommandSession, name: str, wanted: SourceSettings) -> int:
     """Add a site: NAME is yours to choose, URL is that of its API without the key, such as http://prowlarr:9696/1/api.
 
     The key is asked for, or read from standard input, unless --key or --key-file gives it. A site that was there before
     goes on from what was spent.
     """
-    problem = name_problem(name, RESERVED_NAMES)
-    if problem:
-        raise UsageRefused(f"NAME: {problem}")
-    _check_kind(name, words["kind"])
-    url = _parsed("url", words.pop("url"))
-    if not url:
-        raise UsageRefused("URL: it is empty; write one like http://prowlarr:9696/1/api")
-    proxy = _parsed("proxy", words.pop("proxy") or "")
-    interactive = words.pop("reserve")
-    key = _key(words.pop("key"), words.pop("key_file"))
-    wanted = SourceSettings(url=url, key=key, proxy=proxy, reserve=ReserveSettings(interactive=interactive), **words)
-    # Before a session is opened: a refusal makes no database, and Ctrl-C ends the question for the key.
-    _add(config, as_json=as_json, name=name, wanted=wanted)
-
-
-@_session_command(may_make=True)
-async def _add(session: CommandSession, name: str, wanted: SourceSettings) -> int:
     limits = limits_or_refuse(session.settings, wanted)
     was_known = await session.sources.add(name, wanted, limits, file=session.file)
     view = await session.sources.view(name)
@@ -167,20 +163,7 @@ def _parsed(name: str, text: str) -> Any:
 def _key(given: str | None, file: Any) -> Secret:
     if given is not None and file is not None:
         raise click.UsageError("give --key or --key-file, not both")
-    if given is not None:
-        text = given
-    elif file is not None:
-        text = file.read(KEY_LENGTH_MAX + 2)
-    elif sys.stdin.isatty():
-        text = click.prompt(
-            "Key of its API (Enter for none)", default="", show_default=False, hide_input=True, err=True
-        )
-    else:
-        text = sys.stdin.readline(KEY_LENGTH_MAX + 2)
-    text = text.strip()
-    if len(text) > KEY_LENGTH_MAX or not text.isprintable() or " " in text:
-        raise UsageRefused("the key: it is no single word of at most 1000 letters; was something else pasted with it?")
-    return Secret(text)
+    return read_key("the key", given, file, question="Key of its API (Enter for none)", default="")
 
 
 @sources.command(short_help="Ask a site what it can do.", epilog=EXIT_CODES)

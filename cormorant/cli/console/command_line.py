@@ -13,6 +13,7 @@ import click
 from typing_extensions import override
 
 from cormorant.cli.console.output import printable, write
+from cormorant.rules.addresses import web_address_problem
 from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.fields import Setting
 from cormorant.rules.settings.keys import nearest
@@ -134,6 +135,8 @@ def display_path(path: str) -> str:
 
 
 KEY_LENGTH_MAX: Final = 1_000
+_EXAMPLE: Final = "http://prowlarr:9696/1/api"
+"""The example in the refusal of a wrong address."""
 
 
 def key_options(command: F) -> F:
@@ -148,29 +151,43 @@ def key_options(command: F) -> F:
     return command
 
 
-def key_of(app: str, variable: str | None, file: Any) -> Secret:
-    """The key that was given, or asked for. Invariant: no message holds it."""
-    if variable is not None and file is not None:
+def access_to(app: str, *, url: str, key_env: str | None, key_file: Any, example: str) -> dict[str, Any]:
+    """The address and the key of another program. A wrong address is refused before the key is asked for."""
+    address = checked_address("URL", url, example)
+    if key_env is not None and key_file is not None:
         raise click.UsageError("give --key-env or --key-file, not both")
-    if variable is not None:
-        if not os.environ.get(variable):
-            raise UsageRefused(f"--key-env: the environment variable {variable} is not set; set it to the key of {app}")
-        text = os.environ[variable]
-    elif file is not None:
-        text = file.read(KEY_LENGTH_MAX + 2)
-    elif sys.stdin.isatty():
-        text = click.prompt(f"Key of {app} (Settings, General there)", hide_input=True, err=True)
-    else:
-        text = sys.stdin.readline(KEY_LENGTH_MAX + 2)
-    text = text.strip()
-    if not text:
+    if key_env is not None and not os.environ.get(key_env):
+        raise UsageRefused(f"--key-env: the environment variable {key_env} is not set; set it to the key of {app}")
+    given = None if key_env is None else os.environ[key_env]
+    key = read_key(f"the key of {app}", given, key_file, question=f"Key of {app} (Settings, General there)")
+    if not key:
         raise UsageRefused(
             f"the key of {app} is empty; give it with --key-env, with --key-file, or when you are asked for it"
         )
+    return {"url": address, "key": key}
+
+
+def checked_address(what: str, address: str, example: str) -> str:
+    """The address of another program without a slash at its end, or a refusal that shows an example."""
+    problem = web_address_problem(address)
+    if problem:
+        raise UsageRefused(f"{what}: {problem.replace(_EXAMPLE, example)}")
+    return address.rstrip("/")
+
+
+def read_key(what: str, given: str | None, file: Any, *, question: str, default: str | None = None) -> Secret:
+    """The key that was given, that is in a file, or that is asked for. Invariant: no message holds it."""
+    if given is not None:
+        text = given
+    elif file is not None:
+        text = file.read(KEY_LENGTH_MAX + 2)
+    elif sys.stdin.isatty():
+        text = click.prompt(question, default=default, show_default=False, hide_input=True, err=True)
+    else:
+        text = sys.stdin.readline(KEY_LENGTH_MAX + 2)
+    text = text.strip()
     if len(text) > KEY_LENGTH_MAX or not text.isprintable() or " " in text:
-        raise UsageRefused(
-            f"the key of {app}: it is no single word of at most 1000 letters; was something else pasted with it?"
-        )
+        raise UsageRefused(f"{what}: it is no single word of at most 1000 letters; was something else pasted with it?")
     return Secret(text)
 
 
@@ -249,11 +266,16 @@ class SettingValue(click.ParamType[Any]):
 
 
 def session_command(
-    *, may_make: bool = False, has_database: bool = True, **told: str
+    *,
+    may_make: bool = False,
+    has_database: bool = True,
+    before: Callable[..., dict[str, Any]] = dict,
+    **told: str,
 ) -> Callable[[SessionFunction], Callable[..., None]]:
     """Make a command of an async function: add --config and --json, open a session, and end with the exit code it returns.
 
-    The arguments are those of `run_in_session`.
+    `before` gets the arguments of the command line before a session is opened, and returns those of the function: what it
+    refuses makes no database, and Ctrl-C ends what it asks. The other arguments are those of `run_in_session`.
     """
 
     def decorate(function: SessionFunction) -> Callable[..., None]:
@@ -262,7 +284,7 @@ def session_command(
         def run(config: str, *, as_json: bool, **given: Any) -> None:
             from cormorant.cli.console.database_session import run_in_session  # noqa: PLC0415 - `--help` need not wait for it
 
-            work = partial(function, **given)
+            work = partial(function, **before(**given))
             sys.exit(
                 run_in_session(config, work, as_json=as_json, may_make=may_make, has_database=has_database, **told)
             )
