@@ -14,7 +14,6 @@ import attrs
 from attrs import frozen
 
 from cormorant.cli.console.command_line import UsageRefused, display_path
-from cormorant.cli.console.output import as_text
 from cormorant.rules.addresses import parse_listen_address
 from cormorant.rules.errors import KeyUnusable, SettingsError
 from cormorant.rules.ports import ignore
@@ -114,7 +113,7 @@ class WrittenFile:
     key_file: str | None
     former: str | None
 
-    def told(self, *, prowlarr: str | None) -> Iterator[str]:
+    def told(self) -> Iterator[str]:
         """What was done, and what comes next."""
         if self.former:
             yield f"what was there is now {display_path(self.former)}"
@@ -123,17 +122,18 @@ class WrittenFile:
         if self.key_file:
             yield f"other machines reach the server with the key in {display_path(self.key_file)}"
         yield "next:"
-        if prowlarr:
-            yield f"  cormorant import prowlarr {prowlarr}    takes its indexers over"
-        else:
-            yield "  cormorant sources add NAME URL    a site to search"
+        yield "  cormorant sources add NAME URL    a site to search"
         yield "  cormorant clients add sonarr      an app that searches, and its key"
         yield "  cormorant run"
 
-    def as_json(self) -> str:
+    def facts(self) -> dict[str, Any]:
         """The same for programs."""
-        facts: dict[str, Any] = {"written": self.file, **attrs.asdict(self.chosen)}
-        return as_text(facts | {"key_file": self.key_file, "former": self.former})
+        return {
+            "written": self.file,
+            **attrs.asdict(self.chosen),
+            "key_file": self.key_file,
+            "former": self.former,
+        }
 
 
 def time_zone_here() -> str:

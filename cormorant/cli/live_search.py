@@ -22,31 +22,19 @@ from rich.text import Text
 
 from actors.environment import Environment
 from actors.search.search import Search
-from cormorant.cli.console.command_line import (
-    EXIT_FAILED,
-    EXIT_OK,
-    CommandFailed,
-    CommandInterrupted,
-    UsageRefused,
-    display_path,
-)
-from cormorant.cli.console.database_session import with_database
-from cormorant.cli.console.output import as_text, counted, printable, table
-from cormorant.cli.console.preflight import load_or_refuse
-from cormorant.rules.errors import CormorantError
+from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, UsageRefused
+from cormorant.cli.console.database_session import CommandSession
+from cormorant.cli.console.output import counted, printable, table
 from cormorant.rules.events import Stamped
 from cormorant.rules.search.events import SearchStarted
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, next_opening, whole_second
-from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
+from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.secrets import Secret, redact_secrets
-from cormorant.rules.settings.settings import Settings
-from cormorant.rules.units import clock_time, format_duration, rough, rough_size, zone_of
+from cormorant.rules.units import clock_time, format_duration, rough, rough_size
 from cormorant.services.event_bus import EventBus
-from cormorant.services.searches import Searches
-from storage.database import Database, SystemClock
-from storage.search.sources import UnknownSource
+from storage.database import SystemClock
 from supervisors.assembly import complete
 from supervisors.search_assembly import SearchAssembly
 
@@ -64,7 +52,6 @@ class SearchOptions:
     priority: Priority
     max_wait_s: float
     limit: int | None
-    as_json: bool
 
 
 @define(eq=False)
@@ -78,35 +65,23 @@ class _Started:
             self.since.setdefault(stamped.event.source, datetime.now(UTC))
 
 
-def search_now(config: str, wanted: SearchOptions) -> int:
+async def search_now(session: CommandSession, wanted: SearchOptions) -> int:
     """Search, show it, and return the exit code."""
-    settings = load_or_refuse(config)
-
-    async def run(database: Database) -> int:
-        return await _search(settings, config, database, wanted)
-
-    try:
-        code = with_database(settings, run, may_make=True)
-    except UnknownSource as error:
-        raise CommandFailed(str(error)) from None
-    except KeyboardInterrupt:
-        raise CommandInterrupted("interrupted; the search was cancelled") from None
-    except (BadRequest, CormorantError) as error:
-        raise UsageRefused(str(error)) from None
-    if code != EXIT_OK and settings.playground.enabled and not wanted.as_json:
+    code = await _search(session, wanted)
+    if code != EXIT_OK and session.settings.playground.enabled and not session.as_json:
         click.echo("the invented sites are there only while `cormorant run` runs: is it?", err=True)
     return code
 
 
-async def _search(settings: Settings, config: str, database: Database, wanted: SearchOptions) -> int:
+async def _search(session: CommandSession, wanted: SearchOptions) -> int:
     started = _Started()
-    environment = complete(Environment(settings, database=database), EventBus(SystemClock(), [started]))
-    assembly = SearchAssembly(environment)
+    environment = Environment(session.settings, database=session.database)
+    assembly = SearchAssembly(complete(environment, EventBus(SystemClock(), [started])))
     async with assembly.supervisor():
         searches = assembly.searches()
         await searches.directory.loaded.wait()
         if not searches.directory.by_name or not (wanted.names or searches.searched()):
-            remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {display_path(config)}"
+            remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {session.file}"
             raise UsageRefused(f"there is no site to search yet; add one: {remedy}")
         search = await searches.search(
             wanted.request,
@@ -115,22 +90,16 @@ async def _search(settings: Settings, config: str, database: Database, wanted: S
             max_wait_s=wanted.max_wait_s,
             consumer="cormorant search",
         )
-        words = _words(settings, searches, wanted, started)
+        records = [requests.record for requests in searches.directory.by_name.values()]
+        words = SearchText(
+            explain=lambda source: searches.explain(source, wanted.priority),
+            started=started.since,
+            zone=session.zone,
+            secrets=tuple(secret for record in records for secret in (record.key, record.proxy)),
+        )
         async with search:
-            outcomes = await _follow(search, words, as_json=wanted.as_json)
-    return _tell(outcomes, words, wanted)
-
-
-def _words(settings: Settings, searches: Searches, wanted: SearchOptions, started: _Started) -> SearchText:
-    hidden: list[Secret] = []
-    for requests in searches.directory.by_name.values():
-        hidden += [requests.record.key, requests.record.proxy]
-    return SearchText(
-        explain=lambda source: searches.explain(source, wanted.priority),
-        started=started.since,
-        zone=zone_of(settings.time_zone),
-        secrets=tuple(hidden),
-    )
+            outcomes = await _follow(search, words, as_json=session.as_json)
+    return _tell(session, outcomes, words, wanted)
 
 
 async def _follow(search: Search, words: SearchText, *, as_json: bool) -> list[Outcome]:
@@ -149,15 +118,12 @@ async def _follow(search: Search, words: SearchText, *, as_json: bool) -> list[O
     return list(search.outcomes)
 
 
-def _tell(outcomes: list[Outcome], words: SearchText, wanted: SearchOptions) -> int:
+def _tell(session: CommandSession, outcomes: list[Outcome], words: SearchText, wanted: SearchOptions) -> int:
     finds = merged(outcomes)
-    if wanted.as_json:
-        shown = finds if wanted.limit is None else finds[: wanted.limit]
-        click.echo(as_text(search_json(wanted.request, outcomes, shown, words)))
-    else:
-        limit = wanted.limit or SHOWN_USUAL
-        for line in words.results(finds[:limit], left=max(0, len(finds) - limit), now=datetime.now(UTC)):
-            click.echo(line)
+    limit = wanted.limit or (len(finds) if session.as_json else SHOWN_USUAL)
+    shown = finds[:limit]
+    lines = words.results(shown, left=len(finds) - len(shown), now=session.now)
+    session.show(search_json(wanted.request, outcomes, shown, words), lines)
     return EXIT_OK if any(outcome.is_answer for outcome in outcomes) else EXIT_FAILED
 
 

@@ -9,7 +9,6 @@ from functools import cached_property
 from random import SystemRandom
 from typing import Any, TypeVar
 
-import click
 import outcome
 import trio
 from attrs import define, evolve
@@ -23,7 +22,7 @@ from cormorant.cli.console.command_line import (
     UsageRefused,
     display_path,
 )
-from cormorant.cli.console.output import as_text
+from cormorant.cli.console.output import show
 from cormorant.cli.console.preflight import (
     StartProblem,
     database_problem,
@@ -96,7 +95,7 @@ class CommandSession:
 
     def show(self, facts: Mapping[str, Any], lines: Iterable[str]) -> int:
         """Show the facts as JSON, or the lines. Returns the exit code."""
-        click.echo(as_text(facts) if self.as_json else "\n".join(lines))
+        show(facts, lines, as_json=self.as_json)
         return EXIT_OK
 
     def is_database_there(self) -> bool:
@@ -165,7 +164,9 @@ def refusals(
     except CormorantError as error:
         refusal = CommandFailed if error.exit_code == EXIT_FAILED else UsageRefused
         raise refusal(redact_secrets(str(error), secrets_in(settings))) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BaseExceptionGroup) as ended:
+        if isinstance(ended, BaseExceptionGroup) and ended.split(KeyboardInterrupt)[1] is not None:
+            raise
         raise CommandInterrupted(interrupted) from None
 
 

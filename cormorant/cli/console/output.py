@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, tzinfo
 from functools import partial
@@ -146,6 +146,11 @@ def painter(colours: dict[str, str]) -> Paint:
         return padded.replace(cell, click.style(cell, fg=colours[cell]), 1) if cell in colours else padded
 
     return paint
+
+
+def show(facts: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
+    """Write the facts as JSON, or the lines."""
+    click.echo(as_text(facts) if as_json else "\n".join(lines))
 
 
 def as_text(value: Any) -> str:
