@@ -12,7 +12,7 @@ import click
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, display_path
 from cormorant.cli.console.database_session import schema_problem, with_database
 from cormorant.cli.console.output import show
-from cormorant.cli.console.preflight import database_problem, display_database, inspect_database, load_or_refuse
+from cormorant.cli.console.preflight import database_problem, display_database, inspect_database, load_or_refuse, refuse
 from cormorant.rules.addresses import address_problem, passwords_in, shown_address, sqlite_file
 from cormorant.rules.errors import CommitUnknown, CormorantError, MigrationFailed, StorageMisconfigured
 from cormorant.rules.secrets import redact_secrets
@@ -41,9 +41,7 @@ def migrate_now(config: str, to: str, *, as_json: bool, force: bool) -> int:
 
 def _refuse_source(settings: Settings, *, force: bool) -> None:
     state = inspect_database(settings)
-    problem = database_problem(settings, state) or schema_problem(settings, state)
-    if problem:
-        raise UsageRefused(f"{problem.found}; {problem.remedy}")
+    refuse(database_problem(settings, state) or schema_problem(settings, state))
     if force:
         return
     beating = with_database(settings, lambda database: database.read(workers.all_workers))

@@ -30,6 +30,7 @@ from cormorant.cli.console.preflight import (
     inspect_database,
     load_or_refuse,
     make_data_folder,
+    refuse,
     refuse_what_cannot_work,
 )
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
@@ -189,9 +190,8 @@ def check_database(settings: Settings, *, may_make: bool) -> None:
     if is_made_here:
         refuse_what_cannot_work(settings)
         make_data_folder(settings)
-    problem = None if is_made_here else database_problem(settings, state) or schema_problem(settings, state)
-    if problem:
-        raise UsageRefused(f"{problem.found}; {problem.remedy}")
+    else:
+        refuse(database_problem(settings, state) or schema_problem(settings, state))
 
 
 def schema_problem(settings: Settings, state: SchemaState | None) -> StartProblem | None:
