@@ -21,7 +21,6 @@ LAYERS: Final = (
         "cormorant.cli",
         "cormorant.playground",
         "cormorant.reference",
-        "cormorant.scripted",
         "cormorant.settings",
         "cormorant.log",
         "cormorant.testing",
