@@ -33,7 +33,6 @@ NOT_COUNTED = {"emit", "offload", "listeners", "handlers", "run", "execute", "on
 """Ambient functions, handlers of jobs, and callbacks of callers."""
 PROTOCOLS_MAX = 12
 PROTOCOLS = {
-    "cormorant.cli.live_search SearchDisplay": "a live table, lines, or JSON",
     "cormorant.clients.http.transport Sink": "memory, or a file",
     "cormorant.clients.targets.target Target": "eight kinds of target",
     "cormorant.playground.http StandInSite": "indexers, and stand-ins that are mounted",

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 import click
 
-from cormorant.cli.console.command_line import EXIT_CODES, HintingGroup, SettingValue, UsageRefused, session_command
+from cormorant.cli.console.command_line import (
+    EXIT_CODES,
+    HintingGroup,
+    SettingValue,
+    UsageRefused,
+    session_command,
+    together,
+)
 from cormorant.cli.console.output import table
 from cormorant.rules.settings.fields import DURATION, SHARE, Setting, name_problem
 from cormorant.rules.settings.service import ClientSettings
@@ -25,23 +32,22 @@ _HEAD = ("NAME", "PRIORITY", "SHARE", "HOLD", "QUERIES", "GRABS", "FROM", "SPENT
 _client_command = partial(session_command, in_doubt="`cormorant clients list` shows it", interrupted="interrupted")
 
 
-def _treatment(command: F) -> F:
-    """An option for each setting of a client but its key, in the words of the settings file."""
-    for attribute in reversed(attrs.fields(ClientSettings)):
-        setting: Setting = attribute.metadata[Setting.KEY]
-        if attribute.name == "key":
-            continue
-        option = click.option(
-            f"--{setting.key(attribute.name)}",
-            attribute.name,
-            type=click.Choice(setting.choices) if setting.choices else SettingValue(setting),
-            default=attribute.default if setting.choices else setting.kind.write(attribute.default).strip('"'),
-            show_default=True,
-            metavar=None if setting.choices else setting.key(attribute.name).upper(),
-            help=setting.meaning,
-        )
-        command = option(command)
-    return command
+def _option(attribute: attrs.Attribute[Any]) -> Callable[[F], F]:
+    """The option of a setting of a client, in the words of the settings file."""
+    setting: Setting = attribute.metadata[Setting.KEY]
+    key = setting.key(attribute.name)
+    return click.option(
+        f"--{key}",
+        attribute.name,
+        type=click.Choice(setting.choices) if setting.choices else SettingValue(setting),
+        default=attribute.default if setting.choices else setting.kind.write(attribute.default).strip('"'),
+        show_default=True,
+        metavar=None if setting.choices else key.upper(),
+        help=setting.meaning,
+    )
+
+
+_TREATMENT = together(*(_option(each) for each in attrs.fields(ClientSettings) if each.name != "key"))
 
 
 def _new_name(_: click.Context, __: click.Parameter, name: str) -> str:
@@ -72,7 +78,7 @@ async def list_clients(session: CommandSession) -> int:
 @clients.command(short_help="Add an app and show its key, once.", epilog=EXIT_CODES)
 @_client_command(may_make=True)
 @click.argument("name", metavar="NAME", callback=_new_name)
-@_treatment
+@_TREATMENT
 async def add(session: CommandSession, name: str, **chosen: Any) -> int:
     """Add an app: NAME is yours to choose, such as sonarr. Its key is shown this once; only a digest of it is kept."""
     added = await session.assembly.apps.add(name, ClientSettings(**chosen))

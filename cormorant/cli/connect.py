@@ -16,8 +16,10 @@ from cormorant.cli.console.command_line import (
     UsageRefused,
     access_to,
     checked_address,
+    dry_run_option,
     key_options,
     session_command,
+    together,
 )
 from cormorant.cli.console.output import table
 from cormorant.rules.app_indexers import GateAddress
@@ -34,25 +36,19 @@ TITLES: Final = {"sonarr": "Sonarr", "radarr": "Radarr", "lidarr": "Lidarr"}
 _PORTS: Final = {"sonarr": 8989, "radarr": 7878, "lidarr": 8686}
 
 
-def _app_arguments(command: F) -> F:
-    """The app and its address."""
-    name = click.argument("app", type=click.Choice(list(TITLES)), metavar="sonarr|radarr|lidarr")
-    return name(click.argument("url", metavar="URL")(command))
-
-
-def _app_options(command: F) -> F:
-    """The options that both have."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
-        click.option(
-            "--gate",
-            metavar="URL",
-            help="Our address as the app sees it, such as http://cormorant:7979.  [default: web.listen]",
-        ),
-        key_options,
-    ):
-        command = option(command)
-    return command
+_APP = together(
+    click.argument("app", type=click.Choice(list(TITLES)), metavar="sonarr|radarr|lidarr"),
+    click.argument("url", metavar="URL"),
+)
+_ACCESS = together(
+    key_options,
+    click.option(
+        "--gate",
+        metavar="URL",
+        help="Our address as the app sees it, such as http://cormorant:7979.  [default: web.listen]",
+    ),
+    dry_run_option,
+)
 
 
 def _read(*, app: str, url: str, gate: str | None, key_env: str | None, key_file: Any, **words: Any) -> dict[str, Any]:
@@ -73,12 +69,12 @@ _app_command = session_command(
 
 @click.command(short_help="Let Sonarr, Radarr or Lidarr search through the gate.", epilog=EXIT_CODES)
 @_app_command
-@_app_options
+@_ACCESS
 @click.option("--combined", is_flag=True, help="One indexer for all sources, instead of one for each.")
 @click.option(
     "--client", metavar="NAME", help="The client of the settings whose key it gets.  [default: the app's name]"
 )
-@_app_arguments
+@_APP
 async def connect(session: CommandSession, *, client: str | None, combined: bool, **given: Any) -> int:
     """Add our endpoints to the Sonarr, Radarr or Lidarr at URL, such as http://sonarr:8989.
 
@@ -101,8 +97,8 @@ async def connect(session: CommandSession, *, client: str | None, combined: bool
 
 @click.command(short_help="Take our endpoints out of an app again.", epilog=EXIT_CODES)
 @_app_command
-@_app_options
-@_app_arguments
+@_ACCESS
+@_APP
 async def disconnect(session: CommandSession, **given: Any) -> int:
     """Take our endpoints out of the Sonarr, Radarr or Lidarr at URL. Nothing else there is changed.
 

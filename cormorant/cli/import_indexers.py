@@ -15,8 +15,10 @@ from cormorant.cli.console.command_line import (
     SessionFunction,
     UsageRefused,
     access_to,
+    dry_run_option,
     key_options,
     session_command,
+    together,
 )
 from cormorant.cli.console.output import table
 from cormorant.cli.sources import limits_or_refuse
@@ -41,26 +43,19 @@ def adopt() -> None:
     """
 
 
-def _options(command: F) -> F:
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
-        click.option(
-            "--only",
-            "only",
-            multiple=True,
-            metavar="NAME",
-            help="Only this indexer, by its name there; may be repeated.",
-        ),
-        click.option(
-            "--limits",
-            metavar="NAME",
-            help="Limits for all: private, default, or [limits.NAME] of the file.  [default: private, for public trackers default]",
-        ),
-        key_options,
-        click.argument("url", metavar="URL"),
-    ):
-        command = option(command)
-    return command
+_OPTIONS = together(
+    click.argument("url", metavar="URL"),
+    key_options,
+    click.option(
+        "--limits",
+        metavar="NAME",
+        help="Limits for all: private, default, or [limits.NAME] of the file.  [default: private, for public trackers default]",
+    ),
+    click.option(
+        "--only", "only", multiple=True, metavar="NAME", help="Only this indexer, by its name there; may be repeated."
+    ),
+    dry_run_option,
+)
 
 
 def _access(app: str, *, url: str, key_env: str | None, key_file: Any, **words: Any) -> dict[str, Any]:
@@ -77,7 +72,7 @@ def _adopt_command(app: str) -> Callable[[SessionFunction], Callable[..., None]]
 
 @adopt.command(short_help="Adopt the indexers of Prowlarr.", epilog=EXIT_CODES)
 @_adopt_command("Prowlarr")
-@_options
+@_OPTIONS
 async def prowlarr(session: CommandSession, **words: Any) -> int:
     """Adopt the indexers of the Prowlarr at URL, such as http://prowlarr:9696.
 
@@ -88,7 +83,7 @@ async def prowlarr(session: CommandSession, **words: Any) -> int:
 
 @adopt.command(short_help="Adopt the indexers of Jackett.", epilog=EXIT_CODES)
 @_adopt_command("Jackett")
-@_options
+@_OPTIONS
 async def jackett(session: CommandSession, **words: Any) -> int:
     """Adopt the indexers of the Jackett at URL, such as http://jackett:9117.
 

@@ -25,6 +25,7 @@ from cormorant.cli.console.command_line import (
     SessionFunction,
     UsageRefused,
     session_command,
+    together,
 )
 from cormorant.cli.console.output import Times, counted, older_pages, painter, pairs, printable, table
 from cormorant.rules.jobs.states import FINISHED, JobState
@@ -62,13 +63,12 @@ def _ids(*, required: bool) -> Callable[[F], F]:
 
 def _choice_command(function: SessionFunction) -> Callable[..., None]:
     """A command for some ids or for all dead letters."""
-    for option in (
-        click.option("--kind", metavar="KIND", help="With --failed: only of this kind."),
-        click.option("--failed", is_flag=True, help="All dead letters instead of ids."),
+    choice = together(
         _ids(required=False),
-    ):
-        function = option(function)
-    return _change_command(before=_checked_choice)(function)
+        click.option("--failed", is_flag=True, help="All dead letters instead of ids."),
+        click.option("--kind", metavar="KIND", help="With --failed: only of this kind."),
+    )
+    return _change_command(before=_checked_choice)(choice(function))
 
 
 def _checked_choice(*, ids: tuple[int, ...], failed: bool, kind: str | None) -> dict[str, Any]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any
 
 import click
 import trio
@@ -105,16 +104,13 @@ async def _search(session: CommandSession, wanted: SearchOptions) -> int:
 async def _follow(search: Search, words: SearchText, *, as_json: bool) -> list[Outcome]:
     """Show how it goes until all have their outcome."""
     names = [ticket.source for ticket in search.tickets]
-    is_watched = sys.stdout.isatty() and not as_json
-    showing: AbstractContextManager[SearchDisplay] = (
-        LiveTable(words, names) if is_watched else LineDisplay(words, names)
-    )
-    with showing as show:
+    showing = live_table if sys.stdout.isatty() and not as_json else printed_lines
+    with showing(words, names) as draw:
         # Looked at, not iterated over: while nothing comes, the table counts down all the same.
         while not search.is_done:
-            show.draw(search.outcomes)
+            draw(search.outcomes)
             await trio.sleep(LOOK_S)
-        show.draw(search.outcomes)
+        draw(search.outcomes)
     return list(search.outcomes)
 
 
@@ -127,70 +123,46 @@ def _tell(session: CommandSession, outcomes: list[Outcome], words: SearchText, w
     return EXIT_OK if any(outcome.is_answer for outcome in outcomes) else EXIT_FAILED
 
 
-class SearchDisplay(Protocol):
-    """Somebody who is told how far a search is."""
-
-    def draw(self, outcomes: Sequence[Outcome]) -> None:
-        """Show what has come so far."""
-        ...
+Draw = Callable[[Sequence[Outcome]], None]
+"""Shows what has come of a search so far."""
 
 
-class LiveTable:
-    """For people at a terminal. What it showed last stays."""
-
-    def __init__(self, words: SearchText, names: Sequence[str]) -> None:
-        self._words = words
-        self._names = names
-        # Drawn by us and not by a thread of its own, which would live through an interrupt.
-        self._live = Live(console=Console(highlight=False), auto_refresh=False)
-
-    def draw(self, outcomes: Sequence[Outcome]) -> None:
-        """Draw the table anew."""
-        ended, now = {outcome.source: outcome for outcome in outcomes}, datetime.now(UTC)
-        lines = [(name, self._words.line(name, ended.get(name), now=now)) for name in self._names]
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
-        # Where room is short the reason is cut, not the name and the state.
-        table.add_column(no_wrap=True, width=max(map(len, self._names)))
-        table.add_column(no_wrap=True, width=max(len(line.state) for _, line in lines))
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for name, line in lines:
-            table.add_row(Text(name), Text(line.state, style=line.colour), Text(printable(line.said)))
-        self._live.update(table, refresh=True)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-        if error is None:
-            click.echo()
+@contextmanager
+def live_table(words: SearchText, names: Sequence[str]) -> Iterator[Draw]:
+    """For people at a terminal: a table that is drawn anew. What it showed last stays."""
+    # Drawn by us and not by a thread of its own, which would live through an interrupt.
+    live = Live(console=Console(highlight=False), auto_refresh=False)
+    with live:
+        yield lambda outcomes: live.update(_state_table(words, names, outcomes), refresh=True)
+    click.echo()
 
 
-class LineDisplay:
+def _state_table(words: SearchText, names: Sequence[str], outcomes: Sequence[Outcome]) -> Table:
+    ended, now = {outcome.source: outcome for outcome in outcomes}, datetime.now(UTC)
+    lines = [(name, words.line(name, ended.get(name), now=now)) for name in names]
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
+    # Where room is short the reason is cut, not the name and the state.
+    table.add_column(no_wrap=True, width=max(map(len, names)))
+    table.add_column(no_wrap=True, width=max(len(line.state) for _, line in lines))
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for name, line in lines:
+        table.add_row(Text(name), Text(line.state, style=line.colour), Text(printable(line.said)))
+    return table
+
+
+@contextmanager
+def printed_lines(words: SearchText, names: Sequence[str]) -> Iterator[Draw]:
     """For logs and pipes: a line on standard error when a source has ended."""
+    width = max(map(len, names), default=0)
+    told: list[Outcome] = []
 
-    def __init__(self, words: SearchText, names: Sequence[str]) -> None:
-        self._words = words
-        self._width = max(map(len, names), default=0)
-        self._told = 0
+    def draw(outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes[len(told) :]:
+            line = words.line(outcome.source, outcome, now=datetime.now(UTC))
+            click.echo(f"{outcome.source:<{width}}  {line.state}  {printable(line.said)}".rstrip(), err=True)
+            told.append(outcome)
 
-    def draw(self, outcomes: Sequence[Outcome]) -> None:
-        """Tell what is new."""
-        for outcome in outcomes[self._told :]:
-            line = self._words.line(outcome.source, outcome, now=datetime.now(UTC))
-            click.echo(f"{outcome.source:<{self._width}}  {line.state}  {printable(line.said)}".rstrip(), err=True)
-        self._told = len(outcomes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is left to be done."""
+    yield draw
 
 
 _COLOURS = {

@@ -18,7 +18,6 @@ from cormorant.cli.console.command_line import (
     HintingGroup,
     UsageRefused,
     config_option,
-    json_option,
     options,
     session_command,
 )
@@ -56,8 +55,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 
 @click.command(short_help="Look whether everything is in order.")
-@config_option
-@json_option
+@options
 def doctor(config: str, *, as_json: bool) -> None:
     """Look whether everything is in order: settings, folders, disk, database, clock, versions.
 
@@ -85,8 +83,7 @@ _PROWLARR = "Prowlarr whose indexers to take over, such as http://127.0.0.1:9696
 
 
 @click.command(short_help="Write a settings file.")
-@config_option
-@json_option
+@options
 @click.option(
     "--data", metavar="FOLDER", help="Where what is kept goes; relative to the settings file.  [default: data]"
 )

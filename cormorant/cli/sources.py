@@ -20,6 +20,7 @@ from cormorant.cli.console.command_line import (
     UsageRefused,
     read_key,
     session_command,
+    together,
 )
 from cormorant.cli.console.output import Times, painter, printable, table
 from cormorant.rules.search.caps import dump_caps
@@ -59,18 +60,20 @@ def _settings_of(cls: type, *names: str) -> Iterator[tuple[str, Setting]]:
             yield attribute.name, attribute.metadata[Setting.KEY]
 
 
-def _limit_options(command: F) -> F:
-    """An option for each limit of the settings file, in its words."""
-    own = [(name, setting.key(name), setting) for name, setting in _settings_of(LimitSettings)]
-    kept = [("reserve", "reserve-interactive", setting) for _, setting in _settings_of(ReserveSettings, "interactive")]
-    for name, key, setting in reversed([*own, *kept]):
-        flag = f"--{key.replace('_', '-')}"
-        metavar = setting.kind.name.partition(" with ")[0].upper().replace(" ", "-")
-        option = click.option(flag, name, type=SettingValue(setting), metavar=metavar, help=setting.meaning)
-        command = option(command)
-    return command
+def _limit_option(name: str, key: str, setting: Setting) -> Callable[[F], F]:
+    """The option of a limit, in the words of the settings file."""
+    metavar = setting.kind.name.partition(" with ")[0].upper().replace(" ", "-")
+    flag = f"--{key.replace('_', '-')}"
+    return click.option(flag, name, type=SettingValue(setting), metavar=metavar, help=setting.meaning)
 
 
+_LIMITS = together(
+    *(_limit_option(name, setting.key(name), setting) for name, setting in _settings_of(LimitSettings)),
+    *(
+        _limit_option("reserve", "reserve-interactive", setting)
+        for _, setting in _settings_of(ReserveSettings, "interactive")
+    ),
+)
 _NAME = click.argument("name", metavar="NAME")
 
 
@@ -117,7 +120,7 @@ def _wanted(*, name: str, **words: Any) -> dict[str, Any]:
 @click.option("--key-file", type=click.File("r"), metavar="FILE", help="File that holds the key; - is standard input.")
 @click.option("--limits", default="default", show_default=True, help="private, default, or [limits.NAME] of the file.")
 @click.option("--proxy", metavar="URL", help="Proxy through which it is reached, such as http://gate:3128.")
-@_limit_options
+@_LIMITS
 async def add(session: CommandSession, name: str, wanted: SourceSettings) -> int:
     """Add a site: NAME is yours to choose, URL is that of its API without the key, such as http://prowlarr:9696/1/api.
 

@@ -27,6 +27,7 @@ EXIT_REFUSED = 2
 
 _CAUSES_MAX = 20
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 SessionFunction = Callable[..., Awaitable[int]]
 """Gets a `CommandSession` and the arguments of the command, and returns the exit code."""
@@ -81,24 +82,29 @@ class HintingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def config_option(command: F) -> F:
-    """The option that names the settings file."""
-    option = click.option(
-        "--config",
-        "-c",
-        default="config.toml",
-        show_default=True,
-        envvar="CORMORANT_CONFIG",
-        show_envvar=True,
-        metavar="FILE",
-        help="The settings file.",
-    )
-    return option(command)
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """One decorator of several: options and arguments in the order of the help."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def json_option(command: F) -> F:
-    """The option that asks for JSON."""
-    return click.option("--json", "as_json", is_flag=True, help="The same for programs.")(command)
+config_option = click.option(
+    "--config",
+    "-c",
+    default="config.toml",
+    show_default=True,
+    envvar="CORMORANT_CONFIG",
+    show_envvar=True,
+    metavar="FILE",
+    help="The settings file.",
+)
+options = together(config_option, click.option("--json", "as_json", is_flag=True, help="The same for programs."))
+"""The options of every command."""
 
 
 def causes(error: BaseException, secrets: Iterable[Secret] = ()) -> Iterator[str]:
@@ -139,16 +145,13 @@ _EXAMPLE: Final = "http://prowlarr:9696/1/api"
 """The example in the refusal of a wrong address."""
 
 
-def key_options(command: F) -> F:
-    """The options `--key-env` and `--key-file`."""
-    for option in (
-        click.option(
-            "--key-file", type=click.File("r"), metavar="FILE", help="File that holds its key; - is standard input."
-        ),
-        click.option("--key-env", metavar="NAME", help="Variable of the environment that holds its key."),
-    ):
-        command = option(command)
-    return command
+key_options = together(
+    click.option("--key-env", metavar="NAME", help="Variable of the environment that holds its key."),
+    click.option(
+        "--key-file", type=click.File("r"), metavar="FILE", help="File that holds its key; - is standard input."
+    ),
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 
 
 def access_to(app: str, *, url: str, key_env: str | None, key_file: Any, example: str) -> dict[str, Any]:
@@ -198,71 +201,60 @@ Exit codes: 0  done
 """
 
 
-def options(command: F) -> F:
-    """What every one of the commands takes."""
-    return config_option(json_option(command))
-
-
 ID_MOST: Final = 2**63 - 1
 """Beyond that no database could have it."""
 LIMIT: Final = click.IntRange(1, 1_000)
 
 
-class Duration(click.ParamType[float]):
-    """A written duration, as in the settings."""
+class Parsed(click.ParamType[T]):
+    """A value that a function reads from what was typed. The function raises ValueError for what it cannot read."""
 
-    name = "duration"
+    def __init__(self, name: str, read: Callable[[str], T]) -> None:
+        self.name = name
+        self.read = read
 
     @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
         try:
-            return parse_duration(value)
+            return self.read(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class NameList(click.ParamType[tuple[str, ...]]):
+class Duration(Parsed[float]):
+    """A written duration, as in the settings."""
+
+    def __init__(self) -> None:
+        super().__init__("duration", parse_duration)
+
+
+class NameList(Parsed[tuple[str, ...]]):
     """Names with commas between them."""
 
-    name = "names"
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    def __init__(self) -> None:
+        super().__init__("names", lambda text: tuple(dict.fromkeys(filter(None, map(str.strip, text.split(","))))))
 
 
-class RowId(click.ParamType[int]):
+class RowId(Parsed[int]):
     """The number of a job, a want or a download."""
-
-    name = "id"
 
     def __init__(self, what: str) -> None:
         self.what = what
+        super().__init__("id", self._number)
 
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        is_short = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= len(str(ID_MOST))
-        number = int(value) if is_short else 0
+    def _number(self, text: str) -> int:
+        is_short = text.isascii() and text.isdecimal() and len(text) <= len(str(ID_MOST))
+        number = int(text) if is_short else 0
         if not 1 <= number <= ID_MOST:
-            self.fail(f"{value!r} is not the number of a {self.what}", param, ctx)
+            raise ValueError(f"{text!r} is not the number of a {self.what}")
         return number
 
 
-class SettingValue(click.ParamType[Any]):
+class SettingValue(Parsed[Any]):
     """A value as the settings file writes it."""
 
     def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-        self.name = setting.kind.name
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return self.setting.parse(self.setting.kind.from_environment(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+        super().__init__(setting.kind.name, lambda text: setting.parse(setting.kind.from_environment(text)))
 
 
 def session_command(
