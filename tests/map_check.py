@@ -58,7 +58,6 @@ DOMAIN_OF: Final = {
             "cormorant.services.data_folder",
             "cormorant.services.event_bus",
             "cormorant.services.keys",
-            "cormorant.services.status",
             "storage.database",
             "storage.engine",
             "storage.tables",

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -30,9 +30,11 @@ from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWai
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, next_opening, whole_second
 from cormorant.rules.search.requests import Result, SearchRequest
-from cormorant.rules.secrets import Secret, redact_secrets
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords
 from cormorant.rules.units import clock_time, format_duration, rough, rough_size
 from cormorant.services.event_bus import EventBus
+from cormorant.services.search_views import decisive, outcome_out, result_out
+from cormorant.services.watch.views import WantViews
 from storage.database import SystemClock
 from supervisors.assembly import complete
 from supervisors.search_assembly import SearchAssembly
@@ -94,7 +96,7 @@ async def _search(session: CommandSession, wanted: SearchOptions) -> int:
             explain=lambda source: searches.explain(source, wanted.priority),
             started=started.since,
             zone=session.zone,
-            secrets=tuple(secret for record in records for secret in (record.key, record.proxy)),
+            hidden=WantViews.of(records).secret_filter,
         )
         async with search:
             outcomes = await _follow(search, words, as_json=session.as_json)
@@ -224,7 +226,7 @@ class SearchText:
     explain: Callable[[str], Explanation]
     started: Mapping[str, datetime]
     zone: tzinfo
-    secrets: tuple[Secret, ...] = ()
+    hidden: SecretFilter = NO_SCREEN
 
     def line(self, source: str, outcome: Outcome | None, *, now: datetime) -> SourceLine:
         """How it stands with one source."""
@@ -237,10 +239,9 @@ class SearchText:
 
     def _waiting(self, source: str, now: datetime) -> SourceLine:
         explanation = self.explain(source)
-        if not explanation.reasons:
+        gate = decisive(explanation)
+        if gate is None:
             return SourceLine("next", "", "cyan")
-        # The one that opens last is the one that is waited for.
-        gate = max(explanation.reasons, key=lambda each: each.opens_at or datetime.max.replace(tzinfo=UTC))
         opens_at = explanation.opens_at or next_opening(explanation.reasons, now=now)
         if opens_at is None:
             return SourceLine("waits", gate.why, "yellow")
@@ -261,7 +262,7 @@ class SearchText:
         said = str(outcome.error).removeprefix(f"{outcome.source} is not asked: ")
         if isinstance(outcome.error, RateLimitWaitError):
             said = self._too_late(outcome.source, outcome.error)
-        return redact_secrets(" ".join(said.split()), self.secrets)
+        return redact_passwords(self.hidden.redact(" ".join(said.split())))
 
     def _too_late(self, source: str, error: RateLimitWaitError) -> str:
         reasons = self.explain(source).reasons
@@ -308,41 +309,15 @@ def search_json(
     request: SearchRequest, outcomes: Sequence[Outcome], finds: Sequence[MergedResult], words: SearchText
 ) -> dict[str, Any]:
     """The whole for programs. Links are left out: they carry keys."""
-    return {
-        "query": request.query,
-        "kind": request.kind,
-        "categories": list(request.categories),
-        "sources": [
-            {
-                "source": outcome.source,
-                "status": outcome.status.value,
-                "results": len(outcome.results),
-                "error": words.why(outcome) or None,
-                "waited_s": outcome.waited_s,
-                "took_s": outcome.took_s,
-                "is_cached": outcome.is_cached,
-                "was_cut": outcome.was_cut,
-            }
-            for outcome in outcomes
-        ],
-        "results": [_result_json(find) for find in finds],
-    }
-
-
-def _result_json(find: MergedResult) -> dict[str, Any]:
-    result = find.result
-    return {
-        "title": result.title,
-        "sources": list(find.sources),
-        "protocol": result.protocol,
-        "size_bytes": result.size_bytes,
-        "published": result.published,
-        "seeders": result.seeders,
-        "peers": result.peers,
-        "grabs": result.grabs,
-        "categories": list(result.categories),
-        "is_freeleech": result.is_freeleech,
-        "infohash": result.infohash,
-        "guid": result.guid,
-        "details": result.details,
-    }
+    sources = [
+        asdict(outcome_out(evolve(outcome, results=()), None))
+        | {"results": len(outcome.results), "error": words.why(outcome) or None}
+        for outcome in outcomes
+    ]
+    results = [
+        asdict(result_out(find.result, words.hidden))
+        | {"sources": list(find.sources), "is_freeleech": find.result.is_freeleech}
+        for find in finds
+    ]
+    facts = {"query": request.query, "kind": request.kind, "categories": list(request.categories)}
+    return {**facts, "sources": sources, "results": results}

@@ -12,6 +12,7 @@ from attrs import frozen
 from cormorant.cli.console.command_line import EXIT_CODES, LIMIT, HintingGroup, RowId, session_command
 from cormorant.cli.console.output import Times, older_pages, painter, pairs, printable, table
 from cormorant.rules.units import rough_size
+from cormorant.rules.views import next_page
 from cormorant.rules.watch.handovers import HandoverState, TargetView
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.services.watch.views import CandidateOut, DownloadOut, WantOut, WantShownOut, WantViews
@@ -40,7 +41,7 @@ async def list_wants(session: CommandSession, state: str | None, before: int | N
     """The newest wants first: their state, and why."""
     wanted = None if state is None else WantState(state)
     found = await session.assembly.watching.watches.wants(state=wanted, before_id=before, limit=limit)
-    following, views = found[-1].id if len(found) == limit else None, await _views(session)
+    following, views = next_page(found, limit), await _views(session)
     shown = [views.want(each) for each in found]
     facts = {"wants": list(map(attrs.asdict, shown)), "before": following}
     return session.show(facts, _text(session).wants(shown, before=following))
@@ -113,7 +114,7 @@ def downloads() -> None:
 async def list_downloads(session: CommandSession, before: int | None, limit: int) -> int:
     """The newest first."""
     found = await session.assembly.watching.watches.downloads(before_id=before, limit=limit)
-    following, views = found[-1].id if len(found) == limit else None, await _views(session)
+    following, views = next_page(found, limit), await _views(session)
     shown = [views.download(each) for each in found]
     facts = {"downloads": list(map(attrs.asdict, shown)), "before": following}
     return session.show(facts, _text(session).downloads(shown, before=following))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 
 import trio
@@ -15,9 +15,8 @@ from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.search.breaker import BreakerState
 from cormorant.rules.search.limits import Lane, counts_since, windows_of
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.supervision import ChildView
 from cormorant.web.metrics import TEXT_TYPE, MetricValue
-from cormorant.web.parts import WebParts
+from cormorant.web.parts import WebParts, all_children
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.overview import QuotaWindow, read_gauges
 
@@ -55,7 +54,10 @@ async def gauge_values(parts: WebParts) -> list[MetricValue]:
         MetricValue(metric="cormorant_info", value=1, labels=(__version__,)),
         MetricValue(metric="active_subscription_checks", value=len(parts.subscriptions.running)),
         *_of_sources(parts, now),
-        *_of_tree(parts.monitor.children()),
+        *(
+            MetricValue(metric="cormorant_child_restarts", value=child.restarts, labels=(child.name,))
+            for child in all_children(parts.monitor.children())
+        ),
     ]
     with trio.move_on_after(_PATIENCE_S):
         try:
@@ -64,7 +66,7 @@ async def gauge_values(parts: WebParts) -> list[MetricValue]:
         except (StorageUnavailable, CommitUnknown):
             return values
         values.append(MetricValue(metric="queue_depth", value=rows.waiting_jobs, labels=("jobs",)))
-        values.append(MetricValue(metric="scheduled_jobs_total", value=len(parts.scheduled()) + rows.running_feeds))
+        values.append(MetricValue(metric="scheduled_jobs_total", value=len(parts.timetable.due()) + rows.running_feeds))
         values += [
             MetricValue(metric="cormorant_source_quota_left", value=max(0, each.limit - spent), labels=each.labels)
             for each, spent in zip(gauges, rows.spent, strict=True)
@@ -86,12 +88,6 @@ def _of_sources(parts: WebParts, now: datetime) -> Iterator[MetricValue]:
         until = state.cooldown.until
         left_s = 0.0 if until is None else max(0.0, (until - now).total_seconds())
         yield MetricValue(metric="cormorant_source_cooldown_seconds", value=left_s, labels=(name,))
-
-
-def _of_tree(children: Sequence[ChildView]) -> Iterator[MetricValue]:
-    for child in children:
-        yield MetricValue(metric="cormorant_child_restarts", value=child.restarts, labels=(child.name,))
-        yield from _of_tree(child.children)
 
 
 @frozen(kw_only=True)

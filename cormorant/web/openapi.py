@@ -15,7 +15,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from cormorant import __version__
 from cormorant.rules.search.requests import CATEGORIES_MAX, KINDS, PARAMS_MAX, QUERY_LENGTH_MAX
 from cormorant.web.api.clients import CLIENT_LIMITS
-from cormorant.web.api.running_searches import WAIT_S_MAX
+from cormorant.web.api.searches import WAIT_S_MAX
 from cormorant.web.problems import PROBLEM_TYPE, ProblemDocument
 
 __all__ = ["described", "openapi_config"]

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import trio
 from attrs import define, field, frozen
+from litestar.connection import ASGIConnection
 
 from actors.environment import Environment
-from cormorant.services.event_bus import EventBus
+from cormorant.rules.supervision import ChildView
+from cormorant.services.event_bus import EventBus, ServiceMonitor
 from cormorant.services.gate.client_apps import Apps
 from cormorant.services.jobs import Jobs
 from cormorant.services.schedule import Timetable
 from cormorant.services.searches import Searches
-from cormorant.services.status import ServiceMonitor
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches
 from cormorant.web.metrics import Metrics
+from storage.jobs.reports import KindCount
+
+if TYPE_CHECKING:  # these modules know the state of the server
+    from cormorant.services.gate.gate import GateService
+    from cormorant.services.keys import Keys
+    from cormorant.web.api.searches import RunningSearches
+    from cormorant.web.auth import KeyThrottle, SignOuts
+    from cormorant.web.event_stream import EventStreams
+    from cormorant.web.problems import Crashes
+    from cormorant.web.shutdown import Shutdown
 
 
-@frozen(kw_only=True)
-class Scheduled:
-    """Something that runs at its time."""
-
-    name: str
-    due_in_s: float | None
-    """None: it has no next time just now."""
+def all_children(children: Iterable[ChildView]) -> Iterator[ChildView]:
+    """Every child of a tree, each before its own children."""
+    for child in children:
+        yield child
+        yield from all_children(child.children)
 
 
 @frozen(kw_only=True)
@@ -45,10 +55,6 @@ class WebParts:
     bus: EventBus
     timetable: Timetable
     metrics: Metrics
-
-    def scheduled(self) -> list[Scheduled]:
-        """The actors that wake by themselves."""
-        return [Scheduled(name=name, due_in_s=due_in_s) for name, due_in_s in self.timetable.due()]
 
 
 TIMES: Final = 20.0
@@ -73,3 +79,26 @@ class CountCache(Generic[T]):
     def keep(self, value: T, *, took_s: float) -> None:
         """Remember a count that was just made."""
         self._value, self._until = value, trio.current_time() + min(KEPT_S_MAX, took_s * TIMES)
+
+
+@frozen(kw_only=True)
+class WebState:
+    """What the handlers of a server share. One server has one, from its start to its end."""
+
+    parts: WebParts
+    keys: Keys
+    closing: Shutdown
+    gate: GateService
+    searches: RunningSearches
+    sign_outs: SignOuts
+    feeds: EventStreams
+    key_throttle: KeyThrottle
+    crashes: Crashes
+    job_counts: CountCache[Sequence[KindCount]] = field(factory=CountCache)
+    subscription_counts: CountCache[tuple[int, int]] = field(factory=CountCache)
+
+
+def state_of(connection: ASGIConnection[Any, Any, Any, Any]) -> WebState:
+    """The state of the server that this request came to."""
+    state: WebState = connection.app.state["web"]
+    return state
