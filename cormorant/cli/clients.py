@@ -72,7 +72,7 @@ def clients() -> None:
 async def list_clients(session: CommandSession) -> int:
     """All apps: how each is treated, and what each has spent in the last 24 hours. Keys are never shown."""
     found = await session.assembly.apps.all()
-    return session.show({"clients": list(map(attrs.asdict, found))}, _listed(found, file=session.file))
+    return session.show({"clients": list(found)}, _listed(found, file=session.file))
 
 
 @clients.command(short_help="Add an app and show its key, once.", epilog=EXIT_CODES)
@@ -82,7 +82,7 @@ async def list_clients(session: CommandSession) -> int:
 async def add(session: CommandSession, name: str, **chosen: Any) -> int:
     """Add an app: NAME is yours to choose, such as sonarr. Its key is shown this once; only a digest of it is kept."""
     added = await session.assembly.apps.add(name, ClientSettings(**chosen))
-    return session.show({"added": attrs.asdict(added.client), "key": added.key}, _added(session, name, added.key))
+    return session.show({"added": added.client, "key": added.key}, _added(session, name, added.key))
 
 
 @clients.command(short_help="Remove an app that was added by command.", epilog=EXIT_CODES)

@@ -13,11 +13,10 @@ from typing import Any, Final, Self
 import attrs
 from attrs import frozen
 
-from cormorant.cli.console.command_line import UsageRefused, display_path
+from cormorant.cli.console.command_line import UsageRefused, display_path, parsed_setting
 from cormorant.rules.addresses import parse_listen_address
 from cormorant.rules.errors import KeyUnusable, SettingsError
 from cormorant.rules.ports import ignore
-from cormorant.rules.settings.fields import Setting
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SourceSettings
@@ -165,15 +164,11 @@ def check_prowlarr(text: str) -> str:
 
 
 def _check(cls: type, name: str, text: str, *, shown: str = "") -> str:
-    setting: Setting = attrs.fields_dict(cls)[name].metadata[Setting.KEY]
-    what = shown or name.replace("_", " ")
-    if not text.strip():
+    what, written = shown or name.replace("_", " "), text.strip()
+    if not written:
         raise UsageRefused(f"{what}: it is empty")
-    try:
-        setting.parse(text.strip())
-    except ValueError as error:
-        raise UsageRefused(f"{what}: {error}") from None
-    return text.strip()
+    parsed_setting(cls, name, written, shown=what)
+    return written
 
 
 def refuse_to_replace(config: str) -> None:

@@ -417,7 +417,8 @@ class JobText(Times):
         if job.owner:
             yield "owner", job.owner
             yield "heartbeat", self._exactly(job.heartbeat_at) if job.heartbeat_at else "none: that process is gone"
-        yield "attempts", f"{job.attempts} of {job.max_attempts} used{_times(job.reclaims, ', reclaimed')}"
+        reclaimed = f", reclaimed {counted(job.reclaims, 'time')}" if job.reclaims else ""
+        yield "attempts", f"{job.attempts} of {job.max_attempts} used{reclaimed}"
         yield "priority", self._priority(job.priority)
         if job.dedupe_key is not None:
             yield "dedupe key", job.dedupe_key + ("; runs again when it is done" if job.runs_again else "")
@@ -523,10 +524,6 @@ def _last_error(job: JobView) -> str:
 
 def _precise(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds < 10 else rough(seconds)  # noqa: PLR2004 - two digits are enough
-
-
-def _times(count: int, what: str) -> str:
-    return f"{what} {counted(count, 'time')}" if count else ""
 
 
 def _number(count: int) -> str:

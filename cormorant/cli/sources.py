@@ -18,6 +18,7 @@ from cormorant.cli.console.command_line import (
     HintingGroup,
     SettingValue,
     UsageRefused,
+    parsed_setting,
     read_key,
     session_command,
     together,
@@ -100,10 +101,10 @@ def _wanted(*, name: str, **words: Any) -> dict[str, Any]:
     if problem:
         raise UsageRefused(f"NAME: {problem}")
     _check_kind(name, words["kind"])
-    url = _parsed("url", words.pop("url"))
+    url = parsed_setting(SourceSettings, "url", words.pop("url"), shown="URL")
     if not url:
         raise UsageRefused("URL: it is empty; write one like http://prowlarr:9696/1/api")
-    proxy = _parsed("proxy", words.pop("proxy") or "")
+    proxy = parsed_setting(SourceSettings, "proxy", words.pop("proxy") or "", shown="--proxy")
     reserve = ReserveSettings(interactive=words.pop("reserve"))
     key = _key(words.pop("key"), words.pop("key_file"))
     return {"name": name, "wanted": SourceSettings(url=url, key=key, proxy=proxy, reserve=reserve, **words)}
@@ -152,15 +153,6 @@ def _check_kind(name: str, kind: str) -> None:
         raise UsageRefused(
             f'--kind: {kind} is set in the settings file: write [sources.{name}] with kind = "{kind}", {keys}'
         )
-
-
-def _parsed(name: str, text: str) -> Any:
-    """Invariant: what was typed is not repeated, for a key may have been pasted with it."""
-    [(_, setting)] = _settings_of(SourceSettings, name)
-    try:
-        return setting.parse(text)
-    except ValueError as error:
-        raise UsageRefused(f"{'URL' if name == 'url' else f'--{name}'}: {error}") from None
 
 
 def _key(given: str | None, file: Any) -> Secret:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import attrs
 import click
 from attrs import frozen
 
@@ -43,7 +42,7 @@ async def list_wants(session: CommandSession, state: str | None, before: int | N
     found = await session.assembly.watching.watches.wants(state=wanted, before_id=before, limit=limit)
     following, views = next_page(found, limit), await _views(session)
     shown = [views.want(each) for each in found]
-    facts = {"wants": list(map(attrs.asdict, shown)), "before": following}
+    facts = {"wants": shown, "before": following}
     return session.show(facts, _text(session).wants(shown, before=following))
 
 
@@ -53,7 +52,7 @@ async def list_wants(session: CommandSession, state: str | None, before: int | N
 async def show(session: CommandSession, want_id: int) -> int:
     """Everything about a want: each candidate with what speaks for and against it, and its downloads. Links are not shown."""
     shown = (await _views(session)).shown(await session.assembly.watching.watches.want(want_id))
-    return session.show(attrs.asdict(shown), _text(session).want(shown))
+    return session.show(shown, _text(session).want(shown))
 
 
 @wants.command(short_help="Search again.", epilog=EXIT_CODES)
@@ -88,7 +87,7 @@ async def hand_over(session: CommandSession, want_id: int, candidate: str | None
 
 async def _show_want(session: CommandSession, want: Want, what: str) -> int:
     shown = (await _views(session)).want(want)
-    return session.show({"want": attrs.asdict(shown)}, [f"want {want.id}, {shown.title}, {what}"])
+    return session.show({"want": shown}, [f"want {want.id}, {shown.title}, {what}"])
 
 
 async def _views(session: CommandSession) -> WantViews:
@@ -116,7 +115,7 @@ async def list_downloads(session: CommandSession, before: int | None, limit: int
     found = await session.assembly.watching.watches.downloads(before_id=before, limit=limit)
     following, views = next_page(found, limit), await _views(session)
     shown = [views.download(each) for each in found]
-    facts = {"downloads": list(map(attrs.asdict, shown)), "before": following}
+    facts = {"downloads": shown, "before": following}
     return session.show(facts, _text(session).downloads(shown, before=following))
 
 
@@ -126,7 +125,7 @@ async def list_downloads(session: CommandSession, before: int | None, limit: int
 async def show_download(session: CommandSession, number: int) -> int:
     """Its target, state and reason, how often it was sent, and its want."""
     shown = (await _views(session)).download(await session.assembly.watching.watches.download(number))
-    return session.show(attrs.asdict(shown), _text(session).download(shown))
+    return session.show(shown, _text(session).download(shown))
 
 
 @downloads.command(short_help="What is held has arrived.", epilog=EXIT_CODES)
@@ -157,7 +156,7 @@ def targets() -> None:
 async def list_targets(session: CommandSession) -> int:
     """All targets: what each takes, whether it can be asked, and what happens in doubt. Addresses and keys are not shown."""
     found = session.assembly.watching.watches.targets()
-    return session.show({"targets": list(map(attrs.asdict, found))}, _text(session).targets(found))
+    return session.show({"targets": list(found)}, _text(session).targets(found))
 
 
 @targets.command("test", short_help="Try a target out.", epilog=EXIT_CODES)
@@ -260,11 +259,9 @@ class WantText(Times):
             ("began", self.when(shown.created_at)),
             ("changed", self.when(shown.changed_at)),
         ]
-        yield from pairs([*facts, *self._asked_next(shown)], indent="  ")
+        facts += [("next asked", self.when(shown.next_look_at))] if shown.next_look_at else []
+        yield from pairs(facts, indent="  ")
         yield from _held([shown])
-
-    def _asked_next(self, shown: DownloadOut) -> list[tuple[str, str]]:
-        return [("next asked", self.when(shown.next_look_at))] if shown.next_look_at else []
 
     def targets(self, found: Sequence[TargetView]) -> Iterator[str]:
         """All targets."""

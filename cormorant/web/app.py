@@ -34,7 +34,7 @@ from cormorant.web.head_requests import allowing_head
 from cormorant.web.listener import SERVICE
 from cormorant.web.openapi import openapi_config
 from cormorant.web.page_files import page_routes
-from cormorant.web.parts import WebParts, WebState, state_of
+from cormorant.web.parts import PATIENCE_S, WebParts, WebState, state_of
 from cormorant.web.problems import AnyRequest, BoundedRequest, Crashes, parts_of, problem, problem_handlers
 from cormorant.web.shutdown import Shutdown
 from storage.overview import check
@@ -128,9 +128,6 @@ async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 
         message["headers"] = [*allowing_head(message["headers"]), *[each for each in _HEADERS if each[0] not in given]]
 
 
-_PATIENCE_S = 2.0
-
-
 @frozen(kw_only=True)
 class Health:
     """That it is alive, or ready. `service` tells it from other programs at the same port."""
@@ -152,16 +149,9 @@ async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
     parts = parts_of(request)
     if state_of(request).closing.is_stopping or not parts.monitor.is_ready():
         return problem(503, "it is starting or stopping")
-    if not await _storage_answers(parts):
+    try:
+        with trio.fail_after(PATIENCE_S):
+            await parts.environment.database.read(check)
+    except (StorageUnavailable, CommitUnknown, trio.TooSlowError):
         return problem(503, "the database does not answer")
     return Response(Health(status="ready"))
-
-
-async def _storage_answers(parts: WebParts) -> bool:
-    with trio.move_on_after(_PATIENCE_S):
-        try:
-            await parts.environment.database.read(check)
-        except (StorageUnavailable, CommitUnknown):
-            return False
-        return True
-    return False

@@ -7,7 +7,7 @@ import hmac
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -19,10 +19,11 @@ from litestar.datastructures import Cookie
 from litestar.exceptions import PermissionDeniedException
 
 from actors.environment import Environment
-from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
+from cormorant.rules.errors import CormorantError, StorageUnavailable
 from cormorant.rules.events import WebClientBlocked, WebKeyRefused
 from cormorant.rules.web_requests import BLOCKED_S, LogThrottle, LruCache, WrongKeys, address_group
 from cormorant.services.keys import Keys
+from cormorant.web.parts import database_patience
 from storage import access
 
 CHANGE_HEADER: Final = "X-Csrf-Token"
@@ -199,7 +200,6 @@ def _mark(given: str) -> str:
 
 LOOK_S: Final = 2.0
 """After so long a sign-out in another process is known here, and a stream ends whose session is over."""
-_PATIENCE_S: Final = 2.0
 
 T = TypeVar("T")
 
@@ -273,7 +273,7 @@ class SignOuts:
             if trio.current_time() - self._looked_at < LOOK_S:
                 return
             await self._write()
-            with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
+            with database_patience():
                 for number in await self.environment.database.read(access.ended_sessions, now=self.environment.now()):
                     self.sessions.end(number)
                 self._is_known = True
@@ -281,12 +281,10 @@ class SignOuts:
 
     async def _write(self) -> None:
         owed = dict(self._owed)
-        with trio.move_on_after(_PATIENCE_S):
-            try:
-                if owed:
-                    await self.environment.database.run(access.end_session, owed, now=self.environment.now())
-            except (StorageUnavailable, CommitUnknown):
-                return
+        if not owed:
+            return
+        with database_patience():
+            await self.environment.database.run(access.end_session, owed, now=self.environment.now())
             for number in owed:
                 self._owed.pop(number, None)
 

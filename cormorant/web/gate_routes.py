@@ -48,29 +48,21 @@ def _error(code: int, description: str, *, status: int = 200, headers: Mapping[s
     )
 
 
-def _refused(_: AnyRequest, error: GateRefusal) -> Answer:
-    return _error(error.code, error.description)
-
-
-def _unknown_source(_: AnyRequest, error: UnknownSource) -> Answer:
-    return _error(_NO_SUCH_SOURCE, f"there is no source called {error.name[:40]}")
+def _later(code: int, why: object, status: int, wait_s: float) -> Answer:
+    return _error(code, str(why), status=status, headers={"Retry-After": str(math.ceil(wait_s))})
 
 
 def _nothing(_: AnyRequest, error: NothingAnswered) -> Answer:
     if error.retry_after_s is not None:
-        return _error(_REQUEST_LIMIT, str(error), status=429, headers={"Retry-After": str(error.retry_after_s)})
+        return _later(_REQUEST_LIMIT, error, 429, error.retry_after_s)
     if error.is_gone:
         return _error(_NO_SUCH_ITEM, str(error), status=404)
     return _error(_UNKNOWN, str(error), status=503)
 
 
-def _tried(_: AnyRequest, error: TooManyTries) -> Answer:
-    return _error(_REQUEST_LIMIT, str(error), status=429, headers={"Retry-After": str(error.retry_after_s)})
-
-
 def _busy(_: AnyRequest, error: Exception) -> Answer:
     status = 429 if isinstance(error, SearchQueueFull) else 503
-    return _error(_UNKNOWN, str(error), status=status, headers={"Retry-After": str(math.ceil(BUSY_S))})
+    return _later(_UNKNOWN, error, status, BUSY_S)
 
 
 def _crashed(request: AnyRequest, error: Exception) -> Answer:
@@ -79,10 +71,10 @@ def _crashed(request: AnyRequest, error: Exception) -> Answer:
 
 
 _HANDLERS: Final[ExceptionHandlersMap] = {
-    GateRefusal: _refused,
-    UnknownSource: _unknown_source,
+    GateRefusal: lambda _, error: _error(error.code, error.description),
+    UnknownSource: lambda _, error: _error(_NO_SUCH_SOURCE, f"there is no source called {error.name[:40]}"),
     NothingAnswered: _nothing,
-    TooManyTries: _tried,
+    TooManyTries: lambda _, error: _later(_REQUEST_LIMIT, error, 429, error.retry_after_s),
     SearchQueueFull: _busy,
     StorageUnavailable: _busy,
     CommitUnknown: _busy,
@@ -91,11 +83,10 @@ _HANDLERS: Final[ExceptionHandlersMap] = {
 }
 
 
-def _gone(_: AnyRequest, __: UnknownSource) -> Answer:
-    return _error(_NO_SUCH_ITEM, "there is no such download", status=404)
-
-
-_DOWNLOAD_HANDLERS: Final[ExceptionHandlersMap] = {**_HANDLERS, UnknownSource: _gone}
+_DOWNLOAD_HANDLERS: Final[ExceptionHandlersMap] = {
+    **_HANDLERS,
+    UnknownSource: lambda _, __: _error(_NO_SUCH_ITEM, "there is no such download", status=404),
+}
 
 
 @get("/gate/{source:str}/api", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False)
@@ -115,7 +106,7 @@ async def _unless_stopping(
     answer = await state_of(request).closing.run_until_disconnect(request.receive, work, *args, **kwargs)
     if answer is not None:
         return answer
-    return _error(_UNKNOWN, "the gate is being stopped", status=503, headers={"Retry-After": str(BUSY_S)})
+    return _later(_UNKNOWN, "the gate is being stopped", 503, BUSY_S)
 
 
 async def _head(gate: GateService, query: GateQuery, source: str) -> Stream:

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-import trio
 from attrs import frozen
 from litestar import MediaType, Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from cormorant import __version__
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.search.breaker import BreakerState
 from cormorant.rules.search.limits import Lane, counts_since, windows_of
 from cormorant.rules.search.priorities import Priority
 from cormorant.web.metrics import TEXT_TYPE, MetricValue
-from cormorant.web.parts import WebParts, all_children
+from cormorant.web.parts import WebParts, all_children, database_patience
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.overview import QuotaWindow, read_gauges
 
 __all__ = ["gauge_values", "metrics_route"]
 
-_PATIENCE_S = 2.0
 _BREAKER = {BreakerState.CLOSED: 0.0, BreakerState.HALF_OPEN: 1.0, BreakerState.OPEN: 2.0}
 
 
@@ -59,14 +56,12 @@ async def gauge_values(parts: WebParts) -> list[MetricValue]:
             for child in all_children(parts.monitor.children())
         ),
     ]
-    with trio.move_on_after(_PATIENCE_S):
-        try:
-            gauges = _quota_gauges(parts, now)
-            rows = await parts.environment.database.read(read_gauges, [each.window for each in gauges])
-        except (StorageUnavailable, CommitUnknown):
-            return values
+    with database_patience():
+        gauges = _quota_gauges(parts, now)
+        rows = await parts.environment.database.read(read_gauges, [each.window for each in gauges])
         values.append(MetricValue(metric="queue_depth", value=rows.waiting_jobs, labels=("jobs",)))
-        values.append(MetricValue(metric="scheduled_jobs_total", value=len(parts.timetable.due()) + rows.running_feeds))
+        running = len(parts.timetable.due()) + rows.running_feeds
+        values.append(MetricValue(metric="scheduled_jobs_total", value=running))
         values += [
             MetricValue(metric="cormorant_source_quota_left", value=max(0, each.limit - spent), labels=each.labels)
             for each, spent in zip(gauges, rows.spent, strict=True)

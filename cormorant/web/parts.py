@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import trio
@@ -11,6 +12,7 @@ from attrs import define, field, frozen
 from litestar.connection import ASGIConnection
 
 from actors.environment import Environment
+from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.supervision import ChildView
 from cormorant.services.event_bus import EventBus, ServiceMonitor
 from cormorant.services.gate.client_apps import Apps
@@ -55,6 +57,16 @@ class WebParts:
     bus: EventBus
     timetable: Timetable
     metrics: Metrics
+
+
+PATIENCE_S: Final = 2.0
+
+
+@contextmanager
+def database_patience() -> Iterator[None]:
+    """Give the database 2 s. What it cannot do in this time, or while it is away, is left out."""
+    with trio.move_on_after(PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
+        yield
 
 
 TIMES: Final = 20.0

@@ -42,13 +42,7 @@ class WebServer(Actor[None]):
     async def begin(self) -> None:
         """Bind and serve. The start is acknowledged only when connections are taken."""
         parts = self.parts
-        keys = keys_of(
-            parts.environment.settings.web,
-            parts.environment.settings.clients,
-            data=parts.environment.settings.data,
-            emit=parts.environment.emit,
-            file_mode=parts.environment.settings.data_file_mode,
-        )
+        keys = keys_of(parts.environment.settings, emit=parts.environment.emit)
         self._closing = Shutdown(self.nursery)
         searches = RunningSearches(nursery=self.nursery, searches=parts.searches)
         app = make_app(parts, keys, self._closing, searches)

@@ -9,6 +9,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
+import attrs
 import click
 from typing_extensions import override
 
@@ -168,6 +169,15 @@ def access_to(app: str, *, url: str, key_env: str | None, key_file: Any, example
             f"the key of {app} is empty; give it with --key-env, with --key-file, or when you are asked for it"
         )
     return {"url": address, "key": key}
+
+
+def parsed_setting(cls: type, name: str, text: str, *, shown: str) -> Any:
+    """The value of a setting, or a refusal. Invariant: what was typed is not repeated, for a key may be in it."""
+    setting: Setting = attrs.fields_dict(cls)[name].metadata[Setting.KEY]
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        raise UsageRefused(f"{shown}: {error}") from None
 
 
 def checked_address(what: str, address: str, example: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property
@@ -94,7 +94,7 @@ class CommandSession:
         """The zone in which times are shown."""
         return zone_of(self.settings.time_zone)
 
-    def show(self, facts: Mapping[str, Any], lines: Iterable[str]) -> int:
+    def show(self, facts: Any, lines: Iterable[str]) -> int:
         """Show the facts as JSON, or the lines. Returns the exit code."""
         show(facts, lines, as_json=self.as_json)
         return EXIT_OK

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, tzinfo
 from functools import partial
@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import Any, NoReturn, TextIO
 from unicodedata import east_asian_width
 
+import attrs
 import click
 from attrs import frozen
 
@@ -148,8 +149,8 @@ def painter(colours: dict[str, str]) -> Paint:
     return paint
 
 
-def show(facts: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
-    """Write the facts as JSON, or the lines."""
+def show(facts: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Write the facts as JSON, or the lines. The facts may hold views."""
     click.echo(as_text(facts) if as_json else "\n".join(lines))
 
 
@@ -163,6 +164,8 @@ def _plain(value: object) -> object:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
+    if attrs.has(type(value)):
+        return attrs.asdict(value, recurse=False)  # type: ignore[arg-type]  # an attrs class, as was just seen
     raise TypeError(f"{type(value).__name__} is not told to programs")
 
 

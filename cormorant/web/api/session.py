@@ -68,7 +68,8 @@ async def begin_session(request: AnyRequest, data: JSONBody[SignIn]) -> Response
         raise NotAuthorizedException("this is not the key; it is in the file keys/web.key of the data folder")
     sessions = state.sign_outs.sessions
     session = sessions.begin()
-    return Response(_shown(session), cookies=[sessions.set_cookie(session, is_secure=_is_https(request))])
+    is_secure = request.scope["scheme"] == "https"  # the guard has put in what a trusted proxy says
+    return Response(_shown(session), cookies=[sessions.set_cookie(session, is_secure=is_secure)])
 
 
 @delete("/session", summary="Sign a browser out", status_code=200)
@@ -82,11 +83,6 @@ async def end_session(request: AnyRequest) -> Response[SessionOut]:
     if session is not None:
         await sign_outs.end(session)
     return Response(_shown(None), cookies=[sign_outs.sessions.drop_cookie()])
-
-
-def _is_https(request: AnyRequest) -> bool:
-    # The guard has put in what a trusted proxy says.
-    return request.scope["scheme"] == "https"
 
 
 def _shown(session: BrowserSession | None) -> SessionOut:

@@ -17,7 +17,6 @@ from cormorant.services.search_views import ExplanationOut, SourceOut, explanati
 from cormorant.web.overview import ChildOut, tree_out
 from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage.search.sources import UnknownSource
 
 __all__ = ["PriorityName", "source_routes"]
 
@@ -67,7 +66,7 @@ async def explain(
 ) -> ExplanationOut:
     """What is in the way of a request submitted now, gate by gate, and when each opens."""
     parts = parts_of(request)
-    await _requests_of(parts, name)
+    await parts.searches.requests_of(name)
     return _explanation(parts, name, priority, lane)
 
 
@@ -95,16 +94,8 @@ async def reset(request: AnyRequest, name: FromPath[str]) -> SourceOut:
     return await _shown(parts, name)
 
 
-async def _requests_of(parts: WebParts, name: str) -> SourceRequests:
-    directory = parts.searches.directory
-    await directory.loaded.wait()
-    if name not in directory.by_name:
-        raise UnknownSource(name, list(directory.by_name))
-    return directory.by_name[name]
-
-
 async def _shown(parts: WebParts, name: str, priority: PriorityName = "interactive") -> SourceOut:
-    return _source(parts, await _requests_of(parts, name), priority)
+    return _source(parts, await parts.searches.requests_of(name), priority)
 
 
 def _source(parts: WebParts, requests: SourceRequests, priority: PriorityName) -> SourceOut:
