@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -14,7 +13,6 @@ from cormorant.cli.console.command_line import (
     HintingGroup,
     SettingValue,
     UsageRefused,
-    session_command,
     together,
 )
 from cormorant.cli.console.output import table
@@ -29,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _HEAD = ("NAME", "PRIORITY", "SHARE", "HOLD", "QUERIES", "GRABS", "FROM", "SPENT AT")
 
-_client_command = partial(session_command, in_doubt="`cormorant clients list` shows it", interrupted="interrupted")
+_TOLD = {"in_doubt": "`cormorant clients list` shows it", "interrupted": "interrupted"}
 
 
 def _option(attribute: attrs.Attribute[Any]) -> Callable[[F], F]:
@@ -67,16 +65,14 @@ def clients() -> None:
     """
 
 
-@clients.command("list", short_help="All apps: priority, share, hold, and what each has spent.", epilog=EXIT_CODES)
-@_client_command()
+@clients.session_command("All apps: priority, share, hold, and what each has spent.", name="list", **_TOLD)
 async def list_clients(session: CommandSession) -> int:
     """All apps: how each is treated, and what each has spent in the last 24 hours. Keys are never shown."""
     found = await session.assembly.apps.all()
     return session.show({"clients": list(found)}, _listed(found, file=session.file))
 
 
-@clients.command(short_help="Add an app and show its key, once.", epilog=EXIT_CODES)
-@_client_command(may_make=True)
+@clients.session_command("Add an app and show its key, once.", may_make=True, **_TOLD)
 @click.argument("name", metavar="NAME", callback=_new_name)
 @_TREATMENT
 async def add(session: CommandSession, name: str, **chosen: Any) -> int:
@@ -85,8 +81,7 @@ async def add(session: CommandSession, name: str, **chosen: Any) -> int:
     return session.show({"added": added.client, "key": added.key}, _added(session, name, added.key))
 
 
-@clients.command(short_help="Remove an app that was added by command.", epilog=EXIT_CODES)
-@_client_command()
+@clients.session_command("Remove an app that was added by command.", **_TOLD)
 @click.argument("name", metavar="NAME")
 async def remove(session: CommandSession, name: str) -> int:
     """Let an app in no more that was added by command. Its key and its links open nothing; what it spent stays spent."""

@@ -12,12 +12,10 @@ from attrs import evolve
 from cormorant.cli.console.command_line import (
     EXIT_CODES,
     HintingGroup,
-    SessionFunction,
     UsageRefused,
     access_to,
     dry_run_option,
     key_options,
-    session_command,
     together,
 )
 from cormorant.cli.console.output import table
@@ -63,15 +61,12 @@ def _access(app: str, *, url: str, key_env: str | None, key_file: Any, **words: 
     return words | access_to(app, url=url, key_env=key_env, key_file=key_file, example=example)
 
 
-def _adopt_command(app: str) -> Callable[[SessionFunction], Callable[..., None]]:
-    in_doubt = "run it again: nothing is added twice"
-    return session_command(
-        has_database=False, before=partial(_access, app), in_doubt=in_doubt, interrupted="interrupted"
-    )
+_TOLD = {"in_doubt": "run it again: nothing is added twice", "interrupted": "interrupted"}
 
 
-@adopt.command(short_help="Adopt the indexers of Prowlarr.", epilog=EXIT_CODES)
-@_adopt_command("Prowlarr")
+@adopt.session_command(
+    "Adopt the indexers of Prowlarr.", has_database=False, before=partial(_access, "Prowlarr"), **_TOLD
+)
 @_OPTIONS
 async def prowlarr(session: CommandSession, **words: Any) -> int:
     """Adopt the indexers of the Prowlarr at URL, such as http://prowlarr:9696.
@@ -81,8 +76,9 @@ async def prowlarr(session: CommandSession, **words: Any) -> int:
     return await _adopt(session, app="Prowlarr", **words)
 
 
-@adopt.command(short_help="Adopt the indexers of Jackett.", epilog=EXIT_CODES)
-@_adopt_command("Jackett")
+@adopt.session_command(
+    "Adopt the indexers of Jackett.", has_database=False, before=partial(_access, "Jackett"), **_TOLD
+)
 @_OPTIONS
 async def jackett(session: CommandSession, **words: Any) -> int:
     """Adopt the indexers of the Jackett at URL, such as http://jackett:9117.

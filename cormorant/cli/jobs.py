@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -22,9 +21,7 @@ from cormorant.cli.console.command_line import (
     Duration,
     HintingGroup,
     RowId,
-    SessionFunction,
     UsageRefused,
-    session_command,
     together,
 )
 from cormorant.cli.console.output import Times, counted, older_pages, painter, pairs, printable, table
@@ -52,23 +49,19 @@ WATCHED_FROM = 2_000
 
 _ID = RowId("job")
 _SHOWS_IT = "`cormorant jobs stats` shows it"
-_change_command = partial(
-    session_command, in_doubt=_SHOWS_IT, interrupted=f"interrupted, it may have happened; {_SHOWS_IT}"
-)
+_TOLD = {"in_doubt": _SHOWS_IT, "interrupted": f"interrupted, it may have happened; {_SHOWS_IT}"}
 
 
 def _ids(*, required: bool) -> Callable[[F], F]:
     return click.argument("ids", metavar="ID..." if required else "[ID]...", nargs=-1, required=required, type=_ID)
 
 
-def _choice_command(function: SessionFunction) -> Callable[..., None]:
-    """A command for some ids or for all dead letters."""
-    choice = together(
-        _ids(required=False),
-        click.option("--failed", is_flag=True, help="All dead letters instead of ids."),
-        click.option("--kind", metavar="KIND", help="With --failed: only of this kind."),
-    )
-    return _change_command(before=_checked_choice)(choice(function))
+_CHOICE = together(
+    _ids(required=False),
+    click.option("--failed", is_flag=True, help="All dead letters instead of ids."),
+    click.option("--kind", metavar="KIND", help="With --failed: only of this kind."),
+)
+"""Some ids, or all dead letters."""
 
 
 def _checked_choice(*, ids: tuple[int, ...], failed: bool, kind: str | None) -> dict[str, Any]:
@@ -87,8 +80,7 @@ def jobs() -> None:
     """
 
 
-@jobs.command("list", short_help="The newest jobs, and what each waits for.", epilog=_EXIT_CODES)
-@session_command()
+@jobs.session_command("The newest jobs, and what each waits for.", name="list")
 @click.option("--state", type=click.Choice([state.value for state in JobState]), help="Only jobs in this state.")
 @click.option("--kind", metavar="KIND", help="Only jobs of this kind.")
 @click.option("--before", type=_ID, metavar="ID", help="Only older ones than this: the next page.")
@@ -102,8 +94,7 @@ async def list_jobs(session: CommandSession, *, state: str | None, **filters: An
     return session.show(facts, _text(session, page.scene).page(page, before=following))
 
 
-@jobs.command(short_help="Everything about one job.", epilog=_EXIT_CODES)
-@session_command()
+@jobs.session_command("Everything about one job.")
 @click.argument("job_id", metavar="ID", type=_ID)
 async def show(session: CommandSession, job_id: int) -> int:
     """Everything about one job: its times, owner, heartbeat, payload and last errors."""
@@ -112,8 +103,7 @@ async def show(session: CommandSession, job_id: int) -> int:
     return session.show(_facts(job, scene), _text(session, scene).one(job))
 
 
-@jobs.command(short_help="How many jobs there are, and who works on them.", epilog=_EXIT_CODES)
-@session_command()
+@jobs.session_command("How many jobs there are, and who works on them.")
 async def stats(session: CommandSession) -> int:
     """Jobs by kind and state, what is paused, dead letters, and the processes with their last heartbeat.
 
@@ -123,8 +113,7 @@ async def stats(session: CommandSession) -> int:
     return session.show(_stats_facts(found), _text(session, found.scene).stats(found))
 
 
-@jobs.command(short_help="Running jobs whose process is silent.", epilog=_EXIT_CODES)
-@session_command()
+@jobs.session_command("Running jobs whose process is silent.")
 @click.option(
     "--silent", type=Duration(), metavar="DURATION", help="How long, such as 1m.  [default: jobs.lock_timeout]"
 )
@@ -139,30 +128,28 @@ async def stuck(session: CommandSession, silent: float | None) -> int:
     return session.show(facts, _text(session, found.scene).stuck(found, silent_s=silent_s))
 
 
-@jobs.command(short_help="Let failed or cancelled jobs start afresh.", epilog=_EXIT_CODES)
-@_choice_command
+@jobs.session_command("Let failed or cancelled jobs start afresh.", before=_checked_choice, **_TOLD)
+@_CHOICE
 async def retry(session: CommandSession, **chosen: Any) -> int:
     """Let failed or cancelled jobs start afresh: due now, no attempt used."""
     return await _change(session, "retry", **chosen)
 
 
-@jobs.command(short_help="End jobs that wait or run.", epilog=_EXIT_CODES)
-@_change_command()
+@jobs.session_command("End jobs that wait or run.", **_TOLD)
 @_ids(required=True)
 async def cancel(session: CommandSession, ids: tuple[int, ...]) -> int:
     """End jobs that wait or run. A handler that runs is stopped soon, at its process's next heartbeat at the latest."""
     return await _change(session, "cancel", ids)
 
 
-@jobs.command(short_help="Forget finished jobs.", epilog=_EXIT_CODES)
-@_choice_command
+@jobs.session_command("Forget finished jobs.", before=_checked_choice, **_TOLD)
+@_CHOICE
 async def discard(session: CommandSession, **chosen: Any) -> int:
     """Forget finished jobs before their time. What waits or runs must be cancelled first."""
     return await _change(session, "discard", **chosen)
 
 
-@jobs.command(short_help="Start no more jobs, of one kind or at all.", epilog=_EXIT_CODES)
-@_change_command()
+@jobs.session_command("Start no more jobs, of one kind or at all.", **_TOLD)
 @click.argument("kind", required=False)
 async def pause(session: CommandSession, kind: str | None) -> int:
     """Start no more jobs of a kind; without one, of any. Holds for every process, also after a restart.
@@ -176,8 +163,7 @@ async def pause(session: CommandSession, kind: str | None) -> int:
     return session.show({"paused": True, "changed": is_new}, [told if is_new else "everything was paused already"])
 
 
-@jobs.command(short_help="Start jobs again, of one kind or at all.", epilog=_EXIT_CODES)
-@_change_command()
+@jobs.session_command("Start jobs again, of one kind or at all.", **_TOLD)
 @click.argument("kind", required=False)
 async def resume(session: CommandSession, kind: str | None) -> int:
     """Start jobs of a kind again; without one, end the pause of everything. Kinds that are paused by name stay so."""

@@ -19,7 +19,6 @@ from cormorant.cli.console.command_line import (
     UsageRefused,
     config_option,
     options,
-    session_command,
 )
 from cormorant.cli.console.output import leave, open_missing, show
 from cormorant.cli.console.signals import StopSignals
@@ -196,8 +195,9 @@ def notify() -> None:
     """Try notifications out: [notify] of the settings file says where they go, of what, and when not."""
 
 
-@notify.command(short_help="Send one to each address.", epilog=EXIT_CODES)
-@session_command(has_database=False, interrupted="interrupted; some may have been told")
+@notify.session_command(
+    "Send one to each address.", has_database=False, interrupted="interrupted; some may have been told"
+)
 async def test(session: CommandSession) -> int:
     """Send one notification to each address of notify.apprise, now, also in quiet hours. Addresses are not shown."""
     addresses = session.settings.notify.apprise.reveal().split()

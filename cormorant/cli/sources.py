@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -52,7 +51,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_session_command = partial(session_command, in_doubt="`cormorant sources list` shows it", interrupted="interrupted")
+_SHOWS_IT = "`cormorant sources list` shows it"
+_TOLD = {"in_doubt": _SHOWS_IT, "interrupted": "interrupted"}
 
 
 def _settings_of(cls: type, *names: str) -> Iterator[tuple[str, Setting]]:
@@ -87,8 +87,7 @@ def sources() -> None:
     """
 
 
-@sources.command("list", short_help="All sources: what was spent, and whether each is open.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("All sources: what was spent, and whether each is open.", name="list", **_TOLD)
 async def list_sources(session: CommandSession) -> int:
     """All sources: what was spent this hour and today against the limits, and why one waits. Keys are never shown."""
     found = await session.sources.views()
@@ -110,8 +109,7 @@ def _wanted(*, name: str, **words: Any) -> dict[str, Any]:
     return {"name": name, "wanted": SourceSettings(url=url, key=key, proxy=proxy, reserve=reserve, **words)}
 
 
-@sources.command(short_help="Add a site.", epilog=EXIT_CODES)
-@_session_command(may_make=True, before=_wanted)
+@sources.session_command("Add a site.", may_make=True, before=_wanted, **_TOLD)
 @_NAME
 @click.argument("url", metavar="URL")
 @click.option("--kind", type=click.Choice(KINDS), default="torznab", show_default=True)
@@ -161,8 +159,7 @@ def _key(given: str | None, file: Any) -> Secret:
     return read_key("the key", given, file, question="Key of its API (Enter for none)", default="")
 
 
-@sources.command(short_help="Ask a site what it can do.", epilog=EXIT_CODES)
-@_session_command(may_make=True)
+@sources.session_command("Ask a site what it can do.", may_make=True, **_TOLD)
 @_NAME
 async def test(session: CommandSession, name: str) -> int:
     """Ask a site what it can do. It is a request like every other: it counts, and it is not made while a gate is closed."""
@@ -188,8 +185,7 @@ def _trouble(view: SourceView, error: SourceError, file: str) -> str:
     return f"{record.name}: {said.partition(';')[0]}; it is stopped until that is put right: {remedy}"
 
 
-@sources.command(short_help="Ask a site no more for now.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("Ask a site no more for now.", **_TOLD)
 @_NAME
 @click.option("--for", "for_s", type=Duration(), metavar="DURATION", help="How long, such as 2h.  [default: for good]")
 async def pause(session: CommandSession, name: str, for_s: float | None) -> int:
@@ -201,8 +197,7 @@ async def pause(session: CommandSession, name: str, for_s: float | None) -> int:
     return session.show({"source": name, "paused": True, "until": until}, [told])
 
 
-@sources.command(short_help="End a pause.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("End a pause.", **_TOLD)
 @_NAME
 async def resume(session: CommandSession, name: str) -> int:
     """Go on asking a site that was paused."""
@@ -212,8 +207,7 @@ async def resume(session: CommandSession, name: str) -> int:
     return _show_state(session, view, told, paused=False, changed=was_paused)
 
 
-@sources.command(short_help="Forget the trouble with a site.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("Forget the trouble with a site.", **_TOLD)
 @_NAME
 async def reset(session: CommandSession, name: str) -> int:
     """Forget cooldown, failures and refused credentials of a site. What was spent stays spent, a pause stays a pause."""
@@ -227,8 +221,7 @@ def _show_state(session: CommandSession, view: SourceView, told: str, **facts: b
     return session.show({"source": view.record.name, "state": state, **facts}, [f"{told}; {sentence_of(state)}"])
 
 
-@sources.command(short_help="Remove a site that was added by command.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("Remove a site that was added by command.", **_TOLD)
 @_NAME
 async def remove(session: CommandSession, name: str) -> int:
     """Remove a site that was added by command. What was spent is remembered, should it come back."""
@@ -241,7 +234,7 @@ PRIORITIES = click.Choice([priority.name.lower() for priority in Priority])
 
 
 @click.command(short_help="Why a site waits, gate by gate, and until when.", epilog=EXIT_CODES)
-@_session_command()
+@session_command(in_doubt=_SHOWS_IT, interrupted="interrupted")
 @click.argument("source", metavar="SOURCE")
 @click.option("--priority", type=PRIORITIES, default="interactive", show_default=True, help="For whom it is asked.")
 @click.option("--grab", is_flag=True, help="For a download instead of a search.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from attrs import frozen
 
-from cormorant.cli.console.command_line import EXIT_CODES, LIMIT, HintingGroup, RowId, session_command
+from cormorant.cli.console.command_line import EXIT_CODES, LIMIT, HintingGroup, RowId
 from cormorant.cli.console.output import Times, older_pages, painter, pairs, printable, table
 from cormorant.rules.units import rough_size
 from cormorant.rules.views import next_page
@@ -31,8 +31,7 @@ def wants() -> None:
     """
 
 
-@wants.command("list", short_help="The newest wants, and where each is.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("The newest wants, and where each is.", name="list")
 @click.option("--state", type=click.Choice([state.value for state in WantState]), help="Only those in this state.")
 @click.option("--before", type=_WANT, metavar="ID", help="Only older ones than this: the next page.")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
@@ -46,8 +45,7 @@ async def list_wants(session: CommandSession, state: str | None, before: int | N
     return session.show(facts, _text(session).wants(shown, before=following))
 
 
-@wants.command(short_help="One want with all that was found for it.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("One want with all that was found for it.")
 @_ID
 async def show(session: CommandSession, want_id: int) -> int:
     """Everything about a want: each candidate with what speaks for and against it, and its downloads. Links are not shown."""
@@ -55,8 +53,7 @@ async def show(session: CommandSession, want_id: int) -> int:
     return session.show(shown, _text(session).want(shown))
 
 
-@wants.command(short_help="Search again.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("Search again.")
 @_ID
 async def retry(session: CommandSession, want_id: int) -> int:
     """Search again now, also what was given up or ignored. Candidates that were tried in vain may be tried again."""
@@ -64,8 +61,7 @@ async def retry(session: CommandSession, want_id: int) -> int:
     return await _show_want(session, want, "is searched again by a running service")
 
 
-@wants.command(short_help="Want it no more.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("Want it no more.")
 @_ID
 async def ignore(session: CommandSession, want_id: int) -> int:
     """Want it no more, until it is retried."""
@@ -73,8 +69,7 @@ async def ignore(session: CommandSession, want_id: int) -> int:
     return await _show_want(session, want, f"is ignored until cormorant wants retry {want_id}")
 
 
-@wants.command("hand-over", short_help="Hand a candidate over by hand.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("Hand a candidate over by hand.", name="hand-over")
 @_ID
 @click.option(
     "--candidate", metavar="REF", help="Another one than is chosen, as `show` calls it; also one that does not fit."
@@ -106,8 +101,7 @@ def downloads() -> None:
     """
 
 
-@downloads.command("list", short_help="The newest downloads, and how far each is.", epilog=EXIT_CODES)
-@session_command()
+@downloads.session_command("The newest downloads, and how far each is.", name="list")
 @click.option("--before", type=_DOWNLOAD, metavar="ID", help="Only older ones than this: the next page.")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
 async def list_downloads(session: CommandSession, before: int | None, limit: int) -> int:
@@ -119,8 +113,7 @@ async def list_downloads(session: CommandSession, before: int | None, limit: int
     return session.show(facts, _text(session).downloads(shown, before=following))
 
 
-@downloads.command("show", short_help="Everything about one download.", epilog=EXIT_CODES)
-@session_command()
+@downloads.session_command("Everything about one download.", name="show")
 @_DOWNLOAD_ID
 async def show_download(session: CommandSession, number: int) -> int:
     """Its target, state and reason, how often it was sent, and its want."""
@@ -128,8 +121,7 @@ async def show_download(session: CommandSession, number: int) -> int:
     return session.show(shown, _text(session).download(shown))
 
 
-@downloads.command(short_help="What is held has arrived.", epilog=EXIT_CODES)
-@session_command()
+@downloads.session_command("What is held has arrived.")
 @_DOWNLOAD_ID
 async def arrived(session: CommandSession, number: int) -> int:
     """Say that a download that is held has arrived: its want is done."""
@@ -137,8 +129,7 @@ async def arrived(session: CommandSession, number: int) -> int:
     return await _show_want(session, want, "is done")
 
 
-@downloads.command("send-again", short_help="What is held has not arrived.", epilog=EXIT_CODES)
-@session_command()
+@downloads.session_command("What is held has not arrived.", name="send-again")
 @_DOWNLOAD_ID
 async def send_again(session: CommandSession, number: int) -> int:
     """Say that a download that is held has not arrived: it is sent once more, under the same key."""
@@ -151,16 +142,14 @@ def targets() -> None:
     """List and test those that take finds: [targets.NAME] of the settings file."""
 
 
-@targets.command("list", short_help="All targets, and what each takes.", epilog=EXIT_CODES)
-@session_command(may_make=True)
+@targets.session_command("All targets, and what each takes.", name="list", may_make=True)
 async def list_targets(session: CommandSession) -> int:
     """All targets: what each takes, whether it can be asked, and what happens in doubt. Addresses and keys are not shown."""
     found = session.assembly.watching.watches.targets()
     return session.show({"targets": list(found)}, _text(session).targets(found))
 
 
-@targets.command("test", short_help="Try a target out.", epilog=EXIT_CODES)
-@session_command(may_make=True)
+@targets.session_command("Try a target out.", name="test", may_make=True)
 @click.argument("name", metavar="NAME")
 async def test_target(session: CommandSession, name: str) -> int:
     """Try address and credentials of a target. Nothing is given to it."""

@@ -34,9 +34,8 @@ from cormorant.web.head_requests import allowing_head
 from cormorant.web.listener import SERVICE
 from cormorant.web.openapi import openapi_config
 from cormorant.web.page_files import page_routes
-from cormorant.web.parts import PATIENCE_S, WebParts, WebState, state_of
+from cormorant.web.parts import PATIENCE_S, Shutdown, WebParts, WebState, state_of
 from cormorant.web.problems import AnyRequest, BoundedRequest, Crashes, parts_of, problem, problem_handlers
-from cormorant.web.shutdown import Shutdown
 from storage.overview import check
 
 OPEN: Final = "open"

@@ -15,8 +15,7 @@ from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords
 from cormorant.services.event_bus import EventStream
 from cormorant.services.watch.views import WantViews
 from cormorant.web.auth import ListenPermit
-from cormorant.web.parts import WebParts
-from cormorant.web.shutdown import Shutdown
+from cormorant.web.parts import Shutdown, WebParts
 from storage.search.sources import SourceRecord
 
 __all__ = ["EVENT_EXAMPLE", "EventResponse", "EventStreams"]

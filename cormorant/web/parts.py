@@ -1,15 +1,16 @@
-"""WebParts: the services and settings that the web is made from."""
+"""What the handlers of a server share: its services, its state, and the end of long waits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 import trio
 from attrs import define, field, frozen
 from litestar.connection import ASGIConnection
+from litestar.types import Receive
 
 from actors.environment import Environment
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
@@ -32,7 +33,6 @@ if TYPE_CHECKING:  # these modules know the state of the server
     from cormorant.web.auth import KeyThrottle, SignOuts
     from cormorant.web.event_stream import EventStreams
     from cormorant.web.problems import Crashes
-    from cormorant.web.shutdown import Shutdown
 
 
 def all_children(children: Iterable[ChildView]) -> Iterator[ChildView]:
@@ -73,6 +73,7 @@ TIMES: Final = 20.0
 """A count is kept for so many times as long as it took: counting takes at most a twentieth of the time."""
 KEPT_S_MAX: Final = 30.0
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -91,6 +92,62 @@ class CountCache(Generic[T]):
     def keep(self, value: T, *, took_s: float) -> None:
         """Remember a count that was just made."""
         self._value, self._until = value, trio.current_time() + min(KEPT_S_MAX, took_s * TIMES)
+
+
+@define(eq=False)
+class Shutdown:
+    """Told once that the server stops."""
+
+    nursery: trio.Nursery
+    told: trio.Event = field(factory=trio.Event)
+    _scopes: set[trio.CancelScope] = field(init=False, factory=set)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the server stops."""
+        return self.told.is_set()
+
+    def tell(self) -> None:
+        """End all that waits."""
+        self.told.set()
+        for scope in list(self._scopes):
+            scope.cancel()
+
+    async def run_until_disconnect(
+        self, receive: Receive, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
+        """The same, and it ends when whoever asked has hung up: nothing is spent for nobody."""
+        watching = trio.CancelScope()
+        scope = trio.CancelScope()
+        result: T | None = None
+        self.nursery.start_soon(_cancel_on_disconnect, receive, scope, watching)
+        try:
+            with scope:
+                result = await self.run_until_shutdown(work, *args, **kwargs)
+        finally:
+            watching.cancel()
+        return result
+
+    async def run_until_shutdown(self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """What comes of something that may wait for long; None when the server stops first."""
+        scope = trio.CancelScope()
+        self._scopes.add(scope)
+        if self.is_stopping:
+            scope.cancel()
+        result: T | None = None
+        try:
+            with scope:
+                result = await work(*args, **kwargs)
+        finally:
+            self._scopes.discard(scope)
+        return result
+
+
+async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope, watching: trio.CancelScope) -> None:
+    with watching:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()
 
 
 @frozen(kw_only=True)

@@ -17,9 +17,8 @@ from cormorant.web.api.searches import RunningSearches
 from cormorant.web.app import make_app
 from cormorant.web.head_requests import HeadAnswers
 from cormorant.web.listener import ConnectionListener, bound
-from cormorant.web.parts import WebParts
+from cormorant.web.parts import Shutdown, WebParts
 from cormorant.web.request_guard import RequestGuard
-from cormorant.web.shutdown import Shutdown
 
 __all__ = ["GRACE_S", "WebServer"]
 

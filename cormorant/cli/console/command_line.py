@@ -82,6 +82,17 @@ class HintingGroup(click.Group):
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
+    def session_command(
+        self, short_help: str, *, name: str | None = None, **how: Any
+    ) -> Callable[[SessionFunction], click.Command]:
+        """Make a command of this group, with its exit codes. `how` is that of `session_command`."""
+
+        def decorate(function: SessionFunction) -> click.Command:
+            command = session_command(**how)(function)
+            return self.command(name, short_help=short_help, epilog=self.epilog)(command)
+
+        return decorate
+
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     """One decorator of several: options and arguments in the order of the help."""
