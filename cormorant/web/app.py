@@ -35,20 +35,19 @@ from cormorant.web.listener import SERVICE
 from cormorant.web.openapi import openapi_config
 from cormorant.web.page_files import page_routes
 from cormorant.web.parts import PATIENCE_S, Shutdown, WebParts, WebState, state_of
-from cormorant.web.problems import AnyRequest, BoundedRequest, Crashes, parts_of, problem, problem_handlers
+from cormorant.web.problems import (
+    ANSWER_HEADERS,
+    AnyRequest,
+    BoundedRequest,
+    Crashes,
+    parts_of,
+    problem,
+    problem_handlers,
+)
 from storage.overview import check
 
 OPEN: Final = "open"
 """In the `opt` of a handler: it needs no key of the API, because it is harmless or has keys of its own."""
-
-_HEADERS: Final = (
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"cache-control", b"no-store"),
-)
 
 
 def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSearches) -> Litestar:
@@ -124,7 +123,10 @@ async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: Ba
 async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 - Litestar's signature
     if message["type"] == "http.response.start":
         given = {name.lower() for name, _ in message["headers"]}  # the page brings a policy of its own
-        message["headers"] = [*allowing_head(message["headers"]), *[each for each in _HEADERS if each[0] not in given]]
+        message["headers"] = [
+            *allowing_head(message["headers"]),
+            *[each for each in ANSWER_HEADERS if each[0] not in given],
+        ]
 
 
 @frozen(kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, ParamSpec
@@ -22,7 +21,7 @@ from cormorant.services.gate.torznab_documents import FEED_TYPE, XML_TYPE, caps_
 from cormorant.web.auth import TooManyTries
 from cormorant.web.head_requests import asked_method, head_of_unknown_length, is_head
 from cormorant.web.parts import state_of
-from cormorant.web.problems import BUSY_S, AnyRequest, parts_of
+from cormorant.web.problems import BUSY_S, AnyRequest, parts_of, retry_after
 from storage.search.sources import UnknownSource
 
 __all__ = ["download", "torznab"]
@@ -49,7 +48,7 @@ def _error(code: int, description: str, *, status: int = 200, headers: Mapping[s
 
 
 def _later(code: int, why: object, status: int, wait_s: float) -> Answer:
-    return _error(code, str(why), status=status, headers={"Retry-After": str(math.ceil(wait_s))})
+    return _error(code, str(why), status=status, headers={"Retry-After": retry_after(wait_s)})
 
 
 def _nothing(_: AnyRequest, error: NothingAnswered) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import msgspec
@@ -48,6 +48,22 @@ class ProblemDocument:
     errors: tuple[str, ...] = ()
 
 
+ANSWER_HEADERS: Final = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"cache-control", b"no-store"),
+)
+"""The headers of every answer that has no others of these names."""
+
+
+def retry_after(wait_s: float) -> str:
+    """The header Retry-After: whole seconds, at least one."""
+    return str(max(1, math.ceil(wait_s)))
+
+
 def problem_body(status: int, detail: str, errors: tuple[str, ...] = ()) -> bytes:
     """The document that tells of a problem."""
     told = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=errors)
@@ -84,7 +100,7 @@ def _of_error(request: AnyRequest, error: CormorantError) -> Response[bytes]:
     wait_s = error.retry_after_s
     if wait_s is None and error.http_status in _COME_BACK:
         wait_s = BUSY_S
-    later = {} if wait_s is None else {"Retry-After": str(max(1, math.ceil(wait_s)))}
+    later = {} if wait_s is None else {"Retry-After": retry_after(wait_s)}
     return problem(error.http_status, redact_passwords(str(error)), headers=later)
 
 

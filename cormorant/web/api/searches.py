@@ -163,7 +163,11 @@ async def show_search(request: AnyRequest, number: FromPath[int]) -> SearchOut:
     return state_of(request).searches.find(number).shown()
 
 
-@get("/searches/{number:int}/stream", summary="The outcomes of a search as server-sent events")
+@get(
+    "/searches/{number:int}/stream",
+    summary="The outcomes of a search as server-sent events",
+    response_description="Server-sent events",
+)
 async def stream_search(request: AnyRequest, number: FromPath[int]) -> ASGIApp:
     """An event `outcome` for each source, then `done`."""
     state = state_of(request)
