@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from cormorant.rules.settings.settings import Settings
     from cormorant.services.app_connections import AppConnection, ConnectReport, SourceEndpoint
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 TITLES: Final = {"sonarr": "Sonarr", "radarr": "Radarr", "lidarr": "Lidarr"}
 _PORTS: Final = {"sonarr": 8989, "radarr": 7878, "lidarr": 8686}
-
 
 _APP = together(
     click.argument("app", type=click.Choice(list(TITLES)), metavar="sonarr|radarr|lidarr"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import evolve
@@ -27,8 +27,6 @@ from cormorant.rules.settings.sources import SourceSettings
 if TYPE_CHECKING:
     from cormorant.cli.console.database_session import CommandSession
     from cormorant.services.indexer_import import ImportPlan
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group("import", cls=HintingGroup, short_help="Adopt the indexers of Prowlarr or Jackett.", epilog=EXIT_CODES)

@@ -125,16 +125,16 @@ class _OutcomeEvents(EventResponse):
 
     @override
     async def next(self) -> bytes | None:
+        if self._is_over:
+            return None
         outcomes = self.watched.outcomes
         while self._sent == len(outcomes) and not self.watched.is_done:
             await self.watched.change()
-        self._is_over, was_over = self._sent == len(outcomes), self._is_over
-        if was_over:
-            return None
         self._sent += 1
-        if self._is_over:
-            return _event("done", self._sent, b'{"outcomes":%d}' % len(outcomes))
-        return _event("outcome", self._sent, msgspec.json.encode(outcomes[self._sent - 1]))
+        if self._sent <= len(outcomes):
+            return _event("outcome", self._sent, msgspec.json.encode(outcomes[self._sent - 1]))
+        self._is_over = True
+        return _event("done", self._sent, b'{"outcomes":%d}' % len(outcomes))
 
 
 def _event(name: str, number: int, body: bytes) -> bytes:
