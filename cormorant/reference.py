@@ -19,7 +19,7 @@ from cormorant.rules.settings.keys import KnownSetting, known_settings, variable
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.watch import events as watch_events
 from cormorant.rules.watch import feeds, prices
-from cormorant.web.metrics import METRICS, Metric
+from cormorant.web.metrics import METRICS
 
 __all__ = ["all_events", "events_reference", "metrics_reference", "settings_reference"]
 
@@ -75,12 +75,8 @@ the database is away, what is looked up there is left out.
 
 def metrics_reference() -> str:
     """The page of all metrics."""
-    rows = [_metric_row(metric) for metric in METRICS]
+    rows = [(f"`{each.name}`", each.kind, ", ".join(each.labels), each.meaning) for each in METRICS]
     return f"{_METRICS_INTRODUCTION}\n{_table(('metric', 'type', 'labels', 'meaning'), rows)}"
-
-
-def _metric_row(metric: Metric) -> tuple[str, ...]:
-    return (f"`{metric.name}`", metric.kind, ", ".join(metric.labels), metric.meaning)
 
 
 def settings_reference() -> str:

@@ -21,14 +21,13 @@ from cormorant.clients.apprise import send_in_subprocess
 from cormorant.rules.settings.settings import Settings
 from cormorant.services.durable_search import KIND as SEARCH
 from cormorant.services.durable_search import DurableSearch
-from cormorant.services.event_bus import EventBus
+from cormorant.services.event_bus import EventBus, ServiceMonitor
 from cormorant.services.gate.client_apps import Apps
 from cormorant.services.jobs import Jobs
 from cormorant.services.notifications import SendNotifications, receivers
 from cormorant.services.schedule import Timetable
 from cormorant.services.searches import Searches
 from cormorant.services.source_clients import SourceClients
-from cormorant.services.status import ServiceMonitor
 from cormorant.services.watch.spotify_catalogue import SpotifyCatalogue
 from cormorant.services.watch.targets import targets_of
 from storage.database import Database, Mode, StorageOptions

@@ -25,10 +25,9 @@ from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.supervision import ChildView
 from cormorant.services.data_folder import prepare_data
-from cormorant.services.event_bus import EventBus, EventStream
+from cormorant.services.event_bus import EventBus, EventStream, ServiceMonitor
 from cormorant.services.jobs import Jobs
 from cormorant.services.searches import Searches, SourceSnapshot
-from cormorant.services.status import ServiceMonitor
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.watches import Watches

@@ -25,15 +25,14 @@ FUNCTIONS = {
     "actors.search.search Search.done": "ends the stream of callbacks",
     "actors.search.source_reconciler SourceReconciler.start": "an actor does not know the supervisor of the limiters",
     "actors.search.source_reconciler SourceReconciler.stop": "as above",
-    "cormorant.services.status ServiceMonitor.is_ready": "the web does not know the supervisors",
-    "cormorant.services.status ServiceMonitor.children": "as above",
+    "cormorant.services.event_bus ServiceMonitor.is_ready": "the web does not know the supervisors",
+    "cormorant.services.event_bus ServiceMonitor.children": "as above",
     "supervisors.child _Status.acknowledge": "a child acknowledges its start to the loop",
 }
 NOT_COUNTED = {"emit", "offload", "listeners", "handlers", "run", "execute", "on_complete", "on_job_done"}
 """Ambient functions, handlers of jobs, and callbacks of callers."""
 PROTOCOLS_MAX = 12
 PROTOCOLS = {
-    "cormorant.cli.live_search SearchDisplay": "a live table, lines, or JSON",
     "cormorant.clients.http.transport Sink": "memory, or a file",
     "cormorant.clients.targets.target Target": "eight kinds of target",
     "cormorant.playground.http StandInSite": "indexers, and stand-ins that are mounted",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import click
 
-from cormorant.cli.console.command_line import EXIT_CODES, HintingGroup, SettingValue, UsageRefused, session_command
+from cormorant.cli.console.command_line import (
+    EXIT_CODES,
+    HintingGroup,
+    SettingValue,
+    UsageRefused,
+    together,
+)
 from cormorant.cli.console.output import table
 from cormorant.rules.settings.fields import DURATION, SHARE, Setting, name_problem
 from cormorant.rules.settings.service import ClientSettings
@@ -22,26 +27,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _HEAD = ("NAME", "PRIORITY", "SHARE", "HOLD", "QUERIES", "GRABS", "FROM", "SPENT AT")
 
-_client_command = partial(session_command, in_doubt="`cormorant clients list` shows it", interrupted="interrupted")
+_TOLD = {"in_doubt": "`cormorant clients list` shows it", "interrupted": "interrupted"}
 
 
-def _treatment(command: F) -> F:
-    """An option for each setting of a client but its key, in the words of the settings file."""
-    for attribute in reversed(attrs.fields(ClientSettings)):
-        setting: Setting = attribute.metadata[Setting.KEY]
-        if attribute.name == "key":
-            continue
-        option = click.option(
-            f"--{setting.key(attribute.name)}",
-            attribute.name,
-            type=click.Choice(setting.choices) if setting.choices else SettingValue(setting),
-            default=attribute.default if setting.choices else setting.kind.write(attribute.default).strip('"'),
-            show_default=True,
-            metavar=None if setting.choices else setting.key(attribute.name).upper(),
-            help=setting.meaning,
-        )
-        command = option(command)
-    return command
+def _option(attribute: attrs.Attribute[Any]) -> Callable[[F], F]:
+    """The option of a setting of a client, in the words of the settings file."""
+    setting: Setting = attribute.metadata[Setting.KEY]
+    key = setting.key(attribute.name)
+    return click.option(
+        f"--{key}",
+        attribute.name,
+        type=click.Choice(setting.choices) if setting.choices else SettingValue(setting),
+        default=attribute.default if setting.choices else setting.kind.write(attribute.default).strip('"'),
+        show_default=True,
+        metavar=None if setting.choices else key.upper(),
+        help=setting.meaning,
+    )
+
+
+_TREATMENT = together(*(_option(each) for each in attrs.fields(ClientSettings) if each.name != "key"))
 
 
 def _new_name(_: click.Context, __: click.Parameter, name: str) -> str:
@@ -61,26 +65,23 @@ def clients() -> None:
     """
 
 
-@clients.command("list", short_help="All apps: priority, share, hold, and what each has spent.", epilog=EXIT_CODES)
-@_client_command()
+@clients.session_command("All apps: priority, share, hold, and what each has spent.", name="list", **_TOLD)
 async def list_clients(session: CommandSession) -> int:
     """All apps: how each is treated, and what each has spent in the last 24 hours. Keys are never shown."""
     found = await session.assembly.apps.all()
-    return session.show({"clients": list(map(attrs.asdict, found))}, _listed(found, file=session.file))
+    return session.show({"clients": list(found)}, _listed(found, file=session.file))
 
 
-@clients.command(short_help="Add an app and show its key, once.", epilog=EXIT_CODES)
-@_client_command(may_make=True)
+@clients.session_command("Add an app and show its key, once.", may_make=True, **_TOLD)
 @click.argument("name", metavar="NAME", callback=_new_name)
-@_treatment
+@_TREATMENT
 async def add(session: CommandSession, name: str, **chosen: Any) -> int:
     """Add an app: NAME is yours to choose, such as sonarr. Its key is shown this once; only a digest of it is kept."""
     added = await session.assembly.apps.add(name, ClientSettings(**chosen))
-    return session.show({"added": attrs.asdict(added.client), "key": added.key}, _added(session, name, added.key))
+    return session.show({"added": added.client, "key": added.key}, _added(session, name, added.key))
 
 
-@clients.command(short_help="Remove an app that was added by command.", epilog=EXIT_CODES)
-@_client_command()
+@clients.session_command("Remove an app that was added by command.", **_TOLD)
 @click.argument("name", metavar="NAME")
 async def remove(session: CommandSession, name: str) -> int:
     """Let an app in no more that was added by command. Its key and its links open nothing; what it spent stays spent."""
@@ -90,11 +91,10 @@ async def remove(session: CommandSession, name: str) -> int:
 
 
 def _listed(found: Sequence[ClientAppView], *, file: str) -> Iterator[str]:
-    if not found:
-        yield f"no clients yet; add one: cormorant clients add NAME, or [clients.NAME] in {file}"
-        return
-    yield from table(_HEAD, [_row(each, file=file) for each in found], right=("QUERIES", "GRABS"))
-    yield "queries and grabs are those of the last 24 hours"
+    empty = f"no clients yet; add one: cormorant clients add NAME, or [clients.NAME] in {file}"
+    yield from table(_HEAD, [_row(each, file=file) for each in found], empty=empty, right=("QUERIES", "GRABS"))
+    if found:
+        yield "queries and grabs are those of the last 24 hours"
 
 
 def _row(app: ClientAppView, *, file: str) -> Sequence[str]:

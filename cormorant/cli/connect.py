@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -14,13 +14,14 @@ from cormorant.cli.console.command_line import (
     EXIT_FAILED,
     CommandFailed,
     UsageRefused,
-    key_of,
+    access_to,
+    checked_address,
+    dry_run_option,
     key_options,
-    options,
     session_command,
+    together,
 )
 from cormorant.cli.console.output import table
-from cormorant.rules.addresses import web_address_problem
 from cormorant.rules.app_indexers import GateAddress
 from cormorant.rules.secrets import Secret
 
@@ -29,44 +30,49 @@ if TYPE_CHECKING:
     from cormorant.rules.settings.settings import Settings
     from cormorant.services.app_connections import AppConnection, ConnectReport, SourceEndpoint
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 TITLES: Final = {"sonarr": "Sonarr", "radarr": "Radarr", "lidarr": "Lidarr"}
-_EXAMPLE: Final = "http://prowlarr:9696/1/api"
 _PORTS: Final = {"sonarr": 8989, "radarr": 7878, "lidarr": 8686}
-_INTERRUPTED: Final = "interrupted; what was told as done is done, run it again for the rest"
+
+_APP = together(
+    click.argument("app", type=click.Choice(list(TITLES)), metavar="sonarr|radarr|lidarr"),
+    click.argument("url", metavar="URL"),
+)
+_ACCESS = together(
+    key_options,
+    click.option(
+        "--gate",
+        metavar="URL",
+        help="Our address as the app sees it, such as http://cormorant:7979.  [default: web.listen]",
+    ),
+    dry_run_option,
+)
 
 
-def _app_arguments(command: F) -> F:
-    """The app and its address."""
-    name = click.argument("app", type=click.Choice(list(TITLES)), metavar="sonarr|radarr|lidarr")
-    return name(click.argument("url", metavar="URL")(command))
+def _read(*, app: str, url: str, gate: str | None, key_env: str | None, key_file: Any, **words: Any) -> dict[str, Any]:
+    """What was written, or a refusal that names what is wrong in it."""
+    if gate is not None:
+        checked_address("--gate", gate, "http://cormorant:7979")
+    example = f"http://{app}:{_PORTS[app]}"
+    access = access_to(TITLES[app], url=url, key_env=key_env, key_file=key_file, example=example)
+    return {"app": app, "gate": gate, **access, **words}
 
 
-def _app_options(command: F) -> F:
-    """The options that both have."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
-        click.option(
-            "--gate",
-            metavar="URL",
-            help="Our address as the app sees it, such as http://cormorant:7979.  [default: web.listen]",
-        ),
-        key_options,
-        options,
-    ):
-        command = option(command)
-    return command
+_app_command = session_command(
+    has_database=False,
+    before=_read,
+    interrupted="interrupted; what was told as done is done, run it again for the rest",
+)
 
 
 @click.command(short_help="Let Sonarr, Radarr or Lidarr search through the gate.", epilog=EXIT_CODES)
-@_app_options
+@_app_command
+@_ACCESS
 @click.option("--combined", is_flag=True, help="One indexer for all sources, instead of one for each.")
 @click.option(
     "--client", metavar="NAME", help="The client of the settings whose key it gets.  [default: the app's name]"
 )
-@_app_arguments
-def connect(config: str, *, as_json: bool, client: str | None, combined: bool, **words: Any) -> None:
+@_APP
+async def connect(session: CommandSession, *, client: str | None, combined: bool, **given: Any) -> int:
     """Add our endpoints to the Sonarr, Radarr or Lidarr at URL, such as http://sonarr:8989.
 
     The service must be running: the app tries out what it is given. Run it again whenever sources came or went: what is
@@ -74,41 +80,10 @@ def connect(config: str, *, as_json: bool, client: str | None, combined: bool, *
     still go past the gate. The app's own key is asked for, or read from standard input, unless --key-env or --key-file
     says where it is.
     """
-    _connect(config, as_json=as_json, client=client or words["app"], combined=combined, **_read(**words))
-
-
-@click.command(short_help="Take our endpoints out of an app again.", epilog=EXIT_CODES)
-@_app_options
-@_app_arguments
-def disconnect(config: str, *, as_json: bool, **words: Any) -> None:
-    """Take our endpoints out of the Sonarr, Radarr or Lidarr at URL. Nothing else there is changed.
-
-    The app's own key is asked for, or read from standard input, unless --key-env or --key-file says where it is.
-    """
-    _disconnect(config, as_json=as_json, **_read(**words))
-
-
-def _read(*, app: str, url: str, gate: str | None, dry_run: bool, key_env: str | None, key_file: Any) -> dict[str, Any]:
-    """What was written, or a refusal that names what is wrong in it."""
-    _check("URL", url, f"http://{app}:{_PORTS[app]}")
-    if gate is not None:
-        _check("--gate", gate, "http://cormorant:7979")
-    key = key_of(TITLES[app], key_env, key_file)
-    return {"app": app, "url": url.rstrip("/"), "gate": gate, "dry_run": dry_run, "key": key}
-
-
-def _check(what: str, address: str, example: str) -> None:
-    problem = web_address_problem(address)
-    if problem:
-        raise UsageRefused(f"{what}: {problem.replace(_EXAMPLE, example)}")
-
-
-@session_command(has_database=False, interrupted=_INTERRUPTED)
-async def _connect(session: CommandSession, *, client: str, combined: bool, **given: Any) -> int:
     if not session.settings.web.enabled:
         raise UsageRefused("web.enabled is false, so there is no gate that an app could search through; set it to true")
     connection = _connection(session, **given)
-    key, sites = await _key_and_sites(session, client, may_make=not connection.dry_run)
+    key, sites = await _key_and_sites(session, client or given["app"], may_make=not connection.dry_run)
     if not sites:
         raise CommandFailed(
             "there are no sources yet that an app could search; cormorant sources add, or cormorant import"
@@ -117,8 +92,15 @@ async def _connect(session: CommandSession, *, client: str, combined: bool, **gi
     return _show(session, connection, report)
 
 
-@session_command(has_database=False, interrupted=_INTERRUPTED)
-async def _disconnect(session: CommandSession, **given: Any) -> int:
+@click.command(short_help="Take our endpoints out of an app again.", epilog=EXIT_CODES)
+@_app_command
+@_ACCESS
+@_APP
+async def disconnect(session: CommandSession, **given: Any) -> int:
+    """Take our endpoints out of the Sonarr, Radarr or Lidarr at URL. Nothing else there is changed.
+
+    The app's own key is asked for, or read from standard input, unless --key-env or --key-file says where it is.
+    """
     connection = _connection(session, is_gate_needed=False, **given)
     return _show(session, connection, await connection.disconnect())
 

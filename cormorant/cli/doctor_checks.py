@@ -17,6 +17,7 @@ from attrs import frozen
 from cormorant import __version__
 from cormorant.cli.console.command_line import display_path
 from cormorant.cli.console.preflight import (
+    StartProblem,
     database_problem,
     display_database,
     folder_problem,
@@ -40,6 +41,7 @@ _DISK_FAIL_BYTES = 10**8
 _SKEW_WARN_S = 2.0
 _SKEW_FAIL_S = 60.0
 _SQLITE_MIN = (3, 35, 0)
+_WILL_BE_MADE = ", will be made at the first start"
 
 
 class DoctorStatus(Enum):
@@ -89,13 +91,17 @@ def examine(config: str) -> Iterator[DoctorCheck]:
     yield _versions_check()
 
 
-def _folder_check(settings: Settings) -> DoctorCheck:
-    problem = folder_problem(settings.data)
+def _checked(name: str, problem: StartProblem | None, found: str) -> DoctorCheck:
+    """The failure that is a problem of a start, or what was found in order."""
     if problem:
-        return DoctorCheck("data", DoctorStatus.FAIL, problem.found, problem.remedy)
-    here = nearest_existing(settings.data)
-    will = "" if str(here) == settings.data else ", will be made at the first start"
-    return DoctorCheck("data", DoctorStatus.OK, f"{display_path(settings.data)}{will}")
+        return DoctorCheck(name, DoctorStatus.FAIL, problem.found, problem.remedy)
+    return DoctorCheck(name, DoctorStatus.OK, found)
+
+
+def _folder_check(settings: Settings) -> DoctorCheck:
+    is_there = str(nearest_existing(settings.data)) == settings.data
+    found = display_path(settings.data) + ("" if is_there else _WILL_BE_MADE)
+    return _checked("data", folder_problem(settings.data), found)
 
 
 def _mode_checks(settings: Settings, config: str) -> Iterator[DoctorCheck]:
@@ -116,10 +122,8 @@ def _port_checks(settings: Settings) -> Iterator[DoctorCheck]:
         yield DoctorCheck("port", DoctorStatus.OK, f"Cormorant is running at {running}")
         return
     problem = port_problem(settings)
-    if problem:
-        yield DoctorCheck("port", DoctorStatus.FAIL, problem.found, problem.remedy)
-    elif settings.web.enabled and settings.web.address.port:
-        yield DoctorCheck("port", DoctorStatus.OK, f"{settings.web.address.shown} is free")
+    if problem or (settings.web.enabled and settings.web.address.port):
+        yield _checked("port", problem, f"{settings.web.address.shown} is free")
 
 
 def disk_check(free_bytes: int) -> DoctorCheck:
@@ -134,13 +138,9 @@ def disk_check(free_bytes: int) -> DoctorCheck:
 
 def _database_checks(settings: Settings, state: SchemaState | None) -> Iterator[DoctorCheck]:
     problem = database_problem(settings, state)
-    if problem:
-        yield DoctorCheck("database", DoctorStatus.FAIL, problem.found, problem.remedy)
+    yield _checked("database", problem, display_database(settings) + ("" if state else _WILL_BE_MADE))
+    if problem or state is None:
         return
-    if state is None:
-        yield DoctorCheck("database", DoctorStatus.OK, f"{display_database(settings)}, will be made at the first start")
-        return
-    yield DoctorCheck("database", DoctorStatus.OK, display_database(settings))
     if state.pending:
         steps = ", ".join(state.pending)
         yield DoctorCheck("schema", DoctorStatus.OK, f"version {state.schema_version}; the next start will run {steps}")
@@ -157,13 +157,9 @@ def clock_check(server: datetime, before: datetime, after: datetime) -> DoctorCh
     apart_s = max(skew_s, timedelta()).total_seconds()
     found = f"{apart_s:.1f} s apart from the database's"
     remedy = "set both by NTP (timedatectl set-ntp true)"
-    if apart_s > _SKEW_FAIL_S:
-        return DoctorCheck("clock", DoctorStatus.FAIL, found, remedy)
-    return (
-        DoctorCheck("clock", DoctorStatus.WARN, found, remedy)
-        if apart_s > _SKEW_WARN_S
-        else DoctorCheck("clock", DoctorStatus.OK, found)
-    )
+    if apart_s <= _SKEW_WARN_S:
+        return DoctorCheck("clock", DoctorStatus.OK, found)
+    return DoctorCheck("clock", DoctorStatus.FAIL if apart_s > _SKEW_FAIL_S else DoctorStatus.WARN, found, remedy)
 
 
 def _versions_check() -> DoctorCheck:
@@ -171,8 +167,6 @@ def _versions_check() -> DoctorCheck:
         f"cormorant {__version__}, python {platform.python_version()}, trio {version('trio')}, "
         f"sqlite {sqlite3.sqlite_version}"
     )
-    if sqlite3.sqlite_version_info < _SQLITE_MIN:
-        return DoctorCheck(
-            "versions", DoctorStatus.FAIL, found, "SQLite 3.35 or newer is needed: use a newer Python build"
-        )
-    return DoctorCheck("versions", DoctorStatus.OK, found)
+    is_too_old = sqlite3.sqlite_version_info < _SQLITE_MIN
+    needed = "SQLite 3.35 or newer is needed: use a newer Python build"
+    return _checked("versions", StartProblem(found, needed) if is_too_old else None, found)

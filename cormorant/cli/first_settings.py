@@ -13,12 +13,10 @@ from typing import Any, Final, Self
 import attrs
 from attrs import frozen
 
-from cormorant.cli.console.command_line import UsageRefused, display_path
-from cormorant.cli.console.output import as_text
+from cormorant.cli.console.command_line import UsageRefused, display_path, parsed_setting
 from cormorant.rules.addresses import parse_listen_address
 from cormorant.rules.errors import KeyUnusable, SettingsError
 from cormorant.rules.ports import ignore
-from cormorant.rules.settings.fields import Setting
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SourceSettings
@@ -114,7 +112,7 @@ class WrittenFile:
     key_file: str | None
     former: str | None
 
-    def told(self, *, prowlarr: str | None) -> Iterator[str]:
+    def told(self) -> Iterator[str]:
         """What was done, and what comes next."""
         if self.former:
             yield f"what was there is now {display_path(self.former)}"
@@ -123,17 +121,18 @@ class WrittenFile:
         if self.key_file:
             yield f"other machines reach the server with the key in {display_path(self.key_file)}"
         yield "next:"
-        if prowlarr:
-            yield f"  cormorant import prowlarr {prowlarr}    takes its indexers over"
-        else:
-            yield "  cormorant sources add NAME URL    a site to search"
+        yield "  cormorant sources add NAME URL    a site to search"
         yield "  cormorant clients add sonarr      an app that searches, and its key"
         yield "  cormorant run"
 
-    def as_json(self) -> str:
+    def facts(self) -> dict[str, Any]:
         """The same for programs."""
-        facts: dict[str, Any] = {"written": self.file, **attrs.asdict(self.chosen)}
-        return as_text(facts | {"key_file": self.key_file, "former": self.former})
+        return {
+            "written": self.file,
+            **attrs.asdict(self.chosen),
+            "key_file": self.key_file,
+            "former": self.former,
+        }
 
 
 def time_zone_here() -> str:
@@ -165,15 +164,11 @@ def check_prowlarr(text: str) -> str:
 
 
 def _check(cls: type, name: str, text: str, *, shown: str = "") -> str:
-    setting: Setting = attrs.fields_dict(cls)[name].metadata[Setting.KEY]
-    what = shown or name.replace("_", " ")
-    if not text.strip():
+    what, written = shown or name.replace("_", " "), text.strip()
+    if not written:
         raise UsageRefused(f"{what}: it is empty")
-    try:
-        setting.parse(text.strip())
-    except ValueError as error:
-        raise UsageRefused(f"{what}: {error}") from None
-    return text.strip()
+    parsed_setting(cls, name, written, shown=what)
+    return written
 
 
 def refuse_to_replace(config: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import evolve
@@ -12,14 +13,13 @@ from cormorant.cli.console.command_line import (
     EXIT_CODES,
     HintingGroup,
     UsageRefused,
-    key_of,
+    access_to,
+    dry_run_option,
     key_options,
-    options,
-    session_command,
+    together,
 )
 from cormorant.cli.console.output import table
 from cormorant.cli.sources import limits_or_refuse
-from cormorant.rules.addresses import web_address_problem
 from cormorant.rules.app_indexers import CHANGES, ImportStep, OfferedIndexer
 from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.settings.sources import SourceSettings
@@ -27,8 +27,6 @@ from cormorant.rules.settings.sources import SourceSettings
 if TYPE_CHECKING:
     from cormorant.cli.console.database_session import CommandSession
     from cormorant.services.indexer_import import ImportPlan
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group("import", cls=HintingGroup, short_help="Adopt the indexers of Prowlarr or Jackett.", epilog=EXIT_CODES)
@@ -41,58 +39,53 @@ def adopt() -> None:
     """
 
 
-def _options(command: F) -> F:
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
-        click.option(
-            "--only",
-            "only",
-            multiple=True,
-            metavar="NAME",
-            help="Only this indexer, by its name there; may be repeated.",
-        ),
-        click.option(
-            "--limits",
-            metavar="NAME",
-            help="Limits for all: private, default, or [limits.NAME] of the file.  [default: private, for public trackers default]",
-        ),
-        key_options,
-        click.argument("url", metavar="URL"),
-        options,
-    ):
-        command = option(command)
-    return command
+_OPTIONS = together(
+    click.argument("url", metavar="URL"),
+    key_options,
+    click.option(
+        "--limits",
+        metavar="NAME",
+        help="Limits for all: private, default, or [limits.NAME] of the file.  [default: private, for public trackers default]",
+    ),
+    click.option(
+        "--only", "only", multiple=True, metavar="NAME", help="Only this indexer, by its name there; may be repeated."
+    ),
+    dry_run_option,
+)
 
 
-@adopt.command(short_help="Adopt the indexers of Prowlarr.", epilog=EXIT_CODES)
-@_options
-def prowlarr(**words: Any) -> None:
+def _access(app: str, *, url: str, key_env: str | None, key_file: Any, **words: Any) -> dict[str, Any]:
+    example = f"http://{app.lower()}:9696"
+    return words | access_to(app, url=url, key_env=key_env, key_file=key_file, example=example)
+
+
+_TOLD = {"in_doubt": "run it again: nothing is added twice", "interrupted": "interrupted"}
+
+
+@adopt.session_command(
+    "Adopt the indexers of Prowlarr.", has_database=False, before=partial(_access, "Prowlarr"), **_TOLD
+)
+@_OPTIONS
+async def prowlarr(session: CommandSession, **words: Any) -> int:
     """Adopt the indexers of the Prowlarr at URL, such as http://prowlarr:9696.
 
     Its key is asked for, or read from standard input, unless --key-env or --key-file says where it is.
     """
-    _run("Prowlarr", **words)
+    return await _adopt(session, app="Prowlarr", **words)
 
 
-@adopt.command(short_help="Adopt the indexers of Jackett.", epilog=EXIT_CODES)
-@_options
-def jackett(**words: Any) -> None:
+@adopt.session_command(
+    "Adopt the indexers of Jackett.", has_database=False, before=partial(_access, "Jackett"), **_TOLD
+)
+@_OPTIONS
+async def jackett(session: CommandSession, **words: Any) -> int:
     """Adopt the indexers of the Jackett at URL, such as http://jackett:9117.
 
     Its key is asked for, or read from standard input, unless --key-env or --key-file says where it is.
     """
-    _run("Jackett", **words)
+    return await _adopt(session, app="Jackett", **words)
 
 
-def _run(app: str, *, url: str, key_env: str | None, key_file: Any, **words: Any) -> None:
-    problem = web_address_problem(url)
-    if problem:
-        raise UsageRefused(f"URL: {problem.replace('http://prowlarr:9696/1/api', f'http://{app.lower()}:9696')}")
-    key = key_of(app, key_env, key_file)
-    _adopt(app=app, url=url.rstrip("/"), key=key, **words)
-
-
-@session_command(has_database=False, in_doubt="run it again: nothing is added twice", interrupted="interrupted")
 async def _adopt(
     session: CommandSession, *, only: tuple[str, ...], dry_run: bool, limits: str | None, app: str, **access: Any
 ) -> int:

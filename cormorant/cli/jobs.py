@@ -6,8 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, tzinfo
-from functools import wraps
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -22,15 +21,14 @@ from cormorant.cli.console.command_line import (
     Duration,
     HintingGroup,
     RowId,
-    SessionFunction,
     UsageRefused,
-    session_command,
+    together,
 )
-from cormorant.cli.console.output import painter, pairs, printable, table
+from cormorant.cli.console.output import Times, counted, older_pages, painter, pairs, printable, table
 from cormorant.rules.jobs.states import FINISHED, JobState
 from cormorant.rules.jobs.wait_reasons import WaitReason
 from cormorant.rules.settings.keys import suggestion
-from cormorant.rules.units import clock_time, format_duration, from_now, rough
+from cormorant.rules.units import format_duration, rough
 
 if TYPE_CHECKING:
     from cormorant.cli.console.database_session import CommandSession
@@ -51,32 +49,27 @@ WATCHED_FROM = 2_000
 
 _ID = RowId("job")
 _SHOWS_IT = "`cormorant jobs stats` shows it"
-_change_command = session_command(in_doubt=_SHOWS_IT, interrupted=f"interrupted, it may have happened; {_SHOWS_IT}")
+_TOLD = {"in_doubt": _SHOWS_IT, "interrupted": f"interrupted, it may have happened; {_SHOWS_IT}"}
 
 
 def _ids(*, required: bool) -> Callable[[F], F]:
     return click.argument("ids", metavar="ID..." if required else "[ID]...", nargs=-1, required=required, type=_ID)
 
 
-def _choice_command(function: SessionFunction) -> Callable[..., None]:
-    """A command for some ids or for all dead letters. The choice is checked before anything is opened."""
-    for option in (
-        click.option("--kind", metavar="KIND", help="With --failed: only of this kind."),
-        click.option("--failed", is_flag=True, help="All dead letters instead of ids."),
-        _ids(required=False),
-    ):
-        function = option(function)
-    command = _change_command(function)
+_CHOICE = together(
+    _ids(required=False),
+    click.option("--failed", is_flag=True, help="All dead letters instead of ids."),
+    click.option("--kind", metavar="KIND", help="With --failed: only of this kind."),
+)
+"""Some ids, or all dead letters."""
 
-    @wraps(command)
-    def run(*, ids: tuple[int, ...], failed: bool, kind: str | None, **given: Any) -> None:
-        if bool(ids) is failed:
-            raise click.UsageError("give ids, or --failed for all dead letters")
-        if kind is not None and not failed:
-            raise click.UsageError("--kind goes with --failed")
-        command(ids=ids, failed=failed, kind=kind, **given)
 
-    return run
+def _checked_choice(*, ids: tuple[int, ...], failed: bool, kind: str | None) -> dict[str, Any]:
+    if bool(ids) is failed:
+        raise click.UsageError("give ids, or --failed for all dead letters")
+    if kind is not None and not failed:
+        raise click.UsageError("--kind goes with --failed")
+    return {"ids": ids, "failed": failed, "kind": kind}
 
 
 @click.group(cls=HintingGroup, short_help="See what waits, runs and failed; retry, cancel, pause.", epilog=_EXIT_CODES)
@@ -87,8 +80,7 @@ def jobs() -> None:
     """
 
 
-@jobs.command("list", short_help="The newest jobs, and what each waits for.", epilog=_EXIT_CODES)
-@session_command()
+@jobs.session_command("The newest jobs, and what each waits for.", name="list")
 @click.option("--state", type=click.Choice([state.value for state in JobState]), help="Only jobs in this state.")
 @click.option("--kind", metavar="KIND", help="Only jobs of this kind.")
 @click.option("--before", type=_ID, metavar="ID", help="Only older ones than this: the next page.")
@@ -97,15 +89,12 @@ async def list_jobs(session: CommandSession, *, state: str | None, **filters: An
     """The newest jobs first: who has them, since when, or what they wait for."""
     wanted = None if state is None else JobState(state)
     page = await session.assembly.jobs.page(state=wanted, **filters)
-    facts = {
-        "jobs": [_brief(job, page.scene) for job in page.jobs],
-        "before": page.jobs[-1].id if page.has_more else None,
-    }
-    return session.show(facts, _text(session, page.scene).page(page))
+    following = page.jobs[-1].id if page.has_more else None
+    facts = {"jobs": [_brief(job, page.scene) for job in page.jobs], "before": following}
+    return session.show(facts, _text(session, page.scene).page(page, before=following))
 
 
-@jobs.command(short_help="Everything about one job.", epilog=_EXIT_CODES)
-@session_command()
+@jobs.session_command("Everything about one job.")
 @click.argument("job_id", metavar="ID", type=_ID)
 async def show(session: CommandSession, job_id: int) -> int:
     """Everything about one job: its times, owner, heartbeat, payload and last errors."""
@@ -114,8 +103,7 @@ async def show(session: CommandSession, job_id: int) -> int:
     return session.show(_facts(job, scene), _text(session, scene).one(job))
 
 
-@jobs.command(short_help="How many jobs there are, and who works on them.", epilog=_EXIT_CODES)
-@session_command()
+@jobs.session_command("How many jobs there are, and who works on them.")
 async def stats(session: CommandSession) -> int:
     """Jobs by kind and state, what is paused, dead letters, and the processes with their last heartbeat.
 
@@ -125,8 +113,7 @@ async def stats(session: CommandSession) -> int:
     return session.show(_stats_facts(found), _text(session, found.scene).stats(found))
 
 
-@jobs.command(short_help="Running jobs whose process is silent.", epilog=_EXIT_CODES)
-@session_command()
+@jobs.session_command("Running jobs whose process is silent.")
 @click.option(
     "--silent", type=Duration(), metavar="DURATION", help="How long, such as 1m.  [default: jobs.lock_timeout]"
 )
@@ -141,30 +128,28 @@ async def stuck(session: CommandSession, silent: float | None) -> int:
     return session.show(facts, _text(session, found.scene).stuck(found, silent_s=silent_s))
 
 
-@jobs.command(short_help="Let failed or cancelled jobs start afresh.", epilog=_EXIT_CODES)
-@_choice_command
+@jobs.session_command("Let failed or cancelled jobs start afresh.", before=_checked_choice, **_TOLD)
+@_CHOICE
 async def retry(session: CommandSession, **chosen: Any) -> int:
     """Let failed or cancelled jobs start afresh: due now, no attempt used."""
     return await _change(session, "retry", **chosen)
 
 
-@jobs.command(short_help="End jobs that wait or run.", epilog=_EXIT_CODES)
-@_change_command
+@jobs.session_command("End jobs that wait or run.", **_TOLD)
 @_ids(required=True)
 async def cancel(session: CommandSession, ids: tuple[int, ...]) -> int:
     """End jobs that wait or run. A handler that runs is stopped soon, at its process's next heartbeat at the latest."""
     return await _change(session, "cancel", ids)
 
 
-@jobs.command(short_help="Forget finished jobs.", epilog=_EXIT_CODES)
-@_choice_command
+@jobs.session_command("Forget finished jobs.", before=_checked_choice, **_TOLD)
+@_CHOICE
 async def discard(session: CommandSession, **chosen: Any) -> int:
     """Forget finished jobs before their time. What waits or runs must be cancelled first."""
     return await _change(session, "discard", **chosen)
 
 
-@jobs.command(short_help="Start no more jobs, of one kind or at all.", epilog=_EXIT_CODES)
-@_change_command
+@jobs.session_command("Start no more jobs, of one kind or at all.", **_TOLD)
 @click.argument("kind", required=False)
 async def pause(session: CommandSession, kind: str | None) -> int:
     """Start no more jobs of a kind; without one, of any. Holds for every process, also after a restart.
@@ -178,8 +163,7 @@ async def pause(session: CommandSession, kind: str | None) -> int:
     return session.show({"paused": True, "changed": is_new}, [told if is_new else "everything was paused already"])
 
 
-@jobs.command(short_help="Start jobs again, of one kind or at all.", epilog=_EXIT_CODES)
-@_change_command
+@jobs.session_command("Start jobs again, of one kind or at all.", **_TOLD)
 @click.argument("kind", required=False)
 async def resume(session: CommandSession, kind: str | None) -> int:
     """Start jobs of a kind again; without one, end the pause of everything. Kinds that are paused by name stay so."""
@@ -320,7 +304,8 @@ def _numbers(stats: JobStats) -> dict[str, dict[str, int]]:
 
 
 def _text(session: CommandSession, scene: JobSurroundings) -> JobText:
-    return JobText(scene=scene, zone=session.zone, priorities=session.settings.queue.priorities)
+    priorities = session.settings.queue.priorities
+    return JobText(now=scene.now, zone=session.zone, scene=scene, priorities=priorities)
 
 
 _COLOURS = {
@@ -329,30 +314,27 @@ _COLOURS = {
     JobState.SUCCEEDED.value: "green",
     JobState.FAILED.value: "red",
 }
+_PAINT = painter(_COLOURS)
 _ENDED = {JobState.SUCCEEDED: "done", JobState.FAILED: "gave up", JobState.CANCELLED: "cancelled"}
 
 
 @frozen(kw_only=True)
-class JobText:
-    """Words for one scene, in one zone. `priorities` are the names of the settings."""
+class JobText(Times):
+    """Words for one scene. `priorities` are the names of the settings."""
 
     scene: JobSurroundings
-    zone: tzinfo
     priorities: dict[str, int]
 
-    def page(self, page: JobPage) -> Iterator[str]:
+    def page(self, page: JobPage, *, before: int | None) -> Iterator[str]:
         """The list of jobs."""
-        if not page.jobs:
-            yield f"no such jobs{f'; did you mean kind {page.kind_meant}?' if page.kind_meant else ''}"
-            return
         rows = [
-            [str(job.id), job.kind, job.state.value, self.tries(job), self._ago(job.enqueued_at), self.story(job)]
+            [job.id, job.kind, job.state.value, self.tries(job), self.ago(job.enqueued_at), self.story(job)]
             for job in page.jobs
         ]
         head = ("ID", "KIND", "STATE", "TRIES", "ENQUEUED", "WHAT NOW")
-        yield from table(head, rows, right=("ID", "TRIES"), paint=painter(_COLOURS))
-        if page.has_more:
-            yield f"older ones: --before {page.jobs[-1].id}"
+        empty = f"no such jobs{f'; did you mean kind {page.kind_meant}?' if page.kind_meant else ''}"
+        yield from table(head, rows, empty=empty, right=("ID", "TRIES"), paint=_PAINT)
+        yield from older_pages(before)
 
     def tries(self, job: JobView) -> str:
         """How much of its patience is used up."""
@@ -368,20 +350,20 @@ class JobText:
         return f"{told}; after {_last_error(job)}" if job.last_errors else told
 
     def _running(self, job: JobView) -> str:
-        since = f"for {self._age(job.claimed_at)}" if job.claimed_at else ""
+        since = f"for {self.age(job.claimed_at)}" if job.claimed_at else ""
         if job.heartbeat_at is None:
             return f"{since} by {job.owner}, which is gone"
-        beat = f"beat {self._ago(job.heartbeat_at)}"
+        beat = f"beat {self.ago(job.heartbeat_at)}"
         return f"{since} by {job.owner}, {beat}{'; runs again after' if job.runs_again else ''}"
 
     def _ended(self, job: JobView) -> str:
-        told = f"{_ENDED[job.state]} {self._ago(job.finished_at)}" if job.finished_at else _ENDED[job.state]
+        told = f"{_ENDED[job.state]} {self.ago(job.finished_at)}" if job.finished_at else _ENDED[job.state]
         if job.state is JobState.SUCCEEDED and job.claimed_at and job.finished_at:
             return f"{told}, took {_precise((job.finished_at - job.claimed_at).total_seconds())}"
         return f"{told}: {_last_error(job)}" if job.last_errors else told
 
     def _reason(self, reason: WaitReason, job: JobView) -> str:
-        when = f"{self._at(job.run_at)} ({self._ago(job.run_at)})"
+        when = self.when(job.run_at)
         return {
             WaitReason.KIND_PAUSED: self._held(job.kind),
             WaitReason.ALL_PAUSED: "held: everything is paused",
@@ -389,7 +371,7 @@ class JobText:
             WaitReason.RETRY: f"retry {when}",
             WaitReason.NOBODY: "no process is running",
             WaitReason.KIND_UNKNOWN: "no process has a handler for it",
-            WaitReason.TURN: f"due for {self._age(job.run_at)}, waits for its turn",
+            WaitReason.TURN: f"due for {self.age(job.run_at)}, waits for its turn",
         }[reason]
 
     def _held(self, kind: str) -> str:
@@ -399,7 +381,7 @@ class JobText:
 
     def one(self, job: JobView) -> Iterator[str]:
         """Everything about a job."""
-        yield f"job {job.id}  {printable(job.kind)}  {painter(_COLOURS)(job.state.value, job.state.value)}"
+        yield f"job {job.id}  {printable(job.kind)}  {_PAINT(job.state.value, job.state.value)}"
         yield from pairs(list(self._facts(job)), indent="  ")
         yield "  payload"
         yield from (
@@ -411,17 +393,18 @@ class JobText:
 
     def _facts(self, job: JobView) -> Iterator[tuple[str, str]]:
         yield "what now", self.story(job)
-        yield "enqueued", self._when(job.enqueued_at)
+        yield "enqueued", self._exactly(job.enqueued_at)
         if job.state not in FINISHED:
-            yield "due", self._when(job.run_at)
+            yield "due", self._exactly(job.run_at)
         if job.claimed_at:
-            yield "claimed", self._when(job.claimed_at)
+            yield "claimed", self._exactly(job.claimed_at)
         if job.finished_at:
-            yield "finished", self._when(job.finished_at)
+            yield "finished", self._exactly(job.finished_at)
         if job.owner:
             yield "owner", job.owner
-            yield "heartbeat", self._when(job.heartbeat_at) if job.heartbeat_at else "none: that process is gone"
-        yield "attempts", f"{job.attempts} of {job.max_attempts} used{_times(job.reclaims, ', reclaimed')}"
+            yield "heartbeat", self._exactly(job.heartbeat_at) if job.heartbeat_at else "none: that process is gone"
+        reclaimed = f", reclaimed {counted(job.reclaims, 'time')}" if job.reclaims else ""
+        yield "attempts", f"{job.attempts} of {job.max_attempts} used{reclaimed}"
         yield "priority", self._priority(job.priority)
         if job.dedupe_key is not None:
             yield "dedupe key", job.dedupe_key + ("; runs again when it is done" if job.runs_again else "")
@@ -431,7 +414,7 @@ class JobText:
 
     def _error(self, error: dict[str, Any]) -> tuple[str, str]:
         at = datetime.fromisoformat(error["at"])
-        return f"attempt {error['attempt']}, {self._at(at)}", str(error["error"])
+        return f"attempt {error['attempt']}, {self.at(at)}", str(error["error"])
 
     def _priority(self, number: int) -> str:
         names = [name for name, value in self.priorities.items() if value == number]
@@ -449,20 +432,20 @@ class JobText:
         waiting = {count.kind for count in stats.counts if count.state in {JobState.PENDING, JobState.RETRYABLE}}
         around, pauses = self.scene.surroundings(), self.scene.pauses
         if pauses.everything_since:
-            yield f"! everything is paused for {self._age(pauses.everything_since)}: cormorant jobs resume"
+            yield f"! everything is paused for {self.age(pauses.everything_since)}: cormorant jobs resume"
         if waiting and around.kinds_served is None:
             yield "! jobs wait and no process is running: cormorant run"
         for kind in sorted(waiting - set(around.kinds_served or waiting)):
             yield f"! {printable(kind)}: jobs wait and no process has a handler for them"
         for kind, since in pauses.kinds_since.items():
-            yield f"! {printable(kind)} is paused for {self._age(since)}: cormorant jobs resume {printable(kind)}"
+            yield f"! {printable(kind)} is paused for {self.age(since)}: cormorant jobs resume {printable(kind)}"
         forgotten = {count.kind for count in stats.counts if count.held and count.state not in FINISHED}
         for kind in sorted(forgotten - set(pauses.kinds_since)):
             yield f"! {printable(kind)} is not paused and some of it is held: cormorant jobs resume {printable(kind)}"
         if stats.stuck:
-            yield f"! {_many(stats.stuck, 'running job')} of silent processes: cormorant jobs stuck"
+            yield f"! {counted(stats.stuck, 'running job')} of silent processes: cormorant jobs stuck"
         if dead := sum(count.count for count in stats.counts if count.state is JobState.FAILED):
-            yield f"! {_many(dead, 'dead letter')}: cormorant jobs list --state failed"
+            yield f"! {counted(dead, 'dead letter')}: cormorant jobs list --state failed"
 
     def _counts(self, stats: JobStats) -> Iterator[str]:
         kinds = _numbers(stats)
@@ -474,12 +457,9 @@ class JobText:
         yield from table(head, rows, right=head[1:-1])
 
     def _oldest(self, stats: JobStats, kind: str) -> str:
-        return self._ago(stats.oldest_due[kind]) if kind in stats.oldest_due else "-"
+        return self.ago(stats.oldest_due[kind]) if kind in stats.oldest_due else "-"
 
     def _processes(self, stats: JobStats) -> Iterator[str]:
-        if not self.scene.workers:
-            yield "no process is running"
-            return
         rows = [
             [
                 each.id,
@@ -490,10 +470,11 @@ class JobText:
             ]
             for each in self.scene.workers
         ]
-        yield from table(("PROCESS", "LAST BEAT", "RUNS", "VERSION", "KINDS"), rows, right=("RUNS",))
+        head = ("PROCESS", "LAST BEAT", "RUNS", "VERSION", "KINDS")
+        yield from table(head, rows, empty="no process is running", right=("RUNS",))
 
     def _life(self, worker: WorkerRow) -> str:
-        beat = self._ago(worker.beat_at)
+        beat = self.ago(worker.beat_at)
         if worker.dead_at:
             return f"{beat}, declared dead"
         return beat if self.scene.lives(worker) else f"{beat}, silent"
@@ -504,7 +485,7 @@ class JobText:
             yield f"no running job has an owner that was silent for {format_duration(silent_s)}"
             return
         rows = [
-            [str(job.id), job.kind, self._since(job.claimed_at), job.owner or "-", self._since(job.heartbeat_at)]
+            [job.id, job.kind, self._since(job.claimed_at), job.owner or "-", self._since(job.heartbeat_at)]
             for job in stuck.jobs
         ]
         yield from table(("ID", "KIND", "RUNNING SINCE", "OWNER", "SILENT SINCE"), rows, right=("ID",))
@@ -516,20 +497,11 @@ class JobText:
             yield f"no process is running that could reclaim them: cormorant run (it watches for {patience} first)"
 
     def _since(self, moment: datetime | None) -> str:
-        return "unknown" if moment is None else f"{self._at(moment)} ({self._ago(moment)})"
+        return "unknown" if moment is None else self.when(moment)
 
-    def _when(self, moment: datetime) -> str:
+    def _exactly(self, moment: datetime) -> str:
         local = moment.astimezone(self.zone)
-        return f"{local:%Y-%m-%d %H:%M:%S %Z} ({self._ago(moment)})"
-
-    def _at(self, moment: datetime) -> str:
-        return clock_time(moment, self.scene.now, self.zone)
-
-    def _ago(self, moment: datetime) -> str:
-        return from_now(moment, self.scene.now)
-
-    def _age(self, moment: datetime | None) -> str:
-        return "" if moment is None else rough((self.scene.now - moment).total_seconds())
+        return f"{local:%Y-%m-%d %H:%M:%S %Z} ({self.ago(moment)})"
 
 
 def _last_error(job: JobView) -> str:
@@ -538,14 +510,6 @@ def _last_error(job: JobView) -> str:
 
 def _precise(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds < 10 else rough(seconds)  # noqa: PLR2004 - two digits are enough
-
-
-def _times(count: int, what: str) -> str:
-    return f"{what} {_many(count, 'time')}" if count else ""
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _number(count: int) -> str:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any
 
 import click
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -22,31 +21,21 @@ from rich.text import Text
 
 from actors.environment import Environment
 from actors.search.search import Search
-from cormorant.cli.console.command_line import (
-    EXIT_FAILED,
-    EXIT_OK,
-    CommandFailed,
-    CommandInterrupted,
-    UsageRefused,
-    display_path,
-)
-from cormorant.cli.console.database_session import with_database
-from cormorant.cli.console.output import as_text, printable, table
-from cormorant.cli.console.preflight import load_or_refuse
-from cormorant.rules.errors import CormorantError
+from cormorant.cli.console.command_line import EXIT_FAILED, EXIT_OK, UsageRefused
+from cormorant.cli.console.database_session import CommandSession
+from cormorant.cli.console.output import counted, printable, table
 from cormorant.rules.events import Stamped
 from cormorant.rules.search.events import SearchStarted
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, next_opening, whole_second
-from cormorant.rules.search.requests import BadRequest, Result, SearchRequest
-from cormorant.rules.secrets import Secret, redact_secrets
-from cormorant.rules.settings.settings import Settings
-from cormorant.rules.units import clock_time, format_duration, rough, zone_of
+from cormorant.rules.search.requests import Result, SearchRequest
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords
+from cormorant.rules.units import clock_time, format_duration, rough, rough_size
 from cormorant.services.event_bus import EventBus
-from cormorant.services.searches import Searches
-from storage.database import Database, SystemClock
-from storage.search.sources import UnknownSource
+from cormorant.services.search_views import decisive, outcome_out, result_out
+from cormorant.services.watch.views import WantViews
+from storage.database import SystemClock
 from supervisors.assembly import complete
 from supervisors.search_assembly import SearchAssembly
 
@@ -64,7 +53,6 @@ class SearchOptions:
     priority: Priority
     max_wait_s: float
     limit: int | None
-    as_json: bool
 
 
 @define(eq=False)
@@ -78,35 +66,23 @@ class _Started:
             self.since.setdefault(stamped.event.source, datetime.now(UTC))
 
 
-def search_now(config: str, wanted: SearchOptions) -> int:
+async def search_now(session: CommandSession, wanted: SearchOptions) -> int:
     """Search, show it, and return the exit code."""
-    settings = load_or_refuse(config)
-
-    async def run(database: Database) -> int:
-        return await _search(settings, config, database, wanted)
-
-    try:
-        code = with_database(settings, run, may_make=True)
-    except UnknownSource as error:
-        raise CommandFailed(str(error)) from None
-    except KeyboardInterrupt:
-        raise CommandInterrupted("interrupted; the search was cancelled") from None
-    except (BadRequest, CormorantError) as error:
-        raise UsageRefused(str(error)) from None
-    if code != EXIT_OK and settings.playground.enabled and not wanted.as_json:
+    code = await _search(session, wanted)
+    if code != EXIT_OK and session.settings.playground.enabled and not session.as_json:
         click.echo("the invented sites are there only while `cormorant run` runs: is it?", err=True)
     return code
 
 
-async def _search(settings: Settings, config: str, database: Database, wanted: SearchOptions) -> int:
+async def _search(session: CommandSession, wanted: SearchOptions) -> int:
     started = _Started()
-    environment = complete(Environment(settings, database=database), EventBus(SystemClock(), [started]))
-    assembly = SearchAssembly(environment)
+    environment = Environment(session.settings, database=session.database)
+    assembly = SearchAssembly(complete(environment, EventBus(SystemClock(), [started])))
     async with assembly.supervisor():
         searches = assembly.searches()
         await searches.directory.loaded.wait()
         if not searches.directory.by_name or not (wanted.names or searches.searched()):
-            remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {display_path(config)}"
+            remedy = f"cormorant sources add NAME URL, or [sources.NAME] in {session.file}"
             raise UsageRefused(f"there is no site to search yet; add one: {remedy}")
         search = await searches.search(
             wanted.request,
@@ -115,116 +91,80 @@ async def _search(settings: Settings, config: str, database: Database, wanted: S
             max_wait_s=wanted.max_wait_s,
             consumer="cormorant search",
         )
-        words = _words(settings, searches, wanted, started)
+        records = [requests.record for requests in searches.directory.by_name.values()]
+        words = SearchText(
+            explain=lambda source: searches.explain(source, wanted.priority),
+            started=started.since,
+            zone=session.zone,
+            hidden=WantViews.of(records).secret_filter,
+        )
         async with search:
-            outcomes = await _follow(search, words, as_json=wanted.as_json)
-    return _tell(outcomes, words, wanted)
-
-
-def _words(settings: Settings, searches: Searches, wanted: SearchOptions, started: _Started) -> SearchText:
-    hidden: list[Secret] = []
-    for requests in searches.directory.by_name.values():
-        hidden += [requests.record.key, requests.record.proxy]
-    return SearchText(
-        explain=lambda source: searches.explain(source, wanted.priority),
-        started=started.since,
-        zone=zone_of(settings.time_zone),
-        secrets=tuple(hidden),
-    )
+            outcomes = await _follow(search, words, as_json=session.as_json)
+    return _tell(session, outcomes, words, wanted)
 
 
 async def _follow(search: Search, words: SearchText, *, as_json: bool) -> list[Outcome]:
     """Show how it goes until all have their outcome."""
     names = [ticket.source for ticket in search.tickets]
-    is_watched = sys.stdout.isatty() and not as_json
-    showing: AbstractContextManager[SearchDisplay] = (
-        LiveTable(words, names) if is_watched else LineDisplay(words, names)
-    )
-    with showing as show:
+    showing = live_table if sys.stdout.isatty() and not as_json else printed_lines
+    with showing(words, names) as draw:
         # Looked at, not iterated over: while nothing comes, the table counts down all the same.
         while not search.is_done:
-            show.draw(search.outcomes)
+            draw(search.outcomes)
             await trio.sleep(LOOK_S)
-        show.draw(search.outcomes)
+        draw(search.outcomes)
     return list(search.outcomes)
 
 
-def _tell(outcomes: list[Outcome], words: SearchText, wanted: SearchOptions) -> int:
+def _tell(session: CommandSession, outcomes: list[Outcome], words: SearchText, wanted: SearchOptions) -> int:
     finds = merged(outcomes)
-    if wanted.as_json:
-        shown = finds if wanted.limit is None else finds[: wanted.limit]
-        click.echo(as_text(search_json(wanted.request, outcomes, shown, words)))
-    else:
-        limit = wanted.limit or SHOWN_USUAL
-        for line in words.results(finds[:limit], left=max(0, len(finds) - limit), now=datetime.now(UTC)):
-            click.echo(line)
+    limit = wanted.limit or (len(finds) if session.as_json else SHOWN_USUAL)
+    shown = finds[:limit]
+    lines = words.results(shown, left=len(finds) - len(shown), now=session.now)
+    session.show(search_json(wanted.request, outcomes, shown, words), lines)
     return EXIT_OK if any(outcome.is_answer for outcome in outcomes) else EXIT_FAILED
 
 
-class SearchDisplay(Protocol):
-    """Somebody who is told how far a search is."""
-
-    def draw(self, outcomes: Sequence[Outcome]) -> None:
-        """Show what has come so far."""
-        ...
+Draw = Callable[[Sequence[Outcome]], None]
+"""Shows what has come of a search so far."""
 
 
-class LiveTable:
-    """For people at a terminal. What it showed last stays."""
-
-    def __init__(self, words: SearchText, names: Sequence[str]) -> None:
-        self._words = words
-        self._names = names
-        # Drawn by us and not by a thread of its own, which would live through an interrupt.
-        self._live = Live(console=Console(highlight=False), auto_refresh=False)
-
-    def draw(self, outcomes: Sequence[Outcome]) -> None:
-        """Draw the table anew."""
-        ended, now = {outcome.source: outcome for outcome in outcomes}, datetime.now(UTC)
-        lines = [(name, self._words.line(name, ended.get(name), now=now)) for name in self._names]
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
-        # Where room is short the reason is cut, not the name and the state.
-        table.add_column(no_wrap=True, width=max(map(len, self._names)))
-        table.add_column(no_wrap=True, width=max(len(line.state) for _, line in lines))
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for name, line in lines:
-            table.add_row(Text(name), Text(line.state, style=line.colour), Text(printable(line.said)))
-        self._live.update(table, refresh=True)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-        if error is None:
-            click.echo()
+@contextmanager
+def live_table(words: SearchText, names: Sequence[str]) -> Iterator[Draw]:
+    """For people at a terminal: a table that is drawn anew. What it showed last stays."""
+    # Drawn by us and not by a thread of its own, which would live through an interrupt.
+    live = Live(console=Console(highlight=False), auto_refresh=False)
+    with live:
+        yield lambda outcomes: live.update(_state_table(words, names, outcomes), refresh=True)
+    click.echo()
 
 
-class LineDisplay:
+def _state_table(words: SearchText, names: Sequence[str], outcomes: Sequence[Outcome]) -> Table:
+    ended, now = {outcome.source: outcome for outcome in outcomes}, datetime.now(UTC)
+    lines = [(name, words.line(name, ended.get(name), now=now)) for name in names]
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
+    # Where room is short the reason is cut, not the name and the state.
+    table.add_column(no_wrap=True, width=max(map(len, names)))
+    table.add_column(no_wrap=True, width=max(len(line.state) for _, line in lines))
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for name, line in lines:
+        table.add_row(Text(name), Text(line.state, style=line.colour), Text(printable(line.said)))
+    return table
+
+
+@contextmanager
+def printed_lines(words: SearchText, names: Sequence[str]) -> Iterator[Draw]:
     """For logs and pipes: a line on standard error when a source has ended."""
+    width = max(map(len, names), default=0)
+    told: list[Outcome] = []
 
-    def __init__(self, words: SearchText, names: Sequence[str]) -> None:
-        self._words = words
-        self._width = max(map(len, names), default=0)
-        self._told = 0
+    def draw(outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes[len(told) :]:
+            line = words.line(outcome.source, outcome, now=datetime.now(UTC))
+            click.echo(f"{outcome.source:<{width}}  {line.state}  {printable(line.said)}".rstrip(), err=True)
+            told.append(outcome)
 
-    def draw(self, outcomes: Sequence[Outcome]) -> None:
-        """Tell what is new."""
-        for outcome in outcomes[self._told :]:
-            line = self._words.line(outcome.source, outcome, now=datetime.now(UTC))
-            click.echo(f"{outcome.source:<{self._width}}  {line.state}  {printable(line.said)}".rstrip(), err=True)
-        self._told = len(outcomes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is left to be done."""
+    yield draw
 
 
 _COLOURS = {
@@ -238,7 +178,6 @@ _STATES = {
     OutcomeStatus.DEDUPLICATED: "asked by another",
     OutcomeStatus.SHUT_DOWN: "stopped",
 }
-_SIZES = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 _OLD_S = 2 * 365 * 86_400.0
 
 
@@ -287,7 +226,7 @@ class SearchText:
     explain: Callable[[str], Explanation]
     started: Mapping[str, datetime]
     zone: tzinfo
-    secrets: tuple[Secret, ...] = ()
+    hidden: SecretFilter = NO_SCREEN
 
     def line(self, source: str, outcome: Outcome | None, *, now: datetime) -> SourceLine:
         """How it stands with one source."""
@@ -300,10 +239,9 @@ class SearchText:
 
     def _waiting(self, source: str, now: datetime) -> SourceLine:
         explanation = self.explain(source)
-        if not explanation.reasons:
+        gate = decisive(explanation)
+        if gate is None:
             return SourceLine("next", "", "cyan")
-        # The one that opens last is the one that is waited for.
-        gate = max(explanation.reasons, key=lambda each: each.opens_at or datetime.max.replace(tzinfo=UTC))
         opens_at = explanation.opens_at or next_opening(explanation.reasons, now=now)
         if opens_at is None:
             return SourceLine("waits", gate.why, "yellow")
@@ -324,7 +262,7 @@ class SearchText:
         said = str(outcome.error).removeprefix(f"{outcome.source} is not asked: ")
         if isinstance(outcome.error, RateLimitWaitError):
             said = self._too_late(outcome.source, outcome.error)
-        return redact_secrets(" ".join(said.split()), self.secrets)
+        return redact_passwords(self.hidden.redact(" ".join(said.split())))
 
     def _too_late(self, source: str, error: RateLimitWaitError) -> str:
         reasons = self.explain(source).reasons
@@ -336,21 +274,18 @@ class SearchText:
 
     def results(self, finds: Sequence[MergedResult], *, left: int, now: datetime) -> Iterator[str]:
         """The finds as a table; the title last, for it may be long."""
-        if not finds:
-            yield "nothing found"
-            return
         rows = [
             [
-                _size(find.result.size_bytes),
+                "-" if find.result.size_bytes is None else rough_size(find.result.size_bytes),
                 _age(find.result.published, now),
-                "-" if find.result.seeders is None else str(find.result.seeders),
+                "-" if find.result.seeders is None else find.result.seeders,
                 ", ".join(find.sources),
                 find.result.title,
             ]
             for find in finds
         ]
         head = ("SIZE", "AGE", "SEEDERS", "SOURCE", "TITLE")
-        yield from table(head, rows, right=head[:3])
+        yield from table(head, rows, empty="nothing found", right=head[:3])
         if left:
             yield f"{left:,} more: --limit {len(finds) + left}"
 
@@ -360,14 +295,7 @@ def _answer(outcome: Outcome) -> str:
     how = "kept from an earlier search" if outcome.is_cached else f"in {outcome.took_s:.1f} s"
     waited = f", after waiting {rough(outcome.waited_s)}" if outcome.waited_s >= 1 else ""
     cut = ", cut short by the time-out: there may be more" if outcome.was_cut else ""
-    return f"{count:,} {'result' if count == 1 else 'results'} {how}{waited}{cut}"
-
-
-def _size(size_bytes: int | None) -> str:
-    if size_bytes is None:
-        return "-"
-    unit, name = next((each for each in _SIZES if size_bytes >= each[0]), (1, "B"))
-    return f"{size_bytes / unit:.1f} {name}" if unit > 1 else f"{size_bytes} {name}"
+    return f"{counted(count, 'result')} {how}{waited}{cut}"
 
 
 def _age(published: datetime | None, now: datetime) -> str:
@@ -381,41 +309,15 @@ def search_json(
     request: SearchRequest, outcomes: Sequence[Outcome], finds: Sequence[MergedResult], words: SearchText
 ) -> dict[str, Any]:
     """The whole for programs. Links are left out: they carry keys."""
-    return {
-        "query": request.query,
-        "kind": request.kind,
-        "categories": list(request.categories),
-        "sources": [
-            {
-                "source": outcome.source,
-                "status": outcome.status.value,
-                "results": len(outcome.results),
-                "error": words.why(outcome) or None,
-                "waited_s": outcome.waited_s,
-                "took_s": outcome.took_s,
-                "is_cached": outcome.is_cached,
-                "was_cut": outcome.was_cut,
-            }
-            for outcome in outcomes
-        ],
-        "results": [_result_json(find) for find in finds],
-    }
-
-
-def _result_json(find: MergedResult) -> dict[str, Any]:
-    result = find.result
-    return {
-        "title": result.title,
-        "sources": list(find.sources),
-        "protocol": result.protocol,
-        "size_bytes": result.size_bytes,
-        "published": result.published,
-        "seeders": result.seeders,
-        "peers": result.peers,
-        "grabs": result.grabs,
-        "categories": list(result.categories),
-        "is_freeleech": result.is_freeleech,
-        "infohash": result.infohash,
-        "guid": result.guid,
-        "details": result.details,
-    }
+    sources = [
+        asdict(outcome_out(evolve(outcome, results=()), None))
+        | {"results": len(outcome.results), "error": words.why(outcome) or None}
+        for outcome in outcomes
+    ]
+    results = [
+        asdict(result_out(find.result, words.hidden))
+        | {"sources": list(find.sources), "is_freeleech": find.result.is_freeleech}
+        for find in finds
+    ]
+    facts = {"query": request.query, "kind": request.kind, "categories": list(request.categories)}
+    return {**facts, "sources": sources, "results": results}

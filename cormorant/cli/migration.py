@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,8 @@ import click
 
 from cormorant.cli.console.command_line import EXIT_OK, CommandFailed, CommandInterrupted, UsageRefused, display_path
 from cormorant.cli.console.database_session import schema_problem, with_database
-from cormorant.cli.console.preflight import database_problem, display_database, inspect_database, load_or_refuse
+from cormorant.cli.console.output import show
+from cormorant.cli.console.preflight import database_problem, display_database, inspect_database, load_or_refuse, refuse
 from cormorant.rules.addresses import address_problem, passwords_in, shown_address, sqlite_file
 from cormorant.rules.errors import CommitUnknown, CormorantError, MigrationFailed, StorageMisconfigured
 from cormorant.rules.secrets import redact_secrets
@@ -33,20 +33,15 @@ def migrate_now(config: str, to: str, *, as_json: bool, force: bool) -> int:
     _refuse_source(settings, force=force)
     _refuse_target(settings, to)
     copied = _copy(settings, to)
-    if as_json:
-        rows = [{"table": each.table, "rows": each.rows, "sha256": each.sha256} for each in copied]
-        facts = {"from": display_database(settings), "to": _shown(to), "schema_version": SCHEMA_VERSION, "tables": rows}
-        click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
-    else:
-        click.echo("\n".join(_told(settings, config, to, copied)))
+    rows = [{"table": each.table, "rows": each.rows, "sha256": each.sha256} for each in copied]
+    facts = {"from": display_database(settings), "to": _shown(to), "schema_version": SCHEMA_VERSION, "tables": rows}
+    show(facts, _told(settings, config, to, copied), as_json=as_json)
     return EXIT_OK
 
 
 def _refuse_source(settings: Settings, *, force: bool) -> None:
     state = inspect_database(settings)
-    problem = database_problem(settings, state) or schema_problem(settings, state)
-    if problem:
-        raise UsageRefused(f"{problem.found}; {problem.remedy}")
+    refuse(database_problem(settings, state) or schema_problem(settings, state))
     if force:
         return
     beating = with_database(settings, lambda database: database.read(workers.all_workers))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cormorant.cli.console.command_line import Duration, UsageRefused, config_option, json_option
+from cormorant.cli.console.command_line import Duration, UsageRefused, session_command
 from cormorant.cli.sources import PRIORITIES
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.requests import BadRequest, SearchRequest
+from cormorant.rules.search.requests import BadRequest, SearchKind, SearchRequest
+
+if TYPE_CHECKING:
+    from cormorant.cli.console.database_session import CommandSession
 
 __all__ = ["search"]
 
@@ -24,9 +26,21 @@ Exit codes: 0    at least one site answered, perhaps with nothing
 """
 
 
+def _wanted(
+    *, words: tuple[str, ...], kind: SearchKind | None, categories: tuple[int, ...], priority: str, **options: Any
+) -> dict[str, Any]:
+    query = " ".join(" ".join(words).split())
+    if not query:
+        raise UsageRefused("WORDS: there are none; write what to search for")
+    try:
+        request = SearchRequest(query=query, kind=kind or "search", categories=categories)
+    except BadRequest as error:
+        raise UsageRefused(str(error)) from None
+    return {"request": request, "priority": Priority[priority.upper()], **options}
+
+
 @click.command(short_help="Search the sites now.", epilog=_EXIT_CODES)
-@config_option
-@json_option
+@session_command(may_make=True, before=_wanted, interrupted="interrupted; the search was cancelled")
 @click.argument("words", metavar="WORDS...", nargs=-1, required=True)
 @click.option("--source", "names", metavar="NAME", multiple=True, help="Only this site; may be repeated.")
 @click.option(
@@ -44,21 +58,12 @@ Exit codes: 0    at least one site answered, perhaps with nothing
     help="A site that opens later is left out.",
 )
 @click.option("--limit", type=click.IntRange(1, LIMIT_MOST), help="Results to show.  [default: 50; with --json all]")
-def search(config: str, *, words: tuple[str, ...], **options: Any) -> None:
+async def search(session: CommandSession, **wanted: Any) -> int:
     """Search the sites now. No site is asked faster than its limits allow, also beside a running service.
 
     While it runs, a table shows why each site waits and until when. The results follow, the best seeded first, then the
     newest. Where the output is no terminal, results go to standard output and the rest to standard error.
     """
-    kind, categories = options.pop("kind"), options.pop("categories")
-    query = " ".join(" ".join(words).split())
-    if not query:
-        raise UsageRefused("WORDS: there are none; write what to search for")
-    try:
-        request = SearchRequest(query=query, kind=kind or "search", categories=categories)
-    except BadRequest as error:
-        raise UsageRefused(str(error)) from None
     from cormorant.cli.live_search import SearchOptions, search_now  # noqa: PLC0415  # `--help` need not wait for the database's driver
 
-    priority = Priority[options.pop("priority").upper()]
-    sys.exit(search_now(config, SearchOptions(request=request, priority=priority, **options)))
+    return await search_now(session, SearchOptions(**wanted))

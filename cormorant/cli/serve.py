@@ -24,7 +24,8 @@ from cormorant.cli.console.preflight import (
     load_or_refuse,
     make_data_folder,
     mode_problems,
-    refuse_busy_ports,
+    port_problem,
+    refuse,
     refuse_what_cannot_work,
 )
 from cormorant.cli.console.signals import StopSignals
@@ -56,7 +57,7 @@ def serve(config: str, signals: StopSignals) -> int:
     settings = load_or_refuse(config)
     handlers = _handlers_or_refuse()
     refuse_what_cannot_work(settings)
-    refuse_busy_ports(settings)
+    refuse(port_problem(settings))
     secrets = tuple(secrets_in(settings))
     log = LogWriter(settings.log, stream=sys.stderr, secrets=secrets)
     service = open_service(settings, environment=Environment(settings, listeners=[log]), handlers=handlers)
@@ -144,7 +145,7 @@ def _ready_lines(settings: Settings, config: str) -> Iterator[str]:
         key = "that of web.key" if web.key else f"in {display_path(str(Path(settings.data) / 'keys' / 'web.key'))}"
         yield f"open {page.rstrip('/')}/ - key {key}"
     for problem in mode_problems(settings, config):
-        yield f"{problem.found}; {problem.remedy}"
+        yield problem.told
 
 
 def report_lines(report: ShutdownReport, secrets: Iterable[Secret] = ()) -> Iterator[str]:

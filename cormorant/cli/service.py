@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,13 @@ from cormorant.cli.console.command_line import (
     HintingGroup,
     UsageRefused,
     config_option,
-    json_option,
     options,
 )
-from cormorant.cli.console.output import leave, open_missing
+from cormorant.cli.console.output import leave, open_missing, show
 from cormorant.cli.console.signals import StopSignals
 
 if TYPE_CHECKING:
+    from cormorant.cli.console.database_session import CommandSession
     from cormorant.cli.first_settings import FirstSettings
 
 
@@ -55,8 +54,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 
 
 @click.command(short_help="Look whether everything is in order.")
-@config_option
-@json_option
+@options
 def doctor(config: str, *, as_json: bool) -> None:
     """Look whether everything is in order: settings, folders, disk, database, clock, versions.
 
@@ -76,21 +74,15 @@ def doctor(config: str, *, as_json: bool) -> None:
     checks = list(examine(config))
     failed = [check for check in checks if check.status is DoctorStatus.FAIL]
     code = EXIT_OK if not failed else EXIT_REFUSED if failed[0].name == "settings" else EXIT_FAILED
-    if as_json:
-        rows = [check.as_json() for check in checks]
-        click.echo(json.dumps({"ok": not failed, "checks": rows}, indent=2, ensure_ascii=False))
-    else:
-        click.echo("\n".join(line(check) for check in checks))
+    show({"ok": not failed, "checks": [check.as_json() for check in checks]}, map(line, checks), as_json=as_json)
     sys.exit(code)
 
 
-_COMMAND = "import"
 _PROWLARR = "Prowlarr whose indexers to take over, such as http://127.0.0.1:9696 (Enter for none)"
 
 
 @click.command(short_help="Write a settings file.")
-@config_option
-@json_option
+@options
 @click.option(
     "--data", metavar="FOLDER", help="Where what is kept goes; relative to the settings file.  [default: data]"
 )
@@ -122,12 +114,8 @@ def init(config: str, *, as_json: bool, is_sure: bool, force: bool, prowlarr: st
     if not is_sure:
         wanted, prowlarr = _ask(wanted, given, prowlarr)
     written = first.write(config, wanted)
-    is_taken_over = _can_take_over() and bool(prowlarr)
-    if as_json:
-        click.echo(written.as_json())
-    else:
-        click.echo("\n".join(written.told(prowlarr=None if is_taken_over else prowlarr)))
-    if is_taken_over and prowlarr:
+    show(written.facts(), written.told(), as_json=as_json)
+    if prowlarr:
         _take_over(config, prowlarr)
     sys.exit(EXIT_OK)
 
@@ -161,16 +149,10 @@ def _asked(question: str, usual: str, check: Callable[[str], object]) -> str:
     return answer
 
 
-def _can_take_over() -> bool:
+def _take_over(config: str, prowlarr: str) -> None:
     from cormorant.cli import main  # noqa: PLC0415  # it loads this file
 
-    return _COMMAND in main.list_commands(click.get_current_context())
-
-
-def _take_over(config: str, prowlarr: str) -> None:
-    from cormorant.cli import main  # noqa: PLC0415  # as above
-
-    main.main([_COMMAND, "prowlarr", prowlarr, "--config", config], prog_name="cormorant", standalone_mode=False)
+    main.main(["import", "prowlarr", prowlarr, "--config", config], prog_name="cormorant", standalone_mode=False)
 
 
 _MIGRATE_EXIT_CODES = """\b
@@ -213,19 +195,32 @@ def notify() -> None:
     """Try notifications out: [notify] of the settings file says where they go, of what, and when not."""
 
 
-@notify.command(short_help="Send one to each address.", epilog=EXIT_CODES)
-@options
-def test(config: str, *, as_json: bool) -> None:
+@notify.session_command(
+    "Send one to each address.", has_database=False, interrupted="interrupted; some may have been told"
+)
+async def test(session: CommandSession) -> int:
     """Send one notification to each address of notify.apprise, now, also in quiet hours. Addresses are not shown."""
+    addresses = session.settings.notify.apprise.reveal().split()
+    if not addresses:
+        raise UsageRefused("there is nobody to tell; set notify.apprise to an Apprise address, such as ntfy://my-topic")
+    problems = await _send_to_each(addresses)
+    rows = [
+        {"address": number, "service": address.partition("://")[0], "told": problem is None, "problem": problem}
+        for number, (address, problem) in enumerate(zip(addresses, problems, strict=True), 1)
+    ]
+    told = ["told" if row["told"] else f"not told: {row['problem']}" for row in rows]
+    lines = [f"{row['address']}  {row['service']}://  {each}" for row, each in zip(rows, told, strict=True)]
+    session.show({"addresses": rows}, lines)
+    return EXIT_FAILED if any(problems) else EXIT_OK
+
+
+async def _send_to_each(addresses: Sequence[str]) -> list[str | None]:
+    """Send a notification to each address. Returns what went wrong at each."""
     import trio  # noqa: PLC0415  # `--help` need not wait for it
 
-    from cormorant.cli.console.preflight import load_or_refuse  # noqa: PLC0415  # as above
     from cormorant.clients.apprise import NotTold, send_in_subprocess  # noqa: PLC0415  # as above
     from cormorant.rules.notices import Message  # noqa: PLC0415  # as above
 
-    addresses = load_or_refuse(config).notify.apprise.reveal().split()
-    if not addresses:
-        raise UsageRefused("there is nobody to tell; set notify.apprise to an Apprise address, such as ntfy://my-topic")
     message = Message(title="Cormorant: a test", body="If you read this, notifications arrive here.")
     problems: list[str | None] = [None] * len(addresses)
     free = trio.CapacityLimiter(AT_ONCE)
@@ -237,24 +232,7 @@ def test(config: str, *, as_json: bool) -> None:
             except NotTold as error:
                 problems[number] = str(error)
 
-    async def try_all() -> None:
-        async with trio.open_nursery() as nursery:
-            for number, address in enumerate(addresses):
-                nursery.start_soon(try_one, number, address)
-
-    try:
-        trio.run(try_all)
-    except (KeyboardInterrupt, BaseExceptionGroup) as ended:
-        if isinstance(ended, BaseExceptionGroup) and ended.split(KeyboardInterrupt)[1] is not None:
-            raise
-        raise CommandInterrupted("interrupted; some may have been told") from None
-    rows = [
-        {"address": number, "service": address.partition("://")[0], "told": problem is None, "problem": problem}
-        for number, (address, problem) in enumerate(zip(addresses, problems, strict=True), 1)
-    ]
-    for row in [] if as_json else rows:
-        told = "told" if row["told"] else f"not told: {row['problem']}"
-        click.echo(f"{row['address']}  {row['service']}://  {told}")
-    if as_json:
-        click.echo(json.dumps({"addresses": rows}, indent=2, ensure_ascii=False))
-    sys.exit(EXIT_OK if all(row["told"] for row in rows) else EXIT_FAILED)
+    async with trio.open_nursery() as nursery:
+        for number, address in enumerate(addresses):
+            nursery.start_soon(try_one, number, address)
+    return problems

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta, tzinfo
-from functools import partial
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -14,16 +12,17 @@ from attrs import frozen
 
 from cormorant.cli.console.command_line import (
     EXIT_CODES,
-    KEY_LENGTH_MAX,
     CommandFailed,
     Duration,
     HintingGroup,
     SettingValue,
     UsageRefused,
-    options,
+    parsed_setting,
+    read_key,
     session_command,
+    together,
 )
-from cormorant.cli.console.output import painter, printable, table
+from cormorant.cli.console.output import Times, painter, printable, table
 from cormorant.rules.search.caps import dump_caps
 from cormorant.rules.search.limits import Lane, SourceLimits, WindowName
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError
@@ -42,7 +41,7 @@ from cormorant.rules.settings.sources import (
     SourceSettings,
     limits_of,
 )
-from cormorant.rules.units import clock_time, from_now
+from cormorant.rules.units import clock_time
 from cormorant.services.search_views import explanation_json, host_of, source_json, state_of
 
 if TYPE_CHECKING:
@@ -52,7 +51,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_session_command = partial(session_command, in_doubt="`cormorant sources list` shows it", interrupted="interrupted")
+_SHOWS_IT = "`cormorant sources list` shows it"
+_TOLD = {"in_doubt": _SHOWS_IT, "interrupted": "interrupted"}
 
 
 def _settings_of(cls: type, *names: str) -> Iterator[tuple[str, Setting]]:
@@ -61,18 +61,20 @@ def _settings_of(cls: type, *names: str) -> Iterator[tuple[str, Setting]]:
             yield attribute.name, attribute.metadata[Setting.KEY]
 
 
-def _limit_options(command: F) -> F:
-    """An option for each limit of the settings file, in its words."""
-    own = [(name, setting.key(name), setting) for name, setting in _settings_of(LimitSettings)]
-    kept = [("reserve", "reserve-interactive", setting) for _, setting in _settings_of(ReserveSettings, "interactive")]
-    for name, key, setting in reversed([*own, *kept]):
-        flag = f"--{key.replace('_', '-')}"
-        metavar = setting.kind.name.partition(" with ")[0].upper().replace(" ", "-")
-        option = click.option(flag, name, type=SettingValue(setting), metavar=metavar, help=setting.meaning)
-        command = option(command)
-    return command
+def _limit_option(name: str, key: str, setting: Setting) -> Callable[[F], F]:
+    """The option of a limit, in the words of the settings file."""
+    metavar = setting.kind.name.partition(" with ")[0].upper().replace(" ", "-")
+    flag = f"--{key.replace('_', '-')}"
+    return click.option(flag, name, type=SettingValue(setting), metavar=metavar, help=setting.meaning)
 
 
+_LIMITS = together(
+    *(_limit_option(name, setting.key(name), setting) for name, setting in _settings_of(LimitSettings)),
+    *(
+        _limit_option("reserve", "reserve-interactive", setting)
+        for _, setting in _settings_of(ReserveSettings, "interactive")
+    ),
+)
 _NAME = click.argument("name", metavar="NAME")
 
 
@@ -85,16 +87,29 @@ def sources() -> None:
     """
 
 
-@sources.command("list", short_help="All sources: what was spent, and whether each is open.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("All sources: what was spent, and whether each is open.", name="list", **_TOLD)
 async def list_sources(session: CommandSession) -> int:
     """All sources: what was spent this hour and today against the limits, and why one waits. Keys are never shown."""
     found = await session.sources.views()
     return session.show({"sources": list(map(source_json, found))}, _text(session).listed(found))
 
 
-@sources.command(short_help="Add a site.", epilog=EXIT_CODES)
-@options
+def _wanted(*, name: str, **words: Any) -> dict[str, Any]:
+    """The source that was asked for, or a refusal."""
+    problem = name_problem(name, RESERVED_NAMES)
+    if problem:
+        raise UsageRefused(f"NAME: {problem}")
+    _check_kind(name, words["kind"])
+    url = parsed_setting(SourceSettings, "url", words.pop("url"), shown="URL")
+    if not url:
+        raise UsageRefused("URL: it is empty; write one like http://prowlarr:9696/1/api")
+    proxy = parsed_setting(SourceSettings, "proxy", words.pop("proxy") or "", shown="--proxy")
+    reserve = ReserveSettings(interactive=words.pop("reserve"))
+    key = _key(words.pop("key"), words.pop("key_file"))
+    return {"name": name, "wanted": SourceSettings(url=url, key=key, proxy=proxy, reserve=reserve, **words)}
+
+
+@sources.session_command("Add a site.", may_make=True, before=_wanted, **_TOLD)
 @_NAME
 @click.argument("url", metavar="URL")
 @click.option("--kind", type=click.Choice(KINDS), default="torznab", show_default=True)
@@ -104,30 +119,13 @@ async def list_sources(session: CommandSession) -> int:
 @click.option("--key-file", type=click.File("r"), metavar="FILE", help="File that holds the key; - is standard input.")
 @click.option("--limits", default="default", show_default=True, help="private, default, or [limits.NAME] of the file.")
 @click.option("--proxy", metavar="URL", help="Proxy through which it is reached, such as http://gate:3128.")
-@_limit_options
-def add(config: str, *, as_json: bool, name: str, **words: Any) -> None:
+@_LIMITS
+async def add(session: CommandSession, name: str, wanted: SourceSettings) -> int:
     """Add a site: NAME is yours to choose, URL is that of its API without the key, such as http://prowlarr:9696/1/api.
 
     The key is asked for, or read from standard input, unless --key or --key-file gives it. A site that was there before
     goes on from what was spent.
     """
-    problem = name_problem(name, RESERVED_NAMES)
-    if problem:
-        raise UsageRefused(f"NAME: {problem}")
-    _check_kind(name, words["kind"])
-    url = _parsed("url", words.pop("url"))
-    if not url:
-        raise UsageRefused("URL: it is empty; write one like http://prowlarr:9696/1/api")
-    proxy = _parsed("proxy", words.pop("proxy") or "")
-    interactive = words.pop("reserve")
-    key = _key(words.pop("key"), words.pop("key_file"))
-    wanted = SourceSettings(url=url, key=key, proxy=proxy, reserve=ReserveSettings(interactive=interactive), **words)
-    # Before a session is opened: a refusal makes no database, and Ctrl-C ends the question for the key.
-    _add(config, as_json=as_json, name=name, wanted=wanted)
-
-
-@_session_command(may_make=True)
-async def _add(session: CommandSession, name: str, wanted: SourceSettings) -> int:
     limits = limits_or_refuse(session.settings, wanted)
     was_known = await session.sources.add(name, wanted, limits, file=session.file)
     view = await session.sources.view(name)
@@ -155,36 +153,13 @@ def _check_kind(name: str, kind: str) -> None:
         )
 
 
-def _parsed(name: str, text: str) -> Any:
-    """Invariant: what was typed is not repeated, for a key may have been pasted with it."""
-    [(_, setting)] = _settings_of(SourceSettings, name)
-    try:
-        return setting.parse(text)
-    except ValueError as error:
-        raise UsageRefused(f"{'URL' if name == 'url' else f'--{name}'}: {error}") from None
-
-
 def _key(given: str | None, file: Any) -> Secret:
     if given is not None and file is not None:
         raise click.UsageError("give --key or --key-file, not both")
-    if given is not None:
-        text = given
-    elif file is not None:
-        text = file.read(KEY_LENGTH_MAX + 2)
-    elif sys.stdin.isatty():
-        text = click.prompt(
-            "Key of its API (Enter for none)", default="", show_default=False, hide_input=True, err=True
-        )
-    else:
-        text = sys.stdin.readline(KEY_LENGTH_MAX + 2)
-    text = text.strip()
-    if len(text) > KEY_LENGTH_MAX or not text.isprintable() or " " in text:
-        raise UsageRefused("the key: it is no single word of at most 1000 letters; was something else pasted with it?")
-    return Secret(text)
+    return read_key("the key", given, file, question="Key of its API (Enter for none)", default="")
 
 
-@sources.command(short_help="Ask a site what it can do.", epilog=EXIT_CODES)
-@_session_command(may_make=True)
+@sources.session_command("Ask a site what it can do.", may_make=True, **_TOLD)
 @_NAME
 async def test(session: CommandSession, name: str) -> int:
     """Ask a site what it can do. It is a request like every other: it counts, and it is not made while a gate is closed."""
@@ -210,8 +185,7 @@ def _trouble(view: SourceView, error: SourceError, file: str) -> str:
     return f"{record.name}: {said.partition(';')[0]}; it is stopped until that is put right: {remedy}"
 
 
-@sources.command(short_help="Ask a site no more for now.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("Ask a site no more for now.", **_TOLD)
 @_NAME
 @click.option("--for", "for_s", type=Duration(), metavar="DURATION", help="How long, such as 2h.  [default: for good]")
 async def pause(session: CommandSession, name: str, for_s: float | None) -> int:
@@ -223,8 +197,7 @@ async def pause(session: CommandSession, name: str, for_s: float | None) -> int:
     return session.show({"source": name, "paused": True, "until": until}, [told])
 
 
-@sources.command(short_help="End a pause.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("End a pause.", **_TOLD)
 @_NAME
 async def resume(session: CommandSession, name: str) -> int:
     """Go on asking a site that was paused."""
@@ -234,8 +207,7 @@ async def resume(session: CommandSession, name: str) -> int:
     return _show_state(session, view, told, paused=False, changed=was_paused)
 
 
-@sources.command(short_help="Forget the trouble with a site.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("Forget the trouble with a site.", **_TOLD)
 @_NAME
 async def reset(session: CommandSession, name: str) -> int:
     """Forget cooldown, failures and refused credentials of a site. What was spent stays spent, a pause stays a pause."""
@@ -249,8 +221,7 @@ def _show_state(session: CommandSession, view: SourceView, told: str, **facts: b
     return session.show({"source": view.record.name, "state": state, **facts}, [f"{told}; {sentence_of(state)}"])
 
 
-@sources.command(short_help="Remove a site that was added by command.", epilog=EXIT_CODES)
-@_session_command()
+@sources.session_command("Remove a site that was added by command.", **_TOLD)
 @_NAME
 async def remove(session: CommandSession, name: str) -> int:
     """Remove a site that was added by command. What was spent is remembered, should it come back."""
@@ -263,7 +234,7 @@ PRIORITIES = click.Choice([priority.name.lower() for priority in Priority])
 
 
 @click.command(short_help="Why a site waits, gate by gate, and until when.", epilog=EXIT_CODES)
-@_session_command()
+@session_command(in_doubt=_SHOWS_IT, interrupted="interrupted")
 @click.argument("source", metavar="SOURCE")
 @click.option("--priority", type=PRIORITIES, default="interactive", show_default=True, help="For whom it is asked.")
 @click.option("--grab", is_flag=True, help="For a download instead of a search.")
@@ -275,7 +246,7 @@ async def explain(session: CommandSession, source: str, priority: str, *, grab: 
 
 
 def _text(session: CommandSession) -> SourceText:
-    return SourceText(zone=session.zone, config=session.file)
+    return SourceText(now=session.now, zone=session.zone, config=session.file)
 
 
 _PAINT = painter({"open": "green"})
@@ -305,17 +276,13 @@ def sentence_of(state: str) -> str:
 
 
 @frozen(kw_only=True)
-class SourceText:
-    """Words in one zone. `config` is the settings file as it was named."""
+class SourceText(Times):
+    """Sources as text. `config` is the settings file as it was named."""
 
-    zone: tzinfo
     config: str
 
     def listed(self, views: Sequence[SourceView]) -> Iterator[str]:
         """The list of sources."""
-        if not views:
-            yield f"no sources yet; add one: cormorant sources add NAME URL, or [sources.NAME] in {self.config}"
-            return
         rows = [
             [
                 view.record.name,
@@ -329,7 +296,8 @@ class SourceText:
             for view in views
         ]
         head = ("NAME", "KIND", "HOST", "THIS HOUR", "TODAY", "GRABS", "STATE")
-        yield from table(head, rows, right=head[3:6], paint=_PAINT)
+        empty = f"no sources yet; add one: cormorant sources add NAME URL, or [sources.NAME] in {self.config}"
+        yield from table(head, rows, empty=empty, right=head[3:6], paint=_PAINT)
 
     def state(self, view: SourceView) -> str:
         """The state of a source for a person who searches."""
@@ -342,18 +310,18 @@ class SourceText:
         origin = f"of {self.config}" if view.is_configured else "added by command"
         yield f"{record.name}  {record.kind}  {printable(host_of(record.url))}  {origin}"
         what = "search" if lane is Lane.QUERY else "download"
-        yield f"a {what} {_WHO[priority]} {self._when(explanation.opens_at, view.now)}"
+        yield f"a {what} {_WHO[priority]} {self._when(explanation.opens_at)}"
         yield ""
         yield from table(("GATE", "OPENS", "WHY"), list(self._reasons(view, explanation, priority, lane)), paint=_PAINT)
         if len(explanation.lines) > max(1, len(explanation.reasons)):
             yield explanation.lines[-1]
 
-    def _when(self, opens_at: datetime | None, now: datetime) -> str:
+    def _when(self, opens_at: datetime | None) -> str:
         if opens_at is None:
             return "cannot go, and nobody knows when it can"
-        if opens_at <= now:
+        if opens_at <= self.now:
             return "can go now"
-        return f"can go {from_now(opens_at, now)}, at {clock_time(whole_second(opens_at), now, self.zone)}"
+        return f"can go {self.ago(opens_at)}, at {self.at(whole_second(opens_at))}"
 
     def _reasons(
         self, view: SourceView, explanation: Explanation, priority: Priority, lane: Lane
@@ -366,7 +334,7 @@ class SourceText:
             if reason is None:
                 yield [name.value, "open", self._open(view, name, priority, lane)]
             else:
-                at = clock_time(whole_second(reason.opens_at), view.now, self.zone) if reason.opens_at else "unknown"
+                at = self.at(whole_second(reason.opens_at)) if reason.opens_at else "unknown"
                 yield [name.value, at, reason.why]
 
     def _open(self, view: SourceView, name: ReasonName, priority: Priority, lane: Lane) -> str:
@@ -386,9 +354,7 @@ class SourceText:
         if spent is None:
             return "no limit"
         name = f"per_{window.value}" if lane is Lane.QUERY or window is WindowName.MINUTE else f"grabs_per_{window}"
-        since = (
-            f"since {clock_time(spent.since, view.now, self.zone)}" if spent.window.reset else "counted back from now"
-        )
+        since = f"since {self.at(spent.since)}" if spent.window.reset else "counted back from now"
         return f"{spent.count} of {spent.window.whole} spent, {since}{_learned(view, name)}"
 
 

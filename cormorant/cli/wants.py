@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
-import attrs
 import click
 from attrs import frozen
 
-from cormorant.cli.console.command_line import EXIT_CODES, LIMIT, HintingGroup, RowId, session_command
-from cormorant.cli.console.output import painter, pairs, printable, table
-from cormorant.rules.units import clock_time, from_now
+from cormorant.cli.console.command_line import EXIT_CODES, LIMIT, HintingGroup, RowId
+from cormorant.cli.console.output import Times, older_pages, painter, pairs, printable, table
+from cormorant.rules.units import rough_size
+from cormorant.rules.views import next_page
 from cormorant.rules.watch.handovers import HandoverState, TargetView
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.services.watch.views import CandidateOut, DownloadOut, WantOut, WantShownOut, WantViews
@@ -32,8 +31,7 @@ def wants() -> None:
     """
 
 
-@wants.command("list", short_help="The newest wants, and where each is.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("The newest wants, and where each is.", name="list")
 @click.option("--state", type=click.Choice([state.value for state in WantState]), help="Only those in this state.")
 @click.option("--before", type=_WANT, metavar="ID", help="Only older ones than this: the next page.")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
@@ -41,23 +39,21 @@ async def list_wants(session: CommandSession, state: str | None, before: int | N
     """The newest wants first: their state, and why."""
     wanted = None if state is None else WantState(state)
     found = await session.assembly.watching.watches.wants(state=wanted, before_id=before, limit=limit)
-    following, views = found[-1].id if len(found) == limit else None, await _views(session)
+    following, views = next_page(found, limit), await _views(session)
     shown = [views.want(each) for each in found]
-    facts = {"wants": list(map(attrs.asdict, shown)), "before": following}
+    facts = {"wants": shown, "before": following}
     return session.show(facts, _text(session).wants(shown, before=following))
 
 
-@wants.command(short_help="One want with all that was found for it.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("One want with all that was found for it.")
 @_ID
 async def show(session: CommandSession, want_id: int) -> int:
     """Everything about a want: each candidate with what speaks for and against it, and its downloads. Links are not shown."""
     shown = (await _views(session)).shown(await session.assembly.watching.watches.want(want_id))
-    return session.show(attrs.asdict(shown), _text(session).want(shown))
+    return session.show(shown, _text(session).want(shown))
 
 
-@wants.command(short_help="Search again.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("Search again.")
 @_ID
 async def retry(session: CommandSession, want_id: int) -> int:
     """Search again now, also what was given up or ignored. Candidates that were tried in vain may be tried again."""
@@ -65,8 +61,7 @@ async def retry(session: CommandSession, want_id: int) -> int:
     return await _show_want(session, want, "is searched again by a running service")
 
 
-@wants.command(short_help="Want it no more.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("Want it no more.")
 @_ID
 async def ignore(session: CommandSession, want_id: int) -> int:
     """Want it no more, until it is retried."""
@@ -74,8 +69,7 @@ async def ignore(session: CommandSession, want_id: int) -> int:
     return await _show_want(session, want, f"is ignored until cormorant wants retry {want_id}")
 
 
-@wants.command("hand-over", short_help="Hand a candidate over by hand.", epilog=EXIT_CODES)
-@session_command()
+@wants.session_command("Hand a candidate over by hand.", name="hand-over")
 @_ID
 @click.option(
     "--candidate", metavar="REF", help="Another one than is chosen, as `show` calls it; also one that does not fit."
@@ -88,7 +82,7 @@ async def hand_over(session: CommandSession, want_id: int, candidate: str | None
 
 async def _show_want(session: CommandSession, want: Want, what: str) -> int:
     shown = (await _views(session)).want(want)
-    return session.show({"want": attrs.asdict(shown)}, [f"want {want.id}, {shown.title}, {what}"])
+    return session.show({"want": shown}, [f"want {want.id}, {shown.title}, {what}"])
 
 
 async def _views(session: CommandSession) -> WantViews:
@@ -107,30 +101,27 @@ def downloads() -> None:
     """
 
 
-@downloads.command("list", short_help="The newest downloads, and how far each is.", epilog=EXIT_CODES)
-@session_command()
+@downloads.session_command("The newest downloads, and how far each is.", name="list")
 @click.option("--before", type=_DOWNLOAD, metavar="ID", help="Only older ones than this: the next page.")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
 async def list_downloads(session: CommandSession, before: int | None, limit: int) -> int:
     """The newest first."""
     found = await session.assembly.watching.watches.downloads(before_id=before, limit=limit)
-    following, views = found[-1].id if len(found) == limit else None, await _views(session)
+    following, views = next_page(found, limit), await _views(session)
     shown = [views.download(each) for each in found]
-    facts = {"downloads": list(map(attrs.asdict, shown)), "before": following}
+    facts = {"downloads": shown, "before": following}
     return session.show(facts, _text(session).downloads(shown, before=following))
 
 
-@downloads.command("show", short_help="Everything about one download.", epilog=EXIT_CODES)
-@session_command()
+@downloads.session_command("Everything about one download.", name="show")
 @_DOWNLOAD_ID
 async def show_download(session: CommandSession, number: int) -> int:
     """Its target, state and reason, how often it was sent, and its want."""
     shown = (await _views(session)).download(await session.assembly.watching.watches.download(number))
-    return session.show(attrs.asdict(shown), _text(session).download(shown))
+    return session.show(shown, _text(session).download(shown))
 
 
-@downloads.command(short_help="What is held has arrived.", epilog=EXIT_CODES)
-@session_command()
+@downloads.session_command("What is held has arrived.")
 @_DOWNLOAD_ID
 async def arrived(session: CommandSession, number: int) -> int:
     """Say that a download that is held has arrived: its want is done."""
@@ -138,8 +129,7 @@ async def arrived(session: CommandSession, number: int) -> int:
     return await _show_want(session, want, "is done")
 
 
-@downloads.command("send-again", short_help="What is held has not arrived.", epilog=EXIT_CODES)
-@session_command()
+@downloads.session_command("What is held has not arrived.", name="send-again")
 @_DOWNLOAD_ID
 async def send_again(session: CommandSession, number: int) -> int:
     """Say that a download that is held has not arrived: it is sent once more, under the same key."""
@@ -152,16 +142,14 @@ def targets() -> None:
     """List and test those that take finds: [targets.NAME] of the settings file."""
 
 
-@targets.command("list", short_help="All targets, and what each takes.", epilog=EXIT_CODES)
-@session_command(may_make=True)
+@targets.session_command("All targets, and what each takes.", name="list", may_make=True)
 async def list_targets(session: CommandSession) -> int:
     """All targets: what each takes, whether it can be asked, and what happens in doubt. Addresses and keys are not shown."""
     found = session.assembly.watching.watches.targets()
-    return session.show({"targets": list(map(attrs.asdict, found))}, _text(session).targets(found))
+    return session.show({"targets": list(found)}, _text(session).targets(found))
 
 
-@targets.command("test", short_help="Try a target out.", epilog=EXIT_CODES)
-@session_command(may_make=True)
+@targets.session_command("Try a target out.", name="test", may_make=True)
 @click.argument("name", metavar="NAME")
 async def test_target(session: CommandSession, name: str) -> int:
     """Try address and credentials of a target. Nothing is given to it."""
@@ -173,8 +161,6 @@ def _text(session: CommandSession) -> WantText:
     return WantText(now=session.now, zone=session.zone, is_live=session.settings.mode == "live")
 
 
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-_THOUSAND = 1_000.0
 _COLOURS = {
     WantState.DONE.value: "green",
     WantState.HANDED_OVER.value: "green",
@@ -187,29 +173,22 @@ _PAINT = painter(_COLOURS)
 
 
 @frozen(kw_only=True)
-class WantText:
+class WantText(Times):
     """Wants, downloads and targets as text, without links and keys."""
 
-    now: datetime
-    zone: tzinfo
     is_live: bool
 
     def wants(self, found: Sequence[WantOut], *, before: int | None) -> Iterator[str]:
         """A page of wants."""
-        if not found:
-            yield "nothing is wanted here; cormorant watchlist and cormorant saved say what is watched"
-            return
-        rows = [
-            (str(each.id), each.state, _name(each), from_now(each.changed_at, self.now), self._why(each))
-            for each in found
-        ]
-        yield from table(("ID", "STATE", "WHAT", "SINCE", "WHY"), rows, right=("ID",), paint=_PAINT)
-        yield from _more(before)
+        rows = [(each.id, each.state, _name(each), self.ago(each.changed_at), self._why(each)) for each in found]
+        empty = "nothing is wanted here; cormorant watchlist and cormorant saved say what is watched"
+        yield from table(("ID", "STATE", "WHAT", "SINCE", "WHY"), rows, empty=empty, right=("ID",), paint=_PAINT)
+        yield from older_pages(before)
         if not self.is_live and any(each.state == WantState.CHOSEN.value for each in found):
             yield 'observe mode: nothing is handed over by itself; cormorant wants hand-over ID does, or mode = "live"'
 
     def _why(self, want: WantOut) -> str:
-        later = f"; searched again {self._due(want.next_look_at)}" if want.next_look_at else ""
+        later = f"; searched again {self.due(want.next_look_at)}" if want.next_look_at else ""
         return f"{want.reason}{later}"
 
     def want(self, shown: WantShownOut) -> Iterator[str]:
@@ -217,11 +196,7 @@ class WantText:
         want = shown.want
         yield f"want {want.id}  {printable(_name(want))}  {_PAINT(want.state, want.state)}"
         yield from pairs(list(self._facts(want)), indent="  ")
-        if not shown.candidates:
-            yield "no candidates yet"
-        else:
-            yield ""
-            yield from self._candidates(shown.candidates, want.chosen)
+        yield from self._candidates(shown.candidates, want.chosen)
         if shown.downloads:
             yield ""
             yield from self.downloads(shown.downloads, before=None)
@@ -229,8 +204,8 @@ class WantText:
     def _facts(self, want: WantOut) -> Iterator[tuple[str, str]]:
         yield "why", self._why(want)
         yield "wanted by", want.watch
-        yield "found", self._when(want.found_at)
-        yield "changed", self._when(want.changed_at)
+        yield "found", self.when(want.found_at)
+        yield "changed", self.when(want.changed_at)
         yield "searched at", ", ".join(want.search) or "all sources"
         yield "profile", want.choose or "default"
         yield "handed to", ", ".join(want.hand_to) or "nobody: set hand_to for its watch"
@@ -240,31 +215,26 @@ class WantText:
         rows = [
             (
                 each.id,
-                "" if each.place is None else str(each.place),
+                each.place,
                 each.source,
-                _size(each.size_bytes),
-                "" if each.seeders is None else str(each.seeders),
+                None if each.size_bytes is None else rough_size(each.size_bytes),
+                each.seeders,
                 _verdict(each, is_chosen=each.id == chosen),
                 each.title,
             )
             for each in found
         ]
         head = ("CANDIDATE", "PLACE", "SOURCE", "SIZE", "SEEDERS", "VERDICT", "TITLE")
-        yield from table(head, rows, right=("PLACE", "SIZE", "SEEDERS"))
+        yield from [""] if found else []
+        yield from table(head, rows, empty="no candidates yet", right=("PLACE", "SIZE", "SEEDERS"))
 
     def downloads(self, found: Sequence[DownloadOut], *, before: int | None) -> Iterator[str]:
         """A page of downloads."""
-        if not found:
-            yield "nothing was handed over yet"
-            return
-        rows = [
-            (str(each.id), each.state, each.target, str(each.want), from_now(each.changed_at, self.now), _told(each))
-            for each in found
-        ]
-        yield from table(
-            ("DOWNLOAD", "STATE", "TARGET", "WANT", "SINCE", "WHAT"), rows, right=("DOWNLOAD", "WANT"), paint=_PAINT
-        )
-        yield from _more(before)
+        rows = [(each.id, each.state, each.target, each.want, self.ago(each.changed_at), _told(each)) for each in found]
+        head = ("DOWNLOAD", "STATE", "TARGET", "WANT", "SINCE", "WHAT")
+        empty = "nothing was handed over yet"
+        yield from table(head, rows, empty=empty, right=("DOWNLOAD", "WANT"), paint=_PAINT)
+        yield from older_pages(before)
         yield from _held(found)
 
     def download(self, shown: DownloadOut) -> Iterator[str]:
@@ -275,31 +245,21 @@ class WantText:
             ("target", shown.target),
             ("want", f"{shown.want}, candidate {shown.candidate}"),
             ("sent", "once" if shown.times_sent == 1 else f"{shown.times_sent} times"),
-            ("began", self._when(shown.created_at)),
-            ("changed", self._when(shown.changed_at)),
+            ("began", self.when(shown.created_at)),
+            ("changed", self.when(shown.changed_at)),
         ]
-        yield from pairs([*facts, *self._asked_next(shown)], indent="  ")
+        facts += [("next asked", self.when(shown.next_look_at))] if shown.next_look_at else []
+        yield from pairs(facts, indent="  ")
         yield from _held([shown])
-
-    def _asked_next(self, shown: DownloadOut) -> list[tuple[str, str]]:
-        return [("next asked", self._when(shown.next_look_at))] if shown.next_look_at else []
 
     def targets(self, found: Sequence[TargetView]) -> Iterator[str]:
         """All targets."""
-        if not found:
-            yield "no target is set yet; write [targets.NAME] in the settings file"
-            return
         rows = [
             (each.name, each.kind, "asked" if each.can_be_asked else each.in_doubt, ", ".join(each.takes))
             for each in found
         ]
-        yield from table(("NAME", "KIND", "IN DOUBT", "TAKES"), rows)
-
-    def _due(self, moment: datetime) -> str:
-        return "now" if moment <= self.now else from_now(moment, self.now)
-
-    def _when(self, moment: datetime) -> str:
-        return f"{clock_time(moment, self.now, self.zone)} ({from_now(moment, self.now)})"
+        empty = "no target is set yet; write [targets.NAME] in the settings file"
+        yield from table(("NAME", "KIND", "IN DOUBT", "TAKES"), rows, empty=empty)
 
 
 def _name(want: WantOut) -> str:
@@ -324,22 +284,3 @@ def _verdict(candidate: CandidateOut, *, is_chosen: bool) -> str:
         return f"rejected: {'; '.join(candidate.reasons) or 'not found any more'}"
     liked = f": {', '.join(candidate.merits)}" if candidate.merits else ""
     return f"{'chosen' if is_chosen else 'fits'}{liked}"
-
-
-def _size(size_bytes: int | None) -> str:
-    """A size in one number and one unit.
-
-    >>> _size(None), _size(999), _size(312_400_000)
-    ('', '999 B', '312 MB')
-    """
-    if size_bytes is None:
-        return ""
-    size, place = float(size_bytes), 0
-    while size >= _THOUSAND and place < len(_UNITS) - 1:
-        size, place = size / _THOUSAND, place + 1
-    return f"{size:.3g} {_UNITS[place]}"
-
-
-def _more(before: int | None) -> Iterator[str]:
-    if before is not None:
-        yield f"there are older ones: --before {before}"

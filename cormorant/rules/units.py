@@ -168,6 +168,22 @@ def rough(seconds: float) -> str:
     return f"{int(span_s // unit_s)} {unit}"
 
 
+_WITHOUT_DECIMALS = 100
+"""From this number on a rounded size has no decimals."""
+_SIZES = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+
+
+def rough_size(size_bytes: int) -> str:
+    """A size in one number and one unit, with one decimal below 100.
+
+    >>> [rough_size(size) for size in (999, 1_540, 312_400_000, 999_900_000)]
+    ['999 B', '1.5 kB', '312 MB', '1000 MB']
+    """
+    unit, name = next((each for each in _SIZES if size_bytes >= each[0]), (1, "B"))
+    decimals = 1 if unit > 1 and size_bytes < _WITHOUT_DECIMALS * unit else 0
+    return f"{size_bytes / unit:.{decimals}f} {name}"
+
+
 def from_now(moment: datetime, now: datetime) -> str:
     """When something was or will be, as seen from now.
 

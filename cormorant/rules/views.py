@@ -1,7 +1,8 @@
-"""Makes a view (what the API, JSON and text show) from the object it shows."""
+"""Makes a view (what the API, JSON and text show) from the object it shows, and pages of views."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -30,3 +31,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def next_page(found: Sequence[Any], limit: int) -> int | None:
+    """The number that the next page begins after; None: there is no next page.
+
+    >>> Row = attrs.make_class("Row", ["id"])
+    >>> next_page([Row(9), Row(7)], 2), next_page([Row(9)], 2)
+    (7, None)
+    """
+    return found[-1].id if len(found) == limit else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final
 
 from attrs import define, field, frozen
@@ -29,7 +28,7 @@ from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SEARCHED
-from cormorant.services.keys import kept_key
+from cormorant.services.keys import kept_client_key, key_file
 from cormorant.services.sources import configured_sources
 from storage import access
 from storage.access import ClientRecord, digest_of
@@ -204,20 +203,17 @@ async def client_key(environment: Environment, name: str) -> Secret:
     problem = name_problem(name)
     if problem:
         raise CannotConnect(problem)
-    file = Path(settings.data) / "keys" / f"client-{name}.key"
-    if client is None and not await _is_let_in(environment, name):
-        file.unlink(missing_ok=True)  # the key of one that was removed must not come back
+    added = () if client else await environment.database.read(access.all_clients)
+    if client is None and not any(each.name == name for each in added):
+        # The key of one that was removed must not come back.
+        key_file(settings, f"client-{name}").unlink(missing_ok=True)
     try:
-        key = kept_key(file, of=f"the client {name}", emit=ignore, file_mode=settings.data_file_mode)
+        key = kept_client_key(settings, name, emit=ignore)
     except KeyUnusable as error:
         raise CannotConnect(str(error)) from None
     if client is None:
         await _let_in(environment, name, key)
     return key
-
-
-async def _is_let_in(environment: Environment, name: str) -> bool:
-    return any(each.name == name for each in await environment.database.read(access.all_clients))
 
 
 async def _let_in(environment: Environment, name: str, key: Secret) -> None:

@@ -1,15 +1,17 @@
-"""EventBus: emit, listeners, bounded event streams."""
+"""What a service tells of itself: EventBus (emit, listeners, bounded event streams) and ServiceMonitor (its state)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 import trio
+from attrs import frozen
 
 from cormorant.rules.events import Event, EventsLost, ListenerFailed, Stamped
 from cormorant.rules.ports import Clock, Listener
+from cormorant.rules.supervision import ChildView
 
 STREAM_SIZE = 1_000
 
@@ -137,3 +139,12 @@ class EventStream:
             stamped = Stamped(stamped.sequence - 1, stamped.at, EventsLost(count=self._lost))
             self._lost = 0
         return stamped
+
+
+@frozen(kw_only=True)
+class ServiceMonitor:
+    """The state of a service for those that show it. The service itself is in a higher layer."""
+
+    is_ready: Callable[[], bool]
+    children: Callable[[], Sequence[ChildView]]
+    """The children of the root, with their own children."""

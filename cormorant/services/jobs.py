@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
 from attrs import define, field
 from sqlalchemy import Connection
@@ -36,6 +36,16 @@ IDS_MOST = 100
 PAGE = 1_000
 
 
+class JobTerms(TypedDict, total=False):
+    """What can be said of a new job, each with the default of `new_job`."""
+
+    priority: str
+    delay_s: float
+    dedupe_key: str | None
+    correlation_id: str | None
+    max_attempts: int | None
+
+
 @define(eq=False, kw_only=True)
 class Jobs:
     """The durable jobs of a service."""
@@ -46,28 +56,11 @@ class Jobs:
     max_attempts: Mapping[str, int]
     """For each kind that this process has a handler for."""
 
-    def make(  # noqa: PLR0913 - the ways to enqueue a job, all but two with a default
-        self,
-        kind: str,
-        payload: Any,
-        *,
-        priority: str = "normal",
-        delay_s: float = 0.0,
-        dedupe_key: str | None = None,
-        correlation_id: str | None = None,
-        max_attempts: int | None = None,
-    ) -> NewJob:
+    def make(self, kind: str, payload: Any, **terms: Unpack[JobTerms]) -> NewJob:
         """A job to be enqueued, checked; for `storage.jobs.enqueue` inside a transaction of your own."""
-        return new_job(
-            self.environment,
-            kind,
-            payload,
-            priority=priority,
-            delay_s=delay_s,
-            dedupe_key=dedupe_key,
-            correlation_id=correlation_id,
-            max_attempts=self.max_attempts.get(kind) if max_attempts is None else max_attempts,
-        )
+        if terms.get("max_attempts") is None:
+            terms["max_attempts"] = self.max_attempts.get(kind)
+        return new_job(self.environment, kind, payload, **terms)
 
     async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
         """Take in a durable job and return its id; `how` as `make` has it."""

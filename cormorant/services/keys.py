@@ -15,10 +15,10 @@ from cormorant.rules.errors import KeyUnusable
 from cormorant.rules.events import WebKeyMade
 from cormorant.rules.ports import Emit
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.service import ClientSettings, WebSettings
+from cormorant.rules.settings.settings import Settings
 from storage.engine.data_files import FILE_MODE, create_file, folder_mode, make_folder
 
-__all__ = ["Keys", "kept_key", "keys_of", "new_key"]
+__all__ = ["Keys", "kept_client_key", "kept_key", "key_file", "keys_of", "new_key"]
 
 _BYTES = 32
 _KEY_LENGTH_MAX = 1_000
@@ -66,18 +66,28 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode(errors="surrogatepass")).digest()
 
 
-def keys_of(
-    web: WebSettings, clients: Mapping[str, ClientSettings], *, data: str, emit: Emit, file_mode: int = FILE_MODE
-) -> Keys:
+def keys_of(settings: Settings, *, emit: Emit) -> Keys:
     """The keys as they are set; those that are not are made, and kept in the data folder."""
-
-    def kept(name: str, of: str) -> Secret:
-        return kept_key(Path(data) / "keys" / f"{name}.key", of=of, emit=emit, file_mode=file_mode)
-
     return Keys(
-        web=web.key or kept("web", "the API"),
-        clients={name: client.key or kept(f"client-{name}", f"the client {name}") for name, client in clients.items()},
+        web=settings.web.key or _kept(settings, "web", of="the API", emit=emit),
+        clients={
+            name: client.key or kept_client_key(settings, name, emit=emit) for name, client in settings.clients.items()
+        },
     )
+
+
+def kept_client_key(settings: Settings, name: str, *, emit: Emit) -> Secret:
+    """The key of a client that is kept in the data folder; made when it is not there."""
+    return _kept(settings, f"client-{name}", of=f"the client {name}", emit=emit)
+
+
+def key_file(settings: Settings, name: str) -> Path:
+    """The file in the data folder in which a key is kept."""
+    return Path(settings.data) / "keys" / f"{name}.key"
+
+
+def _kept(settings: Settings, name: str, *, of: str, emit: Emit) -> Secret:
+    return kept_key(key_file(settings, name), of=of, emit=emit, file_mode=settings.data_file_mode)
 
 
 def new_key() -> str:

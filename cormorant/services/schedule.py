@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from actors.actor import Actor
 from actors.environment import Environment
@@ -32,41 +32,27 @@ class ScheduleService:
     async def preview(self, *, hours: float, most: int, now: datetime) -> SchedulePreview:
         """What runs from now on, soonest first."""
         until = now + timedelta(hours=hours)
+        saved = await self.watches.saved()
+        prices = [each.intake for each in await self.prices.all()]
         planned = [
             *await self.subscriptions.planned(until=until, most=most + 1),
-            *(self._saved(each, now) for each in await self.watches.saved() if not each.is_paused),
+            *(_planned("saved search", each, now, each.every_s) for each in saved if not each.is_paused),
             *(self._artist(each, now) for each in await self.watches.artists() if not each.is_paused),
-            *(self._price(each.intake, now) for each in await self.prices.all() if not each.intake.idle_because),
+            *(_planned("price", each, now, each.every_s) for each in prices if not each.idle_because),
         ]
         return plan_of([each for each in planned if each.first < until], until=until, most=most)
-
-    def _saved(self, saved: SavedSearch, now: datetime) -> ScheduledWatch:
-        return ScheduledWatch(
-            kind="saved search",
-            name=saved.name,
-            first=max(now, saved.next_attempt_at),
-            schedule=Schedule(every_s=saved.every_s),
-        )
-
-    def _price(self, intake: PriceWatch, now: datetime) -> ScheduledWatch:
-        return ScheduledWatch(
-            kind="price",
-            name=intake.name,
-            first=max(now, intake.next_attempt_at),
-            schedule=Schedule(every_s=intake.every_s),
-        )
 
     def _artist(self, artist: Artist, now: datetime) -> ScheduledWatch:
         """A tick takes only so many in hand; the others wait for the next."""
         options = self.environment.settings.watchlist
-        first = max(now, artist.next_attempt_at, artist.retry_block_until or now)
-        return ScheduledWatch(
-            kind="artist",
-            name=artist.name,
-            first=first,
-            schedule=Schedule(every_s=artist.every_s or options.every_s),
-            turns=HostPacing(name="watchlist", room=options.max_per_tick, apart_s=options.interval_s),
-        )
+        first, every_s = max(now, artist.retry_block_until or now), artist.every_s or options.every_s
+        turns = HostPacing(name="watchlist", room=options.max_per_tick, apart_s=options.interval_s)
+        return evolve(_planned("artist", artist, first, every_s), turns=turns)
+
+
+def _planned(kind: str, watch: Artist | SavedSearch | PriceWatch, now: datetime, every_s: float) -> ScheduledWatch:
+    first = max(now, watch.next_attempt_at)
+    return ScheduledWatch(kind=kind, name=watch.name, first=first, schedule=Schedule(every_s=every_s))
 
 
 A = TypeVar("A", bound=Actor[Any])

@@ -1,8 +1,7 @@
-"""Views of sources and of why they wait, without keys."""
+"""Views of sources, of why they wait, and of what came of searches, without keys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, time, tzinfo
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -11,13 +10,19 @@ import attrs
 from attrs import frozen
 
 from cormorant.rules.search.limits import Lane
+from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, Reason, ReasonName
+from cormorant.rules.search.requests import Result
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords, secret_filter_of
+from cormorant.rules.views import view_of
 
 if TYPE_CHECKING:  # a command imports this module for its help, and must not wait for the database's driver
     from storage.search.source_views import SourceView
+    from storage.search.sources import SourceRecord
 
-_STATES = {ReasonName.STOPPED: "stopped", ReasonName.ENABLED: "disabled", ReasonName.PAUSED: "paused"}
+BY_HAND = {ReasonName.STOPPED: "stopped", ReasonName.ENABLED: "disabled", ReasonName.PAUSED: "paused"}
+"""Gates that only a person can open, and the state of a source behind each."""
 
 
 @frozen(kw_only=True)
@@ -53,15 +58,65 @@ class SourceOut:
     explanation: ExplanationOut
 
 
+@frozen(kw_only=True)
+class ResultOut:
+    """One find. Its link is not shown: it may hold a key."""
+
+    title: str
+    guid: str
+    protocol: str
+    size_bytes: int | None
+    published: datetime | None
+    categories: list[str]
+    seeders: int | None
+    peers: int | None
+    grabs: int | None
+    infohash: str | None
+    details: str
+
+
+@frozen(kw_only=True)
+class OutcomeOut:
+    """What came of a search at one source."""
+
+    source: str
+    status: str
+    error: str | None
+    waited_s: float
+    took_s: float
+    is_cached: bool
+    was_cut: bool
+    results: list[ResultOut]
+
+
 def explanation_out(explanation: Explanation, *, priority: str, lane: str) -> ExplanationOut:
     """Why a request waits, as the API shows it."""
-    return ExplanationOut(
-        priority=priority,
-        lane=lane,
-        opens_at=explanation.opens_at,
-        gates=[GateOut(name=gate.name.value, opens_at=gate.opens_at, why=gate.why) for gate in explanation.reasons],
-        lines=list(explanation.lines),
+    gates = [view_of(GateOut, reason) for reason in explanation.reasons]
+    return view_of(ExplanationOut, explanation, priority=priority, lane=lane, gates=gates)
+
+
+def outcome_out(outcome: Outcome, record: SourceRecord | None) -> OutcomeOut:
+    """What came of a search at one source, without the keys of that source."""
+    secret_filter = NO_SCREEN if record is None else filter_of(record)
+    error = outcome.error
+    return view_of(
+        OutcomeOut,
+        outcome,
+        error=None if error is None else redact_passwords(secret_filter.redact(f"{type(error).__name__}: {error}")),
+        results=[result_out(result, secret_filter) for result in outcome.results],
     )
+
+
+def result_out(result: Result, secret_filter: SecretFilter) -> ResultOut:
+    """A find without the secrets that the filter knows."""
+    hidden = {name: secret_filter.redact(getattr(result, name)) for name in ("title", "guid", "details")}
+    categories = [each for each in result.categories if not secret_filter.shows(each)]
+    return view_of(ResultOut, result, categories=categories, **hidden)
+
+
+def filter_of(record: SourceRecord) -> SecretFilter:
+    """Hides the secrets of a source."""
+    return secret_filter_of(record.key, record.proxy)
 
 
 def source_json(view: SourceView) -> dict[str, Any]:
@@ -78,7 +133,7 @@ def source_json(view: SourceView) -> dict[str, Any]:
         "state": state_of(explanation),
         "is_open": not explanation.reasons,
         "opens_at": explanation.opens_at,
-        "gates": _reasons(explanation.reasons),
+        "gates": _gates(explanation),
         "spent": _spent(view),
         "queries_this_hour": view.queries_this_hour,
         "queries_today": view.queries_today,
@@ -99,15 +154,15 @@ def explanation_json(view: SourceView, priority: Priority, lane: Lane) -> dict[s
         "priority": priority.name.lower(),
         "lane": lane.value,
         "opens_at": explanation.opens_at,
-        "gates": _reasons(explanation.reasons),
+        "gates": _gates(explanation),
         "lines": list(explanation.lines),
         "spent": _spent(view),
         "limits": _limits(view),
     }
 
 
-def _reasons(reasons: Sequence[Reason]) -> list[dict[str, Any]]:
-    return [{"gate": each.name.value, "opens_at": each.opens_at, "why": each.why} for each in reasons]
+def _gates(explanation: Explanation) -> list[dict[str, Any]]:
+    return [{"gate": each.name.value, "opens_at": each.opens_at, "why": each.why} for each in explanation.reasons]
 
 
 def _spent(view: SourceView) -> list[dict[str, Any]]:
@@ -141,21 +196,23 @@ def host_of(url: str) -> str:
     return urlsplit(url).netloc
 
 
+def decisive(explanation: Explanation) -> Reason | None:
+    """The one gate that says most: what only a person can open, then what nobody knows the end of, then what opens last."""
+    gates = explanation.reasons
+    by_hand = [gate for gate in gates if gate.name in BY_HAND]
+    unknown = [gate for gate in gates if gate.opens_at is None]
+    by_time = sorted((gate.opens_at, place) for place, gate in enumerate(gates) if gate.opens_at is not None)
+    last = [gates[place] for _, place in by_time[-1:]]
+    return next(iter([*by_hand, *unknown, *last]), None)
+
+
 def state_of(explanation: Explanation) -> str:
-    """The state in a line: open, or what is longest in the way.
-
-    A gate that only a person can open comes first: nothing else helps.
-    """
-    if not explanation.reasons:
+    """The state in a line: open, or the gate that says most."""
+    gate = decisive(explanation)
+    if gate is None:
         return "open"
-    pairs = list(zip(explanation.reasons, explanation.lines, strict=False))
-    for reason, line in pairs:
-        if reason.name in _STATES:
-            until = line.partition(" until ")[2].partition(": ")[0] if reason.opens_at else ""
-            return f"{_STATES[reason.name]} until {until}" if until else f"{_STATES[reason.name]}: {reason.why}"
-    unknown = [line for reason, line in pairs if reason.opens_at is None]
-    return unknown[0] if unknown else max(pairs, key=_opening)[1]
-
-
-def _opening(pair: tuple[Reason, str]) -> float:
-    return pair[0].opens_at.timestamp() if pair[0].opens_at else 0.0
+    line = explanation.lines[explanation.reasons.index(gate)]
+    if gate.name not in BY_HAND:
+        return line
+    until = line.partition(" until ")[2].partition(": ")[0] if gate.opens_at else ""
+    return f"{BY_HAND[gate.name]} until {until}" if until else f"{BY_HAND[gate.name]}: {gate.why}"

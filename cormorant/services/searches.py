@@ -164,13 +164,17 @@ class Searches:
         await self._change(source, reservations.reset)
 
     async def _change(self, source: str, rule: Callable[[SourceState], SourceState]) -> None:
-        await self.directory.loaded.wait()
-        requests = self._requests_of(source)
+        requests = await self.requests_of(source)
         await self.environment.database.run(
             source_states.change, requests.record.id, rule, configured=requests.record.limits
         )
         requests.is_stale = True
         requests.wake_up.set()
+
+    async def requests_of(self, source: str) -> SourceRequests:
+        """The requests of a source, or `UnknownSource`. Waits until the sources are known."""
+        await self.directory.loaded.wait()
+        return self._requests_of(source)
 
     def _requests_of(self, source: str) -> SourceRequests:
         requests = self.directory.by_name.get(source)

@@ -20,14 +20,13 @@ from cormorant.services.keys import Keys
 from cormorant.web.api.clients import client_routes
 from cormorant.web.api.jobs import job_routes
 from cormorant.web.api.overview import overview_routes
-from cormorant.web.api.running_searches import RunningSearches
 from cormorant.web.api.scheduler import scheduler_routes
-from cormorant.web.api.searches import search_routes
+from cormorant.web.api.searches import RunningSearches, search_routes
 from cormorant.web.api.session import session_routes
 from cormorant.web.api.sources import source_routes
 from cormorant.web.api.wants import want_routes
 from cormorant.web.api.watches import price_routes, subscription_routes, watch_routes
-from cormorant.web.auth import BrowserSessions, KeyThrottle, SignOuts, check_change, client_of, given_key
+from cormorant.web.auth import BrowserSessions, KeyThrottle, SignOuts, check_change, given_key
 from cormorant.web.event_stream import EventStreams
 from cormorant.web.gate_routes import download, torznab
 from cormorant.web.gauges import metrics_route
@@ -35,22 +34,20 @@ from cormorant.web.head_requests import allowing_head
 from cormorant.web.listener import SERVICE
 from cormorant.web.openapi import openapi_config
 from cormorant.web.page_files import page_routes
-from cormorant.web.parts import CountCache, WebParts
-from cormorant.web.problems import AnyRequest, BoundedRequest, Crashes, parts_of, problem, problem_handlers
-from cormorant.web.shutdown import Shutdown
+from cormorant.web.parts import PATIENCE_S, Shutdown, WebParts, WebState, state_of
+from cormorant.web.problems import (
+    ANSWER_HEADERS,
+    AnyRequest,
+    BoundedRequest,
+    Crashes,
+    parts_of,
+    problem,
+    problem_handlers,
+)
 from storage.overview import check
 
 OPEN: Final = "open"
 """In the `opt` of a handler: it needs no key of the API, because it is harmless or has keys of its own."""
-
-_HEADERS: Final = (
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"cache-control", b"no-store"),
-)
 
 
 def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSearches) -> Litestar:
@@ -69,16 +66,24 @@ def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSe
         session_routes(),
     ]
     api = Router("/api/v1", route_handlers=routes)
-    gate = GateService(parts.environment, searches=parts.searches, keys=keys)
     environment = parts.environment
-    sessions = BrowserSessions(environment, keys=keys)
-    feeds = EventStreams(parts, closing)
+    state = WebState(
+        parts=parts,
+        keys=keys,
+        closing=closing,
+        gate=GateService(environment, searches=parts.searches, keys=keys),
+        searches=searches,
+        sign_outs=SignOuts(environment, sessions=BrowserSessions(environment, keys=keys)),
+        feeds=EventStreams(parts, closing),
+        key_throttle=KeyThrottle(environment),
+        crashes=Crashes(environment),
+    )
     return Litestar(
-        path=parts.environment.settings.web.url_base,
+        path=environment.settings.web.url_base,
         route_handlers=[
             health,
             ready,
-            metrics_route(is_open=parts.environment.settings.web.metrics_open),
+            metrics_route(is_open=environment.settings.web.metrics_open),
             torznab,
             download,
             api,
@@ -88,25 +93,11 @@ def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSe
         guards=[_needs_key],
         exception_handlers=problem_handlers(),
         before_send=[_add_headers],
-        state=State(
-            {
-                "parts": parts,
-                "keys": keys,
-                "closing": closing,
-                "gate": gate,
-                "searches": searches,
-                "sign_outs": SignOuts(environment, sessions=sessions),
-                "feeds": feeds,
-                "key_throttle": KeyThrottle(environment),
-                "crashes": Crashes(environment),
-                "job_counts": CountCache(),
-                "subscription_counts": CountCache(),
-            }
-        ),
+        state=State({"web": state}),
         request_class=BoundedRequest,
         plugins=[AttrsSchemaPlugin()],
         openapi_config=openapi_config(),
-        request_max_body_size=parts.environment.settings.web.body_max_bytes,
+        request_max_body_size=environment.settings.web.body_max_bytes,
         logging_config=None,
         pdb_on_exception=False,
     )
@@ -115,37 +106,27 @@ def make_app(parts: WebParts, keys: Keys, closing: Shutdown, searches: RunningSe
 async def _needs_key(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     if handler.opt.get(OPEN):
         return
-    keys: Keys = connection.app.state["keys"]
-    given = given_key(connection)
-    if not given and await _is_signed_in(connection):
-        return
-    key_throttle: KeyThrottle = connection.app.state["key_throttle"]
-    client = client_of(connection)
+    state, given = state_of(connection), given_key(connection)
     if given:
-        key_throttle.check(client, given)
-    if keys.opens_api(given):
-        key_throttle.accepted(client, given)
-        return
-    if given:
-        key_throttle.refused(client, path=connection.scope["path"])
-    raise NotAuthorizedException("the key is missing or wrong; send it as the header X-Api-Key")
-
-
-async def _is_signed_in(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
-    sign_outs: SignOuts = connection.app.state["sign_outs"]
-    session = await sign_outs.session_of(connection.cookies.get(sign_outs.sessions.cookie_name, ""))
-    if session is not None:
+        state.key_throttle.check(connection, given)
+        is_right = state.keys.opens_api(given)
+        state.key_throttle.note(connection, given, is_right=is_right)
+    elif session := await state.sign_outs.session_in(connection):
         check_change(connection, session)
-    return session is not None
+        is_right = True
+    else:
+        is_right = False
+    if not is_right:
+        raise NotAuthorizedException("the key is missing or wrong; send it as the header X-Api-Key")
 
 
 async def _add_headers(message: Message, scope: Scope) -> None:  # noqa: ARG001 - Litestar's signature
     if message["type"] == "http.response.start":
         given = {name.lower() for name, _ in message["headers"]}  # the page brings a policy of its own
-        message["headers"] = [*allowing_head(message["headers"]), *[each for each in _HEADERS if each[0] not in given]]
-
-
-_PATIENCE_S = 2.0
+        message["headers"] = [
+            *allowing_head(message["headers"]),
+            *[each for each in ANSWER_HEADERS if each[0] not in given],
+        ]
 
 
 @frozen(kw_only=True)
@@ -167,19 +148,11 @@ async def health() -> Health:
 async def ready(request: AnyRequest) -> Response[Health] | Response[bytes]:
     """Ready, if every child of the tree is up and the database answers."""
     parts = parts_of(request)
-    closing: Shutdown = request.app.state["closing"]
-    if closing.is_stopping or not parts.monitor.is_ready():
+    if state_of(request).closing.is_stopping or not parts.monitor.is_ready():
         return problem(503, "it is starting or stopping")
-    if not await _storage_answers(parts):
+    try:
+        with trio.fail_after(PATIENCE_S):
+            await parts.environment.database.read(check)
+    except (StorageUnavailable, CommitUnknown, trio.TooSlowError):
         return problem(503, "the database does not answer")
     return Response(Health(status="ready"))
-
-
-async def _storage_answers(parts: WebParts) -> bool:
-    with trio.move_on_after(_PATIENCE_S):
-        try:
-            await parts.environment.database.read(check)
-        except (StorageUnavailable, CommitUnknown):
-            return False
-        return True
-    return False

@@ -6,9 +6,8 @@ import hashlib
 import hmac
 import math
 import secrets
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -20,10 +19,11 @@ from litestar.datastructures import Cookie
 from litestar.exceptions import PermissionDeniedException
 
 from actors.environment import Environment
-from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
+from cormorant.rules.errors import CormorantError, StorageUnavailable
 from cormorant.rules.events import WebClientBlocked, WebKeyRefused
-from cormorant.rules.web_requests import BLOCKED_S, LogThrottle, WrongKeys, address_group
+from cormorant.rules.web_requests import BLOCKED_S, LogThrottle, LruCache, WrongKeys, address_group
 from cormorant.services.keys import Keys
+from cormorant.web.parts import database_patience
 from storage import access
 
 CHANGE_HEADER: Final = "X-Csrf-Token"
@@ -53,7 +53,7 @@ class BrowserSessions:
 
     environment: Environment = field(kw_only=False)
     keys: Keys
-    _ended: OrderedDict[str, None] = field(init=False, factory=OrderedDict)
+    _ended: LruCache[bool] = field(init=False, factory=lambda: LruCache(_ENDED_MAX))
 
     @property
     def cookie_name(self) -> str:
@@ -74,15 +74,12 @@ class BrowserSessions:
             return None
         session = self._session(parts[1], int(parts[0][:12]))
         is_ours = hmac.compare_digest(session.cookie.encode(), cookie.encode(errors="surrogatepass"))
-        is_over = session.number in self._ended or session.expires_at <= self.environment.now()
+        is_over = self._ended.get(session.number) is not None or session.expires_at <= self.environment.now()
         return session if is_ours and not is_over else None
 
     def end(self, number: str) -> None:
         """Sign a browser out: the cookie is worth nothing from now on, wherever it was copied to."""
-        self._ended[number] = None
-        self._ended.move_to_end(number)
-        while len(self._ended) > _ENDED_MAX:
-            self._ended.popitem(last=False)
+        self._ended.put(number, True)  # noqa: FBT003 - what is remembered is that it ended
 
     def set_cookie(self, session: BrowserSession, *, is_secure: bool) -> Cookie:
         """What a browser is given."""
@@ -165,21 +162,21 @@ class KeyThrottle:
     def __attrs_post_init__(self) -> None:
         self._wrong = WrongKeys(per_minute=self.environment.settings.web.wrong_keys_per_minute)
 
-    def check(self, client: str, given: str) -> None:
+    def check(self, connection: ASGIConnection[Any, Any, Any, Any], given: str) -> None:
         """Raise `TooManyTries` when this client's keys are not looked at now."""
-        wait_s = self._wrong.wait_s(address_group(client), _mark(given), now=trio.current_time())
+        wait_s = self._wrong.wait_s(address_group(client_of(connection)), _mark(given), now=trio.current_time())
         if wait_s > 0:
             raise TooManyTries(wait_s)
 
-    def accepted(self, client: str, given: str) -> None:
-        """The key was right."""
-        self._wrong.right(address_group(client), _mark(given))
-
-    def refused(self, client: str, *, path: str) -> None:
-        """The key was wrong."""
-        group, now = address_group(client), trio.current_time()
+    def note(self, connection: ASGIConnection[Any, Any, Any, Any], given: str, *, is_right: bool) -> None:
+        """Count a key that was compared."""
+        client, now = client_of(connection), trio.current_time()
+        group = address_group(client)
+        if is_right:
+            self._wrong.right(group, _mark(given))
+            return
         if self._said.should_log(group, now=now):
-            self.environment.emit(WebKeyRefused(path=path[:200], client=client))
+            self.environment.emit(WebKeyRefused(path=connection.scope["path"][:200], client=client))
         if self._wrong.wrong(group, now=now):
             self.environment.emit(WebClientBlocked(client=client, for_s=BLOCKED_S))
 
@@ -203,7 +200,6 @@ def _mark(given: str) -> str:
 
 LOOK_S: Final = 2.0
 """After so long a sign-out in another process is known here, and a stream ends whose session is over."""
-_PATIENCE_S: Final = 2.0
 
 T = TypeVar("T")
 
@@ -223,8 +219,12 @@ class SignOuts:
     _listening: dict[trio.CancelScope, str] = field(init=False, factory=dict)
     """The cookies of those who listen."""
 
+    async def session_in(self, connection: ASGIConnection[Any, Any, Any, Any]) -> BrowserSession | None:
+        """The session of a request, if it was not signed out."""
+        return await self.session_of(connection.cookies.get(self.sessions.cookie_name, ""))
+
     async def session_of(self, cookie: str) -> BrowserSession | None:
-        """The session of a cookie, if nobody has signed it out."""
+        """The session of a cookie, if it was not signed out."""
         if self.sessions.of(cookie) is None:
             return None
         await self._look()
@@ -273,7 +273,7 @@ class SignOuts:
             if trio.current_time() - self._looked_at < LOOK_S:
                 return
             await self._write()
-            with trio.move_on_after(_PATIENCE_S), suppress(StorageUnavailable, CommitUnknown):
+            with database_patience():
                 for number in await self.environment.database.read(access.ended_sessions, now=self.environment.now()):
                     self.sessions.end(number)
                 self._is_known = True
@@ -281,12 +281,10 @@ class SignOuts:
 
     async def _write(self) -> None:
         owed = dict(self._owed)
-        with trio.move_on_after(_PATIENCE_S):
-            try:
-                if owed:
-                    await self.environment.database.run(access.end_session, owed, now=self.environment.now())
-            except (StorageUnavailable, CommitUnknown):
-                return
+        if not owed:
+            return
+        with database_patience():
+            await self.environment.database.run(access.end_session, owed, now=self.environment.now())
             for number in owed:
                 self._owed.pop(number, None)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, ParamSpec
 from urllib.parse import quote
 
 from litestar import Response, get
@@ -19,10 +18,10 @@ from cormorant.rules.search.outcomes import SearchQueueFull
 from cormorant.rules.torznab_queries import MISSING_PARAMETER, GateQuery, GateRefusal, read_query
 from cormorant.services.gate.gate import COMBINED, AppShare, GateService, NothingAnswered
 from cormorant.services.gate.torznab_documents import FEED_TYPE, XML_TYPE, caps_document, error_document
-from cormorant.web.auth import KeyThrottle, TooManyTries, client_of
+from cormorant.web.auth import TooManyTries
 from cormorant.web.head_requests import asked_method, head_of_unknown_length, is_head
-from cormorant.web.problems import BUSY_S, AnyRequest, crashes_of, parts_of
-from cormorant.web.shutdown import Shutdown
+from cormorant.web.parts import state_of
+from cormorant.web.problems import BUSY_S, AnyRequest, parts_of, retry_after
 from storage.search.sources import UnknownSource
 
 __all__ = ["download", "torznab"]
@@ -37,6 +36,7 @@ _FILE_NAME: Final = re.compile(r"[^A-Za-z0-9._ -]+")
 _FILE_NAME_MAX: Final = 150
 
 Answer = Response[bytes]
+P = ParamSpec("P")
 
 
 def _error(code: int, description: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
@@ -47,41 +47,33 @@ def _error(code: int, description: str, *, status: int = 200, headers: Mapping[s
     )
 
 
-def _refused(_: AnyRequest, error: GateRefusal) -> Answer:
-    return _error(error.code, error.description)
-
-
-def _unknown_source(_: AnyRequest, error: UnknownSource) -> Answer:
-    return _error(_NO_SUCH_SOURCE, f"there is no source called {error.name[:40]}")
+def _later(code: int, why: object, status: int, wait_s: float) -> Answer:
+    return _error(code, str(why), status=status, headers={"Retry-After": retry_after(wait_s)})
 
 
 def _nothing(_: AnyRequest, error: NothingAnswered) -> Answer:
     if error.retry_after_s is not None:
-        return _error(_REQUEST_LIMIT, str(error), status=429, headers={"Retry-After": str(error.retry_after_s)})
+        return _later(_REQUEST_LIMIT, error, 429, error.retry_after_s)
     if error.is_gone:
         return _error(_NO_SUCH_ITEM, str(error), status=404)
     return _error(_UNKNOWN, str(error), status=503)
 
 
-def _tried(_: AnyRequest, error: TooManyTries) -> Answer:
-    return _error(_REQUEST_LIMIT, str(error), status=429, headers={"Retry-After": str(error.retry_after_s)})
-
-
 def _busy(_: AnyRequest, error: Exception) -> Answer:
     status = 429 if isinstance(error, SearchQueueFull) else 503
-    return _error(_UNKNOWN, str(error), status=status, headers={"Retry-After": str(math.ceil(BUSY_S))})
+    return _later(_UNKNOWN, error, status, BUSY_S)
 
 
 def _crashed(request: AnyRequest, error: Exception) -> Answer:
-    crashes_of(request).crashed(error, method=asked_method(request), path=request.scope["path"])
+    state_of(request).crashes.crashed(error, method=asked_method(request), path=request.scope["path"])
     return _error(_UNKNOWN, "it failed; look for web.request_crashed in the log", status=500)
 
 
 _HANDLERS: Final[ExceptionHandlersMap] = {
-    GateRefusal: _refused,
-    UnknownSource: _unknown_source,
+    GateRefusal: lambda _, error: _error(error.code, error.description),
+    UnknownSource: lambda _, error: _error(_NO_SUCH_SOURCE, f"there is no source called {error.name[:40]}"),
     NothingAnswered: _nothing,
-    TooManyTries: _tried,
+    TooManyTries: lambda _, error: _later(_REQUEST_LIMIT, error, 429, error.retry_after_s),
     SearchQueueFull: _busy,
     StorageUnavailable: _busy,
     CommitUnknown: _busy,
@@ -90,26 +82,30 @@ _HANDLERS: Final[ExceptionHandlersMap] = {
 }
 
 
-def _gone(_: AnyRequest, __: UnknownSource) -> Answer:
-    return _error(_NO_SUCH_ITEM, "there is no such download", status=404)
-
-
-_DOWNLOAD_HANDLERS: Final[ExceptionHandlersMap] = {**_HANDLERS, UnknownSource: _gone}
+_DOWNLOAD_HANDLERS: Final[ExceptionHandlersMap] = {
+    **_HANDLERS,
+    UnknownSource: lambda _, __: _error(_NO_SUCH_ITEM, "there is no such download", status=404),
+}
 
 
 @get("/gate/{source:str}/api", opt={"open": True}, exception_handlers=_HANDLERS, include_in_schema=False)
 async def torznab(request: AnyRequest, source: FromPath[str]) -> Answer | Stream:
     """A source, or all of them, as a Torznab indexer."""
-    gate: GateService = request.app.state["gate"]
-    closing: Shutdown = request.app.state["closing"]
-    client = await _client_of(request, gate)
+    gate, client = state_of(request).gate, await _client_of(request)
     query = read_query(request.query_params.multi_items())
-    base = _base_of(request)
     if is_head(request):
-        head = await closing.run_until_disconnect(request.receive, _head, gate, query, source)
-        return _stopping() if head is None else head
-    answer = await closing.run_until_disconnect(request.receive, _answer, gate, client, query, source=source, base=base)
-    return _stopping() if answer is None else answer
+        return await _unless_stopping(request, _head, gate, query, source)
+    return await _unless_stopping(request, _answer, gate, client, query, source=source, base=_base_of(request))
+
+
+async def _unless_stopping(
+    request: AnyRequest, work: Callable[P, Awaitable[Answer | Stream]], *args: P.args, **kwargs: P.kwargs
+) -> Answer | Stream:
+    """The answer of some work, which ends with the client's connection and with the server."""
+    answer = await state_of(request).closing.run_until_disconnect(request.receive, work, *args, **kwargs)
+    if answer is not None:
+        return answer
+    return _later(_UNKNOWN, "the gate is being stopped", 503, BUSY_S)
 
 
 async def _head(gate: GateService, query: GateQuery, source: str) -> Stream:
@@ -134,13 +130,12 @@ async def _answer(gate: GateService, client: AppShare, query: GateQuery, *, sour
 )
 async def download(request: AnyRequest, source: FromPath[str], token: FromPath[str]) -> Answer | Stream:
     """What a link that an app was given leads to."""
-    gate: GateService = request.app.state["gate"]
-    closing: Shutdown = request.app.state["closing"]
-    if is_head(request):
-        head = await closing.run_until_disconnect(request.receive, _download_head, gate, source, token)
-        return _stopping() if head is None else head
-    fetched = await closing.run_until_disconnect(request.receive, gate.fetch, source, token)
-    return _stopping() if fetched is None else _file(fetched)
+    fetch = _download_head if is_head(request) else _download
+    return await _unless_stopping(request, fetch, state_of(request).gate, source, token)
+
+
+async def _download(gate: GateService, source: str, token: str) -> Answer | Stream:
+    return _file(await gate.fetch(source, token))
 
 
 async def _download_head(gate: GateService, source: str, token: str) -> Answer | Stream:
@@ -152,22 +147,16 @@ async def _download_head(gate: GateService, source: str, token: str) -> Answer |
     return head_of_unknown_length(media_type)
 
 
-def _stopping() -> Answer:
-    return _error(_UNKNOWN, "the gate is being stopped", status=503, headers={"Retry-After": str(BUSY_S)})
-
-
-async def _client_of(request: AnyRequest, gate: GateService) -> AppShare:
+async def _client_of(request: AnyRequest) -> AppShare:
     key = request.query_params.get("apikey") or request.headers.get("x-api-key") or ""
     if not key:
         raise GateRefusal(MISSING_PARAMETER, "Missing parameter (apikey)")
-    key_throttle: KeyThrottle = request.app.state["key_throttle"]
-    host = client_of(request)
-    key_throttle.check(host, key)
-    client = await gate.clients.by_key(key)
+    state = state_of(request)
+    state.key_throttle.check(request, key)
+    client = await state.gate.clients.by_key(key)
+    state.key_throttle.note(request, key, is_right=client is not None)
     if client is None:
-        key_throttle.refused(host, path=request.scope["path"])
         raise GateRefusal(_BAD_CREDENTIALS, "Incorrect user credentials")
-    key_throttle.accepted(host, key)
     return client
 
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 
-import trio
 from attrs import frozen
 from litestar import MediaType, Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from cormorant import __version__
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.search.breaker import BreakerState
 from cormorant.rules.search.limits import Lane, counts_since, windows_of
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.supervision import ChildView
 from cormorant.web.metrics import TEXT_TYPE, MetricValue
-from cormorant.web.parts import WebParts
+from cormorant.web.parts import WebParts, all_children, database_patience
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.overview import QuotaWindow, read_gauges
 
 __all__ = ["gauge_values", "metrics_route"]
 
-_PATIENCE_S = 2.0
 _BREAKER = {BreakerState.CLOSED: 0.0, BreakerState.HALF_OPEN: 1.0, BreakerState.OPEN: 2.0}
 
 
@@ -55,16 +51,17 @@ async def gauge_values(parts: WebParts) -> list[MetricValue]:
         MetricValue(metric="cormorant_info", value=1, labels=(__version__,)),
         MetricValue(metric="active_subscription_checks", value=len(parts.subscriptions.running)),
         *_of_sources(parts, now),
-        *_of_tree(parts.monitor.children()),
+        *(
+            MetricValue(metric="cormorant_child_restarts", value=child.restarts, labels=(child.name,))
+            for child in all_children(parts.monitor.children())
+        ),
     ]
-    with trio.move_on_after(_PATIENCE_S):
-        try:
-            gauges = _quota_gauges(parts, now)
-            rows = await parts.environment.database.read(read_gauges, [each.window for each in gauges])
-        except (StorageUnavailable, CommitUnknown):
-            return values
+    with database_patience():
+        gauges = _quota_gauges(parts, now)
+        rows = await parts.environment.database.read(read_gauges, [each.window for each in gauges])
         values.append(MetricValue(metric="queue_depth", value=rows.waiting_jobs, labels=("jobs",)))
-        values.append(MetricValue(metric="scheduled_jobs_total", value=len(parts.scheduled()) + rows.running_feeds))
+        running = len(parts.timetable.due()) + rows.running_feeds
+        values.append(MetricValue(metric="scheduled_jobs_total", value=running))
         values += [
             MetricValue(metric="cormorant_source_quota_left", value=max(0, each.limit - spent), labels=each.labels)
             for each, spent in zip(gauges, rows.spent, strict=True)
@@ -86,12 +83,6 @@ def _of_sources(parts: WebParts, now: datetime) -> Iterator[MetricValue]:
         until = state.cooldown.until
         left_s = 0.0 if until is None else max(0.0, (until - now).total_seconds())
         yield MetricValue(metric="cormorant_source_cooldown_seconds", value=left_s, labels=(name,))
-
-
-def _of_tree(children: Sequence[ChildView]) -> Iterator[MetricValue]:
-    for child in children:
-        yield MetricValue(metric="cormorant_child_restarts", value=child.restarts, labels=(child.name,))
-        yield from _of_tree(child.children)
 
 
 @frozen(kw_only=True)

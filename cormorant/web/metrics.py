@@ -109,31 +109,34 @@ class Metrics:
         for status in (CheckStatus.SUCCESS, CheckStatus.FAILED):
             self._labelled("subscription_checks_total", status.value)
 
-    def __call__(self, stamped: Stamped) -> None:  # noqa: C901 - a list of events, one line each
+    def __call__(self, stamped: Stamped) -> None:  # noqa: C901 - a list of events, each with what it counts
         """Count one event. It does not raise."""
         match stamped.event:
             case JobStarted() as event:
-                self._job_started(event)
+                self._labelled("dequeue_latency_histogram").observe(max(0.0, event.waited_s))
             case JobCompleted() as event:
-                self._job_completed(event)
+                self._labelled("job_processing_duration", event.kind).observe(event.took_s)
             case JobRetried() as event:
-                self._job_retried(event)
+                self._labelled("job_failures_total", event.kind, "retry").inc()
             case JobFailed() as event:
-                self._job_failed(event)
+                self._labelled("job_failures_total", event.kind, "fail").inc()
             case SearchSubmitted() as event:
-                self._submitted(event)
+                self._labelled("cormorant_searches_total", event.priority).inc()
             case SearchFinished() as event:
-                self._search_finished(event)
+                self._labelled("cormorant_search_outcomes_total", event.status).inc()
             case RequestFinished() as event:
-                self._request_finished(event)
-            case SubscriptionChecked() as event:
-                self._subscription_checked(event)
-            case SubscriptionFailed() as event:
-                self._subscription_failed(event)
+                self._labelled("cormorant_source_requests_total", event.source, event.lane, event.outcome).inc()
+                self._labelled("cormorant_source_request_seconds", event.source).observe(event.took_s)
+                self._labelled("cormorant_source_wait_seconds", event.source).observe(max(0.0, event.waited_s))
+            case SubscriptionChecked() | SubscriptionFailed() as event:
+                status = CheckStatus.SUCCESS if isinstance(event, SubscriptionChecked) else CheckStatus.FAILED
+                self._labelled("subscription_checks_total", status.value).inc()
+                took_s = max(0.0, event.duration_ms / 1_000)
+                self._labelled("subscription_check_duration_seconds").observe(took_s)
             case ItemFailed() as event:
-                self._item_failed(event)
+                self._labelled("cormorant_item_failures_total", event.kind).inc()
             case EventsLost() as event:
-                self._lost(event)
+                self._labelled("cormorant_events_lost_total").inc(event.count)
             case _:
                 pass
 
@@ -167,42 +170,3 @@ class Metrics:
         metric = self._by_name[name]
         made = self._children[name, *labels] = metric.labels(*labels) if labels else metric
         return made
-
-    def _job_started(self, event: JobStarted) -> None:
-        self._labelled("dequeue_latency_histogram").observe(max(0.0, event.waited_s))
-
-    def _job_completed(self, event: JobCompleted) -> None:
-        self._labelled("job_processing_duration", event.kind).observe(event.took_s)
-
-    def _job_retried(self, event: JobRetried) -> None:
-        self._labelled("job_failures_total", event.kind, "retry").inc()
-
-    def _job_failed(self, event: JobFailed) -> None:
-        self._labelled("job_failures_total", event.kind, "fail").inc()
-
-    def _submitted(self, event: SearchSubmitted) -> None:
-        self._labelled("cormorant_searches_total", event.priority).inc()
-
-    def _search_finished(self, event: SearchFinished) -> None:
-        self._labelled("cormorant_search_outcomes_total", event.status).inc()
-
-    def _request_finished(self, event: RequestFinished) -> None:
-        self._labelled("cormorant_source_requests_total", event.source, event.lane, event.outcome).inc()
-        self._labelled("cormorant_source_request_seconds", event.source).observe(event.took_s)
-        self._labelled("cormorant_source_wait_seconds", event.source).observe(max(0.0, event.waited_s))
-
-    def _subscription_checked(self, event: SubscriptionChecked) -> None:
-        self._checked(CheckStatus.SUCCESS, event.duration_ms)
-
-    def _subscription_failed(self, event: SubscriptionFailed) -> None:
-        self._checked(CheckStatus.FAILED, event.duration_ms)
-
-    def _checked(self, status: CheckStatus, duration_ms: int) -> None:
-        self._labelled("subscription_checks_total", status.value).inc()
-        self._labelled("subscription_check_duration_seconds").observe(max(0.0, duration_ms / 1_000))
-
-    def _item_failed(self, event: ItemFailed) -> None:
-        self._labelled("cormorant_item_failures_total", event.kind).inc()
-
-    def _lost(self, event: EventsLost) -> None:
-        self._labelled("cormorant_events_lost_total").inc(event.count)

@@ -15,7 +15,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from cormorant import __version__
 from cormorant.rules.search.requests import CATEGORIES_MAX, KINDS, PARAMS_MAX, QUERY_LENGTH_MAX
 from cormorant.web.api.clients import CLIENT_LIMITS
-from cormorant.web.api.running_searches import WAIT_S_MAX
+from cormorant.web.api.searches import WAIT_S_MAX
 from cormorant.web.problems import PROBLEM_TYPE, ProblemDocument
 
 __all__ = ["described", "openapi_config"]
@@ -173,12 +173,8 @@ def _describe(method: str, path: str, operation: dict[str, Any]) -> None:
             parameter["schema"]["pattern"] = _NAME
     if path.endswith(("/stream", "/events")):
         responses["200"]["content"] = {"text/event-stream": {"schema": _EVENT}}
-    if path.endswith(_OPEN) or _begins_session(method, path):
+    if path.endswith(_OPEN) or (path.endswith("/session") and method in {"get", "post"}):
         operation["security"] = [{}]
-
-
-def _begins_session(method: str, path: str) -> bool:
-    return path.endswith("/session") and method in {"get", "post"}
 
 
 def _codes(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:

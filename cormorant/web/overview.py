@@ -4,48 +4,286 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import attrs
+from attrs import frozen
 
 from actors.search.source_requests import PendingRequest, SourceRequests
 from cormorant import __version__
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.limits import Lane, windows_of
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Explanation, Reason, ReasonName
-from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords, secret_filter_of
+from cormorant.rules.search.reasons import Reason
+from cormorant.rules.secrets import NO_SCREEN, SecretFilter, redact_passwords
 from cormorant.rules.settings.service import ClientSettings
+from cormorant.rules.supervision import ChildState, ChildView
+from cormorant.rules.views import view_of
 from cormorant.rules.watch.handovers import Handover
-from cormorant.services.search_views import GateOut
+from cormorant.services.search_views import BY_HAND, GateOut, decisive, filter_of
 from cormorant.services.watch.views import WantViews
-from cormorant.web.models import ChildOut, tree_out
-from cormorant.web.overview_models import (
-    AccountOut,
-    ClientSpendTodayOut,
-    HealthOut,
-    HistoryOut,
-    JobCountsOut,
-    NeedOut,
-    OverviewOut,
-    QuotaOut,
-    RunningOut,
-    StatedOut,
-    WaitingOut,
-)
-from cormorant.web.parts import CountCache, WebParts
+from cormorant.web.parts import CountCache, WebParts, all_children
 from storage.jobs.reports import KindCount
 from storage.overview import read_overview
 from storage.search.history import HistoryEntry
 from storage.search.source_views import ClientWindowSpend, SourceView, WindowSpend
 
-__all__ = ["JobCounts", "decisive", "overview_of"]
+__all__ = ["EXAMPLE", "ChildOut", "JobCounts", "OverviewOut", "overview_of", "tree_out"]
+
+
+@frozen(kw_only=True)
+class ChildOut:
+    """A child of the supervision tree."""
+
+    name: str
+    state: str
+    restarts: int
+    last_crash: str | None
+    children: list[ChildOut]
+
+
+@frozen(kw_only=True)
+class QuotaOut:
+    """One limit and what is spent of it. `kept` of it are for people; `is_stated`: the site says so itself."""
+
+    lane: str
+    per: str
+    used: int
+    limit: int
+    kept: int
+    since: datetime
+    is_stated: bool
+
+
+@frozen(kw_only=True)
+class StatedOut:
+    """A limit that the site has stated itself."""
+
+    name: str
+    value: float
+
+
+@frozen(kw_only=True)
+class AccountOut:
+    """A source: what is spent, when the next request of a person may go, and what is in its way.
+
+    `state` is open, waits, paused, stopped (its credentials were refused), disabled or gone (given up after crashes).
+    `opens_at` is null when nobody knows. `gate` and `why` tell of the gate that opens last.
+    """
+
+    name: str
+    kind: str
+    host: str
+    origin: str
+    state: str
+    opens_at: datetime | None
+    gate: str | None
+    why: str
+    gates: list[GateOut]
+    quotas: list[QuotaOut]
+    stated: list[StatedOut]
+    spacing_s: float
+    pace_s: float
+    in_flight_max: int
+    queries_today: int
+    grabs_opens_at: datetime | None
+    waiting: int
+    running: int
+    failures_in_a_row: int
+    last_success_at: datetime | None
+    last_failure_at: datetime | None
+
+
+@frozen(kw_only=True)
+class ClientSpendTodayOut:
+    """What an app has spent in the last 24 hours, at all sources together. The one without a name is this program itself."""
+
+    name: str
+    priority: str | None
+    queries: int
+    grabs: int
+    part: float
+
+
+@frozen(kw_only=True)
+class RunningOut:
+    """A request that is being made now."""
+
+    source: str
+    query: str
+    kind: str
+    lane: str
+    client: str
+    priority: str
+    asked_at: datetime
+    shared_by: int
+
+
+@frozen(kw_only=True)
+class WaitingOut:
+    """Requests of one client that wait for one source, for the same reason. `opens_at` null: nobody knows."""
+
+    source: str
+    client: str
+    lane: str
+    priority: str
+    count: int
+    queries: list[str]
+    asked_at: datetime
+    opens_at: datetime | None
+    gate: str | None
+    why: str
+
+
+@frozen(kw_only=True)
+class HistoryOut:
+    """A request that has ended."""
+
+    search_id: int
+    source: str
+    query: str
+    client: str
+    priority: str
+    status: str
+    results: int
+    started_at: datetime
+    took_s: float
+    waited_s: float
+    error: str | None
+
+
+@frozen(kw_only=True)
+class NeedOut:
+    """Something that only a person can mend."""
+
+    what: str
+    name: str
+    why: str
+    remedy: str
+
+
+@frozen(kw_only=True)
+class JobCountsOut:
+    """How many jobs are in each state."""
+
+    pending: int
+    running: int
+    retryable: int
+    failed: int
+
+
+@frozen(kw_only=True)
+class HealthOut:
+    """The supervision tree in numbers. `unwell` names the children that should run and do not."""
+
+    children: int
+    restarts: int
+    unwell: list[str]
+
+
+@frozen(kw_only=True)
+class OverviewOut:
+    """What needs you, the accounts, who spent what, what runs, waits and was."""
+
+    at: datetime
+    version: str
+    is_ready: bool
+    mode: str
+    paused_since: datetime | None
+    needs_you: list[NeedOut]
+    accounts: list[AccountOut]
+    clients: list[ClientSpendTodayOut]
+    running: list[RunningOut]
+    waiting: list[WaitingOut]
+    history: list[HistoryOut]
+    jobs: JobCountsOut
+    health: HealthOut
+    tree: list[ChildOut]
+
+
+EXAMPLE: Final[dict[str, Any]] = {
+    "at": "2026-01-01T12:00:00Z",
+    "version": "0.1.0",
+    "is_ready": True,
+    "mode": "observe",
+    "paused_since": None,
+    "needs_you": [
+        {
+            "what": "source",
+            "name": "loft",
+            "why": "it refused our credentials (100 wrong key); correct them and reset it",
+            "remedy": "correct its key, then reset it",
+        }
+    ],
+    "accounts": [
+        {
+            "name": "attic",
+            "kind": "torznab",
+            "host": "prowlarr:9696",
+            "origin": "configured",
+            "state": "waits",
+            "opens_at": "2026-01-01T12:00:08Z",
+            "gate": "spacing",
+            "why": "the last request ended 2 s ago and the site allows one every 10 s",
+            "gates": [
+                {
+                    "name": "spacing",
+                    "opens_at": "2026-01-01T12:00:08Z",
+                    "why": "the last request ended 2 s ago and the site allows one every 10 s",
+                }
+            ],
+            "quotas": [
+                {
+                    "lane": "query",
+                    "per": "day",
+                    "used": 141,
+                    "limit": 300,
+                    "kept": 60,
+                    "since": "2025-12-31T12:00:00Z",
+                    "is_stated": False,
+                }
+            ],
+            "stated": [{"name": "grabs_per_day", "value": 50.0}],
+            "spacing_s": 10.0,
+            "pace_s": 60.0,
+            "in_flight_max": 1,
+            "queries_today": 141,
+            "grabs_opens_at": "2026-01-01T12:00:08Z",
+            "waiting": 4,
+            "running": 0,
+            "failures_in_a_row": 0,
+            "last_success_at": "2026-01-01T11:59:58Z",
+            "last_failure_at": None,
+        }
+    ],
+    "clients": [{"name": "sonarr", "priority": "completion", "queries": 86, "grabs": 3, "part": 0.61}],
+    "running": [],
+    "waiting": [
+        {
+            "source": "attic",
+            "client": "cross-seed",
+            "lane": "query",
+            "priority": "background",
+            "count": 4,
+            "queries": ["boards of canada"],
+            "asked_at": "2026-01-01T11:59:30Z",
+            "opens_at": "2026-01-01T12:00:58Z",
+            "gate": "pace",
+            "why": "the last query ended 2 s ago and background work keeps 60 s apart",
+        }
+    ],
+    "history": [],
+    "jobs": {"pending": 0, "running": 0, "retryable": 0, "failed": 0},
+    "health": {"children": 9, "restarts": 0, "unwell": []},
+    "tree": [],
+}
+
 
 WAITING_SHOWN: Final = 100
 QUERIES_SHOWN: Final = 3
-_UNWELL: Final = frozenset({"backing_off", "set_aside"})
-_BY_HAND: Final = {ReasonName.ENABLED: "disabled", ReasonName.STOPPED: "stopped", ReasonName.PAUSED: "paused"}
+_UNWELL: Final = frozenset({ChildState.BACKING_OFF, ChildState.SET_ASIDE})
 _GONE: Final = "its limiter crashed again and again, and is not started any more"
 
 
@@ -63,10 +301,8 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
     if read.jobs_took_s is not None:
         counts.keep(read.jobs, took_s=read.jobs_took_s)
     looks = {look.record.name: look for look in read.looks}
-    secret_filters = {
-        name: secret_filter_of(requests.record.key, requests.record.proxy) for name, requests in directory.items()
-    }
-    tree = tree_out(parts.monitor.children())
+    secret_filters = {name: filter_of(requests.record) for name, requests in directory.items()}
+    tree = list(all_children(parts.monitor.children()))
     accounts = [_account(requests, looks[name], secret_filters[name]) for name, requests in directory.items()]
     return OverviewOut(
         at=now,
@@ -86,25 +322,17 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
         history=[_was(asked, secret_filters.get(asked.source, NO_SCREEN)) for asked in read.history],
         jobs=_job_counts(read.jobs),
         health=_health(tree),
-        tree=tree,
+        tree=tree_out(parts.monitor.children()),
     )
-
-
-def decisive(explanation: Explanation) -> Reason | None:
-    """The one gate that says most: what only a person can open, then what nobody knows the end of, then what opens last."""
-    gates = explanation.reasons
-    by_hand = [gate for gate in gates if gate.name in _BY_HAND]
-    unknown = [gate for gate in gates if gate.opens_at is None]
-    by_time = sorted((gate.opens_at, place) for place, gate in enumerate(gates) if gate.opens_at is not None)
-    last = [gates[place] for _, place in by_time[-1:]]
-    return next(iter([*by_hand, *unknown, *last]), None)
 
 
 def _account(requests: SourceRequests, look: SourceView, secret_filter: SecretFilter) -> AccountOut:
     explanation = look.explain(Priority.INTERACTIVE)
     gate = decisive(explanation)
     state = look.known.state
-    return AccountOut(
+    return view_of(
+        AccountOut,
+        look.limits,
         name=requests.name,
         kind=look.record.kind,
         host=urlsplit(look.record.url).netloc.rpartition("@")[2],
@@ -113,19 +341,13 @@ def _account(requests: SourceRequests, look: SourceView, secret_filter: SecretFi
         opens_at=explanation.opens_at,
         gate=None if gate is None else gate.name.value,
         why=_GONE if requests.is_gone else _why(gate, secret_filter),
-        gates=[
-            GateOut(name=each.name.value, opens_at=each.opens_at, why=secret_filter.redact(each.why))
-            for each in explanation.reasons
-        ],
+        gates=[view_of(GateOut, each, why=secret_filter.redact(each.why)) for each in explanation.reasons],
         quotas=[_quota(spent, look) for spent in look.spent],
         stated=[
             StatedOut(name=name, value=float(value))
             for name, value in attrs.asdict(look.known.learned).items()
             if value is not None
         ],
-        spacing_s=look.limits.spacing_s,
-        pace_s=look.limits.pace_s,
-        in_flight_max=look.limits.in_flight_max,
         queries_today=look.queries_today,
         grabs_opens_at=look.explain(Priority.INTERACTIVE, Lane.GRAB).opens_at,
         waiting=requests.waiting(),
@@ -137,7 +359,7 @@ def _account(requests: SourceRequests, look: SourceView, secret_filter: SecretFi
 
 
 def _state(gate: Reason | None) -> str:
-    return "open" if gate is None else _BY_HAND.get(gate.name, "waits")
+    return "open" if gate is None else BY_HAND.get(gate.name, "waits")
 
 
 def _why(gate: Reason | None, secret_filter: SecretFilter) -> str:
@@ -177,10 +399,10 @@ def _clients(settings: Mapping[str, ClientSettings], spent: Sequence[ClientWindo
 
 
 def _running(requests: SourceRequests, pending: PendingRequest) -> RunningOut:
-    return RunningOut(
+    return view_of(
+        RunningOut,
+        pending.request,
         source=requests.name,
-        query=pending.request.query,
-        kind=pending.request.kind,
         lane=pending.lane.value,
         client=pending.consumer,
         priority=pending.priority.name.lower(),
@@ -212,17 +434,11 @@ def _waiting(requests: SourceRequests, look: SourceView, secret_filter: SecretFi
 
 
 def _was(asked: HistoryEntry, secret_filter: SecretFilter) -> HistoryOut:
-    return HistoryOut(
-        search_id=asked.search_id,
-        source=asked.source,
-        query=asked.query,
+    return view_of(
+        HistoryOut,
+        asked,
         client=asked.consumer,
         priority=Priority(asked.priority).name.lower(),
-        status=asked.status,
-        results=asked.results,
-        started_at=asked.started_at,
-        took_s=asked.took_s,
-        waited_s=asked.waited_s,
         error=None if asked.error is None else redact_passwords(secret_filter.redact(asked.error)),
     )
 
@@ -234,10 +450,10 @@ def _needs(accounts: Sequence[AccountOut]) -> Iterator[NeedOut]:
             yield NeedOut(what="source", name=account.name, why=account.why, remedy=remedies[account.state])
 
 
-def _needs_of_tree(tree: Sequence[ChildOut]) -> Iterator[NeedOut]:
-    for child in _all_of(tree):
-        if child.state == "set_aside":
-            why = f"it crashed too often and was set aside: {child.last_crash}"
+def _needs_of_tree(tree: Sequence[ChildView]) -> Iterator[NeedOut]:
+    for child in tree:
+        if child.state is ChildState.SET_ASIDE:
+            why = f"it crashed too often and was set aside: {_crash(child)}"
             yield NeedOut(what="child", name=child.name, why=why, remedy="look into the log, then restart the service")
 
 
@@ -260,16 +476,19 @@ def _job_counts(counts: Sequence[KindCount]) -> JobCountsOut:
     )
 
 
-def _health(tree: Sequence[ChildOut]) -> HealthOut:
-    children = list(_all_of(tree))
+def _health(tree: Sequence[ChildView]) -> HealthOut:
     return HealthOut(
-        children=len(children),
-        restarts=sum(child.restarts for child in children),
-        unwell=[child.name for child in children if child.state in _UNWELL],
+        children=len(tree),
+        restarts=sum(child.restarts for child in tree),
+        unwell=[child.name for child in tree if child.state in _UNWELL],
     )
 
 
-def _all_of(tree: Sequence[ChildOut]) -> Iterator[ChildOut]:
-    for child in tree:
-        yield child
-        yield from _all_of(child.children)
+def tree_out(children: Sequence[ChildView]) -> list[ChildOut]:
+    """The tree as it is shown."""
+    return [view_of(ChildOut, child, last_crash=_crash(child), children=tree_out(child.children)) for child in children]
+
+
+def _crash(child: ChildView) -> str | None:
+    crash = child.last_crash
+    return None if crash is None else redact_passwords(f"{type(crash).__name__}: {crash}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import msgspec
@@ -17,9 +17,7 @@ from litestar.types import ExceptionHandlersMap
 from typing_extensions import override
 
 from actors.environment import Environment
-from cormorant.rules.errors import (
-    CormorantError,
-)
+from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import WebBodyTooDeep, WebRequestCrashed
 from cormorant.rules.json_documents import NestedTooDeep, check_nesting
 from cormorant.rules.search.requests import BadRequest
@@ -27,7 +25,7 @@ from cormorant.rules.secrets import redact_passwords
 from cormorant.rules.web_requests import LogThrottle
 from cormorant.web.auth import client_of
 from cormorant.web.head_requests import asked_method
-from cormorant.web.parts import WebParts
+from cormorant.web.parts import WebParts, state_of
 
 PROBLEM_TYPE = "application/problem+json"
 BUSY_S = 5
@@ -50,24 +48,39 @@ class ProblemDocument:
     errors: tuple[str, ...] = ()
 
 
+ANSWER_HEADERS: Final = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"cache-control", b"no-store"),
+)
+"""The headers of every answer that has no others of these names."""
+
+
+def retry_after(wait_s: float) -> str:
+    """The header Retry-After: whole seconds, at least one."""
+    return str(max(1, math.ceil(wait_s)))
+
+
+def problem_body(status: int, detail: str, errors: tuple[str, ...] = ()) -> bytes:
+    """The document that tells of a problem."""
+    told = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=errors)
+    return msgspec.json.encode(told)
+
+
 def problem(
     status: int, detail: str = "", *, errors: tuple[str, ...] = (), headers: Mapping[str, str] | None = None
 ) -> Response[bytes]:
     """The answer that tells of a problem."""
-    told = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=errors)
-    return Response(msgspec.json.encode(told), status_code=status, media_type=PROBLEM_TYPE, headers=dict(headers or {}))
+    body = problem_body(status, detail, errors)
+    return Response(body, status_code=status, media_type=PROBLEM_TYPE, headers=dict(headers or {}))
 
 
 def parts_of(request: AnyRequest) -> WebParts:
     """What the web of this request was put together from."""
-    parts: WebParts = request.app.state["parts"]
-    return parts
-
-
-def crashes_of(request: AnyRequest) -> Crashes:
-    """Where failures of requests are reported."""
-    crashes: Crashes = request.app.state["crashes"]
-    return crashes
+    return state_of(request).parts
 
 
 def _of_http(_: AnyRequest, error: HTTPException) -> Response[bytes]:
@@ -87,17 +100,17 @@ def _of_error(request: AnyRequest, error: CormorantError) -> Response[bytes]:
     wait_s = error.retry_after_s
     if wait_s is None and error.http_status in _COME_BACK:
         wait_s = BUSY_S
-    later = {} if wait_s is None else {"Retry-After": str(max(1, math.ceil(wait_s)))}
+    later = {} if wait_s is None else {"Retry-After": retry_after(wait_s)}
     return problem(error.http_status, redact_passwords(str(error)), headers=later)
 
 
 def _too_deep(request: AnyRequest, error: NestedTooDeep) -> Response[bytes]:
-    crashes_of(request).too_deep(client=client_of(request), path=request.scope["path"])
+    state_of(request).crashes.too_deep(client=client_of(request), path=request.scope["path"])
     return problem(400, str(error))
 
 
 def _crashed(request: AnyRequest, error: Exception) -> Response[bytes]:
-    crashes_of(request).crashed(error, method=asked_method(request), path=request.scope["path"])
+    state_of(request).crashes.crashed(error, method=asked_method(request), path=request.scope["path"])
     return problem(500, "it was logged; look for web.request_crashed")
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from http import HTTPStatus
 from typing import Any, Final
 
-import msgspec
 import trio
 from attrs import define, field
 from litestar.enums import ScopeType
@@ -28,6 +25,7 @@ from cormorant.rules.web_requests import (
 )
 from cormorant.web.listener import CONNECTION
 from cormorant.web.metrics import Metrics
+from cormorant.web.problems import ANSWER_HEADERS, PROBLEM_TYPE, problem_body, retry_after
 
 __all__ = ["RequestGuard"]
 
@@ -35,13 +33,7 @@ _BURST_S: Final = 2.0
 _BODIES_BYTES_MAX: Final = 64_000_000
 """Of all requests together that are being read."""
 _BUSY_S: Final = 5
-_HEADERS: Final = (
-    (b"content-type", b"application/problem+json"),
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"connection", b"close"),
-)
+_HEADERS: Final = ((b"content-type", PROBLEM_TYPE.encode()), (b"connection", b"close"), *ANSWER_HEADERS)
 
 Headers = dict[str, list[str]]
 
@@ -184,16 +176,10 @@ class _Replay:
 
 
 async def _refuse(refusal: _Refused, receive: Receive, send: Send) -> None:
-    told = {
-        "title": HTTPStatus(refusal.status).phrase,
-        "status": refusal.status,
-        "detail": refusal.detail,
-        "errors": [],
-    }
-    body = msgspec.json.encode(told)
+    body = problem_body(refusal.status, refusal.detail)
     headers = [*_HEADERS, (b"content-length", str(len(body)).encode())]
     if refusal.retry_after_s is not None:
-        headers.append((b"retry-after", str(max(1, math.ceil(refusal.retry_after_s))).encode()))
+        headers.append((b"retry-after", retry_after(refusal.retry_after_s).encode()))
     # Hypercorn hands on what comes until there is no more room, and ends nothing before it could: somebody has to take it.
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_throw_away, receive)

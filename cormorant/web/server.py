@@ -13,13 +13,12 @@ from actors.actor import Actor
 from cormorant.rules.addresses import ListenAddress
 from cormorant.rules.events import WebListening
 from cormorant.services.keys import keys_of
-from cormorant.web.api.running_searches import RunningSearches
+from cormorant.web.api.searches import RunningSearches
 from cormorant.web.app import make_app
 from cormorant.web.head_requests import HeadAnswers
 from cormorant.web.listener import ConnectionListener, bound
-from cormorant.web.parts import WebParts
+from cormorant.web.parts import Shutdown, WebParts
 from cormorant.web.request_guard import RequestGuard
-from cormorant.web.shutdown import Shutdown
 
 __all__ = ["GRACE_S", "WebServer"]
 
@@ -42,15 +41,9 @@ class WebServer(Actor[None]):
     async def begin(self) -> None:
         """Bind and serve. The start is acknowledged only when connections are taken."""
         parts = self.parts
-        keys = keys_of(
-            parts.environment.settings.web,
-            parts.environment.settings.clients,
-            data=parts.environment.settings.data,
-            emit=parts.environment.emit,
-            file_mode=parts.environment.settings.data_file_mode,
-        )
+        keys = keys_of(parts.environment.settings, emit=parts.environment.emit)
         self._closing = Shutdown(self.nursery)
-        searches = RunningSearches(nursery=self.nursery, closing=self._closing, searches=parts.searches)
+        searches = RunningSearches(nursery=self.nursery, searches=parts.searches)
         app = make_app(parts, keys, self._closing, searches)
         listening = bound(parts.environment.settings.web.address)
         address = _address_of(listening)
@@ -60,7 +53,7 @@ class WebServer(Actor[None]):
         app.state["listener"] = listener
         self.nursery.start_soon(self._serve, listener, listening)
         self.nursery.start_soon(self._watch_loop)
-        self.nursery.start_soon(app.state["sign_outs"].watch)
+        self.nursery.start_soon(app.state["web"].sign_outs.watch)
         parts.environment.emit(WebListening(address=f"http://{address.shown}{parts.environment.settings.web.url_base}"))
 
     async def end(self) -> None:

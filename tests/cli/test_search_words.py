@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from attrs import evolve
 
 from cormorant.cli.live_search import SearchText, SourceLine, merged, search_json
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, RateLimitWaitError, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, Reason, ReasonName
 from cormorant.rules.search.requests import Result, SearchRequest
-from cormorant.rules.secrets import Secret
+from cormorant.rules.secrets import Secret, secret_filter_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -29,7 +30,8 @@ def found(source: str, *results: Result) -> Outcome:
 
 def words(*reasons: Reason, opens_at: datetime | None = None) -> SearchText:
     explanation = Explanation(reasons=reasons, opens_at=opens_at, lines=())
-    return SearchText(explain=lambda _: explanation, started={"asked": NOON}, zone=UTC, secrets=(Secret("hunter22"),))
+    hidden = secret_filter_of(Secret("hunter22"), Secret(""))
+    return SearchText(explain=lambda _: explanation, started={"asked": NOON}, zone=UTC, hidden=hidden)
 
 
 SPACING = Reason(name=ReasonName.SPACING, opens_at=NOON + timedelta(seconds=7.2), why="too soon")
@@ -97,6 +99,15 @@ def test_no_error_shows_a_key() -> None:
     outcome = Outcome(job_id=1, source="attic", status=OutcomeStatus.FAILED, error=error)
 
     assert words().line("attic", outcome, now=NOON) == SourceLine("failed", "no answer from /api?x=***", "red")
+
+
+def test_no_result_for_programs_shows_a_key() -> None:
+    outcome = found("attic", evolve(result("x hunter22"), guid="http://attic/7?k=hunter22", details="/hunter22"))
+
+    [shown] = search_json(SearchRequest(query="x"), [outcome], merged([outcome]), words())["results"]
+
+    assert (shown["title"], shown["guid"], shown["details"]) == ("x ***", "http://attic/7?k=***", "/***")
+    assert (shown["sources"], shown["is_freeleech"]) == (["attic"], False)
 
 
 def test_sizes_and_ages_are_rounded_and_what_is_not_known_is_a_dash() -> None:

@@ -12,8 +12,16 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import NotifySettings, PlaygroundSettings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import feed_conflicts, price_conflicts
-from cormorant.scripted import BROKEN, ScriptedSource
-from cormorant.testing import Recorder, memory_gateway, named_sources, scripted, settings, simulated
+from cormorant.testing import (
+    BROKEN,
+    Recorder,
+    ScriptedSource,
+    memory_gateway,
+    named_sources,
+    scripted,
+    settings,
+    simulated,
+)
 
 
 @pytest.mark.slow("runs the whole service")

@@ -15,8 +15,8 @@ from trio.testing import MockClock
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
+from cormorant.services.search_views import outcome_out
 from cormorant.testing import TIMEOUT, ScriptedSource
-from cormorant.web.models import outcome_out
 from cormorant.web.server import GRACE_S
 from supervisors import Ending
 from tests.web.web_place import KEY, SOURCE_KEY, web_place

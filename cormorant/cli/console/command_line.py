@@ -9,10 +9,12 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
+import attrs
 import click
 from typing_extensions import override
 
 from cormorant.cli.console.output import printable, write
+from cormorant.rules.addresses import web_address_problem
 from cormorant.rules.secrets import Secret, redact_secrets
 from cormorant.rules.settings.fields import Setting
 from cormorant.rules.settings.keys import nearest
@@ -26,6 +28,7 @@ EXIT_REFUSED = 2
 
 _CAUSES_MAX = 20
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 SessionFunction = Callable[..., Awaitable[int]]
 """Gets a `CommandSession` and the arguments of the command, and returns the exit code."""
@@ -79,25 +82,41 @@ class HintingGroup(click.Group):
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
+    def session_command(
+        self, short_help: str, *, name: str | None = None, **how: Any
+    ) -> Callable[[SessionFunction], click.Command]:
+        """Make a command of this group, with its exit codes. `how` is that of `session_command`."""
 
-def config_option(command: F) -> F:
-    """The option that names the settings file."""
-    option = click.option(
-        "--config",
-        "-c",
-        default="config.toml",
-        show_default=True,
-        envvar="CORMORANT_CONFIG",
-        show_envvar=True,
-        metavar="FILE",
-        help="The settings file.",
-    )
-    return option(command)
+        def decorate(function: SessionFunction) -> click.Command:
+            command = session_command(**how)(function)
+            return self.command(name, short_help=short_help, epilog=self.epilog)(command)
+
+        return decorate
 
 
-def json_option(command: F) -> F:
-    """The option that asks for JSON."""
-    return click.option("--json", "as_json", is_flag=True, help="The same for programs.")(command)
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """One decorator of several: options and arguments in the order of the help."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+config_option = click.option(
+    "--config",
+    "-c",
+    default="config.toml",
+    show_default=True,
+    envvar="CORMORANT_CONFIG",
+    show_envvar=True,
+    metavar="FILE",
+    help="The settings file.",
+)
+options = together(config_option, click.option("--json", "as_json", is_flag=True, help="The same for programs."))
+"""The options of every command."""
 
 
 def causes(error: BaseException, secrets: Iterable[Secret] = ()) -> Iterator[str]:
@@ -134,43 +153,65 @@ def display_path(path: str) -> str:
 
 
 KEY_LENGTH_MAX: Final = 1_000
+_EXAMPLE: Final = "http://prowlarr:9696/1/api"
+"""The example in the refusal of a wrong address."""
 
 
-def key_options(command: F) -> F:
-    """The options `--key-env` and `--key-file`."""
-    for option in (
-        click.option(
-            "--key-file", type=click.File("r"), metavar="FILE", help="File that holds its key; - is standard input."
-        ),
-        click.option("--key-env", metavar="NAME", help="Variable of the environment that holds its key."),
-    ):
-        command = option(command)
-    return command
+key_options = together(
+    click.option("--key-env", metavar="NAME", help="Variable of the environment that holds its key."),
+    click.option(
+        "--key-file", type=click.File("r"), metavar="FILE", help="File that holds its key; - is standard input."
+    ),
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 
 
-def key_of(app: str, variable: str | None, file: Any) -> Secret:
-    """The key that was given, or asked for. Invariant: no message holds it."""
-    if variable is not None and file is not None:
+def access_to(app: str, *, url: str, key_env: str | None, key_file: Any, example: str) -> dict[str, Any]:
+    """The address and the key of another program. A wrong address is refused before the key is asked for."""
+    address = checked_address("URL", url, example)
+    if key_env is not None and key_file is not None:
         raise click.UsageError("give --key-env or --key-file, not both")
-    if variable is not None:
-        if not os.environ.get(variable):
-            raise UsageRefused(f"--key-env: the environment variable {variable} is not set; set it to the key of {app}")
-        text = os.environ[variable]
-    elif file is not None:
-        text = file.read(KEY_LENGTH_MAX + 2)
-    elif sys.stdin.isatty():
-        text = click.prompt(f"Key of {app} (Settings, General there)", hide_input=True, err=True)
-    else:
-        text = sys.stdin.readline(KEY_LENGTH_MAX + 2)
-    text = text.strip()
-    if not text:
+    if key_env is not None and not os.environ.get(key_env):
+        raise UsageRefused(f"--key-env: the environment variable {key_env} is not set; set it to the key of {app}")
+    given = None if key_env is None else os.environ[key_env]
+    key = read_key(f"the key of {app}", given, key_file, question=f"Key of {app} (Settings, General there)")
+    if not key:
         raise UsageRefused(
             f"the key of {app} is empty; give it with --key-env, with --key-file, or when you are asked for it"
         )
+    return {"url": address, "key": key}
+
+
+def parsed_setting(cls: type, name: str, text: str, *, shown: str) -> Any:
+    """The value of a setting, or a refusal. Invariant: what was typed is not repeated, for a key may be in it."""
+    setting: Setting = attrs.fields_dict(cls)[name].metadata[Setting.KEY]
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        raise UsageRefused(f"{shown}: {error}") from None
+
+
+def checked_address(what: str, address: str, example: str) -> str:
+    """The address of another program without a slash at its end, or a refusal that shows an example."""
+    problem = web_address_problem(address)
+    if problem:
+        raise UsageRefused(f"{what}: {problem.replace(_EXAMPLE, example)}")
+    return address.rstrip("/")
+
+
+def read_key(what: str, given: str | None, file: Any, *, question: str, default: str | None = None) -> Secret:
+    """The key that was given, that is in a file, or that is asked for. Invariant: no message holds it."""
+    if given is not None:
+        text = given
+    elif file is not None:
+        text = file.read(KEY_LENGTH_MAX + 2)
+    elif sys.stdin.isatty():
+        text = click.prompt(question, default=default, show_default=False, hide_input=True, err=True)
+    else:
+        text = sys.stdin.readline(KEY_LENGTH_MAX + 2)
+    text = text.strip()
     if len(text) > KEY_LENGTH_MAX or not text.isprintable() or " " in text:
-        raise UsageRefused(
-            f"the key of {app}: it is no single word of at most 1000 letters; was something else pasted with it?"
-        )
+        raise UsageRefused(f"{what}: it is no single word of at most 1000 letters; was something else pasted with it?")
     return Secret(text)
 
 
@@ -181,79 +222,73 @@ Exit codes: 0  done
 """
 
 
-def options(command: F) -> F:
-    """What every one of the commands takes."""
-    return config_option(json_option(command))
-
-
 ID_MOST: Final = 2**63 - 1
 """Beyond that no database could have it."""
 LIMIT: Final = click.IntRange(1, 1_000)
 
 
-class Duration(click.ParamType[float]):
-    """A written duration, as in the settings."""
+class Parsed(click.ParamType[T]):
+    """A value that a function reads from what was typed. The function raises ValueError for what it cannot read."""
 
-    name = "duration"
+    def __init__(self, name: str, read: Callable[[str], T]) -> None:
+        self.name = name
+        self.read = read
 
     @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
         try:
-            return parse_duration(value)
+            return self.read(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class NameList(click.ParamType[tuple[str, ...]]):
+class Duration(Parsed[float]):
+    """A written duration, as in the settings."""
+
+    def __init__(self) -> None:
+        super().__init__("duration", parse_duration)
+
+
+class NameList(Parsed[tuple[str, ...]]):
     """Names with commas between them."""
 
-    name = "names"
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    def __init__(self) -> None:
+        super().__init__("names", lambda text: tuple(dict.fromkeys(filter(None, map(str.strip, text.split(","))))))
 
 
-class RowId(click.ParamType[int]):
+class RowId(Parsed[int]):
     """The number of a job, a want or a download."""
-
-    name = "id"
 
     def __init__(self, what: str) -> None:
         self.what = what
+        super().__init__("id", self._number)
 
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        is_short = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= len(str(ID_MOST))
-        number = int(value) if is_short else 0
+    def _number(self, text: str) -> int:
+        is_short = text.isascii() and text.isdecimal() and len(text) <= len(str(ID_MOST))
+        number = int(text) if is_short else 0
         if not 1 <= number <= ID_MOST:
-            self.fail(f"{value!r} is not the number of a {self.what}", param, ctx)
+            raise ValueError(f"{text!r} is not the number of a {self.what}")
         return number
 
 
-class SettingValue(click.ParamType[Any]):
+class SettingValue(Parsed[Any]):
     """A value as the settings file writes it."""
 
     def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-        self.name = setting.kind.name
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return self.setting.parse(self.setting.kind.from_environment(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+        super().__init__(setting.kind.name, lambda text: setting.parse(setting.kind.from_environment(text)))
 
 
 def session_command(
-    *, may_make: bool = False, has_database: bool = True, **told: str
+    *,
+    may_make: bool = False,
+    has_database: bool = True,
+    before: Callable[..., dict[str, Any]] = dict,
+    **told: str,
 ) -> Callable[[SessionFunction], Callable[..., None]]:
     """Make a command of an async function: add --config and --json, open a session, and end with the exit code it returns.
 
-    The arguments are those of `run_in_session`.
+    `before` gets the arguments of the command line before a session is opened, and returns those of the function: what it
+    refuses makes no database, and Ctrl-C ends what it asks. The other arguments are those of `run_in_session`.
     """
 
     def decorate(function: SessionFunction) -> Callable[..., None]:
@@ -262,7 +297,7 @@ def session_command(
         def run(config: str, *, as_json: bool, **given: Any) -> None:
             from cormorant.cli.console.database_session import run_in_session  # noqa: PLC0415 - `--help` need not wait for it
 
-            work = partial(function, **given)
+            work = partial(function, **before(**given))
             sys.exit(
                 run_in_session(config, work, as_json=as_json, may_make=may_make, has_database=has_database, **told)
             )

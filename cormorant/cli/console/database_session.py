@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property
 from random import SystemRandom
 from typing import Any, TypeVar
 
-import click
 import outcome
 import trio
 from attrs import define, evolve
@@ -23,7 +22,7 @@ from cormorant.cli.console.command_line import (
     UsageRefused,
     display_path,
 )
-from cormorant.cli.console.output import as_text
+from cormorant.cli.console.output import show
 from cormorant.cli.console.preflight import (
     StartProblem,
     database_problem,
@@ -31,6 +30,7 @@ from cormorant.cli.console.preflight import (
     inspect_database,
     load_or_refuse,
     make_data_folder,
+    refuse,
     refuse_what_cannot_work,
 )
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
@@ -94,9 +94,9 @@ class CommandSession:
         """The zone in which times are shown."""
         return zone_of(self.settings.time_zone)
 
-    def show(self, facts: Mapping[str, Any], lines: Iterable[str]) -> int:
+    def show(self, facts: Any, lines: Iterable[str]) -> int:
         """Show the facts as JSON, or the lines. Returns the exit code."""
-        click.echo(as_text(facts) if self.as_json else "\n".join(lines))
+        show(facts, lines, as_json=self.as_json)
         return EXIT_OK
 
     def is_database_there(self) -> bool:
@@ -165,7 +165,9 @@ def refusals(
     except CormorantError as error:
         refusal = CommandFailed if error.exit_code == EXIT_FAILED else UsageRefused
         raise refusal(redact_secrets(str(error), secrets_in(settings))) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BaseExceptionGroup) as ended:
+        if isinstance(ended, BaseExceptionGroup) and ended.split(KeyboardInterrupt)[1] is not None:
+            raise
         raise CommandInterrupted(interrupted) from None
 
 
@@ -188,9 +190,8 @@ def check_database(settings: Settings, *, may_make: bool) -> None:
     if is_made_here:
         refuse_what_cannot_work(settings)
         make_data_folder(settings)
-    problem = None if is_made_here else database_problem(settings, state) or schema_problem(settings, state)
-    if problem:
-        raise UsageRefused(f"{problem.found}; {problem.remedy}")
+    else:
+        refuse(database_problem(settings, state) or schema_problem(settings, state))
 
 
 def schema_problem(settings: Settings, state: SchemaState | None) -> StartProblem | None:

@@ -7,15 +7,19 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from functools import partial
 from itertools import zip_longest
 from typing import Any, NoReturn, TextIO
 from unicodedata import east_asian_width
 
+import attrs
 import click
+from attrs import frozen
+
+from cormorant.rules.units import clock_time, from_now, rough
 
 Paint = Callable[[str, str], str]
 """Colours a cell: gets what it says, and the same padded to the width of its column."""
@@ -31,10 +35,21 @@ def printable(text: str) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), paint: Paint | None = None
+    head: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    empty: str = "",
+    right: Sequence[str] = (),
+    paint: Paint | None = None,
 ) -> Iterator[str]:
-    """The lines of a table; columns named in `right` hold numbers. The last column is cut where the terminal ends."""
-    shown = [list(map(printable, row)) for row in rows]
+    """The lines of a table, or the line `empty` instead of a table without rows.
+
+    Columns named in `right` hold numbers. A cell that is None is left blank. The last column is cut where the terminal ends.
+    """
+    shown = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    if empty and not shown:
+        yield empty
+        return
     widths = [max(map(len, column)) for column in zip_longest(head, *shown, fillvalue="")]
     room = width_of_terminal()
     last = max(len(head[-1]), room - sum(widths[:-1]) - len(_GAP) * (len(head) - 1)) if room else None
@@ -54,6 +69,45 @@ def pairs(rows: Sequence[tuple[str, str]], *, indent: str = "") -> Iterator[str]
     width = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
         yield f"{indent}{name:<{width}}{_GAP}{printable(value)}".rstrip()
+
+
+@frozen(kw_only=True)
+class Times:
+    """Times as people read them: seen from `now`, in one zone. Texts of a command with times extend it."""
+
+    now: datetime
+    zone: tzinfo
+
+    def at(self, moment: datetime) -> str:
+        """The time of day, with the date unless it is today."""
+        return clock_time(moment, self.now, self.zone)
+
+    def ago(self, moment: datetime) -> str:
+        """How long ago it was, or how far off it is."""
+        return from_now(moment, self.now)
+
+    def age(self, moment: datetime) -> str:
+        """How long ago it was, as a span."""
+        return rough((self.now - moment).total_seconds())
+
+    def due(self, moment: datetime) -> str:
+        """How far off it is; "now" if it has passed."""
+        return "now" if moment <= self.now else self.ago(moment)
+
+    def when(self, moment: datetime) -> str:
+        """The time of day, and how far off it is."""
+        return f"{self.at(moment)} ({self.ago(moment)})"
+
+
+def counted(count: int, what: str) -> str:
+    """A number and the name of what is counted, such as 12,000 jobs."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def older_pages(before: int | None) -> Iterator[str]:
+    """How to get the next page of a list that begins with the newest."""
+    if before is not None:
+        yield f"there are older ones: --before {before}"
 
 
 def width_of_terminal() -> int | None:
@@ -95,6 +149,11 @@ def painter(colours: dict[str, str]) -> Paint:
     return paint
 
 
+def show(facts: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Write the facts as JSON, or the lines. The facts may hold views."""
+    click.echo(as_text(facts) if as_json else "\n".join(lines))
+
+
 def as_text(value: Any) -> str:
     """JSON with a line for each fact; ASCII, because a payload may hold half a character, which no stream takes."""
     return json.dumps(value, indent=2, default=_plain)
@@ -105,6 +164,8 @@ def _plain(value: object) -> object:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
+    if attrs.has(type(value)):
+        return attrs.asdict(value, recurse=False)  # type: ignore[arg-type]  # an attrs class, as was just seen
     raise TypeError(f"{type(value).__name__} is not told to programs")
 
 

@@ -35,7 +35,7 @@ __all__ = [
     "mode_problems",
     "nearest_existing",
     "port_problem",
-    "refuse_busy_ports",
+    "refuse",
     "refuse_what_cannot_work",
     "running_at",
     "settled",
@@ -54,6 +54,17 @@ class StartProblem:
 
     found: str
     remedy: str
+
+    @property
+    def told(self) -> str:
+        """The problem and its remedy in one line."""
+        return f"{self.found}; {self.remedy}"
+
+
+def refuse(problem: StartProblem | None) -> None:
+    """Raise `UsageRefused` if there is a problem."""
+    if problem:
+        raise UsageRefused(problem.told)
 
 
 def load_or_refuse(config: str) -> Settings:
@@ -77,16 +88,7 @@ def settled(settings: Settings) -> Settings:
 
 def refuse_what_cannot_work(settings: Settings) -> None:
     """Raise `UsageRefused` when the data folder or the database cannot be used. Changes nothing."""
-    problem = folder_problem(settings.data) or database_problem(settings, inspect_database(settings))
-    if problem:
-        raise UsageRefused(f"{problem.found}; {problem.remedy}")
-
-
-def refuse_busy_ports(settings: Settings) -> None:
-    """Raise `UsageRefused` when `run` cannot listen where it should. Changes nothing."""
-    problem = port_problem(settings)
-    if problem:
-        raise UsageRefused(f"{problem.found}; {problem.remedy}")
+    refuse(folder_problem(settings.data) or database_problem(settings, inspect_database(settings)))
 
 
 def port_problem(settings: Settings) -> StartProblem | None:

@@ -8,11 +8,9 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.types import ASGIApp
 
-from cormorant.web.auth import SignOuts
-from cormorant.web.event_stream import EVENT_EXAMPLE, EventStreams
-from cormorant.web.overview import JobCounts, overview_of
-from cormorant.web.overview_models import EXAMPLE, OverviewOut
-from cormorant.web.parts import WebParts
+from cormorant.web.event_stream import EVENT_EXAMPLE
+from cormorant.web.overview import EXAMPLE, OverviewOut, overview_of
+from cormorant.web.parts import WebParts, state_of
 from cormorant.web.problems import AnyRequest, parts_of
 
 __all__ = ["overview_routes"]
@@ -35,19 +33,17 @@ _EVENTS = ResponseSpec(
 @get("/overview", summary="Everything that the page shows", responses={200: _OVERVIEW})
 async def overview(request: AnyRequest) -> OverviewOut:
     """Accounts with their quotas and gates, who spent what, what runs, waits and was, and what needs a person."""
-    parts = parts_of(request)
-    await parts.searches.directory.loaded.wait()
-    return await overview_of(parts, _counts(request))
+    await parts_of(request).searches.directory.loaded.wait()
+    return await _overview(request)
 
 
 @get("/events", summary="What happens, as server-sent events", responses={200: _EVENTS})
 async def events(request: AnyRequest) -> ASGIApp:
     """Every event from now on, as docs/events.md lists them. Who reads too slowly gets `events.lost` with their number."""
-    feeds: EventStreams = request.app.state["feeds"]
-    if feeds.is_full:
+    state = state_of(request)
+    if state.feeds.is_full:
         raise TooManyRequestsException("so many listen already that no more may", headers={"Retry-After": "5"})
-    sign_outs: SignOuts = request.app.state["sign_outs"]
-    return feeds.feed(sign_outs.permit(request))
+    return state.feeds.feed(state.sign_outs.permit(request))
 
 
 @post("/everything/pause", summary="Ask no source and start no job", status_code=200)
@@ -57,7 +53,7 @@ async def pause_everything(request: AnyRequest) -> OverviewOut:
     await parts.jobs.pause()
     for name in await _names(parts):
         await parts.searches.pause(name)
-    return await overview_of(parts, _counts(request))
+    return await _overview(request)
 
 
 @post("/everything/resume", summary="Go on with sources and jobs", status_code=200)
@@ -67,12 +63,11 @@ async def resume_everything(request: AnyRequest) -> OverviewOut:
     for name in await _names(parts):
         await parts.searches.resume(name)
     await parts.jobs.resume()
-    return await overview_of(parts, _counts(request))
+    return await _overview(request)
 
 
-def _counts(request: AnyRequest) -> JobCounts:
-    counts: JobCounts = request.app.state["job_counts"]
-    return counts
+async def _overview(request: AnyRequest) -> OverviewOut:
+    return await overview_of(parts_of(request), state_of(request).job_counts)
 
 
 async def _names(parts: WebParts) -> list[str]:

@@ -10,9 +10,10 @@ from litestar import Router, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, QueryParameter
 
-from cormorant.rules.supervision import ChildView
+from cormorant.rules.supervision import ChildState
+from cormorant.rules.views import next_page
 from cormorant.rules.watch.feeds import Subscription
-from cormorant.web.parts import CountCache, WebParts
+from cormorant.web.parts import WebParts, all_children, state_of
 from cormorant.web.problems import AnyRequest, parts_of
 from storage.overview import read_scheduler
 from storage.watch.feeds import FEED
@@ -78,7 +79,7 @@ class DoneOut:
 async def status(request: AnyRequest) -> SchedulerOut:
     """Counts, and the next time. A subscription that is paused is pending: it has no next time."""
     parts = parts_of(request)
-    counts: CountCache[tuple[int, int]] = request.app.state["subscription_counts"]
+    counts = state_of(request).subscription_counts
     seen = await parts.environment.database.read(read_scheduler, counted=counts.known, clock=parts.environment.clock)
     if seen.took_s is not None:
         counts.keep((seen.total, seen.running), took_s=seen.took_s)
@@ -111,9 +112,7 @@ async def jobs(
     parts = parts_of(request)
     found = await parts.subscriptions.page(after_id=after, limit=limit)
     first = [] if after else _jobs(parts)
-    return ScheduledListOut(
-        jobs=[*first, *map(_scheduled, found)], next_after=found[-1].id if len(found) == limit else None
-    )
+    return ScheduledListOut(jobs=[*first, *map(_scheduled, found)], next_after=next_page(found, limit))
 
 
 @post("/pause", summary="Start nothing new", status_code=200)
@@ -152,25 +151,17 @@ def _scheduled(subscription: Subscription) -> ScheduledOut:
 
 def _jobs(parts: WebParts) -> list[ScheduledOut]:
     now = parts.environment.now()
-    up = {child.name for child in _leaves(parts) if child.state.value == "running"}
+    children = all_children(parts.monitor.children())
+    up = {child.name for child in children if child.state is ChildState.RUNNING}
     return [
         ScheduledOut(
-            id=each.name,
-            name=each.name.replace("_", " "),
-            next_run=None if each.due_in_s is None else now + timedelta(seconds=each.due_in_s),
-            pending=each.name not in up or each.due_in_s is None,
+            id=name,
+            name=name.replace("_", " "),
+            next_run=None if due_in_s is None else now + timedelta(seconds=due_in_s),
+            pending=name not in up or due_in_s is None,
         )
-        for each in parts.scheduled()
+        for name, due_in_s in parts.timetable.due()
     ]
-
-
-def _leaves(parts: WebParts) -> list[ChildView]:
-    found, rest = [], list(parts.monitor.children())
-    while rest:
-        child = rest.pop()
-        found.append(child)
-        rest += child.children
-    return found
 
 
 def scheduler_routes(*, is_shown: bool = True) -> Router:

@@ -11,8 +11,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.params import JSONBody
 
-from cormorant.services.keys import Keys
-from cormorant.web.auth import BrowserSession, KeyThrottle, SignOuts, check_own_page, client_of
+from cormorant.web.auth import BrowserSession, check_own_page
+from cormorant.web.parts import state_of
 from cormorant.web.problems import AnyRequest
 
 __all__ = ["SessionOut", "session_routes"]
@@ -53,24 +53,23 @@ _EXAMPLE = {
 @get("/session", opt=_OPEN, summary="Whether this browser is signed in", responses=_EXAMPLE)
 async def show_session(request: AnyRequest) -> SessionOut:
     """Never an error: a page that is opened for the first time has to ask."""
-    return _shown(await _session(request))
+    return _shown(await state_of(request).sign_outs.session_in(request))
 
 
 @post("/session", opt=_OPEN, summary="Sign a browser in", status_code=200)
 async def begin_session(request: AnyRequest, data: JSONBody[SignIn]) -> Response[SessionOut]:
     """The answer sets a cookie that opens the API, as the header X-Api-Key does for programs."""
     check_own_page(request)
-    keys: Keys = request.app.state["keys"]
-    key_throttle: KeyThrottle = request.app.state["key_throttle"]
-    client, given = client_of(request), data.key.strip()
-    key_throttle.check(client, given)
-    if not keys.opens_api(given):
-        key_throttle.refused(client, path=request.scope["path"])
+    state, given = state_of(request), data.key.strip()
+    state.key_throttle.check(request, given)
+    is_right = state.keys.opens_api(given)
+    state.key_throttle.note(request, given, is_right=is_right)
+    if not is_right:
         raise NotAuthorizedException("this is not the key; it is in the file keys/web.key of the data folder")
-    key_throttle.accepted(client, given)
-    sessions = _sign_outs(request).sessions
+    sessions = state.sign_outs.sessions
     session = sessions.begin()
-    return Response(_shown(session), cookies=[sessions.set_cookie(session, is_secure=_is_https(request))])
+    is_secure = request.scope["scheme"] == "https"  # the guard has put in what a trusted proxy says
+    return Response(_shown(session), cookies=[sessions.set_cookie(session, is_secure=is_secure)])
 
 
 @delete("/session", summary="Sign a browser out", status_code=200)
@@ -79,25 +78,11 @@ async def end_session(request: AnyRequest) -> Response[SessionOut]:
 
     It is remembered after a restart, too, unless the database is away all the time until then.
     """
-    sign_outs, session = _sign_outs(request), await _session(request)
+    sign_outs = state_of(request).sign_outs
+    session = await sign_outs.session_in(request)
     if session is not None:
         await sign_outs.end(session)
     return Response(_shown(None), cookies=[sign_outs.sessions.drop_cookie()])
-
-
-def _is_https(request: AnyRequest) -> bool:
-    # The guard has put in what a trusted proxy says.
-    return request.scope["scheme"] == "https"
-
-
-def _sign_outs(request: AnyRequest) -> SignOuts:
-    sign_outs: SignOuts = request.app.state["sign_outs"]
-    return sign_outs
-
-
-async def _session(request: AnyRequest) -> BrowserSession | None:
-    sign_outs = _sign_outs(request)
-    return await sign_outs.session_of(request.cookies.get(sign_outs.sessions.cookie_name, ""))
 
 
 def _shown(session: BrowserSession | None) -> SessionOut:

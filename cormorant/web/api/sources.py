@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from attrs import frozen
 from litestar import Router, get, post
 from litestar.params import FromPath, FromQuery
 
@@ -11,16 +12,25 @@ from actors.search.source_requests import SourceRequests
 from cormorant import __version__
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
+from cormorant.rules.views import view_of
 from cormorant.services.search_views import ExplanationOut, SourceOut, explanation_out
-from cormorant.web.models import StatusOut, tree_out
+from cormorant.web.overview import ChildOut, tree_out
 from cormorant.web.parts import WebParts
 from cormorant.web.problems import AnyRequest, parts_of
-from storage.search.sources import UnknownSource
 
 __all__ = ["PriorityName", "source_routes"]
 
 PriorityName = Literal["interactive", "rss", "completion", "background"]
 LaneName = Literal["query", "grab"]
+
+
+@frozen(kw_only=True)
+class StatusOut:
+    """What is running."""
+
+    version: str
+    is_ready: bool
+    tree: list[ChildOut]
 
 
 @get("/status", summary="What is running")
@@ -56,7 +66,7 @@ async def explain(
 ) -> ExplanationOut:
     """What is in the way of a request submitted now, gate by gate, and when each opens."""
     parts = parts_of(request)
-    await _requests_of(parts, name)
+    await parts.searches.requests_of(name)
     return _explanation(parts, name, priority, lane)
 
 
@@ -84,24 +94,14 @@ async def reset(request: AnyRequest, name: FromPath[str]) -> SourceOut:
     return await _shown(parts, name)
 
 
-async def _requests_of(parts: WebParts, name: str) -> SourceRequests:
-    directory = parts.searches.directory
-    await directory.loaded.wait()
-    if name not in directory.by_name:
-        raise UnknownSource(name, list(directory.by_name))
-    return directory.by_name[name]
-
-
 async def _shown(parts: WebParts, name: str, priority: PriorityName = "interactive") -> SourceOut:
-    return _source(parts, await _requests_of(parts, name), priority)
+    return _source(parts, await parts.searches.requests_of(name), priority)
 
 
 def _source(parts: WebParts, requests: SourceRequests, priority: PriorityName) -> SourceOut:
-    return SourceOut(
-        name=requests.name,
-        kind=requests.record.kind,
-        url=requests.record.url,
-        origin=requests.record.origin,
+    return view_of(
+        SourceOut,
+        requests.record,
         waiting=requests.waiting(),
         running=len(requests.running),
         explanation=_explanation(parts, requests.name, priority, "query"),
