@@ -42,6 +42,7 @@ from cormorant.rules.watch.handovers import ParcelKind
 from cormorant.rules.watch.profiles import Profile, best_first, judge
 from cormorant.rules.watch.releases import Album, AlbumPage
 from cormorant.rules.watch.wants import Want, WantState
+from cormorant.scripted import ScriptedCatalogue, album
 from cormorant.testing import memory_gateway, settings
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs.jobs import NewJob
@@ -49,7 +50,6 @@ from storage.watch import artists, wants
 from storage.watch.choice import CandidateChoice
 from tests.environments import environment_of
 from tests.leases import held_lease
-from tests.scripted import ScriptedCatalogue, album
 
 ARTISTS = 100
 OLD_ALBUMS = 20

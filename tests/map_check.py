@@ -21,6 +21,7 @@ LAYERS: Final = (
         "cormorant.cli",
         "cormorant.playground",
         "cormorant.reference",
+        "cormorant.scripted",
         "cormorant.settings",
         "cormorant.log",
         "cormorant.testing",

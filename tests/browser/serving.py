@@ -14,7 +14,7 @@ import trio
 from sqlalchemy import Connection, text
 
 from cormorant.rules.search.limits import Lane
-from cormorant.testing import ScriptedSource
+from cormorant.scripted import ScriptedSource
 from supervisors import Service
 from tests.bounds import WAIT_S
 from tests.web.web_place import WebPlace, web_place

@@ -16,11 +16,11 @@ from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watch.handovers import TargetInDoubt
 from cormorant.rules.watch.releases import CatalogueArtist
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, album
 from storage.search.sources import SourceRecord
 from tests.browser.conftest import Watched
 from tests.browser.serving import Serving
 from tests.browser.test_page import OVERFLOW, PHONE, sign_in
-from tests.scripted import ScriptedCatalogue, ScriptedTarget, album
 
 pytestmark = pytest.mark.slow("a real browser at a real service")
 

@@ -15,7 +15,7 @@ from cormorant.rules.search.outcomes import CredentialsRefused
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings, WebSettings
 from cormorant.rules.settings.sources import SourceSettings
-from cormorant.testing import ScriptedSource
+from cormorant.scripted import ScriptedSource
 from tests.browser.conftest import Watched
 from tests.browser.serving import Serving
 from tests.web.web_place import KEY, SONARR, SOURCE_KEY

@@ -11,7 +11,8 @@ from attrs import evolve
 from trio.testing import MockClock
 
 from cormorant.rules.secrets import Secret
-from cormorant.testing import ScriptedSource, SimulatedClock, in_line, named_sources, scripted, settings
+from cormorant.scripted import ScriptedSource
+from cormorant.testing import SimulatedClock, in_line, named_sources, scripted, settings
 from storage.database import Database
 from storage.search.sources import UnknownSource
 from supervisors import Service, open_service

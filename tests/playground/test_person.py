@@ -12,16 +12,8 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import NotifySettings, PlaygroundSettings
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import feed_conflicts, price_conflicts
-from cormorant.testing import (
-    BROKEN,
-    Recorder,
-    ScriptedSource,
-    memory_gateway,
-    named_sources,
-    scripted,
-    settings,
-    simulated,
-)
+from cormorant.scripted import BROKEN, ScriptedSource
+from cormorant.testing import Recorder, memory_gateway, named_sources, scripted, settings, simulated
 
 
 @pytest.mark.slow("runs the whole service")

@@ -18,12 +18,12 @@ from cormorant.rules.events import Event, WebBodyTooDeep, WebConnectionCrashed, 
 from cormorant.rules.json_documents import DEPTH_MAX
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.watch import TargetSettings
+from cormorant.scripted import ScriptedTarget
 from cormorant.testing import settings
 from cormorant.web.listener import ConnectionListener, bound
 from cormorant.web.problems import PROBLEM_TYPE
 from tests.bounds import WAIT_S
 from tests.environments import environment_of
-from tests.scripted import ScriptedTarget
 from tests.web.raw_client import RawAnswer, say
 from tests.web.web_place import KEY, WebPlace, web_place
 

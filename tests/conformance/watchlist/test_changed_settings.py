@@ -10,10 +10,10 @@ from trio.testing import MockClock
 
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import ParcelState, TargetError, TargetInDoubt, TargetUnavailable
+from cormorant.scripted import ScriptedTarget
 from supervisors import Service
 from tests.conformance.watchlist.test_decisions import SWEPT_S, Silent, lose_jobs, the_want, with_release
 from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place
-from tests.scripted import ScriptedTarget
 
 AWAY = TargetUnavailable("it is away", retry_after_s=30.0)
 DOUBT = TargetInDoubt("the connection broke")

@@ -27,12 +27,12 @@ from cormorant.rules.watch.handovers import (
 )
 from cormorant.rules.watch.releases import Album, Track
 from cormorant.rules.watch.wants import CannotHandOver, Want
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource, memory_gateway
 from storage.jobs import jobs, reports
 from storage.search.sources import SourceRecord
 from supervisors import Service
 from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place
-from tests.scripted import ScriptedCatalogue, ScriptedTarget, album
 
 SWEPT_S = 1_300.0
 """By then a want without a job was noticed."""

@@ -24,6 +24,7 @@ from cormorant.rules.watch.events import SavedSearchChecked
 from cormorant.rules.watch.handovers import FOLLOW_S, Parcel, ParcelStatus
 from cormorant.rules.watch.prices import PriceCollected
 from cormorant.rules.watch.wants import Want
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, WatchStep, album
 from cormorant.testing import (
     START,
     Recorder,
@@ -41,7 +42,6 @@ from tests.conformance.searching import search_place
 from tests.conformance.test_collecting import Shop, service_of
 from tests.conformance.watchlist.watching import watch, watch_place
 from tests.environments import environment_of
-from tests.scripted import ScriptedCatalogue, ScriptedTarget, WatchStep, album
 
 REASON = "an unexpected error, please report it: "
 

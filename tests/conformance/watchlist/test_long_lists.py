@@ -21,6 +21,7 @@ from cormorant.rules.search.outcomes import SourceLimited, SourceUnavailable
 from cormorant.rules.watch.artists import PAGES_MAX, Artist, CatalogueProgress, Charge, RetryCharge, Start
 from cormorant.rules.watch.events import WatchlistProcess
 from cormorant.rules.watch.releases import Album
+from cormorant.scripted import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock
 from storage import Database
 from storage.watch import artists
@@ -29,7 +30,6 @@ from supervisors import Service
 from tests.conformance.watchlist.test_own_stores import OwnStore
 from tests.conformance.watchlist.watching import WatchPlace, file_gateway, watch, watch_place
 from tests.environments import environment_of
-from tests.scripted import ScriptedCatalogue, album
 
 BROKEN = SourceUnavailable("it is broken")
 

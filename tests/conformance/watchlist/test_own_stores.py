@@ -15,10 +15,10 @@ from cormorant.rules.errors import SettingsError
 from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.rules.watch.artists import Artist, Charge, RetryCharge
 from cormorant.rules.watch.wants import Want
+from cormorant.scripted import ScriptedCatalogue, album
 from cormorant.testing import START, SimulatedClock, in_line, memory_gateway, settings
 from supervisors import open_service
 from tests.environments import environment_of
-from tests.scripted import ScriptedCatalogue, album
 
 
 @define

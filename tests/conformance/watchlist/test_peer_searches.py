@@ -22,6 +22,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.services.source_clients import SourceClients
 from cormorant.testing import Recorder, ScriptedSource, SimulatedClock, in_line, memory_gateway, settings
 from storage.search.sources import SourceRecord
@@ -30,7 +31,6 @@ from tests.clients.mounted import Mounted
 from tests.clients.wired import wired
 from tests.conformance.watchlist.watching import watch
 from tests.environments import environment_of
-from tests.scripted import ScriptedCatalogue, ScriptedTarget, album
 
 FOLDER = "@@x\\Music\\A1\\New"
 FEW = 2

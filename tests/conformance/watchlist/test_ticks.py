@@ -22,9 +22,9 @@ from cormorant.rules.watch.events import (
     WatchlistStopped,
     WatchlistTick,
 )
+from cormorant.scripted import album
 from cormorant.testing import START, SimulatedClock
 from tests.conformance.watchlist.watching import WatchPlace, file_gateway, watch, watch_place
-from tests.scripted import album
 
 BROKEN = SourceUnavailable("it is broken")
 

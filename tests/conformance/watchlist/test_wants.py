@@ -11,10 +11,10 @@ from cormorant.rules.settings.watch import ProfileSettings, TargetSettings
 from cormorant.rules.watch.events import HandoverEnded, HandoverInDoubt, HandoverSent, WatchlistSearch
 from cormorant.rules.watch.handovers import ParcelState, TargetInDoubt, TargetRefused, TargetUnavailable
 from cormorant.rules.watch.wants import Want
+from cormorant.scripted import ScriptedTarget, album
 from cormorant.testing import BROKEN, ScriptedSource, busy
 from supervisors import Service
 from tests.conformance.watchlist.watching import WatchPlace, watch, watch_place
-from tests.scripted import ScriptedTarget, album
 
 LONG_S = 200.0
 

@@ -17,6 +17,7 @@ from cormorant.rules.ports import ignore
 from cormorant.rules.settings.settings import JobSettings
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watch.artists import Artist
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget
 from cormorant.testing import (
     Recorder,
     ScriptedSource,
@@ -31,7 +32,6 @@ from storage.database import Database, Mode, StorageOptions
 from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
 from tests.environments import environment_of
-from tests.scripted import ScriptedCatalogue, ScriptedTarget
 
 
 @define

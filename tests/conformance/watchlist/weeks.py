@@ -30,12 +30,12 @@ from cormorant.rules.watch.handovers import (
 from cormorant.rules.watch.releases import Album, AlbumPage, Track
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantState
+from cormorant.scripted import album
 from cormorant.testing import Recorder, Simulation, in_line, named_sources, settings
 from storage.database import Database
 from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
 from tests.environments import environment_of
-from tests.scripted import album
 
 ARTISTS = ("a1", "a2")
 SOURCES = ("one", "two")

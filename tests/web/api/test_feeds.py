@@ -13,7 +13,7 @@ from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.watch import FeedSettings, SubscriptionSettings, TargetSettings
 from cormorant.rules.watch.feeds import FeedEntryItem, FetchedFeed, Subscription
-from tests.scripted import ScriptedTarget
+from cormorant.scripted import ScriptedTarget
 from tests.web.web_place import web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")

@@ -17,11 +17,11 @@ from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watch.handovers import TargetInDoubt, TargetUnavailable
 from cormorant.rules.watch.releases import CatalogueArtist
+from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, album
 from cormorant.testing import ScriptedSource
 from storage.search.sources import SourceRecord
 from supervisors import Service
 from tests.bounds import WAIT_S
-from tests.scripted import ScriptedCatalogue, ScriptedTarget, album
 from tests.web.web_place import SOURCE_KEY, WebPlace, web_place
 
 pytestmark = pytest.mark.slow("real sockets, on the real clock")

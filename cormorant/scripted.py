@@ -1,16 +1,98 @@
-"""Catalogues and targets that answer as a test tells them, and remember what they were asked."""
+"""Sources that answer as a test tells them, and remember when they were asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import trio
 from attrs import define, field
 
-from cormorant.rules.search.outcomes import SourceRefused
+from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
+from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.watch.artists import Artist as Watched
 from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus, TargetError
 from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Track, read_release_date
+from storage.search.sources import SourceRecord
+
+Step = Sequence[str] | BaseException | Callable[[], Any]
+"""Titles that are found, an error that is raised, or an async function that does something."""
+
+
+def busy(retry_after_s: float | None = None) -> SourceLimited:
+    """The source says that it is asked too fast."""
+    return SourceLimited("asked too fast", retry_after_s=retry_after_s)
+
+
+BUSY: Final = busy()
+BROKEN: Final = SourceUnavailable("it is broken")
+
+
+async def TIMEOUT() -> None:  # noqa: N802 - reads as a constant in a script
+    """It never answers."""
+    await trio.sleep_forever()
+
+
+@define(eq=False, init=False)
+class ScriptedSource:
+    """Answers with one step after the other; the last one holds for ever. Without a script it finds nothing."""
+
+    script: list[Step]
+    takes_s: float
+    asked_at: list[float] = field(factory=list)
+    requests: list[SearchRequest] = field(factory=list)
+    in_flight: int = 0
+    in_flight_most: int = 0
+
+    def __init__(self, *script: Step, takes_s: float = 0.0) -> None:
+        self.script = list(script)
+        self.takes_s = takes_s
+        self.asked_at = []
+        self.requests = []
+        self.in_flight = self.in_flight_most = 0
+
+    async def __call__(self, source: SourceRecord, request: SearchRequest) -> SearchPage:
+        """Be asked."""
+        self.asked_at.append(round(trio.current_time(), 6))
+        self.requests.append(request)
+        self.in_flight += 1
+        self.in_flight_most = max(self.in_flight_most, self.in_flight)
+        try:
+            await trio.sleep(self.takes_s)
+            return await self._answer(source)
+        finally:
+            self.in_flight -= 1
+
+    async def _answer(self, source: SourceRecord) -> SearchPage:
+        step: Step = (self.script.pop(0) if len(self.script) > 1 else self.script[0]) if self.script else ()
+        if isinstance(step, SourceError):
+            raise type(step)(str(step), retry_after_s=step.retry_after_s)
+        if isinstance(step, BaseException):
+            raise step
+        if callable(step):
+            await step()
+            return SearchPage(results=())
+        return SearchPage(results=tuple(_result(title, source.name) for title in step))
+
+
+def _result(title: str, source: str) -> Result:
+    return Result(title=title, guid=f"{source}:{title}", link=f"http://{source}.test/{title}", protocol="torrent")
+
+
+def scripted(sources: Mapping[str, ScriptedSource]) -> Callable[[SourceRecord, SearchRequest], Any]:
+    """What `open_service(ask=…)` takes: each source by its name."""
+
+    async def ask(record: SourceRecord, request: SearchRequest) -> SearchPage:
+        return await sources[record.name](record, request)
+
+    return ask
+
+
+def named_sources(*names: str, **limits: Any) -> dict[str, SourceSettings]:
+    """Settings of sources that differ in name alone, for `settings(sources=…)`."""
+    return {name: SourceSettings(url=f"http://{name}.test/api", **limits) for name in names}
+
 
 WatchStep = Sequence[Album] | Exception
 """Albums that are out, or an error that is raised."""
@@ -70,7 +152,7 @@ class ScriptedCatalogue:
             raise step
         return step
 
-    async def tracks_of(self, artist: Watched, album: Album, *, timeout_s: float) -> Sequence[Track]:
+    async def tracks_of(self, artist: Watched, album: Album, *, timeout_s: float) -> Sequence[Track]:  # noqa: ARG002 - a port
         """Be asked for tracks."""
         await trio.lowlevel.checkpoint()
         return [
@@ -82,8 +164,8 @@ class ScriptedCatalogue:
         source: str,
         wanted: str,
         *,
-        timeout_s: float,
-        max_wait_s: float | None = None,
+        timeout_s: float,  # noqa: ARG002 - a port
+        max_wait_s: float | None = None,  # noqa: ARG002 - as above
     ) -> CatalogueArtist:
         """Be asked who this is: everybody in `artists` is known, by id and by name."""
         await trio.lowlevel.checkpoint()
@@ -129,7 +211,7 @@ class ScriptedTarget:
             raise self.after.pop(0)
         return ParcelStatus(target_id=parcel.key, standing=ParcelState.PRESENT)
 
-    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
+    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - a port
         """Be asked about something."""
         await trio.lowlevel.checkpoint()
         self.looked.append(trio.current_time())
