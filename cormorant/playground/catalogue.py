@@ -48,8 +48,8 @@ FILMS: Final = (
     "The Understudy of Mars",
     "Postcards from Level Nine",
 )
-ALBUM_FIRST: Final = ("Slow", "Borrowed", "Northern", "Second", "Unlit", "Paper", "Distant", "Common")
-ALBUM_SECOND: Final = ("Weather", "Rooms", "Machines", "Harvest", "Signals", "Gardens", "Arithmetic", "Tides")
+_ALBUM_FIRST: Final = ("Slow", "Borrowed", "Northern", "Second", "Unlit", "Paper", "Distant", "Common")
+_ALBUM_SECOND: Final = ("Weather", "Rooms", "Machines", "Harvest", "Signals", "Gardens", "Arithmetic", "Tides")
 _GROUPS: Final = ("KELP", "GANNET", "EIDER", "TERN")
 
 _MB: Final = 1_000_000
@@ -89,6 +89,21 @@ class CatalogueAlbum:
     artist: str
     title: str
     out_at: datetime
+
+
+def album_title(chance: random.Random) -> str:
+    """The invented title of an album."""
+    return f"{chance.choice(_ALBUM_FIRST)} {chance.choice(_ALBUM_SECOND)}"
+
+
+def mark_of(moment: datetime) -> int:
+    """A short number, another one for each moment of some weeks."""
+    return int(moment.timestamp()) % 10_000_000
+
+
+def turns_after(opened_at: datetime, *, soon: timedelta, every: timedelta, count: int) -> list[datetime]:
+    """When something new comes out after the opening: soon, and then at equal intervals."""
+    return [opened_at + soon, *(opened_at + every * number for number in range(1, count))]
 
 
 def words_in(text: str) -> frozenset[str]:
@@ -138,8 +153,7 @@ class _Sketch:
 def _music(chance: random.Random) -> Iterator[_Sketch]:
     for artist in ARTISTS:
         for year in sorted(chance.sample(range(2009, 2027), 3)):
-            album = f"{chance.choice(ALBUM_FIRST)} {chance.choice(ALBUM_SECOND)}"
-            yield from _forms_of(artist, album, year)
+            yield from _forms_of(artist, album_title(chance), year)
 
 
 def _forms_of(artist: str, album: str, year: int) -> Iterator[_Sketch]:

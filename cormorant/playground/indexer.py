@@ -25,11 +25,9 @@ from cormorant.playground.catalogue import (
     torrent_of,
     words_in,
 )
-from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_xml, whole
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_xml, remember, whole
 from cormorant.rules.ports import Clock
 
-ASKED_MAX: Final = 1_000
-"""Requests that are remembered, the newest."""
 PAGE_MAX: Final = 100
 _MINUTE_S: Final = 60.0
 _DAY_S: Final = 86_400.0
@@ -82,7 +80,7 @@ class Indexer:
     habits: Habits = field(factory=Habits)
     catalogue: PlayedCatalogue
     clock: Clock
-    asked: deque[StandInRequest] = field(init=False, factory=lambda: deque(maxlen=ASKED_MAX))
+    asked: list[StandInRequest] = field(init=False, factory=list)
     _queries: deque[float] = field(init=False, factory=deque)
     _grabs: deque[float] = field(init=False, factory=deque)
     _count: int = field(init=False, default=0)
@@ -96,7 +94,7 @@ class Indexer:
         """What the site says, if the key is right."""
         given = asked.params.get("apikey", "")
         if asked.path != "/" and self._refuses(given):
-            self.asked.append(asked)
+            remember(self.asked, asked)
             await trio.sleep(self.habits.answers_after_s)
             return error(100, "Incorrect user credentials") if given else error(200, "Missing parameter (apikey)")
         return await self.speak(asked)
@@ -106,7 +104,7 @@ class Indexer:
 
     async def speak(self, asked: StandInRequest) -> StandInResponse:
         """What the site says to somebody who may ask. Links carry the key that came with the request."""
-        self.asked.append(asked)
+        remember(self.asked, asked)
         await trio.sleep(self.habits.answers_after_s)
         if asked.path == "/api":
             return self._torznab(asked)

@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import define, evolve, frozen
 
-from cormorant.playground.catalogue import ALBUM_FIRST, ALBUM_SECOND, ARTISTS, CatalogueAlbum, PlayedCatalogue
+from cormorant.playground.catalogue import ARTISTS, CatalogueAlbum, PlayedCatalogue, album_title, turns_after
 from cormorant.playground.spotify import PlayedAlbum, PlayedArtist
 from cormorant.rules.ports import Clock
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
@@ -43,13 +43,13 @@ def releases_since(opened_at: datetime) -> list[PlayedNews]:
     """
     made_at = int(opened_at.timestamp())
     chance = random.Random(made_at)  # noqa: S311 - invented, not secret
-    times = [opened_at, opened_at, opened_at + SOON, *(opened_at + EVERY * number for number in range(1, COUNT - 2))]
+    times = [opened_at, opened_at, *turns_after(opened_at, soon=SOON, every=EVERY, count=COUNT - 2)]
     return [
         PlayedNews(
             id=f"playground{made_at:x}n{number}",
             album=CatalogueAlbum(
                 artist=ARTISTS[number % len(WATCHED)],
-                title=f"{chance.choice(ALBUM_FIRST)} {chance.choice(ALBUM_SECOND)} {made_at % 10_000 + number}",
+                title=f"{album_title(chance)} {made_at % 10_000 + number}",
                 out_at=out_at,
             ),
             is_indexed=number % 3 != 1,

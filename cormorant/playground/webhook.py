@@ -1,22 +1,23 @@
-"""A receiver of webhooks: takes each key once and checks the signature."""
+"""A receiver of webhooks, and a phone that takes notifications."""
 
 from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections import deque
 from hashlib import sha256
 from typing import Any
 
 from attrs import define, field
 
-_Reply = tuple[int, Mapping[str, str], bytes]
+from cormorant.playground.http import StandInRequest, StandInResponse, as_text, remember
 
 
 @define(kw_only=True)
 class WebhookStandIn:
-    """Its state and its habits; the habits may be changed at any time."""
+    """Takes each key once and checks the signature. The habits may be changed at any time."""
 
+    name: str = "webhook"
     secret: str = ""
     """If there is one, what is not signed with it is refused."""
     status: int = 200
@@ -24,26 +25,39 @@ class WebhookStandIn:
     tells_repetitions: bool = False
     """Whether a key that came before is answered by 409 instead of as the first time."""
     taken: dict[str, Any] = field(factory=dict)
-    asked: list[Mapping[str, str]] = field(factory=list)
+    asked: list[StandInRequest] = field(factory=list)
 
-    def handle(
-        self, method: str, _path: str, _query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-    ) -> _Reply:
-        """Answer one request."""
-        self.asked.append(headers)
-        if method != "POST":
-            return 405, {}, b""
-        if self.secret and not self._is_signed(headers.get("x-cormorant-signature", ""), body):
-            return 401, {}, b"the signature is wrong"
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        remember(self.asked, asked)
+        if asked.method != "POST":
+            return StandInResponse(status=405)
+        if self.secret and not self._is_signed(asked.headers.get("x-cormorant-signature", ""), asked.body):
+            return as_text("the signature is wrong", status=401)
         if self.status not in range(200, 300):
-            return self.status, {"Retry-After": "9"}, b"not now"
-        key = headers.get("idempotency-key", "")
+            return StandInResponse(status=self.status, body=b"not now", headers={"Retry-After": "9"})
+        key = asked.headers.get("idempotency-key", "")
         if key in self.taken and self.tells_repetitions:
-            return 409, {}, b"was here before"
-        self.taken.setdefault(key, json.loads(body))
-        return self.status, {}, b""
+            return as_text("was here before", status=409)
+        self.taken.setdefault(key, json.loads(asked.body))
+        return StandInResponse(status=self.status)
 
     def _is_signed(self, signature: str, body: bytes) -> bool:
         time, _, given = signature.removeprefix("t=").partition(",v1=")
         made = hmac.new(self.secret.encode(), f"{time}.".encode() + body, sha256).hexdigest()
         return hmac.compare_digest(made, given)
+
+
+@define(kw_only=True)
+class PhoneStandIn:
+    """Takes notifications as Apprise sends them; `GET` shows what came."""
+
+    name: str = "phone"
+    told: deque[dict[str, str]] = field(factory=lambda: deque(maxlen=50))
+
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        if asked.method == "POST":
+            said = json.loads(asked.body)
+            self.told.append({part: str(said[part]) for part in ("title", "message")})
+        return StandInResponse(kind="application/json", body=json.dumps(list(self.told), indent=2).encode())

@@ -1,14 +1,11 @@
-"""Who is in the shipped playground, its settings, and the phone."""
+"""The stand-ins of the shipped playground, and its settings."""
 
 from __future__ import annotations
 
-import json
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-import trio
-from attrs import define, evolve, field
+from attrs import evolve
 
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import PlayedCatalogue
@@ -20,10 +17,9 @@ from cormorant.playground.prowlarr import Jackett, Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.releases import GrowingArtists, PlayedNews, peers_with, releases_since
 from cormorant.playground.sabnzbd import SabnzbdStandIn
-from cormorant.playground.server import MountedStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import SpotifyStandIn
-from cormorant.playground.webhook import WebhookStandIn
+from cormorant.playground.webhook import PhoneStandIn, WebhookStandIn
 from cormorant.rules.addresses import normalised
 from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
@@ -117,26 +113,15 @@ def playground_sites(clock: Clock) -> list[StandInSite]:
 
 def _around_watching(news: Sequence[PlayedNews], catalogue: PlayedCatalogue, clock: Clock) -> Iterator[StandInSite]:
     """Who knows artists and prices, who shares, who has feeds, and who takes finds and is told; all of them quick."""
-    now_s = trio.current_time
     artists = GrowingArtists(news, catalogue, clock)
-    yield MountedStandIn("spotify", SpotifyStandIn(artists=artists, now_s=now_s, client_id=SPOTIFY_ID, secret=KEY))
-    slskd = SlskdStandIn(
-        now_s=now_s,
-        peers=peers_with(news),
-        key=KEY,
-        silence_max_s=_SILENCE_S,
-        lag_s=0.5,
-        transfer_takes_s=_TAKES_S,
-    )
-    yield MountedStandIn("slskd", slskd)
-    yield MountedStandIn(
-        "qbittorrent", QbittorrentStandIn(now=now_s, user="playground", password=KEY, takes_s=_TAKES_S)
-    )
-    yield MountedStandIn("sabnzbd", SabnzbdStandIn(now=now_s, key=KEY, takes_s=_TAKES_S))
-    yield MountedStandIn("webhook", WebhookStandIn())
-    yield MountedStandIn("feeds", feed_site(clock))
-    yield MountedStandIn(MARKET, PriceSiteStandIn(clock=clock, sales=sales_since(clock.now()), key=KEY))
-    yield MountedStandIn("phone", PhoneStandIn())
+    yield SpotifyStandIn(artists=artists, client_id=SPOTIFY_ID, secret=KEY)
+    yield SlskdStandIn(peers=peers_with(news), key=KEY, silence_max_s=_SILENCE_S, lag_s=0.5, transfer_takes_s=_TAKES_S)
+    yield QbittorrentStandIn(user="playground", password=KEY, takes_s=_TAKES_S)
+    yield SabnzbdStandIn(key=KEY, takes_s=_TAKES_S)
+    yield WebhookStandIn()
+    yield feed_site(clock)
+    yield PriceSiteStandIn(clock=clock, sales=sales_since(clock.now()), key=KEY)
+    yield PhoneStandIn()
 
 
 def _other_sources(address: str) -> dict[str, SourceSettings]:
@@ -201,24 +186,3 @@ def with_playground(settings: Settings) -> Settings:
         search=evolve(settings.search, cache_ttl_s=min(settings.search.cache_ttl_s, _CACHE_S)),
         clients={**{name: ClientSettings() for name in APPS}, **settings.clients},
     )
-
-
-_Reply = tuple[int, Mapping[str, str], bytes]
-
-
-@define(kw_only=True)
-class PhoneStandIn:
-    """Takes everything; `GET` shows what came."""
-
-    told: deque[Any] = field(factory=lambda: deque(maxlen=50))
-    asked: list[str] = field(factory=list)
-
-    def handle(
-        self, method: str, path: str, _query: Mapping[str, str], _headers: Mapping[str, str], body: bytes
-    ) -> _Reply:
-        """Answer one request."""
-        self.asked.append(f"{method} {path}")
-        if method == "POST":
-            said = json.loads(body)
-            self.told.append({part: str(said[part]) for part in ("title", "message")})
-        return 200, {"Content-Type": "application/json"}, json.dumps(list(self.told), indent=2).encode()

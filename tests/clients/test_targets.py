@@ -31,9 +31,9 @@ NAMES = ("qbittorrent", "sabnzbd", "blackhole", "download", "webhook", "command"
 async def target_called(name: str, folder: Path) -> AsyncIterator[Target]:
     sabnzbd = SabnzbdStandIn()
     qbittorrent = QbittorrentStandIn(api_key="key")
-    handlers = {"qbittorrent": qbittorrent.handle, "sabnzbd": sabnzbd.handle}
+    answers = {"qbittorrent": qbittorrent.answer, "sabnzbd": sabnzbd.answer}
     clock = SimulatedClock()
-    async with mounted(handlers.get(name, WebhookStandIn().handle)) as server:
+    async with mounted(answers.get(name, WebhookStandIn().answer)) as server:
         url, transport = server.url, server.transport
         made: dict[str, Target] = {
             "qbittorrent": Qbittorrent(url, transport, offload=in_line, clock=clock),
