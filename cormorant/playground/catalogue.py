@@ -83,12 +83,15 @@ class PlayedRelease:
 
 
 @frozen(kw_only=True)
-class CatalogueAlbum:
-    """Something that an artist releases while one looks."""
+class PlayedNews:
+    """An album that an artist releases after the opening, and which kinds of source have it."""
 
+    id: str
     artist: str
     title: str
     out_at: datetime
+    is_indexed: bool
+    is_shared: bool
 
 
 def album_title(chance: random.Random) -> str:
@@ -118,7 +121,7 @@ def words_in(text: str) -> frozenset[str]:
 class PlayedCatalogue:
     """Everything there is, by a seed. Ages count from `opened_at`; a few things come out only after it, and `news` do."""
 
-    def __init__(self, opened_at: datetime, *, seed: int = 1, news: Iterable[CatalogueAlbum] = ()) -> None:
+    def __init__(self, opened_at: datetime, *, seed: int = 1, news: Iterable[PlayedNews] = ()) -> None:
         chance = random.Random(seed)  # noqa: S311 - invented, not secret
         sketches = [*_music(chance), *_series(chance), *_films(chance)]
         chance.shuffle(sketches)
@@ -164,11 +167,12 @@ def _forms_of(artist: str, album: str, year: int) -> Iterator[_Sketch]:
 
 
 def _releases_of(
-    news: Iterable[CatalogueAlbum], opened_at: datetime, chance: random.Random, *, first: int
+    news: Iterable[PlayedNews], opened_at: datetime, chance: random.Random, *, first: int
 ) -> Iterator[PlayedRelease]:
-    sketched = [(album, each) for album in news for each in _forms_of(album.artist, album.title, album.out_at.year)]
-    for number, (album, sketch) in enumerate(sketched, first):
-        yield evolve(_release(number, sketch, opened_at, chance), published=album.out_at)
+    indexed = [each for each in news if each.is_indexed]
+    sketched = [(each, form) for each in indexed for form in _forms_of(each.artist, each.title, each.out_at.year)]
+    for number, (each, sketch) in enumerate(sketched, first):
+        yield evolve(_release(number, sketch, opened_at, chance), published=each.out_at)
 
 
 def _series(chance: random.Random) -> Iterator[_Sketch]:

@@ -15,8 +15,6 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import PriceFieldSettings, PriceSettings
 
-__all__ = ["MARKET", "PRICES", "PriceSiteStandIn", "market_source", "sales_since"]
-
 MARKET: Final = "market"
 THING: Final = "Tin Lantern"
 YEAR: Final = "1931"

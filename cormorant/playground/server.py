@@ -134,7 +134,7 @@ class Playground:
         name, _, rest = asked.path.removeprefix("/").partition("/")
         if name not in self.sites:
             return as_html(f"This is the playground. There are: {', '.join(self.sites) or 'no sites'}.", status=404)
-        return await self.sites[name].answer(evolve(asked, path=f"/{rest}", base=f"{asked.base}/{name}"))
+        return await self.sites[name].answer(evolve(asked, path=f"/{rest}", base=self.url_of(name)))
 
 
 def open_playground(*sites: StandInSite, listen: str = "127.0.0.1:0") -> Playground:

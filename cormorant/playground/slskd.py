@@ -2,28 +2,114 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 
 from cormorant.playground.http import StandInRequest, StandInResponse, as_json, remember
-from cormorant.playground.slskd_searches import Course, PlayedSearch, courses, peers_matching, terms_of
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
-API: Final = "/api/v0"
-_SEARCHES: Final = f"{API}/searches"
-_DOWNLOADS: Final = f"{API}/transfers/downloads"
-_BUSY: Final = "Only one concurrent operation is permitted. Wait until the previous request completes"
 _QUIET_MS: Final = 15_000
 _QUIET_MS_MIN: Final = 5
 _RESPONSES_MAX: Final = 250
 _FILES_MAX: Final = 25_000
 """What holds for a search that does not say otherwise, and the least silence that slskd accepts."""
 _NOT_FOUND: Final = StandInResponse(status=404)
+
+
+@define(kw_only=True)
+class PlayedSearch:
+    """A search as slskd was asked for it."""
+
+    text: str
+    ready_at: float
+    """The search may run from then on, if fewer than the maximum run."""
+    quiet_s: float
+    """slskd ends the search after this time without a response."""
+    arrivals: Sequence[tuple[float, PeerResponse]]
+    """The responses, each with its seconds after the search began to run, in order."""
+    responses_max: int
+    files_max: int
+    cancelled_at: float | None = None
+    end: str = ""
+    """How the search ends, if not as its course says: Errored."""
+
+
+@frozen(kw_only=True)
+class Course:
+    """When a search runs, which responses it receives at which time, and how it ends."""
+
+    begins_at: float
+    """Infinite for a search that was cancelled in the queue."""
+    ends_at: float
+    end: str
+    came: tuple[tuple[float, PeerResponse], ...] = ()
+
+    def received(self, now: float) -> list[PeerResponse]:
+        """The responses received so far."""
+        return [response for at, response in self.came if at <= now]
+
+
+def courses(searches: Iterable[PlayedSearch], *, running_max: int, cancel_takes_s: float) -> list[Course]:
+    """The course of each search, in the order in which they were asked for. The others wait while `running_max` run."""
+    free_at = [-math.inf] * running_max
+    planned = []
+    for search in searches:
+        course = _course(search, max(search.ready_at, free_at[0]))
+        if search.cancelled_at is not None:
+            course = _cancelled(course, search.cancelled_at, search.cancelled_at + cancel_takes_s)
+        if course.begins_at < math.inf:
+            heapq.heapreplace(free_at, course.ends_at)
+        planned.append(evolve(course, end=search.end or course.end))
+    return planned
+
+
+def _course(search: PlayedSearch, begins_at: float) -> Course:
+    came: list[tuple[float, PeerResponse]] = []
+    files, last_at = 0, begins_at
+    for after_s, response in search.arrivals:
+        at = begins_at + after_s
+        if at > last_at + search.quiet_s:
+            break
+        came.append((at, response))
+        files, last_at = files + len(response.files), at
+        is_full = len(came) >= search.responses_max
+        if is_full or files >= search.files_max:
+            end = "ResponseLimitReached" if is_full else "FileLimitReached"
+            return Course(begins_at=begins_at, ends_at=at, end=end, came=tuple(came))
+    return Course(begins_at=begins_at, ends_at=last_at + search.quiet_s, end="TimedOut", came=tuple(came))
+
+
+def _cancelled(course: Course, cancelled_at: float, ends_at: float) -> Course:
+    """A cancelled search keeps what it has received."""
+    if cancelled_at <= course.begins_at:
+        return Course(begins_at=math.inf, ends_at=ends_at, end="Cancelled")
+    if ends_at >= course.ends_at:
+        return course
+    return evolve(course, ends_at=ends_at, end="Cancelled", came=tuple(one for one in course.came if one[0] <= ends_at))
+
+
+def terms_of(text: str) -> tuple[list[str], list[str]]:
+    """The words that must be in a path, and those that must not. slskd leaves out words of one letter."""
+    words = text.lower().split()
+    wanted = [word for word in words if len(word) > 1 and not word.startswith("-")]
+    return wanted, [word[1:] for word in words if word.startswith("-") and len(word) > 1]
+
+
+def peers_matching(peers: Iterable[PeerResponse], text: str) -> list[PeerResponse]:
+    """The peers that share at least one file for this text."""
+    wanted, excluded = terms_of(text)
+
+    def has(file: PeerFile) -> bool:
+        path = file.filename.lower()
+        return all(word in path for word in wanted) and not any(word in path for word in excluded)
+
+    return [peer for peer in peers if any(map(has, peer.files + peer.locked_files))]
 
 
 @define(kw_only=True)
@@ -81,19 +167,26 @@ class SlskdStandIn:
     async def answer(self, asked: StandInRequest) -> StandInResponse:
         """What it says."""
         remember(self.asked, asked)
-        method, path = asked.method, asked.path
         if asked.headers.get("x-api-key") != self.key:
             return StandInResponse(status=401)
-        if method in {"POST", "PUT"} and asked.headers.get("content-type") != "application/json":
+        if asked.method in {"POST", "PUT"} and asked.headers.get("content-type") != "application/json":
             return as_json({"title": "Unsupported Media Type", "status": 415}, status=415)
-        if path == _SEARCHES and method == "POST":
-            return self._start(asked.json())
-        if path.startswith(f"{_SEARCHES}/"):
-            return self._search(method, *path.removeprefix(f"{_SEARCHES}/").partition("/")[::2])
-        if path.startswith(_DOWNLOADS):
-            return self._downloads(method, path.removeprefix(_DOWNLOADS).removeprefix("/"), asked.json())
-        about = {f"{API}/application/version": "0.24.1", f"{API}/server": {"isConnected": self.is_connected}}
-        return as_json(about[path]) if path in about else _NOT_FOUND
+        return self._api(asked)
+
+    def _api(self, asked: StandInRequest) -> StandInResponse:
+        match asked.method, *asked.path.split("/", 5)[1:]:
+            case "POST", "api", "v0", "searches":
+                return self._start(asked.json())
+            case method, "api", "v0", "searches", search_id, *rest if search_id in self.searches:
+                return self._search(method, search_id, rest)
+            case method, "api", "v0", "transfers", "downloads", *rest:
+                return self._downloads(method, "".join(rest), asked.json())
+            case _, "api", "v0", "application", "version":
+                return as_json("0.24.1")
+            case _, "api", "v0", "server":
+                return as_json({"isConnected": self.is_connected})
+            case _:
+                return _NOT_FOUND
 
     def _start(self, wanted: dict[str, Any]) -> StandInResponse:
         now = self.now_s()
@@ -101,7 +194,9 @@ class SlskdStandIn:
         if quiet_ms < _QUIET_MS_MIN:
             return _problem(400, f"The field SearchTimeout must be between {_QUIET_MS_MIN} and {2**31 - 1}.")
         if now < self._busy_until:
-            return as_json(_BUSY, status=429)
+            return _problem(
+                429, "Only one concurrent operation is permitted. Wait until the previous request completes"
+            )
         self._busy_until = now + self.starting_takes_s
         if not terms_of(wanted.get("searchText", ""))[0]:
             return _problem(400, "Search query must contain at least one non-exclusion term with length greater than 1")
@@ -126,9 +221,7 @@ class SlskdStandIn:
         delays = [(self.answers_after_s.get(peer.username, n * self.answers_every_s), peer) for n, peer in usual]
         return sorted(delays, key=lambda each: each[0])
 
-    def _search(self, method: str, search_id: str, rest: str) -> StandInResponse:
-        if search_id not in self.searches:
-            return _NOT_FOUND
+    def _search(self, method: str, search_id: str, rest: list[str]) -> StandInResponse:
         if method == "DELETE":
             del self.searches[search_id]
             return StandInResponse(status=204)
@@ -136,7 +229,7 @@ class SlskdStandIn:
             search = self.searches[search_id]
             search.cancelled_at = self.now_s() if search.cancelled_at is None else search.cancelled_at
             return StandInResponse()
-        if rest == "responses":
+        if rest == ["responses"]:
             course = self._course(search_id)
             is_written = self.now_s() >= course.ends_at + self.writing_takes_s
             return as_json([_response(peer) for peer in course.received(self.now_s())] if is_written else [])
@@ -172,11 +265,9 @@ class SlskdStandIn:
         if method == "POST":
             return self._enqueue_singly(rest, value)
         username, _, transfer_id = rest.rpartition("/")
-        if not username or not _is_uuid(transfer_id):
-            return self._of_peer(rest) if not username or username != "batches" else StandInResponse(status=400)
-        if method == "DELETE":
-            return self._cancel(transfer_id)
-        return _NOT_FOUND
+        if username and _is_uuid(transfer_id):
+            return self._cancel(transfer_id) if method == "DELETE" else _NOT_FOUND
+        return StandInResponse(status=400) if username == "batches" else self._of_peer(rest)
 
     def _batch(self, wanted: dict[str, Any]) -> StandInResponse:
         username, batch_id = wanted["username"], wanted["id"]

@@ -1,25 +1,26 @@
-"""The stand-ins of the shipped playground, and its settings."""
+"""The stand-ins of the shipped playground and its settings. The webhook and the phone, which only take something."""
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from cormorant.playground.arr import APPS, Arr
-from cormorant.playground.catalogue import PlayedCatalogue
+from cormorant.playground.catalogue import PlayedCatalogue, PlayedNews
 from cormorant.playground.feed_site import feed_site, playground_feeds
-from cormorant.playground.http import StandInSite
+from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite, remember
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.price_site import MARKET, PRICES, PriceSiteStandIn, market_source, sales_since
 from cormorant.playground.prowlarr import Jackett, Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
-from cormorant.playground.releases import GrowingArtists, PlayedNews, peers_with, releases_since
+from cormorant.playground.releases import GrowingArtists, peers_with, releases_since
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import SpotifyStandIn
-from cormorant.playground.webhook import PhoneStandIn, WebhookStandIn
 from cormorant.rules.addresses import normalised
 from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
@@ -90,7 +91,7 @@ SAVED: Final[Mapping[str, SavedSettings]] = {
 def playground_sites(clock: Clock) -> list[StandInSite]:
     """All stand-ins, new and unspent."""
     news = releases_since(clock.now())
-    catalogue = PlayedCatalogue(clock.now(), news=[each.album for each in news if each.is_indexed])
+    catalogue = PlayedCatalogue(clock.now(), news=news)
 
     def indexers(habits: Mapping[str, Habits]) -> dict[str, Indexer]:
         return {
@@ -186,3 +187,35 @@ def with_playground(settings: Settings) -> Settings:
         search=evolve(settings.search, cache_ttl_s=min(settings.search.cache_ttl_s, _CACHE_S)),
         clients={**{name: ClientSettings() for name in APPS}, **settings.clients},
     )
+
+
+@define(kw_only=True)
+class WebhookStandIn:
+    """Takes each key once."""
+
+    name: str = "webhook"
+    taken: dict[str, Any] = field(factory=dict)
+    asked: list[StandInRequest] = field(factory=list)
+
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        remember(self.asked, asked)
+        if asked.method != "POST":
+            return StandInResponse(status=405)
+        self.taken.setdefault(asked.headers.get("idempotency-key", ""), json.loads(asked.body))
+        return StandInResponse()
+
+
+@define(kw_only=True)
+class PhoneStandIn:
+    """Takes notifications as Apprise sends them; `GET` shows what came."""
+
+    name: str = "phone"
+    told: deque[dict[str, str]] = field(factory=lambda: deque(maxlen=50))
+
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        if asked.method == "POST":
+            said = json.loads(asked.body)
+            self.told.append({part: str(said[part]) for part in ("title", "message")})
+        return StandInResponse(kind="application/json", body=json.dumps(list(self.told), indent=2).encode())

@@ -19,7 +19,7 @@ from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import PlayedAlbum, PlayedArtist, SpotifyStandIn
-from cormorant.playground.webhook import WebhookStandIn
+from cormorant.playground.world import WebhookStandIn
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 from tests.clients.mounted import Answer, mounted
 

@@ -17,7 +17,7 @@ from cormorant.clients.targets.target import Target
 from cormorant.clients.targets.webhook import Webhook
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.sabnzbd import SabnzbdStandIn
-from cormorant.playground.webhook import WebhookStandIn
+from cormorant.playground.world import WebhookStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import ParcelKind, ParcelState, TargetRefused
 from cormorant.testing import SimulatedClock, in_line

@@ -12,7 +12,6 @@ import pytest
 
 from cormorant.clients.targets.webhook import Webhook, WebhookOptions
 from cormorant.playground.http import StandInRequest, StandInResponse, as_text
-from cormorant.playground.webhook import WebhookStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
     ParcelKind,
@@ -26,15 +25,14 @@ from cormorant.rules.watch.handovers import (
 from cormorant.testing import START, SimulatedClock, in_line
 from tests.clients.mounted import Mounted, mounted
 from tests.clients.parcel_samples import HTML, MAGNET, TITLES, TORRENT, parcel
+from tests.stand_ins.webhook import StrictWebhook
 
 HOOK = "/hooks/hunter2hunter2"
 
 
 @asynccontextmanager
-async def playing(
-    options: WebhookOptions | None = None, **habits: Any
-) -> AsyncIterator[tuple[Webhook, WebhookStandIn]]:
-    stand_in = WebhookStandIn(**habits)
+async def playing(options: WebhookOptions | None = None, **habits: Any) -> AsyncIterator[tuple[Webhook, StrictWebhook]]:
+    stand_in = StrictWebhook(**habits)
     async with mounted(stand_in.answer) as server:
         yield client_of(server, options), stand_in
 
@@ -94,7 +92,7 @@ async def test_headers_of_the_operator_are_sent() -> None:
 
 @pytest.mark.parametrize("cut", ["after", "before"])
 async def test_a_lost_answer_leaves_doubt_that_no_look_can_end(cut: Any) -> None:
-    stand_in = WebhookStandIn()
+    stand_in = StrictWebhook()
     async with mounted(stand_in.answer) as server:
         server.cuts[HOOK] = cut
         client = client_of(server)
