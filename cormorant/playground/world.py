@@ -1,4 +1,4 @@
-"""The stand-ins of the shipped playground and its settings. The webhook and the phone, which only take something."""
+"""The stand-ins and the settings of the shipped playground, with its webhook and its phone."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def playground_sites(clock: Clock) -> list[StandInSite]:
 
 
 def _around_watching(news: Sequence[PlayedNews], catalogue: PlayedCatalogue, clock: Clock) -> Iterator[StandInSite]:
-    """Who knows artists and prices, who shares, who has feeds, and who takes finds and is told; all of them quick."""
+    """The sources of artists, files, feeds and prices, the targets and the phone. They are quicker than the real programs."""
     artists = GrowingArtists(news, catalogue, clock)
     yield SpotifyStandIn(artists=artists, client_id=SPOTIFY_ID, secret=KEY)
     yield SlskdStandIn(peers=peers_with(news), key=KEY, silence_max_s=_SILENCE_S, lag_s=0.5, transfer_takes_s=_TAKES_S)
