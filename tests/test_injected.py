@@ -35,8 +35,7 @@ PROTOCOLS_MAX = 12
 PROTOCOLS = {
     "cormorant.clients.http.transport Sink": "memory, or a file",
     "cormorant.clients.targets.target Target": "eight kinds of target",
-    "cormorant.playground.http StandInSite": "indexers, and stand-ins that are mounted",
-    "cormorant.playground.server StandIn": "stand-ins that only answer",
+    "cormorant.playground.http StandInSite": "each stand-in of a playground, and those of programs",
     "cormorant.rules.search.source_queue QueueTicket": "rules do not know actors",
     "storage.engine.calls CallSession": "SQLite, and PostgreSQL",
     "storage.engine.change_listener ChangeListener": "SQLite, and PostgreSQL",

@@ -3,13 +3,12 @@
 from cormorant.playground.catalogue import PlayedCatalogue
 from cormorant.playground.http import StandInRequest, StandInResponse
 from cormorant.playground.indexer import Habits, Indexer
-from cormorant.playground.server import MountedStandIn, Playground, open_playground
+from cormorant.playground.server import Playground, open_playground
 from cormorant.playground.slskd import SlskdStandIn
 
 __all__ = [
     "Habits",
     "Indexer",
-    "MountedStandIn",
     "PlayedCatalogue",
     "Playground",
     "SlskdStandIn",

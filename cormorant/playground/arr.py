@@ -15,9 +15,8 @@ from cormorant.clients.torznab_replies import local_name
 from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json, whole
 from cormorant.rules.search.outcomes import SourceError
 
-__all__ = ["APPS", "App", "Arr"]
-
 MASKED: Final = "********"
+NOT_FOUND: Final = as_json({"message": "NotFound", "description": ""}, status=404)
 _TRIAL: Final = FetchLimits(timeout_s=100.0)
 _TOO_MANY: Final = 429
 _ERRORS: Final = 400
@@ -28,6 +27,16 @@ _TYPES: Final = {
 }
 _NOTHING: Final = "Query successful, but no results in the configured categories were returned from your indexer."
 _AGGREGATE: Final = "/torznab/all"
+
+
+def is_key_right(asked: StandInRequest, key: str) -> bool:
+    """Whether a request has the key in one of the two places where Prowlarr and the apps look for it."""
+    return key in {asked.headers.get("x-api-key"), asked.params.get("apikey")}
+
+
+def status_of(title: str, version: str) -> StandInResponse:
+    """What Prowlarr and the apps say of themselves."""
+    return as_json({"appName": title, "instanceName": title, "version": version})
 
 
 @frozen(kw_only=True)
@@ -97,13 +106,13 @@ class Arr:
         head = f"/api/{self.app.api}/"
         if not asked.path.startswith(head):
             return as_html(f"{self.app.title}, a stand-in.")  # the page of the app, whatever was asked
-        if self.key not in {asked.headers.get("x-api-key"), asked.params.get("apikey")}:
+        if not is_key_right(asked, self.key):
             return as_json({"error": "Unauthorized"}, status=401)
         what, _, which = asked.path.removeprefix(head).partition("/")
         if (what, which) == ("system", "status"):
-            return as_json({"appName": self.app.title, "instanceName": self.app.title, "version": self.app.version})
+            return status_of(self.app.title, self.app.version)
         if what != "indexer":
-            return _not_found()
+            return NOT_FOUND
         return await self._indexers(asked, which)
 
     async def _indexers(self, asked: StandInRequest, which: str) -> StandInResponse:
@@ -116,7 +125,7 @@ class Arr:
                 return await self._taken(asked, is_test=which == "test")
             case _:
                 number = whole(which)
-                return await self._one(asked, number) if number in self.indexers else _not_found()
+                return await self._one(asked, number) if number in self.indexers else NOT_FOUND
 
     async def _one(self, asked: StandInRequest, number: int) -> StandInResponse:
         if asked.method == "DELETE":
@@ -240,10 +249,6 @@ class Arr:
                 {"order": order, "name": name, "value": value} for order, (name, value) in enumerate(values.items())
             ],
         }
-
-
-def _not_found() -> StandInResponse:
-    return as_json({"message": "NotFound", "description": ""}, status=404)
 
 
 def _failure(part: str, words: str, *, is_warning: bool = False) -> dict[str, Any]:

@@ -48,8 +48,8 @@ FILMS: Final = (
     "The Understudy of Mars",
     "Postcards from Level Nine",
 )
-ALBUM_FIRST: Final = ("Slow", "Borrowed", "Northern", "Second", "Unlit", "Paper", "Distant", "Common")
-ALBUM_SECOND: Final = ("Weather", "Rooms", "Machines", "Harvest", "Signals", "Gardens", "Arithmetic", "Tides")
+_ALBUM_FIRST: Final = ("Slow", "Borrowed", "Northern", "Second", "Unlit", "Paper", "Distant", "Common")
+_ALBUM_SECOND: Final = ("Weather", "Rooms", "Machines", "Harvest", "Signals", "Gardens", "Arithmetic", "Tides")
 _GROUPS: Final = ("KELP", "GANNET", "EIDER", "TERN")
 
 _MB: Final = 1_000_000
@@ -83,12 +83,30 @@ class PlayedRelease:
 
 
 @frozen(kw_only=True)
-class CatalogueAlbum:
-    """Something that an artist releases while one looks."""
+class PlayedNews:
+    """An album that an artist releases after the opening, and which kinds of source have it."""
 
+    id: str
     artist: str
     title: str
     out_at: datetime
+    is_indexed: bool
+    is_shared: bool
+
+
+def album_title(chance: random.Random) -> str:
+    """The invented title of an album."""
+    return f"{chance.choice(_ALBUM_FIRST)} {chance.choice(_ALBUM_SECOND)}"
+
+
+def mark_of(moment: datetime) -> int:
+    """A short number, another one for each moment of some weeks."""
+    return int(moment.timestamp()) % 10_000_000
+
+
+def turns_after(opened_at: datetime, *, soon: timedelta, every: timedelta, count: int) -> list[datetime]:
+    """When something new comes out after the opening: soon, and then at equal intervals."""
+    return [opened_at + soon, *(opened_at + every * number for number in range(1, count))]
 
 
 def words_in(text: str) -> frozenset[str]:
@@ -103,7 +121,7 @@ def words_in(text: str) -> frozenset[str]:
 class PlayedCatalogue:
     """Everything there is, by a seed. Ages count from `opened_at`; a few things come out only after it, and `news` do."""
 
-    def __init__(self, opened_at: datetime, *, seed: int = 1, news: Iterable[CatalogueAlbum] = ()) -> None:
+    def __init__(self, opened_at: datetime, *, seed: int = 1, news: Iterable[PlayedNews] = ()) -> None:
         chance = random.Random(seed)  # noqa: S311 - invented, not secret
         sketches = [*_music(chance), *_series(chance), *_films(chance)]
         chance.shuffle(sketches)
@@ -138,8 +156,7 @@ class _Sketch:
 def _music(chance: random.Random) -> Iterator[_Sketch]:
     for artist in ARTISTS:
         for year in sorted(chance.sample(range(2009, 2027), 3)):
-            album = f"{chance.choice(ALBUM_FIRST)} {chance.choice(ALBUM_SECOND)}"
-            yield from _forms_of(artist, album, year)
+            yield from _forms_of(artist, album_title(chance), year)
 
 
 def _forms_of(artist: str, album: str, year: int) -> Iterator[_Sketch]:
@@ -150,11 +167,12 @@ def _forms_of(artist: str, album: str, year: int) -> Iterator[_Sketch]:
 
 
 def _releases_of(
-    news: Iterable[CatalogueAlbum], opened_at: datetime, chance: random.Random, *, first: int
+    news: Iterable[PlayedNews], opened_at: datetime, chance: random.Random, *, first: int
 ) -> Iterator[PlayedRelease]:
-    sketched = [(album, each) for album in news for each in _forms_of(album.artist, album.title, album.out_at.year)]
-    for number, (album, sketch) in enumerate(sketched, first):
-        yield evolve(_release(number, sketch, opened_at, chance), published=album.out_at)
+    indexed = [each for each in news if each.is_indexed]
+    sketched = [(each, form) for each in indexed for form in _forms_of(each.artist, each.title, each.out_at.year)]
+    for number, (each, sketch) in enumerate(sketched, first):
+        yield evolve(_release(number, sketch, opened_at, chance), published=each.out_at)
 
 
 def _series(chance: random.Random) -> Iterator[_Sketch]:

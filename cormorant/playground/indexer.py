@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
 from email.utils import format_datetime
 from html import escape
 from typing import Final, Literal
@@ -15,6 +15,7 @@ from urllib.parse import quote
 import trio
 from attrs import define, field, frozen
 
+from cormorant.clients.torznab_items import NEWZNAB, TORZNAB
 from cormorant.playground.catalogue import (
     SHELVES,
     PlayedCatalogue,
@@ -25,11 +26,11 @@ from cormorant.playground.catalogue import (
     torrent_of,
     words_in,
 )
-from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_xml, whole
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_xml, remember, whole
 from cormorant.rules.ports import Clock
+from cormorant.rules.search.requests import Caps, Category, SearchKind
+from cormorant.services.gate.torznab_documents import XML_TYPE, caps_document
 
-ASKED_MAX: Final = 1_000
-"""Requests that are remembered, the newest."""
 PAGE_MAX: Final = 100
 _MINUTE_S: Final = 60.0
 _DAY_S: Final = 86_400.0
@@ -82,7 +83,7 @@ class Indexer:
     habits: Habits = field(factory=Habits)
     catalogue: PlayedCatalogue
     clock: Clock
-    asked: deque[StandInRequest] = field(init=False, factory=lambda: deque(maxlen=ASKED_MAX))
+    asked: list[StandInRequest] = field(init=False, factory=list)
     _queries: deque[float] = field(init=False, factory=deque)
     _grabs: deque[float] = field(init=False, factory=deque)
     _count: int = field(init=False, default=0)
@@ -96,7 +97,7 @@ class Indexer:
         """What the site says, if the key is right."""
         given = asked.params.get("apikey", "")
         if asked.path != "/" and self._refuses(given):
-            self.asked.append(asked)
+            remember(self.asked, asked)
             await trio.sleep(self.habits.answers_after_s)
             return error(100, "Incorrect user credentials") if given else error(200, "Missing parameter (apikey)")
         return await self.speak(asked)
@@ -106,7 +107,7 @@ class Indexer:
 
     async def speak(self, asked: StandInRequest) -> StandInResponse:
         """What the site says to somebody who may ask. Links carry the key that came with the request."""
-        self.asked.append(asked)
+        remember(self.asked, asked)
         await trio.sleep(self.habits.answers_after_s)
         if asked.path == "/api":
             return self._torznab(asked)
@@ -120,7 +121,7 @@ class Indexer:
         if trouble is not None:
             return trouble
         if function == "caps":
-            return as_xml(caps_of(self.title, self.habits.shelves))
+            return StandInResponse(kind=XML_TYPE, body=caps_of(self.title, self.habits.shelves))
         if function not in _FUNCTIONS:
             return error(202, "No such function") if function else error(200, "Missing parameter (t)")
         offset, limit = (whole(asked.params.get(name) or usual) for name, usual in (("offset", "0"), ("limit", "100")))
@@ -128,8 +129,8 @@ class Indexer:
             return error(201, "Incorrect parameter")
         found = list(self._found(asked, function))
         page = found[offset : offset + min(limit, PAGE_MAX)]
-        quota = self._quota() if self.habits.states_quota else None
-        return as_xml(feed(self.title, page, kind=self.habits.kind, asked=asked, total=len(found), quota=quota))
+        limits = self._limits() if self.habits.states_quota else ""
+        return as_xml(feed(self.title, page, kind=self.habits.kind, asked=asked, total=len(found), limits=limits))
 
     def _trouble(self, spent: deque[float], per_day: int | None, words: str, *, code: int) -> StandInResponse | None:
         """What stands in the way of an answer. Every request that gets this far counts."""
@@ -155,16 +156,18 @@ class Indexer:
                 waits.append(spent[-limit] + width_s - now)
         return max(waits)
 
-    def _quota(self) -> Quota:
+    def _limits(self) -> str:
+        """What was used within a day, and how much there is."""
         oldest_s = trio.current_time() - self._queries[0] if self._queries else 0.0
-        return Quota(
-            used=len(self._queries),
-            allowed=self.habits.per_day,
-            grabs_used=len(self._grabs),
-            grabs_allowed=self.habits.grabs_per_day,
-            oldest_s=oldest_s,
-            now=self.clock.now(),
-        )
+        facts = {
+            "apicurrent": len(self._queries),
+            "apimax": self.habits.per_day,
+            "grabcurrent": len(self._grabs),
+            "grabmax": self.habits.grabs_per_day,
+            "apioldesttime": format_datetime(self.clock.now() - timedelta(seconds=oldest_s)),
+        }
+        written = " ".join(f'{name}="{value}"' for name, value in facts.items() if value is not None)
+        return f"<newznab:apilimits {written}/>"
 
     def _has(self, release: PlayedRelease) -> bool:
         luck = zlib.crc32(f"{self.name} {release.number}".encode()) % 100
@@ -198,39 +201,23 @@ class Indexer:
         )
 
 
+def _category(number: int, name: str, parts: Mapping[int, str]) -> Category:
+    children = tuple(Category(id=part, name=f"{name}/{part_name}") for part, part_name in parts.items())
+    return Category(id=number, name=name, children=children)
+
+
 def _is_same(ours: str, asked: str) -> bool:
     if whole(ours) is not None and whole(asked) is not None:
         return whole(ours) == whole(asked)
     return words_in(asked) <= words_in(ours)
 
 
-_SPACES: Final = {
-    "torznab": "http://torznab.com/schemas/2015/feed",
-    "newznab": "http://www.newznab.com/DTD/2010/feeds/attributes/",
-}
 _FILES: Final = {"torznab": ("application/x-bittorrent", "torrent"), "newznab": ("application/x-nzb", "nzb")}
-_SEARCHES: Final[Mapping[Shelf, tuple[str, str]]] = {
-    "tv": ("tv-search", "q,season,ep,tvdbid,rid"),
-    "film": ("movie-search", "q,imdbid,tmdbid,year"),
-    "music": ("audio-search", "q,artist,album,year"),
+_OFFERED: Final[Mapping[Shelf, tuple[SearchKind, str, Category]]] = {
+    "film": ("movie", "q imdbid tmdbid year", _category(2000, "Movies", {2040: "HD", 2045: "UHD"})),
+    "music": ("music", "q artist album year", _category(3000, "Audio", {3010: "MP3", 3040: "Lossless"})),
+    "tv": ("tv", "q season ep tvdbid rid", _category(5000, "TV", {5030: "SD", 5040: "HD"})),
 }
-_CATEGORIES: Final[Mapping[Shelf, tuple[int, str, Mapping[int, str]]]] = {
-    "film": (2000, "Movies", {2040: "Movies/HD", 2045: "Movies/UHD"}),
-    "music": (3000, "Audio", {3010: "Audio/MP3", 3040: "Audio/Lossless"}),
-    "tv": (5000, "TV", {5030: "TV/SD", 5040: "TV/HD"}),
-}
-
-
-@frozen(kw_only=True)
-class Quota:
-    """What was used within a day, and how much there is."""
-
-    used: int
-    allowed: int | None
-    grabs_used: int
-    grabs_allowed: int | None
-    oldest_s: float
-    now: datetime
 
 
 def error(code: int, words: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> StandInResponse:
@@ -238,55 +225,25 @@ def error(code: int, words: str, *, status: int = 200, headers: Mapping[str, str
     return as_xml(f'<error code="{code}" description="{escape(words)}"/>', status=status, headers=headers)
 
 
-def caps_of(title: str, shelves: Sequence[Shelf]) -> str:
+def caps_of(title: str, shelves: Collection[Shelf]) -> bytes:
     """What an indexer says it can do."""
-    searching = "".join(_searching(shelves))
-    categories = "".join(_categories(shelves))
-    return (
-        f'<caps><server title="{escape(title)}" version="1.0"/><limits default="100" max="100"/><searching>{searching}</searching>'
-        f"<categories>{categories}</categories></caps>"
-    )
-
-
-def _searching(shelves: Sequence[Shelf]) -> Iterator[str]:
-    yield '<search available="yes" supportedParams="q"/>'
-    for shelf, (name, params) in _SEARCHES.items():
-        is_there = "yes" if shelf in shelves else "no"
-        yield f'<{name} available="{is_there}" supportedParams="{params}"/>'
-
-
-def _categories(shelves: Sequence[Shelf]) -> Iterator[str]:
-    for shelf, (number, name, parts) in _CATEGORIES.items():
-        if shelf in shelves:
-            below = "".join(f'<subcat id="{part}" name="{part_name}"/>' for part, part_name in parts.items())
-            yield f'<category id="{number}" name="{name}">{below}</category>'
+    offered = [each for shelf, each in _OFFERED.items() if shelf in shelves]
+    searching: dict[SearchKind, frozenset[str]] = {"search": frozenset({"q"})}
+    searching |= {kind: frozenset(params.split()) for kind, params, _ in offered}
+    return caps_document(Caps(searching=searching, categories=tuple(each[2] for each in offered)), title=title)
 
 
 def feed(
-    title: str, page: Sequence[PlayedRelease], *, kind: str, asked: StandInRequest, total: int, quota: Quota | None
+    title: str, page: Sequence[PlayedRelease], *, kind: str, asked: StandInRequest, total: int, limits: str
 ) -> str:
     """An answer to a search."""
     items = "".join(_item(release, kind=kind, asked=asked) for release in page)
     offset = asked.params.get("offset") or "0"
-    limits = "" if quota is None else _limits(quota)
     return (
-        f'<rss version="2.0" xmlns:torznab="{_SPACES["torznab"]}" xmlns:newznab="{_SPACES["newznab"]}"><channel>'
+        f'<rss version="2.0" xmlns:torznab="{TORZNAB}" xmlns:newznab="{NEWZNAB}"><channel>'
         f"<title>{escape(title)}</title><link>{escape(asked.base)}</link>"
         f'<newznab:response offset="{escape(offset)}" total="{total}"/>{limits}{items}</channel></rss>'
     )
-
-
-def _limits(quota: Quota) -> str:
-    oldest = format_datetime(quota.now - timedelta(seconds=quota.oldest_s))
-    facts = {
-        "apicurrent": quota.used,
-        "apimax": quota.allowed,
-        "grabcurrent": quota.grabs_used,
-        "grabmax": quota.grabs_allowed,
-        "apioldesttime": oldest,
-    }
-    written = " ".join(f'{name}="{value}"' for name, value in facts.items() if value is not None)
-    return f"<newznab:apilimits {written}/>"
 
 
 def _item(release: PlayedRelease, *, kind: str, asked: StandInRequest) -> str:

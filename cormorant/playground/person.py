@@ -18,8 +18,6 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.rules.settings.sources import SEARCHED
 from supervisors import Service
 
-__all__ = ["Person"]
-
 CONSUMER: Final = "invented person"
 _WORDS: Final = (*ARTISTS, *SHOWS, *FILMS)
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from attrs import define, field
 
+from cormorant.playground.catalogue import mark_of, turns_after
+from cormorant.playground.http import StandInRequest, StandInResponse, as_json, as_text, remember
 from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SourceSettings
 from cormorant.rules.settings.watch import PriceFieldSettings, PriceSettings
-
-__all__ = ["MARKET", "PRICES", "PriceSiteStandIn", "market_source", "sales_since"]
-
-_Reply = tuple[int, Mapping[str, str], bytes]
 
 MARKET: Final = "market"
 THING: Final = "Tin Lantern"
@@ -61,10 +58,9 @@ def sales_since(opened_at: datetime) -> list[tuple[datetime, str, float]]:
     """
     long_ago = opened_at - timedelta(days=30)
     known = [(long_ago, f"old-{number}", price) for number, price in enumerate((*_DEAR[:3], *_CHEAP))]
-    mark = int(opened_at.timestamp()) % 10_000_000
-    turns = [opened_at, opened_at + SOON, *(opened_at + EVERY * number for number in range(1, COUNT))]
+    turns = [opened_at, *turns_after(opened_at, soon=SOON, every=EVERY, count=COUNT)]
     new = [
-        (at, f"{mark}-{turn}-{number}", price)
+        (at, f"{mark_of(opened_at)}-{turn}-{number}", price)
         for turn, at in enumerate(turns)
         for number, price in enumerate(_CHEAP if turn % 2 else _DEAR)
     ]
@@ -75,25 +71,23 @@ def sales_since(opened_at: datetime) -> list[tuple[datetime, str, float]]:
 class PriceSiteStandIn:
     """A site that states prices, the newest first; it wants its key as a bearer's."""
 
+    name: str = MARKET
     clock: Clock
     sales: Sequence[tuple[datetime, str, float]]
     key: str
     shown: int = 100
-    asked: list[str] = field(factory=list)
+    asked: list[StandInRequest] = field(factory=list)
 
-    def handle(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], _body: bytes
-    ) -> _Reply:
-        """Answer one request."""
-        self.asked.append(f"{method} {path}")
-        if headers.get("authorization") != f"Bearer {self.key}":
-            return 401, {}, b"who are you?"
-        if path != "/lots":
-            return 404, {}, b""
-        wanted = query.get("q", "").lower()
-        lots = list(self._lots(f"http://{headers.get('host', '')}")) if wanted and wanted in THING.lower() else []
-        body = json.dumps({"data": {"lots": lots[: self.shown]}})
-        return 200, {"Content-Type": "application/json"}, body.encode()
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        remember(self.asked, asked)
+        if asked.headers.get("authorization") != f"Bearer {self.key}":
+            return as_text("who are you?", status=401)
+        if asked.path != "/lots":
+            return StandInResponse(status=404)
+        wanted = asked.params.get("q", "").lower()
+        lots = list(self._lots(asked.base)) if wanted and wanted in THING.lower() else []
+        return as_json({"data": {"lots": lots[: self.shown]}})
 
     def _lots(self, url: str) -> Iterator[dict[str, Any]]:
         """What is asked for and what was sold elsewhere stand between the sales, and do not count."""

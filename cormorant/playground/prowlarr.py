@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 
+from cormorant.playground.arr import MASKED, NOT_FOUND, is_key_right, status_of
 from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json, as_xml
 from cormorant.playground.indexer import Indexer, error
 
-MASKED: Final = "********"
 _PROXY: Final = re.compile(r"/(\d{1,6})(/api|/download/.+)")
 _PRIVACY: Final = {True: "private", False: "public"}
 
@@ -43,10 +43,10 @@ class Prowlarr:
         """What it says."""
         if asked.path == "/":
             return as_html("Prowlarr, a stand-in.")
-        if self.key not in {asked.headers.get("x-api-key"), asked.params.get("apikey")}:
+        if not is_key_right(asked, self.key):
             return StandInResponse(status=401)
         if asked.path == "/api/v1/system/status":
-            return as_json({"appName": "Prowlarr", "instanceName": "Prowlarr", "version": "2.3.0.5236"})
+            return status_of("Prowlarr", "2.3.0.5236")
         if asked.path == "/api/v1/indexer":
             return as_json([self._resource(number, entry) for number, entry in enumerate(self.entries, 1)])
         return await self._proxied(asked)
@@ -54,7 +54,7 @@ class Prowlarr:
     async def _proxied(self, asked: StandInRequest) -> StandInResponse:
         found = _PROXY.fullmatch(asked.path)
         if found is None or not 1 <= int(found[1]) <= len(self.entries):
-            return as_json({"message": "NotFound", "description": ""}, status=404)
+            return NOT_FOUND
         entry = self.entries[int(found[1]) - 1]
         if not entry.is_enabled:
             return error(410, "Indexer is disabled", status=410)

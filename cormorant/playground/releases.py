@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve
 
-from cormorant.playground.catalogue import ALBUM_FIRST, ALBUM_SECOND, ARTISTS, CatalogueAlbum, PlayedCatalogue
+from cormorant.playground.catalogue import ARTISTS, PlayedCatalogue, PlayedNews, album_title, turns_after
 from cormorant.playground.spotify import PlayedAlbum, PlayedArtist
 from cormorant.rules.ports import Clock
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
-
-__all__ = ["WATCHED", "GrowingArtists", "PlayedNews", "peers_with", "releases_since"]
 
 WATCHED: Final[Mapping[str, str]] = {f"playground{number:012}": name for number, name in enumerate(ARTISTS[:3], 1)}
 """The artists that are watched, by the id that the stand-in for Spotify knows them by."""
@@ -26,16 +24,6 @@ TRACKS: Final = ("Harbour", "A Lamp for Later", "Low Water", "Ninety Steps")
 _MB: Final = 1_000_000
 
 
-@frozen(kw_only=True)
-class PlayedNews:
-    """A release, and which kinds of source have it."""
-
-    id: str
-    album: CatalogueAlbum
-    is_indexed: bool
-    is_shared: bool
-
-
 def releases_since(opened_at: datetime) -> list[PlayedNews]:
     """What comes out. Two are out at once: one that every kind of source has, one that only peers share.
 
@@ -43,15 +31,13 @@ def releases_since(opened_at: datetime) -> list[PlayedNews]:
     """
     made_at = int(opened_at.timestamp())
     chance = random.Random(made_at)  # noqa: S311 - invented, not secret
-    times = [opened_at, opened_at, opened_at + SOON, *(opened_at + EVERY * number for number in range(1, COUNT - 2))]
+    times = [opened_at, opened_at, *turns_after(opened_at, soon=SOON, every=EVERY, count=COUNT - 2)]
     return [
         PlayedNews(
             id=f"playground{made_at:x}n{number}",
-            album=CatalogueAlbum(
-                artist=ARTISTS[number % len(WATCHED)],
-                title=f"{chance.choice(ALBUM_FIRST)} {chance.choice(ALBUM_SECOND)} {made_at % 10_000 + number}",
-                out_at=out_at,
-            ),
+            artist=ARTISTS[number % len(WATCHED)],
+            title=f"{album_title(chance)} {made_at % 10_000 + number}",
+            out_at=out_at,
             is_indexed=number % 3 != 1,
             is_shared=number % 3 != 2,  # noqa: PLR2004 - each kind lacks a third
         )
@@ -61,10 +47,10 @@ def releases_since(opened_at: datetime) -> list[PlayedNews]:
 
 def peers_with(news: Sequence[PlayedNews]) -> list[PeerResponse]:
     """Who shares what at Soulseek: somebody in a good form with a free slot, and somebody in a bad one without."""
-    return [peer for each in news if each.is_shared for peer in _peers(each.album)]
+    return [peer for each in news if each.is_shared for peer in _peers(each)]
 
 
-def _peers(album: CatalogueAlbum) -> Iterator[PeerResponse]:
+def _peers(album: PlayedNews) -> Iterator[PeerResponse]:
     for username, form, end, size_mb in (("gannet77", "FLAC", "flac", 31), ("eider_home", "MP3 128", "mp3", 4)):
         folder = f"@@{username}\\Music\\{album.artist}\\{album.title} ({album.out_at.year}) [{form}]"
         files = [
@@ -91,7 +77,7 @@ class GrowingArtists(Mapping[str, PlayedArtist]):
 
     def __getitem__(self, artist_id: str) -> PlayedArtist:
         name = WATCHED[artist_id]
-        new = [each for each in self.news if each.album.artist == name and each.album.out_at <= self.clock.now()]
+        new = [each for each in self.news if each.artist == name and each.out_at <= self.clock.now()]
         made = {
             PlayedAlbum(id=f"{artist_id}y{year}", name=album, date=year)
             for album, year in self.catalogue.albums_of(name)
@@ -113,4 +99,4 @@ class GrowingArtists(Mapping[str, PlayedArtist]):
 
 
 def _played(news: PlayedNews) -> PlayedAlbum:
-    return PlayedAlbum(id=news.id, name=news.album.title, date=str(news.album.out_at.date()), tracks=TRACKS)
+    return PlayedAlbum(id=news.id, name=news.title, date=str(news.out_at.date()), tracks=TRACKS)

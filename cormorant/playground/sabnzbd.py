@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Final
 
+import trio
 from attrs import define, field
 
-from cormorant.playground.http import FormData, read_form
+from cormorant.playground.http import FormData, StandInRequest, StandInResponse, as_json, as_text, remember
 
-_Reply = tuple[int, Mapping[str, str], bytes]
+_json: Final = partial(as_json, kind="application/json;charset=UTF-8")
 
 
 @define(kw_only=True)
@@ -32,7 +33,8 @@ class SabnzbdJob:
 class SabnzbdStandIn:
     """Its state and its habits; the habits may be changed at any time."""
 
-    now: Callable[[], float] = field(default=lambda: 0.0)
+    name: str = "sabnzbd"
+    now_s: Callable[[], float] = trio.current_time
     key: str = "the-key-of-sabnzbd"
     says_why: bool = True
     """Whether API warnings are on: without them a 403 has no text."""
@@ -46,23 +48,21 @@ class SabnzbdStandIn:
     replaces_spaces: bool = False
     can_search: bool = True
     jobs: list[SabnzbdJob] = field(factory=list)
-    asked: list[str] = field(factory=list)
+    asked: list[StandInRequest] = field(factory=list)
 
-    def handle(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-    ) -> _Reply:
-        """Answer one request."""
-        form = read_form(headers, body)
-        fields = {**query, **form.fields}
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        remember(self.asked, asked)
+        form = asked.form()
+        fields = {**asked.params, **form.fields}
         mode = fields.get("mode", "")
-        self.asked.append(f"{method} {mode}")
-        if path != "/api":
-            return 404, {}, b"Not found"
+        if asked.path != "/api":
+            return as_text("Not found", status=404)
         if mode == "version":
             return _json({"version": "4.3.3"})
         forbidden = self._forbidden(fields)
         if forbidden is not None:
-            return 403, {"Content-Type": "text/plain"}, forbidden.encode() if self.says_why else b""
+            return as_text(forbidden if self.says_why else "", status=403)
         if mode in {"addfile", "addurl"}:
             return self._add(fields, form)
         if mode in {"queue", "history"}:
@@ -76,7 +76,7 @@ class SabnzbdStandIn:
             return "API Key Required"
         return None if fields["apikey"] == self.key else "API Key Incorrect"
 
-    def _add(self, fields: Mapping[str, str], form: FormData) -> _Reply:
+    def _add(self, fields: Mapping[str, str], form: FormData) -> StandInResponse:
         if self.error:
             return _json({"status": False, "error": self.error})
         if self.refuses or not (form.files.get("name") or form.files.get("nzbfile") or fields.get("name")):
@@ -87,16 +87,18 @@ class SabnzbdStandIn:
         kept = {key: value for key, value in fields.items() if key != "apikey"}
         status = "Grabbing" if fields["mode"] == "addurl" else "Queued"
         self.jobs.append(
-            SabnzbdJob(nzo_id=nzo_id, name=name, visible_at=self.now() + self.lag_s, status=status, fields=kept)
+            SabnzbdJob(nzo_id=nzo_id, name=name, visible_at=self.now_s() + self.lag_s, status=status, fields=kept)
         )
         return _json({"status": True, "nzo_ids": [nzo_id]})
 
-    def _list(self, mode: str, fields: Mapping[str, str]) -> _Reply:
+    def _list(self, mode: str, fields: Mapping[str, str]) -> StandInResponse:
         for job in self.jobs:
-            if not job.is_in_history and self.now() >= job.visible_at + self.takes_s:
+            if not job.is_in_history and self.now_s() >= job.visible_at + self.takes_s:
                 job.is_in_history, job.status = True, "Completed"
         is_archive = fields.get("archive") == "1"
-        shown = [job for job in self.jobs if job.is_in_history == (mode == "history") and job.visible_at <= self.now()]
+        shown = [
+            job for job in self.jobs if job.is_in_history == (mode == "history") and job.visible_at <= self.now_s()
+        ]
         if mode == "history":
             shown = [job for job in shown if job.is_archived == is_archive]
         if self.can_search:
@@ -108,7 +110,3 @@ class SabnzbdStandIn:
             for job in shown
         ]
         return _json({mode: {"slots": slots, "noofslots": len(slots)}})
-
-
-def _json(value: Any) -> _Reply:
-    return 200, {"Content-Type": "application/json;charset=UTF-8"}, json.dumps(value).encode()

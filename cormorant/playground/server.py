@@ -1,23 +1,92 @@
-"""Open_playground: all stand-ins on one port; MountedStandIn."""
+"""Open_playground: all stand-ins on one port, behind the HTTP connections of the product."""
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Mapping
+import socket
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
+from urllib.parse import parse_qsl
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
+from hypercorn.app_wrappers import ASGIWrapper
 
-from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite, talk
+from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite, as_html, as_text
 from cormorant.rules.addresses import parse_listen_address
-from cormorant.rules.errors import PlaygroundClosed
+from cormorant.rules.errors import CannotListen, PlaygroundClosed
+from cormorant.rules.ports import ignore
+from cormorant.rules.settings.service import WebSettings
+from cormorant.web.listener import ConnectionListener, bound
 
-CONNECTIONS_MAX: Final = 100
-"""Conversations at the same time; whoever comes then waits."""
+BODY_BYTES_MAX: Final = 1_000_000
+PARAMS_MAX: Final = 100
+REQUEST_S: Final = 120.0
+"""The longest time of a request and its answer. After it the connection is closed."""
+_UNREADABLE: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+Answering = Callable[[StandInRequest], Awaitable[StandInResponse]]
+
+
+async def serve_replies(listening: socket.socket, reply: Answering, address: str) -> None:
+    """Answer HTTP requests until cancelled. Each connection has one request. `address` is the base of the links."""
+    app: Any = _StandInApp(reply, address)
+    listener = ConnectionListener(WebSettings(), app=ASGIWrapper(app), emit=ignore)
+    await listener.serve(listening, trio.Event(), answers_s=0.0)
+
+
+@frozen
+class _StandInApp:
+    """The ASGI application."""
+
+    reply: Answering
+    address: str
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        with trio.move_on_after(REQUEST_S):
+            body = await _body(receive)
+            if body is None:
+                return
+            answer = await self._answer(scope, body)
+            headers = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body)), "Connection": "close"}
+            written = [(name.encode(), value.encode()) for name, value in (headers | dict(answer.headers)).items()]
+            await send({"type": "http.response.start", "status": answer.status, "headers": written})
+            await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+
+    async def _answer(self, scope: Any, body: bytes) -> StandInResponse:
+        """A client may send anything. What a stand-in cannot read is a bad request."""
+        if len(body) > BODY_BYTES_MAX:
+            return as_text("the body is too long\n", status=413)
+        try:
+            return await self.reply(self._asked(scope, body))
+        except _UNREADABLE as error:
+            return as_text(f"that makes no sense to a stand-in: {error!r}\n", status=400)
+
+    def _asked(self, scope: Any, body: bytes) -> StandInRequest:
+        query = scope["query_string"].decode("latin-1")
+        return StandInRequest(
+            method=scope["method"],
+            path=scope["path"],
+            params=dict(parse_qsl(query, keep_blank_values=True, max_num_fields=PARAMS_MAX)),
+            headers={name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
+            body=body,
+            base=self.address,
+        )
+
+
+async def _body(receive: Any) -> bytes | None:
+    """The body, cut behind its limit; None when the client left before its end.
+
+    The rest of a long body is read and thrown away, so that the client gets the answer.
+    """
+    kept = bytearray()
+    while (message := await receive())["type"] == "http.request":
+        if len(kept) <= BODY_BYTES_MAX:
+            kept += message["body"]
+        if not message["more_body"]:
+            return bytes(kept)
+    return None
 
 
 class Playground:
@@ -26,7 +95,6 @@ class Playground:
     def __init__(self, sites: Mapping[str, StandInSite], listen: str) -> None:
         self.sites = dict(sites)
         self._listen = parse_listen_address(listen)
-        self._room = trio.Semaphore(CONNECTIONS_MAX)
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
         self.address = ""
@@ -38,18 +106,17 @@ class Playground:
         return f"{self.address}/{name}{path}"
 
     async def __aenter__(self) -> Self:
-        host, port = self._listen.host, self._listen.port
         try:
-            [listener, *_] = await trio.open_tcp_listeners(port, host=host)
-        except OSError as error:
-            why = "something else listens there" if error.errno == errno.EADDRINUSE else str(error.strerror or error)
+            listening = bound(self._listen)
+        except CannotListen as error:
+            why = "something else listens there" if error.is_in_use else error.why.capitalize()
             raise PlaygroundClosed(
-                f"playground.listen: the playground cannot listen on {self._listen.shown}: {why}; "
+                f"playground.listen: the playground cannot listen on {error.address}: {why}; "
                 "stop that, or set playground.listen to another port"
             ) from error
-        self.address = f"http://{host}:{listener.socket.getsockname()[1]}"
+        self.address = f"http://{evolve(self._listen, port=listening.getsockname()[1]).shown}"
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._nursery.start_soon(partial(trio.serve_listeners, self._serve, [listener]))
+        self._nursery.start_soon(serve_replies, listening, self.answer, self.address)
         return self
 
     async def __aexit__(
@@ -62,51 +129,14 @@ class Playground:
             return False  # the body's own error leaves as it is, and in no group
         return await self._stack.__aexit__(kind, error, trace)
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
-        async with self._room:
-            await talk(stream, self.sites, self.address)
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What the site says that the path begins with."""
+        name, _, rest = asked.path.removeprefix("/").partition("/")
+        if name not in self.sites:
+            return as_html(f"This is the playground. There are: {', '.join(self.sites) or 'no sites'}.", status=404)
+        return await self.sites[name].answer(evolve(asked, path=f"/{rest}", base=self.url_of(name)))
 
 
 def open_playground(*sites: StandInSite, listen: str = "127.0.0.1:0") -> Playground:
     """A playground with these stand-ins, on a free port unless told."""
     return Playground({site.name: site for site in sites}, listen)
-
-
-ASKED_MAX: Final = 1_000
-"""Requests that are remembered, the newest."""
-_KIND: Final = "content-type"
-
-
-class StandIn(Protocol):
-    """Answers requests, and remembers what it was asked."""
-
-    asked: list[Any]
-
-    def handle(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body."""
-        ...
-
-
-@frozen
-class MountedStandIn:
-    """A stand-in under a name."""
-
-    name: str
-    stand_in: StandIn
-
-    async def answer(self, asked: StandInRequest) -> StandInResponse:
-        """What it says. A stranger may send anything: what it cannot read is a bad request, and ends nothing else."""
-        headers = {**asked.headers, "host": asked.base.partition("://")[2]}  # links of its own lead back here
-        try:
-            status, given, body = self.stand_in.handle(asked.method, asked.path, asked.params, headers, asked.body)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return StandInResponse(status=400, body=b"that makes no sense to a stand-in\n")
-        finally:
-            del self.stand_in.asked[:-ASKED_MAX]
-        kinds = [value for name, value in given.items() if name.lower() == _KIND]
-        rest = {name: value for name, value in given.items() if name.lower() != _KIND}
-        return StandInResponse(
-            status=status, kind=kinds[0] if kinds else "text/plain; charset=utf-8", body=body, headers=rest
-        )

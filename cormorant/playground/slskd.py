@@ -2,29 +2,114 @@
 
 from __future__ import annotations
 
-import json
+import heapq
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
-from urllib.parse import urlencode
 from uuid import UUID
 
-from attrs import define, field
+import trio
+from attrs import define, evolve, field, frozen
 
-from cormorant.playground.slskd_searches import Course, PlayedSearch, courses, peers_matching, terms_of
+from cormorant.playground.http import StandInRequest, StandInResponse, as_json, remember
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
-Answered = tuple[int, Mapping[str, str], bytes]
-
-API: Final = "/api/v0"
-_SEARCHES: Final = f"{API}/searches"
-_DOWNLOADS: Final = f"{API}/transfers/downloads"
-_BUSY: Final = "Only one concurrent operation is permitted. Wait until the previous request completes"
 _QUIET_MS: Final = 15_000
 _QUIET_MS_MIN: Final = 5
 _RESPONSES_MAX: Final = 250
 _FILES_MAX: Final = 25_000
 """What holds for a search that does not say otherwise, and the least silence that slskd accepts."""
+_NOT_FOUND: Final = StandInResponse(status=404)
+
+
+@define(kw_only=True)
+class PlayedSearch:
+    """A search as slskd was asked for it."""
+
+    text: str
+    ready_at: float
+    """The search may run from then on, if fewer than the maximum run."""
+    quiet_s: float
+    """slskd ends the search after this time without a response."""
+    arrivals: Sequence[tuple[float, PeerResponse]]
+    """The responses, each with its seconds after the search began to run, in order."""
+    responses_max: int
+    files_max: int
+    cancelled_at: float | None = None
+    end: str = ""
+    """How the search ends, if not as its course says: Errored."""
+
+
+@frozen(kw_only=True)
+class Course:
+    """When a search runs, which responses it receives at which time, and how it ends."""
+
+    begins_at: float
+    """Infinite for a search that was cancelled in the queue."""
+    ends_at: float
+    end: str
+    came: tuple[tuple[float, PeerResponse], ...] = ()
+
+    def received(self, now: float) -> list[PeerResponse]:
+        """The responses received so far."""
+        return [response for at, response in self.came if at <= now]
+
+
+def courses(searches: Iterable[PlayedSearch], *, running_max: int, cancel_takes_s: float) -> list[Course]:
+    """The course of each search, in the order in which they were asked for. The others wait while `running_max` run."""
+    free_at = [-math.inf] * running_max
+    planned = []
+    for search in searches:
+        course = _course(search, max(search.ready_at, free_at[0]))
+        if search.cancelled_at is not None:
+            course = _cancelled(course, search.cancelled_at, search.cancelled_at + cancel_takes_s)
+        if course.begins_at < math.inf:
+            heapq.heapreplace(free_at, course.ends_at)
+        planned.append(evolve(course, end=search.end or course.end))
+    return planned
+
+
+def _course(search: PlayedSearch, begins_at: float) -> Course:
+    came: list[tuple[float, PeerResponse]] = []
+    files, last_at = 0, begins_at
+    for after_s, response in search.arrivals:
+        at = begins_at + after_s
+        if at > last_at + search.quiet_s:
+            break
+        came.append((at, response))
+        files, last_at = files + len(response.files), at
+        is_full = len(came) >= search.responses_max
+        if is_full or files >= search.files_max:
+            end = "ResponseLimitReached" if is_full else "FileLimitReached"
+            return Course(begins_at=begins_at, ends_at=at, end=end, came=tuple(came))
+    return Course(begins_at=begins_at, ends_at=last_at + search.quiet_s, end="TimedOut", came=tuple(came))
+
+
+def _cancelled(course: Course, cancelled_at: float, ends_at: float) -> Course:
+    """A cancelled search keeps what it has received."""
+    if cancelled_at <= course.begins_at:
+        return Course(begins_at=math.inf, ends_at=ends_at, end="Cancelled")
+    if ends_at >= course.ends_at:
+        return course
+    return evolve(course, ends_at=ends_at, end="Cancelled", came=tuple(one for one in course.came if one[0] <= ends_at))
+
+
+def terms_of(text: str) -> tuple[list[str], list[str]]:
+    """The words that must be in a path, and those that must not. slskd leaves out words of one letter."""
+    words = text.lower().split()
+    wanted = [word for word in words if len(word) > 1 and not word.startswith("-")]
+    return wanted, [word[1:] for word in words if word.startswith("-") and len(word) > 1]
+
+
+def peers_matching(peers: Iterable[PeerResponse], text: str) -> list[PeerResponse]:
+    """The peers that share at least one file for this text."""
+    wanted, excluded = terms_of(text)
+
+    def has(file: PeerFile) -> bool:
+        path = file.filename.lower()
+        return all(word in path for word in wanted) and not any(word in path for word in excluded)
+
+    return [peer for peer in peers if any(map(has, peer.files + peer.locked_files))]
 
 
 @define(kw_only=True)
@@ -44,7 +129,8 @@ class PlayedTransfer:
 class SlskdStandIn:
     """Its state and its habits; the habits may be changed at any time."""
 
-    now_s: Callable[[], float]
+    name: str = "slskd"
+    now_s: Callable[[], float] = trio.current_time
     peers: list[PeerResponse] = field(factory=list)
     key: str = "playground-key-of-slskd"
     is_connected: bool = True
@@ -75,42 +161,51 @@ class SlskdStandIn:
     batches: set[str] = field(factory=set)
     searches: dict[str, PlayedSearch] = field(factory=dict)
     transfers: list[PlayedTransfer] = field(factory=list)
-    asked: list[str] = field(factory=list)
+    asked: list[StandInRequest] = field(factory=list)
     _busy_until: float = 0.0
 
-    def handle(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-    ) -> Answered:
-        """Answer one request."""
-        self.asked.append(f"{method} {path}" + (f"?{urlencode(query)}" if query else ""))
-        if headers.get("x-api-key") != self.key:
-            return 401, {}, b""
-        if method in {"POST", "PUT"} and headers.get("content-type") != "application/json":
-            return _json(415, {"title": "Unsupported Media Type", "status": 415})
-        value: Any = json.loads(body) if body else None
-        if path == _SEARCHES and method == "POST":
-            return self._start(value)
-        if path.startswith(f"{_SEARCHES}/"):
-            return self._search(method, *path.removeprefix(f"{_SEARCHES}/").partition("/")[::2])
-        if path.startswith(_DOWNLOADS):
-            return self._downloads(method, path.removeprefix(_DOWNLOADS).removeprefix("/"), value)
-        about = {f"{API}/application/version": "0.24.1", f"{API}/server": {"isConnected": self.is_connected}}
-        return _json(200, about[path]) if path in about else (404, {}, b"")
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        remember(self.asked, asked)
+        if asked.headers.get("x-api-key") != self.key:
+            return StandInResponse(status=401)
+        if asked.method in {"POST", "PUT"} and asked.headers.get("content-type") != "application/json":
+            return as_json({"title": "Unsupported Media Type", "status": 415}, status=415)
+        return self._api(asked)
 
-    def _start(self, wanted: dict[str, Any]) -> Answered:
+    def _api(self, asked: StandInRequest) -> StandInResponse:
+        match asked.method, *asked.path.split("/", 5)[1:]:
+            case "POST", "api", "v0", "searches":
+                return self._start(asked.json())
+            case method, "api", "v0", "searches", search_id, *rest if search_id in self.searches:
+                return self._search(method, search_id, rest)
+            case method, "api", "v0", "transfers", "downloads", *rest:
+                return self._downloads(method, "".join(rest), asked.json())
+            case _, "api", "v0", "application", "version":
+                return as_json("0.24.1")
+            case _, "api", "v0", "server":
+                return as_json({"isConnected": self.is_connected})
+            case _:
+                return _NOT_FOUND
+
+    def _start(self, wanted: dict[str, Any]) -> StandInResponse:
         now = self.now_s()
         quiet_ms = wanted.get("searchTimeout", _QUIET_MS)
         if quiet_ms < _QUIET_MS_MIN:
-            return _json(400, f"The field SearchTimeout must be between {_QUIET_MS_MIN} and {2**31 - 1}.")
+            return _problem(400, f"The field SearchTimeout must be between {_QUIET_MS_MIN} and {2**31 - 1}.")
         if now < self._busy_until:
-            return _json(429, _BUSY)
+            return _problem(
+                429, "Only one concurrent operation is permitted. Wait until the previous request completes"
+            )
         self._busy_until = now + self.starting_takes_s
         if not terms_of(wanted.get("searchText", ""))[0]:
-            return _json(400, "Search query must contain at least one non-exclusion term with length greater than 1")
+            return _problem(400, "Search query must contain at least one non-exclusion term with length greater than 1")
         if not self.is_connected:
-            return _json(409, "The server connection must be connected and logged in to perform a search")
+            return _problem(409, "The server connection must be connected and logged in to perform a search")
         if wanted["id"] in self.searches:
-            return _json(500, "An error occurred while saving the entity changes. See the inner exception for details.")
+            return _problem(
+                500, "An error occurred while saving the entity changes. See the inner exception for details."
+            )
         self.searches[wanted["id"]] = PlayedSearch(
             text=wanted["searchText"],
             ready_at=self._busy_until,
@@ -119,28 +214,26 @@ class SlskdStandIn:
             responses_max=wanted.get("responseLimit", _RESPONSES_MAX),
             files_max=wanted.get("fileLimit", _FILES_MAX),
         )
-        return _json(200, self._shown(wanted["id"]))
+        return as_json(self._shown(wanted["id"]))
 
     def _arrivals(self, text: str) -> list[tuple[float, PeerResponse]]:
         usual = enumerate(peers_matching(self.peers, text), 1)
         delays = [(self.answers_after_s.get(peer.username, n * self.answers_every_s), peer) for n, peer in usual]
         return sorted(delays, key=lambda each: each[0])
 
-    def _search(self, method: str, search_id: str, rest: str) -> Answered:
-        if search_id not in self.searches:
-            return 404, {}, b""
+    def _search(self, method: str, search_id: str, rest: list[str]) -> StandInResponse:
         if method == "DELETE":
             del self.searches[search_id]
-            return 204, {}, b""
+            return StandInResponse(status=204)
         if method == "PUT":
             search = self.searches[search_id]
             search.cancelled_at = self.now_s() if search.cancelled_at is None else search.cancelled_at
-            return 200, {}, b""
-        if rest == "responses":
+            return StandInResponse()
+        if rest == ["responses"]:
             course = self._course(search_id)
             is_written = self.now_s() >= course.ends_at + self.writing_takes_s
-            return _json(200, [_response(peer) for peer in course.received(self.now_s())] if is_written else [])
-        return _json(200, self._shown(search_id))
+            return as_json([_response(peer) for peer in course.received(self.now_s())] if is_written else [])
+        return as_json(self._shown(search_id))
 
     def _course(self, search_id: str) -> Course:
         planned = courses(self.searches.values(), running_max=self.running_max, cancel_takes_s=self.cancel_takes_s)
@@ -166,53 +259,55 @@ class SlskdStandIn:
         is_written = now >= course.ends_at + self.writing_takes_s
         return shown | ({"endedAt": _time(course.ends_at)} if is_written else {})
 
-    def _downloads(self, method: str, rest: str, value: Any) -> Answered:
+    def _downloads(self, method: str, rest: str, value: Any) -> StandInResponse:
         if rest.startswith("batches") and self.has_batches:
             return self._batch(value) if method == "POST" else self._batch_of(rest.removeprefix("batches/"))
         if method == "POST":
             return self._enqueue_singly(rest, value)
         username, _, transfer_id = rest.rpartition("/")
-        if not username or not _is_uuid(transfer_id):
-            return self._of_peer(rest) if not username or username != "batches" else (400, {}, b"")
-        if method == "DELETE":
-            return self._cancel(transfer_id)
-        return 404, {}, b""
+        if username and _is_uuid(transfer_id):
+            return self._cancel(transfer_id) if method == "DELETE" else _NOT_FOUND
+        return StandInResponse(status=400) if username == "batches" else self._of_peer(rest)
 
-    def _batch(self, wanted: dict[str, Any]) -> Answered:
+    def _batch(self, wanted: dict[str, Any]) -> StandInResponse:
         username, batch_id = wanted["username"], wanted["id"]
         if len({file["filename"] for file in wanted["files"]}) < len(wanted["files"]):
-            return _json(400, "Two or more files in the request are repeated")
+            return _problem(400, "Two or more files in the request are repeated")
         # As it really is: the peer is looked for first, so that a known batch of one who has left gives 404.
         if username in self.offline:
-            return _json(404, f"User {username} appears to be offline")
+            return _problem(404, f"User {username} appears to be offline")
         if batch_id in self.batches:
-            return _json(409, f"A batch with ID {batch_id} already exists")
+            return _problem(409, f"A batch with ID {batch_id} already exists")
         self.batches.add(batch_id)
         failures = self._take(username, wanted["files"], batch_id)
         status = 201 if not failures else 200 if len(failures) == len(wanted["files"]) else 207
         batch = {"id": batch_id, "username": username, "transfers": self._listed(lambda one: one.batch_id == batch_id)}
-        return _json(status, {"batch": batch, "failures": failures})
+        return as_json({"batch": batch, "failures": failures}, status=status)
 
-    def _batch_of(self, batch_id: str) -> Answered:
+    def _batch_of(self, batch_id: str) -> StandInResponse:
         if not _is_uuid(batch_id):
-            return _json(400, f"The specified id {batch_id} is not a valid GUID/UUID")
+            return _problem(400, f"The specified id {batch_id} is not a valid GUID/UUID")
         if batch_id not in self.batches:
-            return 404, {}, b""
-        return _json(200, {"id": batch_id, "transfers": self._listed(lambda one: one.batch_id == batch_id)})
+            return _NOT_FOUND
+        return as_json({"id": batch_id, "transfers": self._listed(lambda one: one.batch_id == batch_id)})
 
-    def _enqueue_singly(self, username: str, wanted: Any) -> Answered:
+    def _enqueue_singly(self, username: str, wanted: Any) -> StandInResponse:
         if not isinstance(wanted, list):
-            problem = {"title": "One or more validation errors occurred.", "status": 400, "errors": {"$": ["…"]}}
-            said: dict[int, Any] = {400: problem, 500: "Value cannot be null. (Parameter 'source')"}
-            return _json(self.says_without_batches, said.get(self.says_without_batches))
+            return self._without_batches()
         if username in self.offline:
-            return _json(500, f"User {username} appears to be offline")
+            return _problem(500, f"User {username} appears to be offline")
         failures = self._take(username, wanted, "")
         failed = {failure["filename"] for failure in failures}
         names = {file["filename"] for file in wanted} - failed
         # Value tuples: that there are failures can be seen, and not which.
         shown = {"enqueued": [{"filename": name} for name in sorted(names)], "failed": [{} for _ in failures]}
-        return _json(201, shown)
+        return as_json(shown, status=201)
+
+    def _without_batches(self) -> StandInResponse:
+        status = self.says_without_batches
+        problem = {"title": "One or more validation errors occurred.", "status": 400, "errors": {"$": ["…"]}}
+        said: dict[int, Any] = {400: problem, 500: "Value cannot be null. (Parameter 'source')"}
+        return as_json(said[status], status=status) if status in said else StandInResponse(status=status)
 
     def _take(self, username: str, files: list[dict[str, Any]], batch_id: str) -> list[dict[str, str]]:
         failures = []
@@ -238,20 +333,20 @@ class SlskdStandIn:
                 )
         return failures
 
-    def _of_peer(self, username: str) -> Answered:
+    def _of_peer(self, username: str) -> StandInResponse:
         files = self._listed(lambda one: not username or one.username == username)
         if username and not files:
-            return 404, {}, b""
+            return _NOT_FOUND
         names = dict.fromkeys(file["username"] for file in files)
         users = [{"username": name, "directories": _folders(name, files)} for name in names]
-        return _json(200, users[0] if username else users)
+        return as_json(users[0] if username else users)
 
-    def _cancel(self, transfer_id: str) -> Answered:
+    def _cancel(self, transfer_id: str) -> StandInResponse:
         for transfer in self.transfers:
             if transfer.id == transfer_id:
                 transfer.fate, transfer.given_at = "Cancelled", self.now_s() - self.transfer_takes_s - self.lag_s
-                return 204, {}, b""
-        return 404, {}, b""
+                return StandInResponse(status=204)
+        return _NOT_FOUND
 
     def _listed(self, is_meant: Callable[[PlayedTransfer], bool]) -> list[dict[str, Any]]:
         now = self.now_s()
@@ -333,6 +428,6 @@ def _is_uuid(text: str) -> bool:
     return True
 
 
-def _json(status: int, value: Any) -> Answered:
-    body = b"" if value is None else json.dumps(value).encode()
-    return status, {"Content-Type": "application/json; charset=utf-8"}, body
+def _problem(status: int, words: str) -> StandInResponse:
+    """An error as slskd words it: a string in JSON."""
+    return as_json(words, status=status)

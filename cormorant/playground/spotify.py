@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
+import trio
 from attrs import define, field, frozen
 
+from cormorant.playground.http import StandInRequest, StandInResponse, as_json, remember
+
 T = TypeVar("T")
-Answered = tuple[int, Mapping[str, str], bytes]
-"""Status, headers and body."""
 
 GROUPS: Final = "album,single,compilation,appears_on"
 _ALBUMS_MOST: Final = 10
 _TRACKS_MOST: Final = 50
 _LIFE_S: Final = 3600
-_DAY_S: Final = 86_400
 
 
 @frozen(kw_only=True)
@@ -44,142 +44,114 @@ class PlayedArtist:
     albums: tuple[PlayedAlbum, ...] = ()
 
 
-def busy_artist(artist_id: str, name: str, albums: int) -> PlayedArtist:
-    """An artist with any number of albums, one a month, the newest first."""
-    made = (
-        PlayedAlbum(id=f"{artist_id}a{n}", name=f"Volume {n}", date=f"{1700 + n // 12}-{n % 12 + 1:02}")
-        for n in reversed(range(albums))
-    )
-    return PlayedArtist(id=artist_id, name=name, albums=tuple(made))
-
-
 @define(kw_only=True)
 class SpotifyStandIn:
     """The state: who is known, who may ask, which tokens are good, and what goes wrong next."""
 
+    name: str = "spotify"
     artists: Mapping[str, PlayedArtist]
-    now_s: Callable[[], float]
+    now_s: Callable[[], float] = trio.current_time
     client_id: str = "playground"
     secret: str = "playground-secret"  # noqa: S105 - the stand-in's own, no secret
     page_size: int = 5
-    base: str = ""
-    """The address under which it is asked; taken from the request when empty."""
-    troubles: deque[Answered] = field(factory=deque)
+    troubles: deque[StandInResponse] = field(factory=deque)
     """What is answered to the next requests instead of what they ask for."""
     tokens: dict[str, float] = field(factory=dict)
     tokens_given: int = 0
-    asked: list[str] = field(factory=list)
+    asked: list[StandInRequest] = field(factory=list)
 
-    def handle(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
-    ) -> Answered:
-        """Answer one request."""
-        self.asked.append(f"{method} {path}" + (f"?{urlencode(query)}" if query else ""))
-        if path == "/api/token":
-            return self._token(method, headers, body)
-        if self.tokens.get(headers.get("authorization", "").removeprefix("Bearer "), 0.0) <= self.now_s():
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        remember(self.asked, asked)
+        if asked.path == "/api/token":
+            return self._token(asked)
+        if self.tokens.get(asked.headers.get("authorization", "").removeprefix("Bearer "), 0.0) <= self.now_s():
             return failed(401, "The access token expired")
         if self.troubles:
             return self.troubles.popleft()
-        base = self.base or f"http://{headers.get('host', 'localhost')}"
-        return self._api(path.strip("/").split("/"), query, f"{base}{path}")
+        return self._api(asked)
 
-    def _token(self, method: str, headers: Mapping[str, str], body: bytes) -> Answered:
+    def _token(self, asked: StandInRequest) -> StandInResponse:
         pair = base64.b64encode(f"{self.client_id}:{self.secret}".encode()).decode()
-        if headers.get("authorization") != f"Basic {pair}":
-            return _json(400, {"error": "invalid_client", "error_description": "Invalid client"})
-        if method != "POST" or dict(parse_qsl(body.decode())).get("grant_type") != "client_credentials":
-            return _json(400, {"error": "unsupported_grant_type", "error_description": "grant_type is missing"})
+        if asked.headers.get("authorization") != f"Basic {pair}":
+            return as_json({"error": "invalid_client", "error_description": "Invalid client"}, status=400)
+        if asked.method != "POST" or asked.form().fields.get("grant_type") != "client_credentials":
+            problem = {"error": "unsupported_grant_type", "error_description": "grant_type is missing"}
+            return as_json(problem, status=400)
         self.tokens_given += 1
         token = f"token-{self.tokens_given}-of-the-playground"
         self.tokens[token] = self.now_s() + _LIFE_S
-        return _json(200, {"access_token": token, "token_type": "Bearer", "expires_in": _LIFE_S})
+        return as_json({"access_token": token, "token_type": "Bearer", "expires_in": _LIFE_S})
 
-    def _api(self, parts: list[str], query: Mapping[str, str], url: str) -> Answered:
-        match parts:
+    def _api(self, asked: StandInRequest) -> StandInResponse:
+        match asked.path.strip("/").split("/"):
             case ["v1", "search"]:
-                return self._search(query, url)
+                return self._search(asked)
             case ["v1", "artists", artist_id] if artist_id in self.artists:
-                return _json(200, _artist(self.artists[artist_id]))
+                return as_json(_artist(self.artists[artist_id]))
             case ["v1", "artists", artist_id, "albums"] if artist_id in self.artists:
-                return self._albums(self.artists[artist_id], query, url)
+                return self._albums(asked, self.artists[artist_id])
             case ["v1", "albums", album_id, "tracks"]:
-                return self._tracks(album_id, query, url)
+                return self._tracks(asked, album_id)
             case _:
                 return failed(404, "Resource not found")
 
-    def _search(self, query: Mapping[str, str], url: str) -> Answered:
-        words = query.get("q", "").casefold()
+    def _search(self, asked: StandInRequest) -> StandInResponse:
+        words = asked.params.get("q", "").casefold()
         found = [artist for artist in self.artists.values() if words in artist.name.casefold()]
-        return self._page(found, query, url, most=_ALBUMS_MOST, show=_artist, under="artists")
+        return self._page(asked, found, _artist, most=_ALBUMS_MOST, under="artists")
 
-    def _albums(self, artist: PlayedArtist, query: Mapping[str, str], url: str) -> Answered:
-        groups = query.get("include_groups", GROUPS).split(",")
+    def _albums(self, asked: StandInRequest, artist: PlayedArtist) -> StandInResponse:
+        groups = asked.params.get("include_groups", GROUPS).split(",")
         chosen = [album for album in artist.albums if album.group in groups]
-        return self._page(chosen, query, url, most=_ALBUMS_MOST, show=lambda album: _album(album, artist))
+        return self._page(asked, chosen, partial(_album, artist), most=_ALBUMS_MOST)
 
-    def _tracks(self, album_id: str, query: Mapping[str, str], url: str) -> Answered:
+    def _tracks(self, asked: StandInRequest, album_id: str) -> StandInResponse:
         for artist in self.artists.values():
             for album in artist.albums:
                 if album.id == album_id:
-                    tracks = [_track(album, number, artist) for number in range(1, len(album.tracks) + 1)]
-                    return self._page(tracks, query, url, most=_TRACKS_MOST, show=lambda track: track)
+                    numbers = range(1, len(album.tracks) + 1)
+                    return self._page(asked, numbers, partial(_track, artist, album), most=_TRACKS_MOST)
         return failed(404, "Non existing id")
 
     def _page(
         self,
+        asked: StandInRequest,
         all_of_it: Sequence[T],
-        query: Mapping[str, str],
-        url: str,
+        show: Callable[[T], dict[str, Any]],
         *,
         most: int,
-        show: Callable[[T], dict[str, Any]],
         under: str = "",
-    ) -> Answered:
-        limit, offset = int(query.get("limit", self.page_size)), int(query.get("offset", 0))
+    ) -> StandInResponse:
+        limit, offset = int(asked.params.get("limit", self.page_size)), int(asked.params.get("offset", 0))
         if not 1 <= limit <= most:
             return failed(400, "Invalid limit")
         # It gives no more than it likes, whatever was asked for: only `next` says where to go on.
         end = offset + min(limit, self.page_size)
+        url = f"{asked.base}{asked.path}"
         page = {
             "href": url,
             "items": [show(one) for one in all_of_it[offset:end]],
             "limit": limit,
-            "next": f"{url}?{urlencode(dict(query) | {'offset': str(end)})}" if end < len(all_of_it) else None,
+            "next": f"{url}?{urlencode({**asked.params, 'offset': end})}" if end < len(all_of_it) else None,
             "offset": offset,
             "previous": None,
             "total": len(all_of_it),
         }
-        return _json(200, {under: page} if under else page)
+        return as_json({under: page} if under else page)
 
 
-def failed(status: int, message: str, *, reason: str = "", headers: Mapping[str, str] | None = None) -> Answered:
+def failed(status: int, message: str, *, reason: str = "", headers: Mapping[str, str] | None = None) -> StandInResponse:
     """An error as the API words it."""
     error = {"status": status, "message": message} | ({"reason": reason} if reason else {})
-    _, own, body = _json(status, {"error": error})
-    return status, {**own, **(headers or {})}, body
-
-
-def limited(retry_after_s: int | None = _DAY_S) -> Answered:
-    """Too many requests: come back tomorrow."""
-    headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
-    return failed(429, "API rate limit exceeded", headers=headers)
-
-
-def out_of_quota() -> Answered:
-    """The developer account has used up what it may ask."""
-    return failed(429, "Too many requests", reason="QUOTA_EXCEEDED")
-
-
-def _json(status: int, value: Any) -> Answered:
-    return status, {"Content-Type": "application/json; charset=utf-8"}, json.dumps(value).encode()
+    return as_json({"error": error}, status=status, headers=headers)
 
 
 def _artist(artist: PlayedArtist) -> dict[str, Any]:
     return {"id": artist.id, "name": artist.name, "type": "artist", "uri": f"spotify:artist:{artist.id}"}
 
 
-def _album(album: PlayedAlbum, artist: PlayedArtist) -> dict[str, Any]:
+def _album(artist: PlayedArtist, album: PlayedAlbum) -> dict[str, Any]:
     by = album.artist or (artist.id, artist.name)
     return {
         "album_group": album.group,
@@ -194,7 +166,7 @@ def _album(album: PlayedAlbum, artist: PlayedArtist) -> dict[str, Any]:
     }
 
 
-def _track(album: PlayedAlbum, number: int, artist: PlayedArtist) -> dict[str, Any]:
+def _track(artist: PlayedArtist, album: PlayedAlbum, number: int) -> dict[str, Any]:
     return {
         "id": f"{album.id}t{number}",
         "name": album.tracks[number - 1],

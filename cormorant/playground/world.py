@@ -1,4 +1,4 @@
-"""Who is in the shipped playground, its settings, and the phone."""
+"""The stand-ins and the settings of the shipped playground, with its webhook and its phone."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import trio
 from attrs import define, evolve, field
 
 from cormorant.playground.arr import APPS, Arr
-from cormorant.playground.catalogue import PlayedCatalogue
+from cormorant.playground.catalogue import PlayedCatalogue, PlayedNews
 from cormorant.playground.feed_site import feed_site, playground_feeds
-from cormorant.playground.http import StandInSite
+from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite, remember
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.price_site import MARKET, PRICES, PriceSiteStandIn, market_source, sales_since
 from cormorant.playground.prowlarr import Jackett, Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
-from cormorant.playground.releases import GrowingArtists, PlayedNews, peers_with, releases_since
+from cormorant.playground.releases import GrowingArtists, peers_with, releases_since
 from cormorant.playground.sabnzbd import SabnzbdStandIn
-from cormorant.playground.server import MountedStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import SpotifyStandIn
-from cormorant.playground.webhook import WebhookStandIn
 from cormorant.rules.addresses import normalised
 from cormorant.rules.ports import Clock
 from cormorant.rules.secrets import Secret
@@ -94,7 +91,7 @@ SAVED: Final[Mapping[str, SavedSettings]] = {
 def playground_sites(clock: Clock) -> list[StandInSite]:
     """All stand-ins, new and unspent."""
     news = releases_since(clock.now())
-    catalogue = PlayedCatalogue(clock.now(), news=[each.album for each in news if each.is_indexed])
+    catalogue = PlayedCatalogue(clock.now(), news=news)
 
     def indexers(habits: Mapping[str, Habits]) -> dict[str, Indexer]:
         return {
@@ -116,27 +113,16 @@ def playground_sites(clock: Clock) -> list[StandInSite]:
 
 
 def _around_watching(news: Sequence[PlayedNews], catalogue: PlayedCatalogue, clock: Clock) -> Iterator[StandInSite]:
-    """Who knows artists and prices, who shares, who has feeds, and who takes finds and is told; all of them quick."""
-    now_s = trio.current_time
+    """The sources of artists, files, feeds and prices, the targets and the phone. They are quicker than the real programs."""
     artists = GrowingArtists(news, catalogue, clock)
-    yield MountedStandIn("spotify", SpotifyStandIn(artists=artists, now_s=now_s, client_id=SPOTIFY_ID, secret=KEY))
-    slskd = SlskdStandIn(
-        now_s=now_s,
-        peers=peers_with(news),
-        key=KEY,
-        silence_max_s=_SILENCE_S,
-        lag_s=0.5,
-        transfer_takes_s=_TAKES_S,
-    )
-    yield MountedStandIn("slskd", slskd)
-    yield MountedStandIn(
-        "qbittorrent", QbittorrentStandIn(now=now_s, user="playground", password=KEY, takes_s=_TAKES_S)
-    )
-    yield MountedStandIn("sabnzbd", SabnzbdStandIn(now=now_s, key=KEY, takes_s=_TAKES_S))
-    yield MountedStandIn("webhook", WebhookStandIn())
-    yield MountedStandIn("feeds", feed_site(clock))
-    yield MountedStandIn(MARKET, PriceSiteStandIn(clock=clock, sales=sales_since(clock.now()), key=KEY))
-    yield MountedStandIn("phone", PhoneStandIn())
+    yield SpotifyStandIn(artists=artists, client_id=SPOTIFY_ID, secret=KEY)
+    yield SlskdStandIn(peers=peers_with(news), key=KEY, silence_max_s=_SILENCE_S, lag_s=0.5, transfer_takes_s=_TAKES_S)
+    yield QbittorrentStandIn(user="playground", password=KEY, takes_s=_TAKES_S)
+    yield SabnzbdStandIn(key=KEY, takes_s=_TAKES_S)
+    yield WebhookStandIn()
+    yield feed_site(clock)
+    yield PriceSiteStandIn(clock=clock, sales=sales_since(clock.now()), key=KEY)
+    yield PhoneStandIn()
 
 
 def _other_sources(address: str) -> dict[str, SourceSettings]:
@@ -203,22 +189,33 @@ def with_playground(settings: Settings) -> Settings:
     )
 
 
-_Reply = tuple[int, Mapping[str, str], bytes]
+@define(kw_only=True)
+class WebhookStandIn:
+    """Takes each key once."""
+
+    name: str = "webhook"
+    taken: dict[str, Any] = field(factory=dict)
+    asked: list[StandInRequest] = field(factory=list)
+
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        remember(self.asked, asked)
+        if asked.method != "POST":
+            return StandInResponse(status=405)
+        self.taken.setdefault(asked.headers.get("idempotency-key", ""), json.loads(asked.body))
+        return StandInResponse()
 
 
 @define(kw_only=True)
 class PhoneStandIn:
-    """Takes everything; `GET` shows what came."""
+    """Takes notifications as Apprise sends them; `GET` shows what came."""
 
-    told: deque[Any] = field(factory=lambda: deque(maxlen=50))
-    asked: list[str] = field(factory=list)
+    name: str = "phone"
+    told: deque[dict[str, str]] = field(factory=lambda: deque(maxlen=50))
 
-    def handle(
-        self, method: str, path: str, _query: Mapping[str, str], _headers: Mapping[str, str], body: bytes
-    ) -> _Reply:
-        """Answer one request."""
-        self.asked.append(f"{method} {path}")
-        if method == "POST":
-            said = json.loads(body)
+    async def answer(self, asked: StandInRequest) -> StandInResponse:
+        """What it says."""
+        if asked.method == "POST":
+            said = json.loads(asked.body)
             self.told.append({part: str(said[part]) for part in ("title", "message")})
-        return 200, {"Content-Type": "application/json"}, json.dumps(list(self.told), indent=2).encode()
+        return StandInResponse(kind="application/json", body=json.dumps(list(self.told), indent=2).encode())

@@ -21,11 +21,12 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import parse_socket_addr
 
-from actors.environment import Environment
 from cormorant.rules.addresses import ListenAddress
 from cormorant.rules.errors import CannotListen, split_crash
 from cormorant.rules.events import WebConnectionCrashed, WebFull
 from cormorant.rules.json_documents import parse_json
+from cormorant.rules.ports import Emit
+from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.web_requests import LogThrottle, address_group, is_within
 from cormorant.web.problems import kind_of
 
@@ -36,15 +37,26 @@ _NO_MORE_FILES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
 _BREATHER_S: Final = 0.1
 _FILES_KEPT: Final = 100
 """For the database, sites and the log."""
+_HEAD_BYTES_MAX: Final = 32 * 1024
+
+
+def _config() -> Config:
+    config = Config()
+    config.accesslog = None
+    config.errorlog = None  # what matters is told by events
+    config.include_server_header = False
+    config.h11_max_incomplete_size = _HEAD_BYTES_MAX
+    return config
 
 
 @define(eq=False, kw_only=True)
 class ConnectionListener:
     """Takes connections and owns them."""
 
-    environment: Environment = field(kw_only=False)
+    settings: WebSettings = field(kw_only=False)
     app: AppWrapper
-    config: Config
+    emit: Emit
+    config: Config = field(factory=_config)
     open: dict[HttpConnection, None] = field(init=False, factory=dict)
     """Every connection, the oldest first."""
     _by_client: Counter[str] = field(init=False, factory=Counter)
@@ -54,7 +66,7 @@ class ConnectionListener:
     _said: LogThrottle = field(init=False, factory=LogThrottle)
 
     def __attrs_post_init__(self) -> None:
-        self._at_most = min(self.environment.settings.web.connections_max, _files_allowed())
+        self._at_most = min(self.settings.connections_max, _files_allowed())
         self._context = WorkerContext(None)
 
     async def serve(self, listening: socket.socket, told: trio.Event, *, answers_s: float) -> None:
@@ -99,7 +111,7 @@ class ConnectionListener:
 
     def _let_in(self, accepted: socket.socket, address: str, connections: trio.Nursery) -> None:
         client = address_group(address)
-        if not self._has_room(client, is_proxy=is_within(address, self.environment.settings.web.trusted_proxies)):
+        if not self._has_room(client, is_proxy=is_within(address, self.settings.trusted_proxies)):
             _refuse(accepted)
             return
         accepted.settimeout(0)
@@ -108,16 +120,14 @@ class ConnectionListener:
         connection = HttpConnection(
             stream=trio.SocketStream(trio.socket.from_stdlib_socket(accepted)),
             client=client,
-            times=ConnectionTimeouts(
-                head_s=self.environment.settings.web.head_timeout_s, idle_s=self.environment.settings.web.idle_timeout_s
-            ),
+            times=ConnectionTimeouts(head_s=self.settings.head_timeout_s, idle_s=self.settings.idle_timeout_s),
         )
         self.open[connection] = None
         self._by_client[client] += 1
         connections.start_soon(self._serve, connection)
 
     def _has_room(self, client: str, *, is_proxy: bool) -> bool:
-        if not is_proxy and self._by_client[client] >= self.environment.settings.web.connections_per_client_max:
+        if not is_proxy and self._by_client[client] >= self.settings.connections_per_client_max:
             self._tell_full(client, "web.connections_per_client_max")
             return self._make_room(client)
         if len(self.open) >= self._at_most:
@@ -149,12 +159,12 @@ class ConnectionListener:
 
     def _tell_full(self, client: str, limit: str) -> None:
         if self._said.should_log(limit, now=trio.current_time()):
-            self.environment.emit(WebFull(client=client, connections=len(self.open), limit=limit))
+            self.emit(WebFull(client=client, connections=len(self.open), limit=limit))
 
     def _tell_crash(self, client: str, crash: BaseException) -> None:
         left_out = self._said.log_or_count(kind_of(crash), now=trio.current_time())
         if left_out is not None:
-            self.environment.emit(WebConnectionCrashed(client=client, error=crash, left_out=left_out))
+            self.emit(WebConnectionCrashed(client=client, error=crash, left_out=left_out))
 
     async def _serve(self, connection: HttpConnection) -> None:
         try:

@@ -7,7 +7,6 @@ import socket
 import trio
 from attrs import define, field
 from hypercorn.app_wrappers import ASGIWrapper
-from hypercorn.config import Config
 
 from actors.actor import Actor
 from cormorant.rules.addresses import ListenAddress
@@ -27,7 +26,6 @@ GRACE_S = 3.0
 
 _ANSWERS_S = 2.0
 _LOOK_S = 0.5
-_HEAD_BYTES_MAX = 32 * 1024
 
 
 @define(eq=False, kw_only=True)
@@ -49,7 +47,7 @@ class WebServer(Actor[None]):
         address = _address_of(listening)
         guard = RequestGuard(parts.environment, app=HeadAnswers(app), metrics=parts.metrics)
         wrapped = ASGIWrapper(guard)  # type: ignore[arg-type]  # Litestar and Hypercorn name the same messages differently
-        listener = ConnectionListener(parts.environment, app=wrapped, config=_config())
+        listener = ConnectionListener(parts.environment.settings.web, app=wrapped, emit=parts.environment.emit)
         app.state["listener"] = listener
         self.nursery.start_soon(self._serve, listener, listening)
         self.nursery.start_soon(self._watch_loop)
@@ -72,15 +70,6 @@ class WebServer(Actor[None]):
             await listener.serve(listening, self._closing.told, answers_s=_ANSWERS_S)
         finally:
             self._ended.set()
-
-
-def _config() -> Config:
-    config = Config()
-    config.accesslog = None
-    config.errorlog = None  # what matters is told by events
-    config.include_server_header = False
-    config.h11_max_incomplete_size = _HEAD_BYTES_MAX
-    return config
 
 
 def _address_of(listening: socket.socket) -> ListenAddress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from html import escape
@@ -14,16 +14,14 @@ import trio
 from attrs import define, field
 
 from cormorant.playground.catalogue import PlayedRelease, nzb_of, torrent_of
-from cormorant.playground.http import Handler
+from cormorant.playground.http import StandInRequest, StandInResponse
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.playground.spotify import PlayedAlbum, PlayedArtist, SpotifyStandIn
-from cormorant.playground.webhook import WebhookStandIn
+from cormorant.playground.world import WebhookStandIn
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
-from tests.clients.mounted import mounted
-
-_Reply = tuple[int, Mapping[str, str], bytes]
+from tests.clients.mounted import Answer, mounted
 
 CAPS = b'<caps><searching><search available="yes"/></searching><categories/></caps>'
 ITEM = """<item><title>{title}</title><guid>{title}</guid><link>{link}</link>
@@ -51,11 +49,12 @@ class Town:
     """Set when a target was just given something."""
     files_taken: Counter[str] = field(factory=Counter)
     """How often a file came into the watched folder, by name."""
+    keys_told: dict[str, Counter[str]] = field(factory=dict)
+    """How often each target was told of each parcel, by the key of the parcel."""
 
     def __attrs_post_init__(self) -> None:
         self.artists = {name: PlayedArtist(id=name, name=name.upper()) for name in self.names}
         self.slskd = SlskdStandIn(
-            now_s=trio.current_time,
             lag_s=self.lag_s,
             answers_every_s=0.02,
             silence_max_s=0.1,
@@ -63,9 +62,9 @@ class Town:
             running_max=50,
             transfer_takes_s=1_000.0,
         )
-        self.spotify = SpotifyStandIn(artists=self.artists, now_s=trio.current_time)
-        self.qbittorrent = QbittorrentStandIn(now=trio.current_time, lag_s=self.lag_s)
-        self.sabnzbd = SabnzbdStandIn(now=trio.current_time, lag_s=self.lag_s)
+        self.spotify = SpotifyStandIn(artists=self.artists)
+        self.qbittorrent = QbittorrentStandIn(lag_s=self.lag_s)
+        self.sabnzbd = SabnzbdStandIn(lag_s=self.lag_s)
 
     def release(self) -> None:
         """Every artist releases something."""
@@ -81,30 +80,32 @@ class Town:
         """How much every artist has released."""
         return min(len(artist.albums) for artist in self.artists.values())
 
-    def index(self, _method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], _: bytes) -> _Reply:
+    async def index(self, asked: StandInRequest) -> StandInResponse:
         """An indexer that has one of everything."""
-        kind = "x-nzb" if path.startswith("/nzbs/") else "x-bittorrent"
-        if "/download/" in path:
-            title = unquote(path.rpartition("/")[2])
+        kind = "x-nzb" if asked.path.startswith("/nzbs/") else "x-bittorrent"
+        if "/download/" in asked.path:
+            title = unquote(asked.path.rpartition("/")[2])
             body = _nzb(title) if kind == "x-nzb" else _torrent(title)
-            return 200, {"Content-Type": f"application/{kind}"}, body
-        if query.get("t") == "caps":
-            return 200, {"Content-Type": "application/xml"}, CAPS
-        title = escape(query.get("q", ""))
-        link = f"http://{headers['host']}{path.removesuffix('api')}download/{quote(title)}"
+            return StandInResponse(kind=f"application/{kind}", body=body)
+        if asked.params.get("t") == "caps":
+            return StandInResponse(kind="application/xml", body=CAPS)
+        title = escape(asked.params.get("q", ""))
+        link = f"{asked.base}{asked.path.removesuffix('api')}download/{quote(title)}"
         feed = FEED.format(items=ITEM.format(title=title, link=link, kind=kind))
-        return 200, {"Content-Type": "application/xml"}, feed.encode()
+        return StandInResponse(kind="application/xml", body=feed.encode())
 
-    def noticed(self, handler: Handler) -> Handler:
-        """A handler that lets be known that something was given to it."""
+    def noticed(self, name: str) -> Answer:
+        """The answers of a target that lets be known that something was given to it."""
+        target = getattr(self, name)
 
-        def handle(method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> _Reply:
-            status, given, content = handler(method, path, query, headers, body)
-            if method == "POST" and "login" not in path and "searches" not in path:
+        async def answer(asked: StandInRequest) -> StandInResponse:
+            answered: StandInResponse = await target.answer(asked)
+            self.keys_told.setdefault(name, Counter())[asked.headers.get("idempotency-key", "")] += 1
+            if asked.method == "POST" and "login" not in asked.path and "searches" not in asked.path:
                 self.hit.set()
-            return status, given, content
+            return answered
 
-        return handle
+        return answer
 
     async def empty_folder(self) -> None:
         """Be the client that watches a folder, and notice when a command has taken something."""
@@ -126,7 +127,7 @@ class Town:
 
     def times_told(self, name: str) -> Counter[str]:
         """How often a webhook was told of each parcel."""
-        return Counter(headers["idempotency-key"] for headers in getattr(self, name).asked)
+        return self.keys_told.get(name, Counter())
 
 
 def _peer(artist: str, album: PlayedAlbum) -> PeerResponse:
@@ -169,10 +170,10 @@ async def town(names: Iterable[str], folder: Path, *, lag_s: float, linger_s: fl
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.empty_folder)
         async with AsyncExitStack() as stack:
-            for name, handler in (("spotify", made.spotify.handle), ("indexer", made.index)):
-                made.ports[name] = (await stack.enter_async_context(mounted(handler))).port
+            for name, answer in (("spotify", made.spotify.answer), ("indexer", made.index)):
+                made.ports[name] = (await stack.enter_async_context(mounted(answer))).port
             for name in ("qbittorrent", "sabnzbd", "hold", "resend", "slskd"):
-                server = await stack.enter_async_context(mounted(made.noticed(getattr(made, name).handle)))
+                server = await stack.enter_async_context(mounted(made.noticed(name)))
                 server.linger_s = linger_s
                 made.ports[name] = server.port
             yield made

@@ -5,26 +5,29 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import trio
-from attrs import evolve, frozen
+from attrs import frozen
 from trio.abc import HostnameResolver
 from typing_extensions import override
 
 from actors import SystemClock
 from cormorant.playground.arr import APPS, Arr
 from cormorant.playground.catalogue import PlayedCatalogue
-from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite, talk
+from cormorant.playground.http import StandInRequest, StandInResponse, StandInSite
 from cormorant.playground.indexer import Habits, Indexer
 from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
 from cormorant.playground.qbittorrent import QbittorrentStandIn
-from cormorant.playground.server import MountedStandIn
-from cormorant.playground.spotify import SpotifyStandIn, busy_artist
+from cormorant.playground.server import serve_replies
+from cormorant.playground.spotify import SpotifyStandIn
+from cormorant.rules.addresses import ListenAddress
+from cormorant.web.listener import bound
 from tests.bounds import WAIT_S
+from tests.stand_ins.spotify import busy_artist
 
 KEY = "the-key-of-the-app"
 ARTIST = busy_artist("2VAvhf61GgLYmC6C8anyX1", "Boards of Canada", 3)
@@ -38,13 +41,12 @@ def hosts(spotify_id: str) -> Hosts:
     clock = SystemClock()
     catalogue = PlayedCatalogue(clock.now())
     indexers = [Indexer(name=name, habits=Habits(), catalogue=catalogue, clock=clock) for name in ("attic", "cellar")]
-    now_s = trio.current_time
-    spotify = SpotifyStandIn(artists={ARTIST.id: ARTIST}, now_s=now_s, client_id=spotify_id, secret=KEY)
+    spotify = SpotifyStandIn(artists={ARTIST.id: ARTIST}, client_id=spotify_id, secret=KEY)
     return {
         ("prowlarr", 9696): Prowlarr(key=KEY, entries=[ProwlarrEntry(indexer=each) for each in indexers]),
         ("sonarr", 8989): Arr(app=APPS["sonarr"], key=KEY),
-        ("qbittorrent", 8080): MountedStandIn("qbittorrent", QbittorrentStandIn(now=now_s, password=KEY)),
-        ("spotify", 8000): MountedStandIn("spotify", spotify),
+        ("qbittorrent", 8080): QbittorrentStandIn(password=KEY),
+        ("spotify", 8000): spotify,
         ("podcast.example", 8000): Podcast(),
     }
 
@@ -108,15 +110,11 @@ def running(standing: Hosts, *, gate_port: int) -> Iterator[dict[str, str]]:
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-
-            async def listen(host: str, port: int, serve: Callable[[trio.SocketStream], Awaitable[None]]) -> None:
-                listeners = await trio.open_tcp_listeners(port, host=addresses[host])
-                nursery.start_soon(trio.serve_listeners, serve, listeners)
-
             for (host, port), site in standing.items():
-                serve = partial(talk, sites=_EveryPath(site), address=f"http://{host}:{port}")
-                await listen(host, port, serve)
-            await listen("cormorant", 7979, partial(relay, port=gate_port))
+                listening = bound(ListenAddress(addresses[host], port))
+                nursery.start_soon(serve_replies, listening, site.answer, f"http://{host}:{port}")
+            doors = await trio.open_tcp_listeners(7979, host=addresses["cormorant"])
+            nursery.start_soon(trio.serve_listeners, partial(relay, port=gate_port), doors)
             trio.socket.set_custom_hostname_resolver(Names(addresses))
             tokens.append(trio.lowlevel.current_trio_token())
             is_up.set()
@@ -131,36 +129,3 @@ def running(standing: Hosts, *, gate_port: int) -> Iterator[dict[str, str]]:
     finally:
         tokens[0].run_sync_soon(told.set)
         thread.join(WAIT_S)
-
-
-@frozen
-class _EveryPath(Mapping[str, StandInSite]):
-    """One site for every path. `talk` takes the first part of a path for the name of a site, and cuts it off."""
-
-    site: StandInSite
-
-    def __getitem__(self, first: str) -> StandInSite:
-        return _WholePath(self.site, first)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 1
-
-
-@frozen
-class _WholePath:
-    """The site, asked with the part of the path that was cut off."""
-
-    site: StandInSite
-    first: str
-
-    @property
-    def name(self) -> str:
-        return self.site.name
-
-    async def answer(self, asked: StandInRequest) -> StandInResponse:
-        path = f"/{self.first}{asked.path}".rstrip("/") or "/"
-        base: Any = asked.base.removesuffix(f"/{self.first}")
-        return await self.site.answer(evolve(asked, path=path, base=base))

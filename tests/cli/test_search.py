@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from queue import SimpleQueue
-from threading import Thread
 
 import pytest
-import trio
 from sqlalchemy import Connection
 
-from cormorant.playground import open_playground
-from cormorant.playground.server import MountedStandIn
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
@@ -22,6 +15,7 @@ from storage.jobs import reports
 from tests.cli.job_place import enqueue
 from tests.cli.source_place import KEY, WRONG_KEY, SourcePlace, feed, item
 from tests.cli.terminal import seen_of
+from tests.stand_ins.threads import served_by_thread
 
 pytestmark = pytest.mark.slow("opens databases and asks a server")
 
@@ -77,36 +71,14 @@ def test_programs_get_one_document_without_links(source_place: SourcePlace) -> N
     assert KEY not in str(plain)
 
 
-@contextmanager
-def slskd_on_loopback(stand_in: SlskdStandIn) -> Iterator[str]:
-    """The address of a slskd, served by a thread of its own."""
-    opened: SimpleQueue[tuple[str, trio.lowlevel.TrioToken, trio.Event]] = SimpleQueue()
-
-    async def serve() -> None:
-        async with open_playground(MountedStandIn("slskd", stand_in)) as playground:
-            over = trio.Event()
-            opened.put((playground.url_of("slskd"), trio.lowlevel.current_trio_token(), over))
-            await over.wait()
-
-    thread = Thread(target=trio.run, args=(serve,))
-    thread.start()
-    url, token, over = opened.get(timeout=60)
-    try:
-        yield url
-    finally:
-        token.run_sync_soon(over.set)
-        thread.join()
-
-
 def test_peers_are_searched_through_slskd(source_place: SourcePlace) -> None:
     songs = tuple(PeerFile(filename=f"@@x\\Music\\A1\\New\\0{number} Song.flac", size_bytes=10**6) for number in (1, 2))
     stand_in = SlskdStandIn(
-        now_s=trio.current_time,
         peers=[PeerResponse(username="peer", files=songs)],
         answers_every_s=0.0,
         silence_max_s=0.1,
     )
-    with slskd_on_loopback(stand_in) as url:
+    with served_by_thread(stand_in) as url:
         written = f'[sources.slskd]\nkind = "slskd"\nurl = "{url}"\nkey = "{stand_in.key}"\n'
         (source_place.folder / "config.toml").write_text(written)
         ended = source_place.run("search", "a1 new", "--source", "slskd")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cormorant.playground.spotify import limited
 from cormorant.rules.watch.wants import WantState
 from tests.cli.watch_place import BOARDS, KEY, RADIO, WatchPlace, watch_place
+from tests.stand_ins.spotify import limited
 
 pytestmark = pytest.mark.slow("opens databases and asks a server")
 
@@ -42,7 +42,7 @@ def test_an_artist_is_looked_up_watched_once_listed_and_removed(place: WatchPlac
     assert "observe mode: what fits is shown and not handed over" in added.out
     assert (again.code, "there is an artist 'Boards of Canada' already" in again.err) == (1, True)
     assert by_id.code == 0, by_id.err
-    assert len([asked for asked in place.spotify.asked if "/v1/" in asked]) == 2
+    assert len([asked for asked in place.spotify.asked if "/v1/" in asked.path]) == 2
     assert re.search(
         rf"^ *1  Boards of Canada +{BOARDS.id} +2026-01-31 +now +not looked at yet$", listed.out, re.MULTILINE
     )

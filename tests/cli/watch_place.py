@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from attrs import frozen
 from sqlalchemy import Connection
@@ -22,6 +17,7 @@ from cormorant.rules.watch.profiles import Judgement
 from cormorant.rules.watch.wants import Want, WantState
 from storage.watch import handovers, wants
 from tests.cli.source_place import Indexer, SourcePlace
+from tests.stand_ins.threads import served_by_thread
 
 KEY = "s3cretkey"
 BOARDS = PlayedArtist(id="2VAvhf61GgLYmC6C8anyX1", name="Boards of Canada")
@@ -29,7 +25,7 @@ RADIO = PlayedArtist(id="4Z8W4fKeB5YxbusRsdQVPb", name="Radiohead")
 SETTINGS = """
 [sources.spotify]
 kind = "spotify"
-url = "http://127.0.0.1:{port}/v1"
+url = "{spotify_url}/v1"
 id = "playground"
 key = "playground-secret"
 
@@ -117,37 +113,7 @@ def _held(connection: Connection, want_id: int) -> int:
 @contextmanager
 def watch_place(folder: Path, url: str = "") -> Iterator[WatchPlace]:
     """A place with a database of that address, or a SQLite file that is not there yet."""
-    spotify = SpotifyStandIn(artists={each.id: each for each in (BOARDS, RADIO)}, now_s=time.monotonic)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.answer()
-
-        def do_POST(self) -> None:
-            self.answer()
-
-        def answer(self) -> None:
-            parts = urlsplit(self.path)
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            status, more, told = spotify.handle(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
-            self.send_response(status)
-            for name, value in more.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(told)))
-            self.end_headers()
-            self.wfile.write(told)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name that it has there
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    (folder / "config.toml").write_text(SETTINGS.format(port=server.server_port))
-    try:
+    spotify = SpotifyStandIn(artists={each.id: each for each in (BOARDS, RADIO)})
+    with served_by_thread(spotify) as spotify_url:
+        (folder / "config.toml").write_text(SETTINGS.format(spotify_url=spotify_url))
         yield WatchPlace(folder, url or f"sqlite:///{folder}/watches.db", Indexer(0), spotify)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

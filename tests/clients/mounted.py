@@ -1,8 +1,8 @@
-"""A stand-in on loopback: its handler behind real sockets, that may be cut before or after it takes something."""
+"""A stand-in on loopback: its answers behind real sockets, that may be cut before or after it takes something."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -12,8 +12,9 @@ import trio
 from attrs import define, field
 
 from cormorant.clients.http.transport import Transport
-from cormorant.playground.http import Handler
+from cormorant.playground.http import StandInRequest, StandInResponse
 
+Answer = Callable[[StandInRequest], Awaitable[StandInResponse]]
 Cut = Literal["before", "after", "silent"]
 
 
@@ -21,7 +22,7 @@ Cut = Literal["before", "after", "silent"]
 class Mounted:
     """Where it listens. `cuts` says for a path how its connections end: before it is taken, after it, or never."""
 
-    handler: Handler
+    answer: Answer
     port: int
     transport: Transport = field(init=False)
     cuts: dict[str, Cut] = field(factory=dict)
@@ -38,14 +39,14 @@ class Mounted:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         try:
-            await self._answer(stream, h11.Connection(h11.SERVER))
+            await self._serve(stream, h11.Connection(h11.SERVER))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client has had enough
         finally:
             with trio.move_on_after(1, shield=True):
                 await stream.aclose()
 
-    async def _answer(self, stream: trio.abc.Stream, wire: h11.Connection) -> None:
+    async def _serve(self, stream: trio.abc.Stream, wire: h11.Connection) -> None:
         request, body = await _read(stream, wire)
         target = urlsplit(request.target.decode("ascii"))
         path = unquote(target.path)
@@ -53,17 +54,25 @@ class Mounted:
         if cut == "before":
             return
         headers = {name.decode().lower(): value.decode("latin-1") for name, value in request.headers}
-        query = dict(parse_qsl(target.query, keep_blank_values=True))
+        asked = StandInRequest(
+            method=request.method.decode(),
+            path=path,
+            params=dict(parse_qsl(target.query, keep_blank_values=True)),
+            headers=headers,
+            body=body,
+            base=f"http://{headers['host']}",
+        )
         await trio.sleep(self.linger_s)
-        status, given, content = self.handler(request.method.decode(), path, query, headers, body)
-        await trio.sleep(self.linger_s + self.slow_s.get(request.method.decode(), 0.0))
+        answer = await self.answer(asked)
+        await trio.sleep(self.linger_s + self.slow_s.get(asked.method, 0.0))
         if cut == "after":
             return
         if cut == "silent":
             self.on_silence()
             await trio.sleep_forever()
-        fields = [*given.items(), ("Content-Length", str(len(content))), ("Connection", "close")]
-        for event in (h11.Response(status_code=status, headers=fields), h11.Data(data=content), h11.EndOfMessage()):
+        fields = {"Content-Type": answer.kind, **answer.headers, "Content-Length": str(len(answer.body))}
+        head = h11.Response(status_code=answer.status, headers=[*fields.items(), ("Connection", "close")])
+        for event in (head, h11.Data(data=answer.body), h11.EndOfMessage()):
             await stream.send_all(wire.send(event) or b"")
 
 
@@ -86,13 +95,23 @@ async def _read(stream: trio.abc.Stream, wire: h11.Connection) -> tuple[h11.Requ
 
 
 @asynccontextmanager
-async def mounted(handler: Handler) -> AsyncIterator[Mounted]:
-    """The handler behind a port, and an open transport that may call it."""
+async def mounted(answer: Answer) -> AsyncIterator[Mounted]:
+    """The stand-in behind a port, and an open transport that may call it."""
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        server = Mounted(handler, listeners[0].socket.getsockname()[1])
+        server = Mounted(answer, listeners[0].socket.getsockname()[1])
         nursery.start_soon(trio.serve_listeners, server.serve, listeners)
         async with Transport(written=[server.url]) as transport:
             server.transport = transport
             yield server
         nursery.cancel_scope.cancel()
+
+
+def always(answer: StandInResponse) -> Answer:
+    """A stand-in with one answer to everything."""
+
+    async def reply(_asked: StandInRequest) -> StandInResponse:
+        await trio.lowlevel.checkpoint()
+        return answer
+
+    return reply

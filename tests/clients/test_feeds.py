@@ -18,7 +18,7 @@ from trio.testing import MockClock
 from cormorant.clients.feed_documents import read_feed
 from cormorant.clients.feeds import FeedClient, FeedOptions, fetch_link
 from cormorant.clients.http.transport import FetchLimits, Transport
-from cormorant.playground.feed_site import FeedStandIn, PlayedFeed
+from cormorant.playground.http import StandInRequest
 from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.watch.feed_items import ITEMS_MAX, items_of
 from cormorant.rules.watch.feeds import FetchedFeed
@@ -27,6 +27,7 @@ from tests.bounds import QUADRATIC_FROM, growth
 from tests.clients.mounted import mounted
 from tests.clients.parcel_samples import TORRENT
 from tests.clients.raw_server import RawServer, page, raw_server, redirect
+from tests.stand_ins.feeds import feed_host, growing
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 RSS = "<rss version='2.0'><channel><title>Radio</title>{}</channel></rss>"
@@ -65,8 +66,7 @@ async def fetched(body: bytes | str, *, path: str = "/feed", **headers: str) -> 
 
 
 async def grown(path: str, *, now_s: float) -> FetchedFeed:
-    feeds = FeedStandIn(now=lambda: now_s)
-    async with mounted(feeds.handle) as server:
+    async with mounted(feed_host(now_s).answer) as server:
         client = FeedClient(server.transport, offload=in_line, clock=SimulatedClock())
         outcome = await outcome_of(client, server.url + path)
     return given(outcome)
@@ -85,13 +85,13 @@ async def test_a_feed_of_every_form_grows(path: str) -> None:
 
 
 async def test_what_has_not_changed_is_neither_sent_nor_read() -> None:
-    feeds, read = FeedStandIn(), []
+    feeds, read = feed_host(), []
 
     async def counting(function: Any, *args: Any) -> Any:
         read.append(function)
         return function(*args)
 
-    async with mounted(feeds.handle) as server:
+    async with mounted(feeds.answer) as server:
         client = FeedClient(server.transport, offload=counting, clock=SimulatedClock())
         url = f"{server.url}/harbour-lights.xml"
         first = await client.fetch(url)
@@ -196,7 +196,7 @@ async def test_a_bomb_of_compression_is_stopped_at_the_limit() -> None:
 
 
 async def test_a_silent_server_is_left(mock_clock: MockClock) -> None:
-    async with mounted(FeedStandIn().handle) as server:
+    async with mounted(feed_host().answer) as server:
         server.cuts["/harbour-lights.xml"] = "silent"
         server.on_silence = partial(mock_clock.jump, 10)
         options = FeedOptions(timeout_s=10)
@@ -378,11 +378,13 @@ async def test_a_link_of_a_feed_leads_to_a_torrent_or_to_nothing() -> None:
     assert [asked.path for asked in server.asked].count("/t") == 1
 
 
-def test_the_stand_in_shows_the_newest_only() -> None:
-    feeds = FeedStandIn(feeds={"/a": PlayedFeed(title="A", begins_with=30, shown=2)})
+async def test_the_stand_in_shows_the_newest_only() -> None:
+    feeds = feed_host()
+    feeds.feeds = {"/a": growing("A", begins_with=30, shown=2)}
 
-    _, headers, body = feeds.handle("GET", "/a", {}, {}, b"")
+    answer = await feeds.answer(StandInRequest(path="/a"))
+    again = await feeds.answer(StandInRequest(path="/a", headers={"if-none-match": answer.headers["ETag"]}))
 
-    assert body.count(b"<item>") == 2
-    assert b"A 29" in body
-    assert feeds.handle("GET", "/a", {}, {"if-none-match": headers["ETag"]}, b"")[0] == 304
+    assert answer.body.count(b"<item>") == 2
+    assert b"A 29" in answer.body
+    assert again.status == 304

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cormorant.clients.slskd_replies import newest, read_responses, read_transfers
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
 from cormorant.clients.spotify_replies import read_albums, read_artist, read_items, read_next, read_tracks
+from cormorant.playground.http import StandInRequest, as_json
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceLimited
 from cormorant.rules.secrets import Secret
@@ -18,7 +20,7 @@ from cormorant.rules.watch.handovers import ParcelState
 from cormorant.rules.watch.releases import distinct_releases, is_by
 from cormorant.rules.watch.soulseek import PeerQuery, rank_albums
 from cormorant.testing import SimulatedClock, in_line
-from tests.clients.mounted import mounted
+from tests.clients.mounted import always, mounted
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 SPOTIFY = FIXTURES / "spotify"
@@ -92,9 +94,9 @@ def test_tracks_and_artists_are_read() -> None:
 )
 async def test_errors_are_understood(name: str, kind: type[SourceError], wait_s: float | None) -> None:
     found = read(SPOTIFY / name)
-    answer = (found.get("status", 400), found.get("headers", {}), json.dumps(found.get("body", found)).encode())
+    answer = as_json(found.get("body", found), status=found.get("status", 400), headers=found.get("headers"))
 
-    async with mounted(lambda *_: answer) as server:
+    async with mounted(always(answer)) as server:
         options = SpotifyOptions(api_url=server.url, token_url=f"{server.url}/api/token")
         client = SpotifyClient(
             "x", Secret("xxxx"), server.transport, offload=in_line, clock=SimulatedClock(), options=options
@@ -129,15 +131,18 @@ def test_transfers_are_read_with_their_states() -> None:
     assert transfers[2].why == "Connection timed out"
 
 
-def test_what_the_stand_in_shows_of_a_transfer_is_what_slskd_shows() -> None:
+async def test_what_the_stand_in_shows_of_a_transfer_is_what_slskd_shows() -> None:
     schemas = read(SLSKD / "abl030__slskd-mcp" / "openapi.json")["components"]["schemas"]
     slskd = SlskdStandIn(now_s=lambda: 9.0, lag_s=0.0)
-    headers = {"x-api-key": slskd.key, "content-type": "application/json"}
-    files = json.dumps([{"filename": "a\\b.flac", "size": 1}]).encode()
-    slskd.handle("POST", "/api/v0/transfers/downloads/peer", {}, headers, files)
+    asking = StandInRequest(
+        path="/api/v0/transfers/downloads/peer",
+        headers={"x-api-key": slskd.key, "content-type": "application/json"},
+        body=json.dumps([{"filename": "a\\b.flac", "size": 1}]).encode(),
+    )
+    await slskd.answer(evolve(asking, method="POST"))
 
-    _, _, body = slskd.handle("GET", "/api/v0/transfers/downloads/peer", {}, headers, b"")
+    listed = await slskd.answer(asking)
 
-    [shown] = json.loads(body)["directories"][0]["files"]
+    [shown] = json.loads(listed.body)["directories"][0]["files"]
     # The captured document is of an older release: batches and the time of the request came later.
     assert set(shown) - set(schemas["Transfer"]["properties"]) <= {"batchId", "requestedAt"}

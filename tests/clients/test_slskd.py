@@ -15,7 +15,8 @@ from trio.testing import MockClock
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.slskd import SlskdClient, SlskdOptions
 from cormorant.clients.slskd_replies import BUSY_S, OFFLINE_S
-from cormorant.playground.slskd import Answered, SlskdStandIn
+from cormorant.playground.http import StandInRequest, StandInResponse
+from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.soulseek import PeerFile, PeerQuery, PeerResponse, rank_albums
@@ -40,6 +41,15 @@ PEERS = [
 ]
 
 
+OTHER_SEARCH = StandInRequest(
+    method="POST",
+    path="/api/v0/searches",
+    headers={"x-api-key": KEY, "content-type": "application/json"},
+    body=b'{"id": "other", "searchText": "else"}',
+)
+"""A search of another program."""
+
+
 def crowd(count: int) -> list[PeerResponse]:
     return [PeerResponse(username=f"peer {number}", files=(audio(number),)) for number in range(count)]
 
@@ -47,8 +57,8 @@ def crowd(count: int) -> list[PeerResponse]:
 @asynccontextmanager
 async def playing(**habits: Any) -> AsyncIterator[tuple[SlskdClient, SlskdStandIn, Mounted]]:
     """A stand-in that takes as long as slskd does, and a client of it. No test with it may run on the real clock."""
-    stand_in = SlskdStandIn(now_s=trio.current_time, **{"peers": PEERS, **habits})
-    async with wired(stand_in.handle) as wire:
+    stand_in = SlskdStandIn(**{"peers": PEERS, **habits})
+    async with wired(stand_in.answer) as wire:
         yield client_of(wire.server), stand_in, wire.server
 
 
@@ -73,9 +83,9 @@ async def test_a_search_is_followed_through_all_its_states_to_the_end(clock: Moc
     assert found.responses[0] == PEERS[0]
     assert found.responses[1].files == ()
     assert slskd.searches == {}
-    assert slskd.asked[0] == "POST /api/v0/searches"
-    assert slskd.asked[-2].endswith("/responses")
-    assert slskd.asked[-1].startswith("DELETE /api/v0/searches/")
+    assert slskd.asked[0].line == "POST /api/v0/searches"
+    assert slskd.asked[-2].line.endswith("/responses")
+    assert slskd.asked[-1].line.startswith("DELETE /api/v0/searches/")
 
 
 async def test_the_results_are_waited_for_until_slskd_has_written_them(clock: MockClock) -> None:
@@ -92,7 +102,7 @@ async def test_a_search_that_finds_nothing_is_no_search_whose_results_are_late(c
 
         assert trio.current_time() == 12.5
     assert (found.responses, found.state) == ((), "Completed, TimedOut")
-    assert len([line for line in slskd.asked if line.endswith("/responses")]) == 1
+    assert len([each for each in slskd.asked if each.line.endswith("/responses")]) == 1
 
 
 async def test_what_is_found_can_be_ranked_and_no_locked_file_is_among_it(clock: MockClock) -> None:
@@ -109,11 +119,11 @@ async def test_what_is_asked_of_a_search_is_said_in_its_units(
     clock: MockClock, timeout_s: float | None, quiet_ms: int
 ) -> None:
     wanted: list[bytes] = []
-    slskd = SlskdStandIn(now_s=trio.current_time, peers=PEERS)
+    slskd = SlskdStandIn(peers=PEERS)
 
-    def listening(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
-        wanted.extend([body] if method == "POST" else [])
-        return slskd.handle(method, path, query, headers, body)
+    async def listening(asked: StandInRequest) -> StandInResponse:
+        wanted.extend([asked.body] if asked.method == "POST" else [])
+        return await slskd.answer(asked)
 
     async with wired(listening) as wire:
         with trio.fail_after(math.inf if timeout_s is None else timeout_s):
@@ -207,7 +217,7 @@ async def test_a_cancelled_search_is_ended_and_removed_in_slskd(clock: MockClock
         assert trio.current_time() == pytest.approx(5.7)  # slskd was seen to have ended it
     assert scope.cancelled_caught
     assert slskd.searches == {}
-    assert [line.split()[0] for line in slskd.asked if not line.startswith("GET")] == ["POST", "PUT", "DELETE"]
+    assert [each.method for each in slskd.asked if each.method != "GET"] == ["POST", "PUT", "DELETE"]
 
 
 async def _cancel_at(scope: trio.CancelScope, seconds: float) -> None:
@@ -230,13 +240,13 @@ async def test_tidying_up_has_an_end_within_the_time_out(
 ) -> None:
     async with playing() as (client, slskd, server), trio.open_nursery() as nursery:
 
-        def silent(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
-            server.cuts[path] = "silent"
-            return slskd.handle(method, path, query, headers, body)
+        async def silent(asked: StandInRequest) -> StandInResponse:
+            server.cuts[asked.path] = "silent"
+            return await slskd.answer(asked)
 
         with trio.fail_after(timeout_s), trio.CancelScope() as scope:
             nursery.start_soon(_cancel_at, scope, left_at)
-            server.handler = silent
+            server.answer = silent
             await client.search("album")
 
         assert scope.cancelled_caught
@@ -245,20 +255,18 @@ async def test_tidying_up_has_an_end_within_the_time_out(
 
 async def test_while_slskd_starts_another_search_it_is_asked_again(clock: MockClock) -> None:
     async with playing(starting_takes_s=3.0) as (client, slskd, _):
-        other = b'{"id": "other", "searchText": "else"}'
-        slskd.handle("POST", "/api/v0/searches", {}, {"x-api-key": KEY, "content-type": "application/json"}, other)
+        await slskd.answer(OTHER_SEARCH)
         found = await client.search("album")
 
         # Asked at 0, 0.5, 1.5 and 3.5 s; it runs from 6.5 s on, and the last of three peers answers at 8 s.
         assert trio.current_time() == 20.5
     assert len(found.responses) == 3
-    assert slskd.asked.count("POST /api/v0/searches") == 5
+    assert [each.line for each in slskd.asked].count("POST /api/v0/searches") == 5
 
 
 async def test_a_slskd_that_never_starts_the_search_says_that_it_is_busy(clock: MockClock) -> None:
     async with playing(starting_takes_s=1000.0) as (client, slskd, _):
-        other = b'{"id": "other", "searchText": "else"}'
-        slskd.handle("POST", "/api/v0/searches", {}, {"x-api-key": KEY, "content-type": "application/json"}, other)
+        await slskd.answer(OTHER_SEARCH)
         with pytest.raises(SourceUnavailable, match="starting another search .HTTP 429, Only one concurrent") as caught:
             await client.search("album")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,15 +15,12 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
+from cormorant.playground.http import StandInRequest, StandInResponse, as_json, as_text
 from cormorant.playground.spotify import (
-    Answered,
     PlayedAlbum,
     PlayedArtist,
     SpotifyStandIn,
-    busy_artist,
     failed,
-    limited,
-    out_of_quota,
 )
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
@@ -37,7 +33,8 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.releases import CatalogueArtist
 from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import WAIT_S
-from tests.clients.mounted import Mounted, mounted
+from tests.clients.mounted import Answer, Mounted, mounted
+from tests.stand_ins.spotify import busy_artist, limited, out_of_quota
 
 SECRET = "playground-secret"  # noqa: S105 - the stand-in's own, no secret
 ALBUMS = (
@@ -54,14 +51,14 @@ ARTIST = PlayedArtist(id="one", name="Röyksopp", albums=ALBUMS)
 
 def stand_in(*artists: PlayedArtist, **more: Any) -> SpotifyStandIn:
     known = {artist.id: artist for artist in artists or (ARTIST,)}
-    return SpotifyStandIn(artists=known, now_s=trio.current_time, **more)
+    return SpotifyStandIn(artists=known, **more)
 
 
 @asynccontextmanager
 async def client_of(
-    spotify: SpotifyStandIn, *, secret: str = SECRET, handle: Any = None, **options: Any
+    spotify: SpotifyStandIn, *, secret: str = SECRET, answer: Answer | None = None, **options: Any
 ) -> AsyncIterator[SpotifyClient]:
-    async with mounted(handle or spotify.handle) as server:
+    async with mounted(answer or spotify.answer) as server:
         where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", **options)
         yield client_at(server, secret, where)
 
@@ -81,7 +78,7 @@ async def test_albums_come_page_by_page_with_dates_of_every_precision() -> None:
     assert [str(album.released) for album in albums[:3]] == ["2000-10-02", "1981", "1980-12"]
     assert albums[0].tracks_total == 2
     assert albums[3].kind == "single"
-    pages = [line for line in spotify.asked if "/albums" in line]
+    pages = [each.line for each in spotify.asked if "/albums" in each.line]
     assert len(pages) == 3
     assert all("market=DE" in page and "include_groups=album%2Csingle%2Ccompilation" in page for page in pages)
 
@@ -156,18 +153,18 @@ async def test_a_list_that_does_not_end_is_left(limits: Any, following: str, mes
     spotify = stand_in()
     answers = 0
 
-    def endless(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
+    async def endless(asked: StandInRequest) -> StandInResponse:
         nonlocal answers
-        if path == "/api/token":
-            return spotify.handle(method, path, query, headers, body)
+        if asked.path == "/api/token":
+            return await spotify.answer(asked)
         answers += 1
-        url = f"http://{headers['host']}{path}"
+        url = f"{asked.base}{asked.path}"
         # A circle: the page says that it is followed by itself.
-        shown = following.format(url=f"{url}?{urlencode(query)}" if following == "{url}" else url, n=answers)
+        shown = following.format(url=f"{url}?{urlencode(asked.params)}" if following == "{url}" else url, n=answers)
         item = {"id": str(answers), "name": "x", "album_group": "album", "album_type": "album"}
-        return 200, {}, json.dumps({"items": [item], "next": shown}).encode()
+        return as_json({"items": [item], "next": shown})
 
-    async with client_of(spotify, handle=endless, **limits) as client:
+    async with client_of(spotify, answer=endless, **limits) as client:
         with pytest.raises(SourceUnavailable, match=message):
             await client.albums_of("one")
 
@@ -178,7 +175,7 @@ async def test_a_list_that_does_not_end_is_left(limits: Any, following: str, mes
 )
 async def test_the_token_is_not_taken_to_another_address(following: str) -> None:
     spotify = stand_in()
-    spotify.troubles.append((200, {}, json.dumps({"items": [], "next": following}).encode()))
+    spotify.troubles.append(as_json({"items": [], "next": following}))
     async with client_of(spotify) as client:
         with pytest.raises(SourceRefused, match="next page at another address"):
             await client.albums_of("one")
@@ -218,11 +215,11 @@ async def test_a_token_that_is_no_longer_accepted_is_renewed_once() -> None:
 async def test_a_new_token_that_is_not_accepted_either_stops_it() -> None:
     spotify = stand_in()
 
-    def strict(method: str, path: str, query: Any, headers: Any, body: bytes) -> Answered:
-        answer = spotify.handle(method, path, query, headers, body)
-        return answer if path == "/api/token" else failed(401, f"Bad {headers['authorization']}")
+    async def strict(asked: StandInRequest) -> StandInResponse:
+        answer = await spotify.answer(asked)
+        return answer if asked.path == "/api/token" else failed(401, f"Bad {asked.headers['authorization']}")
 
-    async with client_of(spotify, handle=strict) as client:
+    async with client_of(spotify, answer=strict) as client:
         with pytest.raises(CredentialsRefused) as caught:
             await client.artist("one")
 
@@ -243,7 +240,7 @@ async def test_a_wrong_secret_is_tried_once_for_all_who_wait() -> None:
         for _ in range(4):
             nursery.start_soon(try_it, client)
 
-    assert spotify.asked == ["POST /api/token"]
+    assert [each.line for each in spotify.asked] == ["POST /api/token"]
     assert len({id(error) for error in errors}) == 4
     assert SECRET[::-1] not in "".join(map(str, errors))
 
@@ -257,16 +254,16 @@ async def test_a_wrong_secret_is_tried_once_for_all_who_wait() -> None:
         (failed(403, "Not in your country"), SourceRefused, "refused to give artist one .HTTP 403, Not in your", None),
         (failed(404, "Resource not found"), SourceRefused, "does not know artist one", None),
         (failed(502, "Bad gateway"), SourceUnavailable, "cannot serve us now .HTTP 502, Bad gateway", None),
-        ((503, {"Retry-After": "7"}, b"<html>"), SourceUnavailable, "HTTP 503", 7.0),
-        ((200, {}, b"<html>"), SourceUnavailable, "no JSON", None),
-        ((200, {}, b"[]"), SourceUnavailable, "another kind of JSON", None),
-        ((200, {}, b"[" * 100_000), SourceUnavailable, "no JSON", None),
-        ((200, {}, b"{}"), SourceUnavailable, "without saying who", None),
-        ((302, {"Location": "http://evil.example"}, b""), SourceRefused, "redirects", None),
+        (StandInResponse(status=503, headers={"Retry-After": "7"}, body=b"<html>"), SourceUnavailable, "HTTP 503", 7.0),
+        (as_text("<html>"), SourceUnavailable, "no JSON", None),
+        (as_json([]), SourceUnavailable, "another kind of JSON", None),
+        (as_text("[" * 100_000), SourceUnavailable, "no JSON", None),
+        (as_json({}), SourceUnavailable, "without saying who", None),
+        (StandInResponse(status=302, headers={"Location": "http://evil.example"}), SourceRefused, "redirects", None),
     ],
 )
 async def test_every_refusal_says_what_it_means(
-    trouble: Answered, kind: type[SourceError], message: str, wait_s: float | None
+    trouble: StandInResponse, kind: type[SourceError], message: str, wait_s: float | None
 ) -> None:
     spotify = stand_in()
     spotify.troubles.append(trouble)
@@ -291,7 +288,7 @@ async def test_what_is_no_id_is_not_asked_for(artist_id: str) -> None:
 
 async def test_a_page_without_items_is_no_empty_list() -> None:
     spotify = stand_in()
-    spotify.troubles.append((200, {}, b'{"next": null}'))
+    spotify.troubles.append(as_json({"next": None}))
     async with client_of(spotify) as client:
         with pytest.raises(SourceUnavailable, match="no items"):
             await client.albums_of("one")
@@ -299,7 +296,7 @@ async def test_a_page_without_items_is_no_empty_list() -> None:
 
 async def test_a_spotify_that_does_not_answer_has_its_time(mock_clock: MockClock) -> None:
     spotify = stand_in()
-    async with mounted(spotify.handle) as server:
+    async with mounted(spotify.answer) as server:
         server.cuts["/v1/artists/one"] = "silent"
         server.on_silence = partial(mock_clock.jump, 10)
         where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", timeout_s=10)
@@ -308,14 +305,14 @@ async def test_a_spotify_that_does_not_answer_has_its_time(mock_clock: MockClock
 
 
 async def test_what_is_no_address_is_told() -> None:
-    async with mounted(stand_in().handle) as server:
+    async with mounted(stand_in().answer) as server:
         with pytest.raises(SourceRefused, match="no address"):
             await client_at(server, SECRET, SpotifyOptions(token_url="http://[::1")).artist("one")  # noqa: S106 - an address
 
 
 async def test_nothing_of_the_secret_is_seen_when_nobody_listens() -> None:
     spotify = stand_in()
-    async with mounted(spotify.handle) as server:
+    async with mounted(spotify.answer) as server:
         where = SpotifyOptions(api_url=f"{server.url}/v1", token_url="http://127.0.0.1:1/api/token")  # noqa: S106 - an address
         with pytest.raises(SourceError) as caught:
             await client_at(server, SECRET, where).artist("one")

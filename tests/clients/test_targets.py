@@ -17,7 +17,7 @@ from cormorant.clients.targets.target import Target
 from cormorant.clients.targets.webhook import Webhook
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.sabnzbd import SabnzbdStandIn
-from cormorant.playground.webhook import WebhookStandIn
+from cormorant.playground.world import WebhookStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import ParcelKind, ParcelState, TargetRefused
 from cormorant.testing import SimulatedClock, in_line
@@ -31,9 +31,9 @@ NAMES = ("qbittorrent", "sabnzbd", "blackhole", "download", "webhook", "command"
 async def target_called(name: str, folder: Path) -> AsyncIterator[Target]:
     sabnzbd = SabnzbdStandIn()
     qbittorrent = QbittorrentStandIn(api_key="key")
-    handlers = {"qbittorrent": qbittorrent.handle, "sabnzbd": sabnzbd.handle}
+    answers = {"qbittorrent": qbittorrent.answer, "sabnzbd": sabnzbd.answer}
     clock = SimulatedClock()
-    async with mounted(handlers.get(name, WebhookStandIn().handle)) as server:
+    async with mounted(answers.get(name, WebhookStandIn().answer)) as server:
         url, transport = server.url, server.transport
         made: dict[str, Target] = {
             "qbittorrent": Qbittorrent(url, transport, offload=in_line, clock=clock),

@@ -16,8 +16,7 @@ from typing_extensions import override
 
 from cormorant.clients.http.dialer import Dialer
 from cormorant.clients.http.transport import Transport
-from cormorant.playground.http import Handler
-from tests.clients.mounted import Mounted
+from tests.clients.mounted import Answer, Mounted
 
 PORT = 80
 
@@ -91,10 +90,10 @@ class Wired:
 
 
 @asynccontextmanager
-async def wired(handler: Handler) -> AsyncIterator[Wired]:
-    """The handler behind memory streams, and an open transport that reaches it."""
+async def wired(answer: Answer) -> AsyncIterator[Wired]:
+    """The stand-in behind memory streams, and an open transport that reaches it."""
     async with trio.open_nursery() as nursery:
-        server = Mounted(handler, PORT)
+        server = Mounted(answer, PORT)
         transport = partial(WiredTransport, _Wire(server.serve, nursery))
         async with transport(written=[server.url]) as server.transport:
             yield Wired(server=server, transport=transport)

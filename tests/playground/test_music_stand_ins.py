@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
+import trio
 
+from cormorant.playground.http import StandInRequest
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
 
@@ -22,8 +24,9 @@ class Now:
 def asked(slskd: SlskdStandIn, method: str, path: str, value: Any = None) -> tuple[int, Any]:
     headers = {"x-api-key": slskd.key, "content-type": "application/json"}
     body = b"" if value is None else json.dumps(value).encode()
-    status, _, answer = slskd.handle(method, f"/api/v0{path}", {}, headers, body)
-    return status, json.loads(answer) if answer else None
+    request = StandInRequest(method=method, path=f"/api/v0{path}", headers=headers, body=body)
+    answer = trio.run(slskd.answer, request)
+    return answer.status, json.loads(answer.body) if answer.body else None
 
 
 def peer(name: str, path: str = "x\\song.flac") -> PeerResponse:
@@ -142,8 +145,9 @@ def test_words_of_one_letter_are_left_out_and_excluded_ones_are_not_found() -> N
     assert seen(slskd, now, 99.0) == ("Completed, TimedOut", 1, 1)
 
 
-def test_what_does_not_say_that_it_is_json_is_refused() -> None:
-    slskd = SlskdStandIn(now_s=Now())
+@pytest.mark.parametrize(("method", "path"), [("POST", "/searches"), ("PUT", "/searches/x")])
+async def test_what_does_not_say_that_it_is_json_is_refused(method: str, path: str) -> None:
+    slskd = SlskdStandIn()
+    request = StandInRequest(method=method, path=f"/api/v0{path}", headers={"x-api-key": slskd.key}, body=b"{}")
 
-    assert slskd.handle("POST", "/api/v0/searches", {}, {"x-api-key": slskd.key}, b"{}")[0] == 415
-    assert slskd.handle("PUT", "/api/v0/searches/x", {}, {"x-api-key": slskd.key}, b"")[0] == 415
+    assert (await slskd.answer(request)).status == 415

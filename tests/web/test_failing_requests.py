@@ -19,11 +19,9 @@ from cormorant.rules.json_documents import DEPTH_MAX
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.scripted import ScriptedTarget
-from cormorant.testing import settings
 from cormorant.web.listener import ConnectionListener, bound
 from cormorant.web.problems import PROBLEM_TYPE
 from tests.bounds import WAIT_S
-from tests.environments import environment_of
 from tests.web.raw_client import RawAnswer, say
 from tests.web.web_place import KEY, WebPlace, web_place
 
@@ -137,8 +135,7 @@ class BrokenConfig(Config):
 async def test_connections_that_crash_alike_are_reported_once_a_minute(mock_clock: MockClock) -> None:
     heard: list[Event] = []
     web = WebSettings(listen="127.0.0.1:0")
-    environment = environment_of(settings(web=web), emit=heard.append)
-    doors = ConnectionListener(environment, app=_never, config=BrokenConfig())
+    doors = ConnectionListener(web, app=_never, emit=heard.append, config=BrokenConfig())
     listening, told = bound(web.address), trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(doors.serve, listening, told, answers_s=1.0))

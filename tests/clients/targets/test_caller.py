@@ -12,11 +12,11 @@ import trio
 
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.targets.caller import TargetCaller, TargetRequest, form, multipart
-from cormorant.playground.http import read_form
+from cormorant.playground.http import StandInRequest, StandInResponse, as_text
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import TargetInDoubt, TargetMisconfigured, TargetUnavailable
 from cormorant.testing import SimulatedClock
-from tests.clients.mounted import Mounted, mounted
+from tests.clients.mounted import Mounted, always, mounted
 from tests.clients.raw_server import Asked, raw_server
 
 BROKEN_KEY = "hunter2\r\nX-Other: y"
@@ -30,11 +30,11 @@ def caller(server: Mounted, url: str | None = None, **options: Any) -> TargetCal
 async def test_user_and_password_in_the_address_are_sent_and_never_shown() -> None:
     heard: list[str] = []
 
-    def handle(_method: str, path: str, _query: object, headers: Any, _body: bytes) -> Any:
-        heard.append(f"{path} {headers.get('authorization')}")
-        return 401, {}, b"hunter2 is wrong"
+    async def answer_it(asked: StandInRequest) -> StandInResponse:
+        heard.append(f"{asked.path} {asked.headers.get('authorization')}")
+        return as_text("hunter2 is wrong", status=401)
 
-    async with mounted(handle) as server:
+    async with mounted(answer_it) as server:
         given = caller(server, server.url.replace("http://", "http://me:hunter2@") + "/base/")
         answer = await given.call(GIVING)
         with pytest.raises(TargetMisconfigured) as caught:
@@ -49,9 +49,9 @@ async def test_a_form_is_read_as_it_was_written() -> None:
     files = {"torrents": ("x.torrent", bytes(range(256)), "application/x-bittorrent")}
 
     plain, mixed = form(fields), multipart(fields, files)
-    read = read_form({"content-type": mixed.type}, mixed.body)
+    read = StandInRequest(headers={"content-type": mixed.type}, body=mixed.body).form()
 
-    assert read_form({"content-type": plain.type}, plain.body).fields == fields
+    assert StandInRequest(headers={"content-type": plain.type}, body=plain.body).form().fields == fields
     assert read.fields == fields
     assert read.files == {"torrents": ("x.torrent", bytes(range(256)))}
 
@@ -60,7 +60,8 @@ async def test_a_compressed_answer_is_read_and_an_endless_one_left() -> None:
     async def pour(stream: trio.SocketStream, _asked: Asked) -> None:
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")
 
-    async with mounted(lambda *_: (200, {"Content-Encoding": "gzip"}, gzip.compress(b"Ok."))) as server:
+    packed = StandInResponse(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"Ok."))
+    async with mounted(always(packed)) as server:
         assert (await caller(server).call(GIVING)).body == b"Ok."
     async with raw_server({"*": pour}) as raw, Transport(written=[raw.url]) as transport:
         with pytest.raises(TargetInDoubt, match="more than 10,000,000 bytes"):
@@ -96,7 +97,7 @@ async def test_an_address_that_is_none_is_told_without_showing_it(url: str) -> N
 
 
 async def test_a_header_that_cannot_be_sent_does_not_show_its_value() -> None:
-    async with mounted(lambda *_: (200, {}, b"")) as server:
+    async with mounted(always(StandInResponse())) as server:
         with pytest.raises(TargetMisconfigured, match="check the key") as caught:
             await caller(server).call(TargetRequest(path="/", headers={"X-Key": BROKEN_KEY}))
 
@@ -105,7 +106,7 @@ async def test_a_header_that_cannot_be_sent_does_not_show_its_value() -> None:
 
 async def test_nothing_that_is_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with mounted(lambda *_: (200, {}, b"")) as server:
+    async with mounted(always(StandInResponse())) as server:
         given = caller(server)
         given.keep_secret([Secret("hunter2")])
         await given.call(TargetRequest(path="/", params=[("key", "hunter2")], headers={"Cookie": "hunter2"}))

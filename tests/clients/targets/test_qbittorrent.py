@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.targets.qbittorrent import Qbittorrent, QbittorrentOptions
+from cormorant.playground.http import StandInRequest, StandInResponse
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
@@ -25,7 +26,7 @@ from cormorant.rules.watch.handovers import (
     TargetUnavailable,
 )
 from cormorant.testing import SimulatedClock, in_line
-from tests.clients.mounted import Mounted, mounted
+from tests.clients.mounted import Mounted, always, mounted
 from tests.clients.parcel_samples import HTML, HYBRID, TITLES, parcel
 
 ADD = "/api/v2/torrents/add"
@@ -39,12 +40,16 @@ async def playing(
     stand_in = stand_in or QbittorrentStandIn()
     stand_in.password = WORD
     usual: dict[str, Any] = {"user": "admin", "password": Secret(WORD), "settle_s": 0.0}
-    async with mounted(stand_in.handle) as server:
+    async with mounted(stand_in.answer) as server:
         yield client_of(server, QbittorrentOptions(**usual | options)), stand_in, server
 
 
 def client_of(server: Mounted, options: QbittorrentOptions) -> Qbittorrent:
     return Qbittorrent(server.url, server.transport, offload=in_line, clock=SimulatedClock(), options=options)
+
+
+def called(stand_in: QbittorrentStandIn) -> list[str]:
+    return [f"{each.method} {each.path}" for each in stand_in.asked]
 
 
 @pytest.fixture(params=["old", "new"])
@@ -85,12 +90,12 @@ async def test_a_hybrid_torrent_is_found_under_the_name_of_its_second_version(ge
 
 
 async def test_a_torrent_that_shows_up_late_is_not_taken_for_refused(generation: Any) -> None:
-    stand_in = QbittorrentStandIn(generation=generation, lag_s=5.0)
+    stand_in = QbittorrentStandIn(generation=generation, lag_s=5.0, now_s=lambda: 0.0)
     async with playing(stand_in) as (client, _, _):
         first = await client.submit(parcel())
         early = await client.status(parcel(), first)
         seconds = iter(range(0, 100, 5))
-        stand_in.now = lambda: float(next(seconds))
+        stand_in.now_s = lambda: float(next(seconds))
         again = await client.submit(parcel())
 
     assert (first.standing, early.standing, again.standing) == (
@@ -132,7 +137,7 @@ async def test_a_lost_session_is_renewed_once_and_the_call_repeated(generation: 
 
     login = "POST /api/v2/auth/login"
     listing, adding = "GET /api/v2/torrents/info", f"POST {ADD}"
-    assert stand_in.asked == [login, listing, adding, login, adding]
+    assert called(stand_in) == [login, listing, adding, login, adding]
 
 
 async def test_two_tasks_that_lose_their_session_log_in_once() -> None:
@@ -143,7 +148,7 @@ async def test_two_tasks_that_lose_their_session_log_in_once() -> None:
             nursery.start_soon(client.status, parcel(), None)
             nursery.start_soon(client.status, parcel(), None)
 
-    assert stand_in.asked.count("POST /api/v2/auth/login") == 2
+    assert called(stand_in).count("POST /api/v2/auth/login") == 2
 
 
 async def test_a_wrong_password_is_tried_once_and_again_only_when_tested(generation: Any) -> None:
@@ -152,7 +157,7 @@ async def test_a_wrong_password_is_tried_once_and_again_only_when_tested(generat
         for _ in range(3):
             with pytest.raises(TargetMisconfigured, match="password"):
                 await client.submit(parcel())
-        assert stand_in.asked == ["POST /api/v2/auth/login"]
+        assert called(stand_in) == ["POST /api/v2/auth/login"]
 
         with pytest.raises(TargetMisconfigured):
             await client.test()
@@ -173,7 +178,7 @@ async def test_an_api_key_needs_no_session() -> None:
         with pytest.raises(TargetMisconfigured, match="check the key"):
             await wrong.submit(parcel())
 
-    assert stand_in.asked == [f"POST {ADD}", f"POST {ADD}"]
+    assert called(stand_in) == [f"POST {ADD}", f"POST {ADD}"]
 
 
 async def test_the_test_tells_the_version(generation: Any) -> None:
@@ -210,7 +215,7 @@ async def test_what_cannot_be_connected_to_surely_got_nothing() -> None:
         dead = Qbittorrent("http://127.0.0.1:1", server.transport, offload=in_line, clock=SimulatedClock())
         with pytest.raises(TargetMisconfigured, match="private network"):
             await dead.submit(parcel())
-    async with mounted(QbittorrentStandIn().handle) as gone:
+    async with mounted(QbittorrentStandIn().answer) as gone:
         url, transport = gone.url, gone.transport
     async with transport:
         client = Qbittorrent(url, transport, offload=in_line, clock=SimulatedClock())
@@ -230,7 +235,8 @@ async def test_a_login_that_is_lost_gives_no_doubt() -> None:
     [(503, TargetUnavailable), (502, TargetInDoubt), (413, TargetRefused), (302, TargetMisconfigured)],
 )
 async def test_a_status_of_what_stands_before_it_says_what_follows(status: int, error: type[TargetError]) -> None:
-    async with mounted(lambda *_: (status, {"Retry-After": "7", "Location": "http://x/"}, b"no")) as server:
+    answer = StandInResponse(status=status, headers={"Retry-After": "7", "Location": "http://x/"}, body=b"no")
+    async with mounted(always(answer)) as server:
         with pytest.raises(error) as caught:
             await client_of(server, QbittorrentOptions()).submit(parcel())
 
@@ -239,7 +245,7 @@ async def test_a_status_of_what_stands_before_it_says_what_follows(status: int, 
 
 
 async def test_a_login_page_instead_of_an_answer_is_told_and_nothing_concluded_from_it() -> None:
-    async with mounted(lambda *_: (200, {}, HTML)) as server:
+    async with mounted(always(StandInResponse(body=HTML))) as server:
         client = client_of(server, QbittorrentOptions())
         with pytest.raises(TargetInDoubt, match="is not qBittorrent"):
             await client.submit(parcel())
@@ -302,8 +308,8 @@ async def test_a_full_disk_there_is_a_failure() -> None:
 
 
 async def test_secrets_are_never_shown() -> None:
-    def parrot(_method: str, _path: str, _query: object, headers: Any, body: bytes) -> Any:
-        return 400, {}, body + headers.get("cookie", "").encode()
+    async def parrot(asked: StandInRequest) -> StandInResponse:
+        return StandInResponse(status=400, body=asked.body + asked.headers.get("cookie", "").encode())
 
     async with mounted(parrot) as server:
         for options in (

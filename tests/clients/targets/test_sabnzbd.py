@@ -12,6 +12,7 @@ import pytest
 from trio.testing import MockClock
 
 from cormorant.clients.targets.sabnzbd import Sabnzbd, SabnzbdOptions
+from cormorant.playground.http import StandInRequest, StandInResponse
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
@@ -40,7 +41,7 @@ async def playing(
     key: str = KEY, timeout_s: float = 30.0, **habits: Any
 ) -> AsyncIterator[tuple[Sabnzbd, SabnzbdStandIn, Mounted]]:
     stand_in = SabnzbdStandIn(key=KEY, **habits)
-    async with mounted(stand_in.handle) as server:
+    async with mounted(stand_in.answer) as server:
         yield client_of(server, key, SabnzbdOptions(category="music", timeout_s=timeout_s)), stand_in, server
 
 
@@ -175,7 +176,7 @@ async def test_in_doubt_the_look_tells_whether_it_arrived(
 
 async def test_a_job_that_shows_up_late_is_absent_until_then() -> None:
     time_s = 0.0
-    async with playing(lag_s=5.0, now=lambda: time_s) as (client, _, _):
+    async with playing(lag_s=5.0, now_s=lambda: time_s) as (client, _, _):
         given = await client.submit(parcel())
         early = await client.status(parcel(), given)
         time_s = 5.0
@@ -196,9 +197,9 @@ async def test_what_is_no_nzb_is_never_given() -> None:
 async def test_the_key_is_never_shown_and_stands_in_no_address() -> None:
     addresses: list[str] = []
 
-    def parrot(_method: str, path: str, query: Any, _headers: object, body: bytes) -> Any:
-        addresses.append(f"{path}?{query}")
-        return 400, {}, body
+    async def parrot(asked: StandInRequest) -> StandInResponse:
+        addresses.append(asked.line)
+        return StandInResponse(status=400, body=asked.body)
 
     async with mounted(parrot) as server:
         client = client_of(server)

@@ -14,6 +14,7 @@ from cormorant.clients.http.transport import Transport
 from cormorant.clients.slskd_replies import BUSY_S
 from cormorant.clients.targets.slskd import SlskdTarget, SlskdTargetOptions, batch_id_of
 from cormorant.clients.targets.target import Target
+from cormorant.playground.http import StandInRequest, StandInResponse, as_json
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
@@ -51,7 +52,7 @@ def parcel(**fields: Any) -> Parcel:
 @asynccontextmanager
 async def playing(**habits: Any) -> AsyncIterator[tuple[SlskdTarget, SlskdStandIn, Mounted]]:
     stand_in = SlskdStandIn(now_s=lambda: 0.0, **{"lag_s": 0.0, **habits})
-    async with mounted(stand_in.handle) as server:
+    async with mounted(stand_in.answer) as server:
         yield target_at(server.url, server.transport), stand_in, server
 
 
@@ -105,16 +106,16 @@ async def test_a_lost_answer_leaves_a_doubt_that_a_look_settles(has_batches: Any
         await target.submit(parcel(key="another", username="else"))
         path = BATCHES if has_batches else f"{DOWNLOADS}/{PEER}"
 
-        def cut_the_next(method: str, path: str, query: Any, headers: Any, body: bytes) -> Any:
+        async def cut_the_next(asked: StandInRequest) -> StandInResponse:
             # The older call looks before it gives: only its second request is cut.
             server.cuts[f"{DOWNLOADS}/{PEER}"] = "after"
-            return slskd.handle(method, path, query, headers, body)
+            return await slskd.answer(asked)
 
-        server.handler = cut_the_next
+        server.answer = cut_the_next
         server.cuts |= {path: "after"} if has_batches else {}
         with pytest.raises(TargetInDoubt, match="may have arrived"):
             await target.submit(parcel())
-        server.handler = slskd.handle
+        server.answer = slskd.answer
         server.cuts.clear()
         seen = await target.status(parcel(), None)
         again = await target.submit(parcel())
@@ -188,17 +189,17 @@ async def test_a_slskd_without_batches_is_found_out_once(status: int) -> None:
         await target.submit(parcel(key="want-8-1", username="second"))
 
     assert len(slskd.transfers) == 4
-    assert slskd.asked.count(f"POST {BATCHES}") == 1
+    assert [each.line for each in slskd.asked].count(f"POST {BATCHES}") == 1
 
 
 async def test_an_error_of_a_slskd_with_batches_is_not_taken_for_an_old_one() -> None:
     async with playing() as (target, slskd, server):
 
-        def broken(method: str, path: str, query: Any, headers: Any, body: bytes) -> Any:
-            answer = slskd.handle(method, path, query, headers, body)
-            return (500, {}, b'"database is locked"') if method == "POST" else answer
+        async def broken(asked: StandInRequest) -> StandInResponse:
+            answer = await slskd.answer(asked)
+            return as_json("database is locked", status=500) if asked.method == "POST" else answer
 
-        server.handler = broken
+        server.answer = broken
         with pytest.raises(TargetInDoubt, match="database is locked"):
             await target.submit(parcel())
 
@@ -226,7 +227,7 @@ async def test_what_is_not_there_yet_can_be_cancelled() -> None:
 
     assert (stopped, again) == (2, 0)
     assert seen.standing is ParcelState.FAILED
-    assert sum(line.startswith("DELETE") and line.endswith("?remove=false") for line in slskd.asked) == 2
+    assert [each.params for each in slskd.asked if each.method == "DELETE"] == [{"remove": "false"}] * 2
 
 
 async def test_a_moment_is_asked_for_when_it_takes_other_files() -> None:

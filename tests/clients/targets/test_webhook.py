@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cormorant.clients.targets.webhook import Webhook, WebhookOptions
-from cormorant.playground.webhook import WebhookStandIn
+from cormorant.playground.http import StandInRequest, StandInResponse, as_text
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
     ParcelKind,
@@ -25,16 +25,15 @@ from cormorant.rules.watch.handovers import (
 from cormorant.testing import START, SimulatedClock, in_line
 from tests.clients.mounted import Mounted, mounted
 from tests.clients.parcel_samples import HTML, MAGNET, TITLES, TORRENT, parcel
+from tests.stand_ins.webhook import StrictWebhook
 
 HOOK = "/hooks/hunter2hunter2"
 
 
 @asynccontextmanager
-async def playing(
-    options: WebhookOptions | None = None, **habits: Any
-) -> AsyncIterator[tuple[Webhook, WebhookStandIn]]:
-    stand_in = WebhookStandIn(**habits)
-    async with mounted(stand_in.handle) as server:
+async def playing(options: WebhookOptions | None = None, **habits: Any) -> AsyncIterator[tuple[Webhook, StrictWebhook]]:
+    stand_in = StrictWebhook(**habits)
+    async with mounted(stand_in.answer) as server:
         yield client_of(server, options), stand_in
 
 
@@ -68,7 +67,7 @@ async def test_repeated_it_has_the_same_key_and_counts_as_given(*, tells: bool) 
         receipts = [await client.submit(parcel()) for _ in range(2)]
 
     assert [receipt.standing for receipt in receipts] == [ParcelState.DONE] * 2
-    assert [headers["idempotency-key"] for headers in stand_in.asked] == ["want-7-1"] * 2
+    assert [each.headers["idempotency-key"] for each in stand_in.asked] == ["want-7-1"] * 2
     assert len(stand_in.taken) == 1
 
 
@@ -79,7 +78,7 @@ async def test_it_is_signed_with_the_time_and_a_wrong_signature_is_refused() -> 
         with pytest.raises(TargetMisconfigured, match="the signature is wrong"):
             await client.submit(parcel())
 
-    signed_at_s = stand_in.asked[0]["x-cormorant-signature"].removeprefix("t=").partition(",")[0]
+    signed_at_s = stand_in.asked[0].headers["x-cormorant-signature"].removeprefix("t=").partition(",")[0]
     assert int(signed_at_s) >= int(START.timestamp())
 
 
@@ -88,13 +87,13 @@ async def test_headers_of_the_operator_are_sent() -> None:
         await client.submit(parcel())
         await client.test()
 
-    assert [headers["x-token"] for headers in stand_in.asked] == ["hunter2"] * 2
+    assert [each.headers["x-token"] for each in stand_in.asked] == ["hunter2"] * 2
 
 
 @pytest.mark.parametrize("cut", ["after", "before"])
 async def test_a_lost_answer_leaves_doubt_that_no_look_can_end(cut: Any) -> None:
-    stand_in = WebhookStandIn()
-    async with mounted(stand_in.handle) as server:
+    stand_in = StrictWebhook()
+    async with mounted(stand_in.answer) as server:
         server.cuts[HOOK] = cut
         client = client_of(server)
         with pytest.raises(TargetInDoubt):
@@ -140,8 +139,8 @@ async def test_what_is_no_torrent_is_never_told() -> None:
 
 
 async def test_neither_headers_nor_address_nor_secret_are_shown() -> None:
-    def parrot(_method: str, path: str, _query: object, headers: Any, _body: bytes) -> Any:
-        return 400, {}, f"{path} {headers['x-token']} signing-hunter2".encode()
+    async def parrot(asked: StandInRequest) -> StandInResponse:
+        return as_text(f"{asked.path} {asked.headers['x-token']} signing-hunter2", status=400)
 
     options = WebhookOptions(headers={"X-Token": Secret("token-hunter2")}, signing_secret=Secret("signing-hunter2"))
     async with mounted(parrot) as server:

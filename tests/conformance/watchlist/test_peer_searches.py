@@ -13,6 +13,7 @@ from attrs import define, frozen
 from trio.testing import MockClock
 
 from cormorant.clients.http.transport import Transport
+from cormorant.playground.http import StandInRequest
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.search.events import SearchFinished
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
@@ -79,11 +80,11 @@ async def peers_of(
     indexer: ScriptedSource | None = None,
     **habits: Any,
 ) -> AsyncIterator[Peers]:
-    slskd = SlskdStandIn(now_s=trio.current_time, peers=peers(count), **habits)
+    slskd = SlskdStandIn(peers=peers(count), **habits)
     clock, chance, heard = SimulatedClock(), random.Random(1), Recorder()
     target = ScriptedTarget()
     catalogue = ScriptedCatalogue(scripts={"a1": [[album("New", "2026-01-01", tracks=2)]]})
-    async with wired(slskd.handle) as wire:
+    async with wired(slskd.answer) as wire:
         asker = WiredAsker(environment_of(offload=in_line, clock=clock, chance=chance), transports=wire.transport)
         sources = {"slskd": SourceSettings(kind="slskd", url=wire.server.url, key=Secret(slskd.key), **source or {})}
         names: tuple[str, ...] = ("slskd",)
@@ -208,7 +209,7 @@ async def test_two_searches_that_slskd_is_asked_for_at_the_same_time_both_find_e
 
     # Refused at 0 and 0.5 s, started at 1.5 s.
     assert [of(each) for each in outcomes] == [("found", 12.0, 2, False), ("found", 13.5, 2, False)]
-    assert place.slskd.asked.count("POST /api/v0/searches") == 4
+    assert [each.line for each in place.slskd.asked].count("POST /api/v0/searches") == 4
 
 
 @pytest.mark.slow("a whole service, and dozens of polls")
@@ -219,7 +220,10 @@ async def test_a_search_that_slskd_never_began_is_no_empty_answer(clock: MockClo
             PeerResponse(username=f"x {n}", files=(PeerFile(filename="else", size_bytes=1),)) for n in range(99)
         ]
         headers = {"x-api-key": place.slskd.key, "content-type": "application/json"}
-        place.slskd.handle("POST", "/api/v0/searches", {}, headers, b'{"id": "other", "searchText": "else"}')
+        other = StandInRequest(
+            method="POST", path="/api/v0/searches", headers=headers, body=b'{"id": "other", "searchText": "else"}'
+        )
+        await place.slskd.answer(other)
         outcome = await place.outcome(priority=Priority.INTERACTIVE)
 
     assert outcome.status is OutcomeStatus.FAILED
