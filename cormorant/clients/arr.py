@@ -177,9 +177,8 @@ async def jackett_indexers(url: str, key: Secret, transport: Transport, *, offlo
     base = url.rstrip("/")
     params = [("t", "indexers"), ("configured", "true"), ("apikey", key.reveal())]
     answer = await transport.get(f"{base}{_LIST}", params=params, secrets=[key])
-    is_page = "html" in answer.headers.get("Content-Type", "").lower()
-    if is_page or answer.status >= _ERRORS:
-        what = "a web page" if is_page else f"HTTP {answer.status}"
+    if answer.is_page or answer.status >= _ERRORS:
+        what = "a web page" if answer.is_page else f"HTTP {answer.status}"
         raise SourceRefused(
             f"what is there answers with {what}, so it is not the API of {JACKETT}; check the address: "
             f"the port, and the base path if {JACKETT} has one, such as http://host:9117/jackett"

@@ -13,7 +13,7 @@ from attrs import frozen
 from cormorant.clients.http.json_api import as_json, error_text_of, read_json, segment
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.slskd_replies import Json, error_of_search, flags_of, number_of, read_responses, text_of
-from cormorant.rules.ports import Chance, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret, spellings
 from cormorant.rules.watch.soulseek import PeerResponse
@@ -50,21 +50,13 @@ class SlskdClient:
     """Searches through one slskd. Raises a `SourceError`."""
 
     def __init__(
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        chance: Chance,
-        options: SlskdOptions | None = None,
+        self, url: str, key: Secret, transport: Transport, environment: Ports, options: SlskdOptions | None = None
     ) -> None:
         self._url = f"{url.rstrip('/')}{API}"
         self._key = key
         self._secrets = spellings([key])
         self._transport = transport
-        self._offload = offload
-        self._chance = chance
+        self._environment = environment
         self._options = options or SlskdOptions()
 
     async def search(self, text: str) -> SlskdFound:
@@ -77,7 +69,7 @@ class SlskdClient:
         left_s = trio.current_effective_deadline() - trio.current_time()
         times = search_times(self._options.usual_s if left_s == math.inf else left_s)
         # Our id, so that a search whose start was not confirmed can be removed, too.
-        run = _Search(self, str(UUID(int=self._chance.getrandbits(128), version=4)), self._options, times)
+        run = _Search(self, str(UUID(int=self._environment.chance.getrandbits(128), version=4)), self._options, times)
         try:
             return await run.results(text)
         finally:
@@ -102,11 +94,11 @@ class SlskdClient:
 
     async def read(self, answer: Answer, kind: type[dict[str, Any] | list[Any]]) -> Any:
         """The body, read in a thread."""
-        return await read_json(answer, self._offload, kind)
+        return await read_json(answer, self._environment.offload, kind)
 
     async def offers(self, shown: list[Any]) -> tuple[PeerResponse, ...]:
         """What peers offer, read in a thread."""
-        return await self._offload(read_responses, shown)
+        return await self._environment.offload(read_responses, shown)
 
 
 class _Search:

@@ -11,7 +11,6 @@ import httpx2
 import trio
 from attrs import frozen
 
-from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.json_api import error_text_of, read_json, reason_of, segment
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party
 from cormorant.clients.spotify_replies import (
@@ -29,7 +28,7 @@ from cormorant.clients.spotify_replies import (
     read_tracks,
     text_of,
 )
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret, spellings
 from cormorant.rules.watch.releases import OWN_GROUPS, Album, AlbumPage, CatalogueArtist, Group, Track, is_by
@@ -67,20 +66,18 @@ class SpotifyOptions:
 class SpotifyClient:
     """Asks Spotify in the name of one app. Raises a `SourceError`; it never waits for a limit to pass, but says how long."""
 
-    def __init__(  # noqa: PLR0913 - what a client needs from outside, the last two with a default
+    def __init__(
         self,
         client_id: str,
         secret: Secret,
         transport: Transport,
+        environment: Ports,
         *,
-        offload: Offload,
-        clock: Clock,
         options: SpotifyOptions | None = None,
         token_cache: TokenCache | None = None,
     ) -> None:
         self._transport = transport
-        self._offload = offload
-        self._clock = clock
+        self._environment = environment
         self._options = options or SpotifyOptions()
         self._basic = basic(client_id, secret)
         self._secrets = (secret, self._basic)
@@ -183,7 +180,7 @@ class SpotifyClient:
             token = await self._token_cache.token(self._fetch_token)
             answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
         _raise(error_of_api(self._reply(answer, asked=asked, token=token.text)))
-        found: dict[str, Any] = await read_json(answer, self._offload, dict)
+        found: dict[str, Any] = await read_json(answer, self._environment.offload, dict)
         return found
 
     async def _fetch_token(self) -> Token:
@@ -191,7 +188,7 @@ class SpotifyClient:
         content = b"grant_type=client_credentials"
         answer = await self._ask("POST", self._options.token_url, headers, content=content)
         _raise(error_of_token(self._reply(answer, asked="a token")))
-        found = await read_json(answer, self._offload, dict)
+        found = await read_json(answer, self._environment.offload, dict)
         if not text_of(found, "access_token"):
             raise SourceUnavailable("Spotify answered the request for a token without one")
         return Token(text=Secret(text_of(found, "access_token")), lasts_s=float(number_of(found, "expires_in")))
@@ -212,7 +209,7 @@ class SpotifyClient:
             asked=asked,
             words=error_text_of(answer, known),
             reason=reason_of(answer),
-            retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now()),
+            retry_after_s=answer.retry_after_s(self._environment.clock.now()),
         )
 
 

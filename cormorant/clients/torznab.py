@@ -11,11 +11,10 @@ from urllib.parse import urljoin
 from attrs import frozen
 
 from cormorant.clients.files import Download, download_from_magnet, parse_download
-from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.torznab_items import ItemReader
 from cormorant.clients.torznab_replies import IndexerReply, StatedError, error_of, parse_page, read_caps, read_reply
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Caps, Protocol, SearchKind, SearchPage, SearchRequest
 from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret, shortened, spellings
@@ -51,20 +50,12 @@ class TorznabClient:
     """
 
     def __init__(
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: TorznabOptions | None = None,
+        self, url: str, key: Secret, transport: Transport, environment: Ports, options: TorznabOptions | None = None
     ) -> None:
         self._url = url
         self._key = key
         self._transport = transport
-        self._offload = offload
-        self._clock = clock
+        self._environment = environment
         self._options = options or TorznabOptions()
         self._secrets = spellings([key])
         known = tuple(secret.reveal() for secret in self._secrets if len(secret.reveal()) >= SECRET_LENGTH_MIN)
@@ -113,7 +104,7 @@ class TorznabClient:
     async def _understand(self, answer: Answer, parse: partial[Found | StatedError]) -> Found:
         """What the body says, read in a thread; an error wherever it is stated."""
         try:
-            said = await self._offload(parse)
+            said = await self._environment.offload(parse)
         except SourceError:
             # What the status says weighs more than that the body says nothing.
             self._refuse_status(answer)
@@ -133,7 +124,7 @@ class TorznabClient:
         raise error or SourceUnavailable("it stated an error without saying which")
 
     def _reply(self, answer: Answer, stated: StatedError | None = None) -> IndexerReply:
-        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
+        wait_s = answer.retry_after_s(self._environment.clock.now())
         if stated is None:
             return IndexerReply(status=answer.status, retry_after_s=wait_s)
         return IndexerReply(

@@ -19,6 +19,7 @@ from cormorant.rules.watch.releases import distinct_releases, is_by
 from cormorant.rules.watch.soulseek import PeerQuery, rank_albums
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
+from tests.environments import environment_of
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 SPOTIFY = FIXTURES / "spotify"
@@ -97,7 +98,11 @@ async def test_errors_are_understood(name: str, kind: type[SourceError], wait_s:
     async with mounted(lambda *_: answer) as server:
         options = SpotifyOptions(api_url=server.url, token_url=f"{server.url}/api/token")
         client = SpotifyClient(
-            "x", Secret("xxxx"), server.transport, offload=in_line, clock=SimulatedClock(), options=options
+            "x",
+            Secret("xxxx"),
+            server.transport,
+            environment_of(offload=in_line, clock=SimulatedClock()),
+            options=options,
         )
         with pytest.raises(kind) as caught:
             await client.artist("one")

@@ -38,6 +38,7 @@ from cormorant.rules.watch.releases import CatalogueArtist
 from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import WAIT_S
 from tests.clients.mounted import Mounted, mounted
+from tests.environments import environment_of
 
 SECRET = "playground-secret"  # noqa: S105 - the stand-in's own, no secret
 ALBUMS = (
@@ -68,7 +69,11 @@ async def client_of(
 
 def client_at(server: Mounted, secret: str, options: SpotifyOptions) -> SpotifyClient:
     return SpotifyClient(
-        "playground", Secret(secret), server.transport, offload=in_line, clock=SimulatedClock(), options=options
+        "playground",
+        Secret(secret),
+        server.transport,
+        environment_of(offload=in_line, clock=SimulatedClock()),
+        options=options,
     )
 
 

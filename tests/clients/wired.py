@@ -96,6 +96,6 @@ async def wired(handler: Handler) -> AsyncIterator[Wired]:
     async with trio.open_nursery() as nursery:
         server = Mounted(handler, PORT)
         transport = partial(WiredTransport, _Wire(server.serve, nursery))
-        async with transport(written=[server.url]) as server.transport:
-            yield Wired(server=server, transport=transport)
+        server.transport = transport(written=[server.url])
+        yield Wired(server=server, transport=transport)
         nursery.cancel_scope.cancel()

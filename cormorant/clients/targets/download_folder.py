@@ -12,11 +12,10 @@ import httpx2
 import trio
 from attrs import frozen
 
-from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.transport import Answer, AnswerTooLarge, FetchLimits, Transport
 from cormorant.clients.targets.folders import Folder, PartFile, fill_template, template_problem, trouble_with
 from cormorant.clients.targets.target import refuse_false
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceRefused
 from cormorant.rules.watch.handovers import (
     Parcel,
@@ -33,7 +32,6 @@ T = TypeVar("T")
 
 NAMES: Final = ("watch", "feed", "artist", "album", "title", "date", "key")
 """What a template may name."""
-_GOOD: Final = range(200, 300)
 _FINAL: Final = range(400, 500)
 _PASSING: Final = {408, 425, 429}
 _WRITE_BYTES: Final = 1_000_000
@@ -57,13 +55,7 @@ class DownloadFolder:
     can_be_asked: Final = True
 
     def __init__(
-        self,
-        folder: Path,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: DownloadOptions | None = None,
+        self, folder: Path, transport: Transport, environment: Ports, options: DownloadOptions | None = None
     ) -> None:
         self._options = options or DownloadOptions()
         problem = template_problem(self._options.template, known=NAMES)
@@ -71,12 +63,11 @@ class DownloadFolder:
             raise TargetMisconfigured(f"the template {self._options.template!r} cannot be used: {problem}")
         self._folder = Folder(folder)
         self._transport = transport
-        self._offload = offload
-        self._clock = clock
+        self._environment = environment
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Fetch it. When this returns it is done; when it raises, or is cancelled, nothing is left of it."""
-        await refuse_false(parcel, self.takes, name="a download folder", offload=self._offload)
+        await refuse_false(parcel, self.takes, name="a download folder", offload=self._environment.offload)
         found = await self.status(parcel, None)
         if found.standing is not ParcelState.ABSENT:
             return found
@@ -120,17 +111,17 @@ class DownloadFolder:
         return ParcelStatus(target_id=str(path.relative_to(self._folder.root)), standing=ParcelState.DONE)
 
     def _refuse_status(self, answer: Answer) -> None:
-        if answer.status in _GOOD:
+        if answer.is_good:
             return
         host = httpx2.URL(answer.url).host
         if answer.magnet is not None or (answer.status in _FINAL and answer.status not in _PASSING):
             raise TargetRefused(f"{host} does not give the file (HTTP {answer.status})")
-        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
+        wait_s = answer.retry_after_s(self._environment.clock.now())
         raise TargetUnavailable(f"{host} does not give the file now (HTTP {answer.status})", retry_after_s=wait_s)
 
     async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
         try:
-            return await self._offload(work, *args)
+            return await self._environment.offload(work, *args)
         except OSError as error:
             raise trouble_with(self._folder.root, error) from error
 

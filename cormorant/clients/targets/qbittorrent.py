@@ -17,7 +17,7 @@ from cormorant.clients.files import NotATorrent, Torrent, read_torrent
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json, form, multipart
 from cormorant.clients.targets.target import refuse_false
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
     Parcel,
@@ -63,17 +63,11 @@ class Qbittorrent:
     can_be_asked: Final = True
 
     def __init__(
-        self,
-        url: str,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: QbittorrentOptions | None = None,
+        self, url: str, transport: Transport, environment: Ports, options: QbittorrentOptions | None = None
     ) -> None:
         self._options = options or QbittorrentOptions()
-        self._offload = offload
-        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._environment = environment
+        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([self._options.password, self._options.key])
         self._cookie = ""
         self._was_refused = False
@@ -81,7 +75,7 @@ class Qbittorrent:
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Add it. A torrent that is already there counts as given."""
-        torrent = await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        torrent = await refuse_false(parcel, self.takes, name=_NAME, offload=self._environment.offload)
         ids = _ids(parcel, torrent)
         if not ids:
             raise TargetRefused("the magnet link names no infohash, by which alone it could be found again")
@@ -95,7 +89,7 @@ class Qbittorrent:
 
     async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """Where the torrent stands, by its infohash."""
-        torrent = await self._offload(_torrent_in, parcel)
+        torrent = await self._environment.offload(_torrent_in, parcel)
         ids = _ids(parcel, torrent)
         if receipt is not None and receipt.target_id:
             ids = list(dict.fromkeys([*ids, receipt.target_id]))

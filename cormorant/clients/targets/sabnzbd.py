@@ -12,7 +12,7 @@ from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json, form, multipart
 from cormorant.clients.targets.folders import clean_name
 from cormorant.clients.targets.target import refuse_false
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
     Parcel,
@@ -47,24 +47,17 @@ class Sabnzbd:
     can_be_asked: Final = True
 
     def __init__(
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: SabnzbdOptions | None = None,
+        self, url: str, key: Secret, transport: Transport, environment: Ports, options: SabnzbdOptions | None = None
     ) -> None:
         self._key = key
-        self._offload = offload
+        self._environment = environment
         self._options = options or SabnzbdOptions()
-        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([key])
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Add the file, or have SABnzbd fetch the link, which may still fail: `status` tells."""
-        await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        await refuse_false(parcel, self.takes, name=_NAME, offload=self._environment.offload)
         mode = "addurl" if parcel.body is None else "addfile"
         answer = await self._caller.call(
             TargetRequest(path=_PATH, params=_params(mode), content=self._added(parcel), gives=True)

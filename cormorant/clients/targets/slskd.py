@@ -26,7 +26,7 @@ from cormorant.clients.slskd_replies import (
 )
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json
 from cormorant.clients.targets.target import refuse_false
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
     Parcel,
@@ -80,25 +80,18 @@ class SlskdTarget:
     can_be_asked: Final = True
 
     def __init__(
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: SlskdTargetOptions | None = None,
+        self, url: str, key: Secret, transport: Transport, environment: Ports, options: SlskdTargetOptions | None = None
     ) -> None:
         self._options = options or SlskdTargetOptions()
-        self._offload = offload
+        self._environment = environment
         self._key = key
-        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([key])
         self._has_batches: bool | None = None
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Have the files fetched. What it already has or fetches counts as given."""
-        await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        await refuse_false(parcel, self.takes, name=_NAME, offload=self._environment.offload)
         _refuse_empty(parcel)
         if self._has_batches is not False:
             answer = await self._call("POST", _BATCHES, _batch(parcel), gives=True)
@@ -218,10 +211,10 @@ class SlskdTarget:
         if answer.status == _NOT_FOUND:
             return []
         self._caller.refuse_status(answer)
-        said = await self._offload(as_json, answer)
+        said = await self._environment.offload(as_json, answer)
         if said is None:
             raise self._caller.strange(answer)
-        return await self._offload(read_transfers, said)
+        return await self._environment.offload(read_transfers, said)
 
     async def _call(
         self,

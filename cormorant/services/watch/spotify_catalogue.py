@@ -109,8 +109,8 @@ class SpotifyCatalogue:
         async def made(record: SourceRecord) -> T:
             if record.kind != "spotify":
                 raise SourceRefused(f"{source} is of kind {record.kind} and knows no artists")
-            async with Transport(written=[record.url], proxy=record.proxy or None) as transport:
-                return await call(self._client(record, transport, timeout_s))
+            transport = Transport(written=[record.url], proxy=record.proxy or None)
+            return await call(self._client(record, transport, timeout_s))
 
         return await through_gate(
             self.searches,
@@ -136,8 +136,7 @@ class SpotifyCatalogue:
             client_id,
             Secret(secret),
             transport,
-            offload=self.environment.offload,
-            clock=self.environment.clock,
+            self.environment,
             options=options,
             token_cache=keeper,
         )
