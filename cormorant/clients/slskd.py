@@ -12,7 +12,8 @@ from attrs import frozen
 
 from cormorant.clients.http.json_api import as_json, error_text_of, read_json, segment
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
-from cormorant.clients.slskd_replies import Json, error_of_search, flags_of, number_of, read_responses, text_of
+from cormorant.clients.slskd_replies import error_of_search, flags_of, read_responses
+from cormorant.rules.json_documents import Json, number_of, text_of
 from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret, spellings

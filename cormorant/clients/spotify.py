@@ -15,52 +15,41 @@ from cormorant.clients.http.json_api import error_text_of, read_json, reason_of,
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party
 from cormorant.clients.spotify_replies import (
     UNAUTHORIZED,
-    Json,
     SpotifyReply,
     error_of_api,
     error_of_token,
-    number_of,
     read_albums,
     read_artist,
     read_artists,
     read_items,
     read_next,
-    read_tracks,
-    text_of,
 )
+from cormorant.rules.json_documents import Json, number_of, text_of
 from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret, spellings
-from cormorant.rules.watch.releases import OWN_GROUPS, Album, AlbumPage, CatalogueArtist, Group, Track, is_by
+from cormorant.rules.watch.releases import OWN_GROUPS, AlbumPage, CatalogueArtist, Group, is_by
 from cormorant.rules.watch.titles import plain_title
 
 API_URL: Final = "https://api.spotify.com/v1"
 TOKEN_URL: Final = "https://accounts.spotify.com/api/token"  # noqa: S105 - the address, no token
 ID_LENGTH_MAX: Final = 64
+PAGES_MAX: Final = 1_000
+ITEMS_MAX: Final = 100_000
 
 _ALBUMS_ASKED: Final = 10  # the most that Spotify allows since February 2026
 _TRACKS_ASKED: Final = 50
 
-Turn = Callable[[], Awaitable[None]]
-"""Awaited before each page: whoever limits requests lets them through one by one."""
-
-
-async def at_once() -> None:
-    """A `Turn` for those who limit nothing."""
-
 
 @frozen(kw_only=True)
 class SpotifyOptions:
-    """Where Spotify is, how long one request and one whole list may take, and where a list that does not end is cut off."""
+    """Where Spotify is, and how long one request may take."""
 
     api_url: str = API_URL
     token_url: str = TOKEN_URL
     market: str = ""
     timeout_s: float = 10.0
-    total_s: float = 300.0
     body_max_bytes: int = 2_000_000
-    pages_max: int = 1_000
-    items_max: int = 10_000
 
 
 class SpotifyClient:
@@ -98,63 +87,27 @@ class SpotifyClient:
         artists = read_artists(page.get("items")) if isinstance(page, dict) else ()
         return next((artist for artist in artists if plain_title(artist.name) == plain_title(name)), None)
 
-    async def albums_of(
-        self, artist_id: str, *, groups: Iterable[Group] = OWN_GROUPS, turn: Turn = at_once
-    ) -> tuple[Album, ...]:
-        """All albums of these groups, with every id they have; an unknown artist is refused by name."""
-        chosen = tuple(groups)
-        items = await self._all(self.albums_url(artist_id, chosen), asked=f"albums of artist {artist_id}", turn=turn)
-        return tuple(album for album in read_albums(items) if is_by(artist_id, album, chosen))
-
     async def albums_page(
         self, artist_id: str, *, after: str | None = None, groups: Iterable[Group] = OWN_GROUPS
     ) -> AlbumPage:
-        """One page of them, which is one request: a list that a limit has cut can go on tomorrow, with `after`."""
+        """A page of albums of these groups, which is one request. A list that a limit has cut goes on with `after`."""
         chosen = tuple(groups)
-        url = self.albums_url(artist_id, chosen) if after is None else self._own(after)
+        params = {"include_groups": ",".join(chosen), "limit": str(_ALBUMS_ASKED)}
+        first = self._url("artists", _checked(artist_id), "albums", params=params)
+        url = first if after is None else self._own(after)
         items, following = await self.page(url, asked=f"albums of artist {artist_id}")
         albums = tuple(album for album in read_albums(items) if is_by(artist_id, album, chosen))
         return AlbumPage(albums=albums, next=following)
 
-    async def tracks_of(self, album_id: str, *, turn: Turn = at_once) -> tuple[Track, ...]:
-        """The tracks of an album in their order."""
-        tracks = read_tracks(await self._all(self.tracks_url(album_id), asked=f"tracks of album {album_id}", turn=turn))
-        return tuple(sorted(tracks, key=lambda track: (track.disc, track.number)))
-
     def tracks_url(self, album_id: str) -> str:
         """The address of the first page of tracks, for `page`."""
         return self._url("albums", _checked(album_id), "tracks", params={"limit": str(_TRACKS_ASKED)})
-
-    def albums_url(self, artist_id: str, groups: Iterable[Group] = OWN_GROUPS) -> str:
-        """The address of the first page of albums, for `page`."""
-        params = {"include_groups": ",".join(groups), "limit": str(_ALBUMS_ASKED)}
-        return self._url("artists", _checked(artist_id), "albums", params=params)
 
     async def page(self, url: str, *, asked: str) -> tuple[list[Json], str | None]:
         """One page of any list, which is one request, and the address of the next; None at the end."""
         found = await self._get(url, asked=asked)
         following = read_next(found)
         return read_items(found), following and self._own(following)
-
-    async def _all(self, first: str, *, asked: str, turn: Turn) -> list[Json]:
-        with trio.move_on_after(self._options.total_s):
-            return await self._walk(first, asked=asked, turn=turn)
-        raise SourceUnavailable(f"Spotify did not give all {asked} within {self._options.total_s:g} s")
-
-    async def _walk(self, first: str, *, asked: str, turn: Turn) -> list[Json]:
-        items: list[Json] = []
-        seen: set[str] = set()
-        url: str | None = first
-        while url is not None:
-            if url in seen or len(seen) >= self._options.pages_max or len(items) > self._options.items_max:
-                raise SourceUnavailable(
-                    f"Spotify's list of {asked} does not end: {len(items)} after {len(seen)} pages; it was left there"
-                )
-            seen.add(url)
-            await turn()
-            found, url = await self.page(url, asked=asked)
-            items += found
-        return items
 
     def _own(self, following: str) -> str:
         """The next page, only if it is Spotify's: the token goes with it."""
@@ -191,7 +144,7 @@ class SpotifyClient:
         found = await read_json(answer, self._environment.offload, dict)
         if not text_of(found, "access_token"):
             raise SourceUnavailable("Spotify answered the request for a token without one")
-        return Token(text=Secret(text_of(found, "access_token")), lasts_s=float(number_of(found, "expires_in")))
+        return Token(text=Secret(text_of(found, "access_token")), lasts_s=float(number_of(found, "expires_in") or 0))
 
     async def _ask(
         self, method: str, url: str, headers: dict[str, str], *secrets: Secret, content: bytes = b""
@@ -211,6 +164,25 @@ class SpotifyClient:
             reason=reason_of(answer),
             retry_after_s=answer.retry_after_s(self._environment.clock.now()),
         )
+
+
+AskPage = Callable[[str | None], Awaitable[tuple[list[Json], str | None]]]
+"""Asks for the page at an address (None: the first), and gives the address of the next."""
+
+
+async def all_pages(ask: AskPage, *, about: str, pages_max: int = PAGES_MAX, items_max: int = ITEMS_MAX) -> list[Json]:
+    """Everything in a list. Raises `SourceUnavailable` for one that does not end."""
+    items: list[Json] = []
+    seen: set[str] = set()
+    following: str | None = None
+    while True:
+        found, following = await ask(following)
+        items += found
+        if following is None:
+            return items
+        if following in seen or len(seen) >= pages_max or len(items) > items_max:
+            raise SourceUnavailable(f"the list of {about} does not end; it was left after {len(seen)} pages")
+        seen.add(following)
 
 
 def _checked(text: str) -> str:

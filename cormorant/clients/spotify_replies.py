@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast, get_args
+from collections.abc import Iterable
+from typing import Final, cast, get_args
 
 from attrs import frozen
 
+from cormorant.rules.json_documents import Json, number_of, text_of
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     SourceError,
@@ -20,8 +21,6 @@ _KINDS: Final = frozenset(get_args(Kind))
 _GROUPS: Final = frozenset(get_args(Group))
 _MS: Final = 1000
 _NUMBER_MAX: Final = 1_000_000_000
-
-Json = Mapping[str, Any]
 
 
 def read_items(page: Json) -> list[Json]:
@@ -58,19 +57,6 @@ def read_artists(items: object) -> tuple[CatalogueArtist, ...]:
     return tuple(artist for artist in (read_artist(item) for item in found if isinstance(item, dict)) if artist.id)
 
 
-def text_of(item: Json, name: str) -> str:
-    """A text; empty when there is none."""
-    value = item.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def number_of(item: Json, name: str) -> int:
-    """A whole number from 0; 0 when there is none."""
-    value = item.get(name)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _NUMBER_MAX
-    return int(cast("float", value)) if is_number else 0
-
-
 def _album(item: Json) -> Album:
     kind, group = text_of(item, "album_type").lower(), text_of(item, "album_group").lower()
     return Album(
@@ -80,8 +66,12 @@ def _album(item: Json) -> Album:
         kind=cast("Kind", kind if kind in _KINDS else "album"),
         group=cast("Group", group) if group in _GROUPS else None,
         released=_released(item),
-        tracks_total=number_of(item, "total_tracks"),
+        tracks_total=_count(item, "total_tracks"),
     )
+
+
+def _count(item: Json, name: str) -> int:
+    return number_of(item, name, most=_NUMBER_MAX) or 0
 
 
 def _released(item: Json) -> ReleaseDate | None:
@@ -93,9 +83,9 @@ def _track(item: Json) -> Track:
         id=text_of(item, "id") or text_of(item, "uri"),
         title=text_of(item, "name"),
         artists=read_artists(item.get("artists")),
-        disc=number_of(item, "disc_number") or 1,
-        number=number_of(item, "track_number"),
-        length_s=number_of(item, "duration_ms") / _MS or None,
+        disc=_count(item, "disc_number") or 1,
+        number=_count(item, "track_number"),
+        length_s=_count(item, "duration_ms") / _MS or None,
     )
 
 

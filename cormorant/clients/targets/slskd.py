@@ -19,13 +19,12 @@ from cormorant.clients.slskd_replies import (
     BUSY_S,
     Transfer,
     newest,
-    objects_of,
     read_transfers,
     receipt_of_transfers,
-    text_of,
 )
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json
 from cormorant.clients.targets.target import refuse_false
+from cormorant.rules.json_documents import objects_of, text_of
 from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
