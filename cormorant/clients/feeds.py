@@ -10,7 +10,7 @@ from typing import Final
 import httpx2
 from attrs import frozen
 
-from cormorant.clients.feed_documents import FeedDocument, charset_of, read_feed
+from cormorant.clients.feed_documents import FeedDocument, read_feed
 from cormorant.clients.files import Download, download_from_magnet, parse_download
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party
 from cormorant.rules.ports import Ports
@@ -76,8 +76,7 @@ class FeedClient:
         )
 
     def _read(self, url: str, answer: Answer) -> tuple[FeedDocument, tuple[FeedEntryItem, ...]]:
-        charset = charset_of(answer.headers.get("Content-Type", ""))
-        document = read_feed(answer.body, charset=charset, address=answer.url)
+        document = read_feed(answer.body, charset=answer.charset, address=answer.url)
         # What is secret in the address that was asked stays so, wherever it led to.
         return document, items_of(document.entries, addresses=(url, answer.url), now=self._environment.clock.now())
 

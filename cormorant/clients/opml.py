@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 from lxml import etree
 
-from cormorant.clients.feed_documents import decode_feed
-from cormorant.clients.http.xml_documents import parse_xml, refuse_entities, repaired
+from cormorant.clients.http.xml_documents import decode_xml, parse_xml, refuse_entities, repaired
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.secrets import shortened
@@ -99,7 +98,7 @@ def _clean(text: str) -> str:
 def _root(body: bytes) -> etree._Element:
     if len(body) > BYTES_MAX:
         raise NotOpml(f"the list has more than {BYTES_MAX:,} bytes; divide it")
-    text = decode_feed(body)
+    text = decode_xml(body)
     try:
         refuse_entities(text.encode("utf-8", "replace"))
     except SourceUnavailable:

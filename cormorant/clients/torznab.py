@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Final, NoReturn, TypeVar
@@ -30,7 +29,6 @@ _FUNCTIONS: Final[Mapping[SearchKind, str]] = {
 }
 _ACCEPT_XML: Final = "application/rss+xml, application/xml, text/xml"
 _ACCEPT_FILE: Final = "application/x-bittorrent, application/x-nzb, */*"
-_CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._-]{1,40})", re.IGNORECASE)
 
 
 @frozen(kw_only=True)
@@ -67,13 +65,13 @@ class TorznabClient:
     async def caps(self) -> Caps:
         """What the indexer can do."""
         answer = await self._ask([("t", "caps")])
-        return await self._understand(answer, partial(_parse_caps, answer.body, charset=_charset(answer)))
+        return await self._understand(answer, partial(_parse_caps, answer.body, charset=answer.charset))
 
     async def search(self, request: SearchRequest) -> SearchPage:
         """One page of results; without query and parameters what is new."""
         answer = await self._ask(_search_params(request))
         headers = {name.lower(): value for name, value in answer.headers.items()}
-        parse = partial(parse_page, answer.body, self._reader, headers, charset=_charset(answer))
+        parse = partial(parse_page, answer.body, self._reader, headers, charset=answer.charset)
         return await self._understand(answer, parse)
 
     async def download(self, link: str) -> Download:
@@ -149,11 +147,6 @@ def _search_params(request: SearchRequest) -> list[tuple[str, str]]:
     if request.limit is not None:
         params.append(("limit", str(request.limit)))
     return params
-
-
-def _charset(answer: Answer) -> str:
-    found = _CHARSET.search(answer.headers.get("Content-Type", ""))
-    return found[1] if found else ""
 
 
 def _parse_caps(body: bytes, *, charset: str) -> Caps | StatedError:

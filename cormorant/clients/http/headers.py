@@ -1,4 +1,4 @@
-"""Retry-After and publication dates."""
+"""Retry-After, encodings and publication dates."""
 
 from __future__ import annotations
 
@@ -111,3 +111,16 @@ def _date(text: str) -> datetime | None:
     except (ValueError, OverflowError, IndexError, TypeError):
         # The parser of the standard library raises more than the one error it documents.
         return None
+
+
+_CHARSET = re.compile(r"charset\s{0,20}=\s{0,20}[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
+
+
+def charset_of(content_type: str) -> str:
+    """The encoding that a header states, or nothing.
+
+    >>> charset_of("text/xml; charset = 'Windows-1252'"), charset_of("text/xml")
+    ('windows-1252', '')
+    """
+    found = _CHARSET.search(content_type[:1_000])
+    return found[1].lower() if found else ""

@@ -21,7 +21,7 @@ from attrs import field, frozen
 from cormorant import __version__
 from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length, stream_body
 from cormorant.clients.http.dialer import Dialer, Place
-from cormorant.clients.http.headers import retry_after_s
+from cormorant.clients.http.headers import charset_of, retry_after_s
 from cormorant.rules.addresses import is_for_good
 from cormorant.rules.search.outcomes import NoAnswer, SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret, redact_link, shortened, spellings
@@ -99,6 +99,11 @@ class Answer:
     def is_page(self) -> bool:
         """Whether it is a web page."""
         return "html" in self.headers.get("Content-Type", "").lower()
+
+    @property
+    def charset(self) -> str:
+        """The encoding that it states."""
+        return charset_of(self.headers.get("Content-Type", ""))
 
     @property
     def origin(self) -> str:

@@ -144,16 +144,6 @@ def resume(state: SourceState) -> SourceState:
     return evolve(state, is_paused=False, paused_until=None)
 
 
-def enable(state: SourceState) -> SourceState:
-    """The source once it is in use again. What was spent is not forgotten."""
-    return evolve(state, is_enabled=True)
-
-
-def disable(state: SourceState) -> SourceState:
-    """The source once it is out of use."""
-    return evolve(state, is_enabled=False)
-
-
 def reset_cooldown(state: SourceState) -> SourceState:
     """The source once a person has ended its cooldown; the ladder begins at its foot again."""
     return evolve(state, cooldown=Cooldown())

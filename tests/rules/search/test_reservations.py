@@ -17,8 +17,6 @@ from cormorant.rules.search.reservations import (
     EndKind,
     Reserved,
     SourceClosedNow,
-    disable,
-    enable,
     pause,
     reserve,
     reset,
@@ -84,7 +82,7 @@ def test_what_was_spent_is_never_refunded() -> None:
         failed(got.state, EndKind.OURS, got.permit, now=NOON),
         failed(got.state, EndKind.UNAVAILABLE, got.permit, now=NOON),
         reset(got.state),
-        enable(disable(got.state)),
+        resume(pause(got.state)),
     ):
         assert (ended.query.last_seq, ended.query.last_at) == (1, NOON)
 
