@@ -8,7 +8,6 @@ from http import HTTPStatus
 from typing import Final
 
 import httpx2
-from attrs import frozen
 
 from cormorant.clients.feed_documents import FeedDocument, read_feed
 from cormorant.clients.files import Download, download_from_magnet, parse_download
@@ -27,21 +26,13 @@ _ACCEPT: Final = (
 _VALIDATOR: Final = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,999}")
 
 
-@frozen(kw_only=True)
-class FeedOptions:
-    """How long a feed may take, and how large it may be when it is unpacked."""
-
-    timeout_s: float = 30.0
-    body_max_bytes: int = 10_000_000
-
-
 class FeedClient:
     """Asks for feeds. The transport knows which addresses the operator wrote."""
 
-    def __init__(self, transport: Transport, environment: Ports, options: FeedOptions | None = None) -> None:
+    def __init__(self, transport: Transport, environment: Ports, limits: FetchLimits | None = None) -> None:
         self._transport = transport
         self._environment = environment
-        self._options = options or FeedOptions()
+        self._limits = limits or FetchLimits()
 
     async def fetch(self, url: str, *, etag: str | None = None, last_modified: str | None = None) -> FetchedFeed:
         """What the feed has. With what was kept of the last answer, nothing is sent or read when nothing has changed.
@@ -55,7 +46,7 @@ class FeedClient:
             # They go along with redirects: they come from where those led to.
             open_headers={"Accept": _ACCEPT, **sent},
             secrets=keys_in(url, in_path=False),
-            limits=FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes),
+            limits=self._limits,
         )
         if answer.status == HTTPStatus.NOT_MODIFIED:
             if not sent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar, cast
 from urllib.parse import urljoin
 
 from attrs import frozen
@@ -14,9 +14,9 @@ from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.torznab_items import ItemReader
 from cormorant.clients.torznab_replies import IndexerReply, StatedError, error_of, parse_page, read_caps, read_reply
 from cormorant.rules.ports import Ports
-from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import SourceError, SourceRefused
 from cormorant.rules.search.requests import Caps, Protocol, SearchKind, SearchPage, SearchRequest
-from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret, shortened, spellings
+from cormorant.rules.secrets import Secret, secret_texts, shortened, spellings
 
 Found = TypeVar("Found", Caps, SearchPage, Download)
 
@@ -55,12 +55,7 @@ class TorznabClient:
         self._transport = transport
         self._environment = environment
         self._options = options or TorznabOptions()
-        self._secrets = spellings([key])
-        known = tuple(secret.reveal() for secret in self._secrets if len(secret.reveal()) >= SECRET_LENGTH_MIN)
-        # The longest first: a shorter one inside it would leave the rest of it to be read.
-        self._reader = ItemReader(
-            url, protocol=self._options.protocol, secrets=tuple(sorted(known, key=len, reverse=True))
-        )
+        self._reader = ItemReader(url, protocol=self._options.protocol, secrets=secret_texts([key]))
 
     async def caps(self) -> Caps:
         """What the indexer can do."""
@@ -105,21 +100,15 @@ class TorznabClient:
             said = await self._environment.offload(parse)
         except SourceError:
             # What the status says weighs more than that the body says nothing.
-            self._refuse_status(answer)
+            self._refuse(answer)
             raise
-        if isinstance(said, StatedError):
-            self._refuse(answer, said)
-        self._refuse_status(answer)
-        return said
+        self._refuse(answer, said if isinstance(said, StatedError) else None)
+        return cast("Found", said)
 
-    def _refuse_status(self, answer: Answer) -> None:
-        error = error_of(self._reply(answer))
+    def _refuse(self, answer: Answer, stated: StatedError | None = None) -> None:
+        error = error_of(self._reply(answer, stated))
         if error is not None:
             raise error
-
-    def _refuse(self, answer: Answer, stated: StatedError) -> NoReturn:
-        error = error_of(self._reply(answer, stated))
-        raise error or SourceUnavailable("it stated an error without saying which")
 
     def _reply(self, answer: Answer, stated: StatedError | None = None) -> IndexerReply:
         wait_s = answer.retry_after_s(self._environment.clock.now())
@@ -128,7 +117,7 @@ class TorznabClient:
         return IndexerReply(
             status=answer.status,
             code=stated.code,
-            words=shortened(stated.description, self._secrets) or "an error without words",
+            words=shortened(stated.description, spellings([self._key])) or "an error without words",
             retry_after_s=stated.retry_after_s if wait_s is None else wait_s,
             key_was_sent=bool(self._key),
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from attrs import frozen
 
 from actors.environment import Environment
-from cormorant.clients.feeds import FeedClient, FeedOptions, fetch_link
+from cormorant.clients.feeds import FeedClient, fetch_link
 from cormorant.clients.files import Download
-from cormorant.clients.http.transport import Transport
+from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.clients.price_sites import PriceClient, PriceRecipe
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
@@ -64,7 +64,7 @@ class SourceClients:
     async def feed(self, subscription: DueFeed) -> FetchedFeed:
         """What a feed has now, or that nothing has changed. Its address is the operator's, until it moves to another host."""
         transport = Transport(written=[] if subscription.has_moved else [subscription.url])
-        client = FeedClient(transport, self.environment, FeedOptions(timeout_s=FEED_TIMEOUT_S))
+        client = FeedClient(transport, self.environment, FetchLimits(timeout_s=FEED_TIMEOUT_S))
         return await client.fetch(subscription.url, etag=subscription.etag, last_modified=subscription.last_modified)
 
     async def caps(self, record: SourceRecord) -> Caps:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from cormorant.clients.feed_documents import read_feed
-from cormorant.clients.feeds import FeedClient, FeedOptions, fetch_link
+from cormorant.clients.feeds import FeedClient, fetch_link
 from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.playground.feed_site import FeedStandIn, PlayedFeed
 from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
@@ -201,8 +201,8 @@ async def test_a_silent_server_is_left(mock_clock: MockClock) -> None:
     async with mounted(FeedStandIn().handle) as server:
         server.cuts["/harbour-lights.xml"] = "silent"
         server.on_silence = partial(mock_clock.jump, 10)
-        options = FeedOptions(timeout_s=10)
-        client = FeedClient(server.transport, environment_of(offload=in_line, clock=SimulatedClock()), options=options)
+        limits = FetchLimits(timeout_s=10)
+        client = FeedClient(server.transport, environment_of(offload=in_line, clock=SimulatedClock()), limits=limits)
         with pytest.raises(SourceUnavailable, match="did not answer in full within 10 s"):
             await client.fetch(f"{server.url}/harbour-lights.xml")
 

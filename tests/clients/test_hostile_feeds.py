@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.feed_documents import read_feed
-from cormorant.clients.feeds import FeedClient, FeedOptions
-from cormorant.clients.http.transport import Transport
+from cormorant.clients.feeds import FeedClient
+from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.clients.http.xml_documents import repaired
 from cormorant.clients.opml import read_opml
 from cormorant.rules.search.outcomes import SourceError, SourceUnavailable
@@ -149,7 +149,7 @@ async def test_a_server_without_an_end_is_left(
     async with sending(start, more, pause=pause) as (url, sent):
         transport = Transport(written=[url])
         client = FeedClient(
-            transport, environment_of(offload=in_line, clock=SimulatedClock()), options=FeedOptions(timeout_s=0.4)
+            transport, environment_of(offload=in_line, clock=SimulatedClock()), limits=FetchLimits(timeout_s=0.4)
         )
         try:
             await client.fetch(f"{url}/feed?passkey=hunter2hunter2")
