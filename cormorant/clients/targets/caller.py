@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import httpx2
@@ -21,6 +21,8 @@ from cormorant.rules.watch.handovers import (
     TargetRefused,
     TargetUnavailable,
 )
+
+T = TypeVar("T", list[Any], dict[str, Any])
 
 ANSWER_MAX_BYTES: Final = 10_000_000
 _WORDS_MAX_BYTES: Final = 2_000
@@ -137,6 +139,14 @@ class TargetCaller:
         error = error_of_status(self.name, answer.status, words=self.words(answer), retry_after_s=wait_s)
         if error is not None:
             raise error if gives or not isinstance(error, TargetInDoubt) else TargetUnavailable(str(error))
+
+    def read(self, answer: Answer, kind: type[T], *, gives: bool = False) -> T:
+        """The JSON of a good answer. Raises what its status stands for, and `strange` for what is of another kind."""
+        self.refuse_status(answer, gives=gives)
+        said = as_json(answer)
+        if not isinstance(said, kind):
+            raise self.strange(answer, gives=gives)
+        return said
 
     def strange(self, answer: Answer, *, gives: bool = False) -> TargetError:
         """The error for a good status with a body that the target cannot have written."""

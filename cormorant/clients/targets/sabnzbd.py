@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import attrs
 from attrs import frozen
 
 from cormorant.clients.http.transport import Answer, Transport
-from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json, form, multipart
+from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, form, multipart
 from cormorant.clients.targets.folders import clean_name
-from cormorant.clients.targets.target import refuse_false
+from cormorant.clients.targets.target import already_there, refuse_false
 from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
@@ -104,7 +103,7 @@ class Sabnzbd:
         receipt = await self.status(parcel, None)
         if receipt.standing is ParcelState.ABSENT:
             raise TargetRefused(f"{_NAME} took nothing: {reason or 'it has had this NZB before, or cannot read it'}")
-        return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
+        return already_there(receipt)
 
     async def _ask(self, mode: str, fields: Mapping[str, str]) -> Answer:
         # The key goes into the body: addresses end up in the logs of what stands before it.
@@ -126,11 +125,7 @@ class Sabnzbd:
     def _understood(self, answer: Answer, *, gives: bool = False) -> Mapping[str, Any]:
         if answer.status == _FORBIDDEN:
             raise TargetMisconfigured(_forbidden(self._caller.words(answer)))
-        self._caller.refuse_status(answer, gives=gives)
-        said = as_json(answer)
-        if not isinstance(said, dict):
-            raise self._caller.strange(answer, gives=gives)
-        return said
+        return self._caller.read(answer, dict, gives=gives)
 
     def _receipt(self, mode: str, slot: Mapping[str, Any]) -> ParcelStatus:
         job_id, status = str(slot.get("nzo_id") or ""), str(slot.get("status") or "")

@@ -6,11 +6,10 @@ Where slskd has no batches yet the older call serves: it is looked first whether
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-import attrs
-import trio
 from attrs import frozen
 
 from cormorant.clients.http.json_api import segment
@@ -23,7 +22,7 @@ from cormorant.clients.slskd_replies import (
     receipt_of_transfers,
 )
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json
-from cormorant.clients.targets.target import refuse_false
+from cormorant.clients.targets.target import already_there, refuse_false, settled
 from cormorant.rules.json_documents import objects_of, text_of
 from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
@@ -125,11 +124,7 @@ class SlskdTarget:
         """Which version answers, and whether it is connected."""
         version = await self._call("GET", "/api/v0/application/version")
         self._caller.refuse_status(version)
-        server = await self._call("GET", "/api/v0/server")
-        self._caller.refuse_status(server)
-        state = as_json(server)
-        if not isinstance(state, dict):
-            raise self._caller.strange(server)
+        state = self._caller.read(await self._call("GET", "/api/v0/server"), dict)
         said = as_json(version)
         number = self._caller.told(said if isinstance(said, str) else "of an unknown version")
         return f"slskd {number}, {'connected' if state.get('isConnected') is True else 'not connected'} to Soulseek"
@@ -151,9 +146,7 @@ class SlskdTarget:
         if answer.status == _EXISTS:
             return await self._already_there(parcel)
         self._refuse(answer, parcel)
-        said = as_json(answer)
-        if not isinstance(said, dict):
-            raise self._caller.strange(answer, gives=True)
+        said = self._caller.read(answer, dict, gives=True)
         failures = [self._caller.told(text_of(failure, "message")) for failure in objects_of(said, "failures")]
         real = [message for message in failures if _IN_PROGRESS not in message.lower()]
         if len(real) >= len(_files(parcel)):
@@ -166,7 +159,7 @@ class SlskdTarget:
     async def _submit_singly(self, parcel: Parcel) -> ParcelStatus:
         before = await self.status(parcel, None)
         if before.standing not in {ParcelState.ABSENT, ParcelState.FAILED}:
-            return attrs.evolve(before, reason=before.reason or "it was already there")
+            return already_there(before)
         path = f"{_DOWNLOADS}/{segment(parcel.username)}"
         answer = await self._call("POST", path, _files(parcel), gives=True)
         self._refuse(answer, parcel)
@@ -177,13 +170,9 @@ class SlskdTarget:
         return ParcelStatus(target_id=batch_id_of(parcel.key), standing=ParcelState.PRESENT)
 
     async def _already_there(self, parcel: Parcel, *, or_refused: str = "") -> ParcelStatus:
-        receipt = await self.status(parcel, None)
-        if receipt.standing is ParcelState.ABSENT:
-            # What was given just before shows up late.
-            await trio.sleep(self._options.settle_s)
-            receipt = await self.status(parcel, None)
+        receipt = await settled(partial(self.status, parcel, None), self._options.settle_s)
         if receipt.standing is not ParcelState.ABSENT:
-            return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
+            return already_there(receipt)
         if or_refused:
             raise TargetRefused(or_refused)
         why = "slskd has had this batch, and lists none of its files any more"
