@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-from attrs import asdict, field, frozen
+from attrs import asdict, define, field, frozen
 
 from cormorant.clients.http.headers import read_date
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
@@ -43,6 +43,7 @@ ID_MAX: Final = 1_000
 _AHEAD_MAX: Final = timedelta(days=1)
 """A later day is a mistake of the site, and as if it had named none."""
 _KEYS: Final = "key"
+_LIMITS: Final = FetchLimits(timeout_s=120.0, body_max_bytes=5_000_000)
 _DIGITS_MAX: Final = 30
 
 
@@ -55,25 +56,16 @@ class PriceRecipe:
     fields: PriceFieldSettings = field(factory=PriceFieldSettings)
 
 
+@define(eq=False)
 class PriceClient:
     """Asks one site. Raises a `SourceError`."""
 
-    def __init__(
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        environment: Ports,
-        *,
-        recipe: PriceRecipe | None = None,
-        limits: FetchLimits = FetchLimits(timeout_s=120.0, body_max_bytes=5_000_000),  # noqa: B008 - frozen, so that sharing it is harmless
-    ) -> None:
-        self._url = url
-        self._key = key
-        self._transport = transport
-        self._environment = environment
-        self._recipe = recipe or PriceRecipe()
-        self._limits = limits
+    _url: str
+    _key: Secret
+    _transport: Transport
+    _environment: Ports
+    _recipe: PriceRecipe = field(factory=PriceRecipe, kw_only=True)
+    _limits: FetchLimits = field(default=_LIMITS, kw_only=True)
 
     async def search(self, request: SearchRequest) -> SearchPage:
         """The prices that the site states. What is no price comes with the reason; if all of it is none, that is an error."""

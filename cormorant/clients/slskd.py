@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from cormorant.clients.http.json_api import as_json, error_text_of, read_json, segment
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
@@ -47,18 +47,15 @@ class SlskdFound:
     was_cut: bool = False
 
 
+@define(eq=False)
 class SlskdClient:
     """Searches through one slskd. Raises a `SourceError`."""
 
-    def __init__(
-        self, url: str, key: Secret, transport: Transport, environment: Ports, options: SlskdOptions | None = None
-    ) -> None:
-        self._url = f"{url.rstrip('/')}{API}"
-        self._key = key
-        self._secrets = spellings([key])
-        self._transport = transport
-        self._environment = environment
-        self._options = options or SlskdOptions()
+    _url: str
+    _key: Secret
+    _transport: Transport
+    _environment: Ports
+    _options: SlskdOptions = field(factory=SlskdOptions)
 
     async def search(self, text: str) -> SlskdFound:
         """Find what peers share that has all words of `text` in its path.
@@ -84,12 +81,17 @@ class SlskdClient:
         # Also without a body: slskd answers 415 to what does not say that it is JSON.
         headers = {"X-API-Key": self._key.reveal(), "Content-Type": "application/json", "Accept": "application/json"}
         return await self._transport.ask(
-            method, f"{self._url}{path}", body=content, headers=headers, secrets=[self._key], limits=limits
+            method,
+            f"{self._url.rstrip('/')}{API}{path}",
+            body=content,
+            headers=headers,
+            secrets=[self._key],
+            limits=limits,
         )
 
     def refuse(self, answer: Answer) -> None:
         """Raise what the status of an answer stands for."""
-        error = error_of_search(answer.status, error_text_of(answer, self._secrets))
+        error = error_of_search(answer.status, error_text_of(answer, spellings([self._key])))
         if error is not None:
             raise error
 
@@ -102,23 +104,27 @@ class SlskdClient:
         return await self._environment.offload(read_responses, shown)
 
 
+@define(eq=False)
 class _Search:
     """One search, from its start until slskd has removed it."""
 
-    def __init__(self, client: SlskdClient, search_id: str, options: SlskdOptions, times: SearchTimes) -> None:
-        self.client = client
-        self.options = options
-        self.times = times
-        self.began_at = trio.current_time()
-        self.path = f"/searches/{segment(search_id)}"
-        self.id = search_id
-        self.may_exist = False
-        self.is_started = False
-        self.has_run = False
-        self.is_over = False
-        self.state = ""
-        self.count = 0
-        """Responses that slskd says it has received."""
+    client: SlskdClient
+    id: str
+    options: SlskdOptions
+    times: SearchTimes
+    began_at: float = field(init=False, factory=trio.current_time)
+    may_exist: bool = field(init=False, default=False)
+    is_started: bool = field(init=False, default=False)
+    has_run: bool = field(init=False, default=False)
+    is_over: bool = field(init=False, default=False)
+    state: str = field(init=False, default="")
+    count: int = field(init=False, default=0)
+    """Responses that slskd says it has received."""
+
+    @property
+    def path(self) -> str:
+        """Where slskd has it."""
+        return f"/searches/{segment(self.id)}"
 
     @property
     def age_s(self) -> float:
@@ -153,7 +159,6 @@ class _Search:
         started = await self.client.read(answer, dict)
         # An older slskd may choose an id of its own.
         self.id = text_of(started, "id") or self.id
-        self.path = f"/searches/{segment(self.id)}"
         self.is_started = True
 
     async def _post(self, text: str) -> Answer:

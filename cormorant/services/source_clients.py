@@ -43,7 +43,7 @@ class SourceClients:
         return await self._client(record, transport).search(request)
 
     def _prices(self, record: SourceRecord, transport: Transport) -> PriceClient:
-        recipe = price_recipes(self.environment.settings).get(record.name)
+        recipe = price_recipes(self.environment.settings).get(record.name, PriceRecipe())
         return PriceClient(record.url, record.key, transport, self.environment, recipe=recipe)
 
     async def _peers(self, record: SourceRecord, transport: Transport, request: SearchRequest) -> SearchPage:

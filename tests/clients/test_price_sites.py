@@ -48,7 +48,7 @@ async def asked(
             key,
             transport,
             environment_of(offload=in_line, clock=SimulatedClock()),
-            recipe=recipe,
+            recipe=recipe or PriceRecipe(),
             limits=FetchLimits(**limits),
         )
         try:

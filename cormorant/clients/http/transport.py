@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NoReturn, Protocol, cast
 import httpcore2
 import httpx2
 import trio
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from cormorant import __version__
 from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length, stream_body
@@ -142,14 +142,14 @@ class Transport:
 
         `open_headers` do: they hold no secret.
         """
-        trip = _Exchange(self, read_url(url), headers or {}, spellings(secrets), limits)
+        trip = self._exchange(url, limits, headers, secrets)
         trip.open = _own_headers(httpx2.URL(), open_headers or {})
         trip.url = trip.url.copy_merge_params(list(params)) if params else trip.url
         return await trip.run()
 
     async def fetch_into(self, url: str, sink: Sink, *, limits: FetchLimits) -> Answer:
         """As `get`, but the body of a good answer goes to `sink` piece by piece, and the answer has none."""
-        trip = _Exchange(self, read_url(url), {}, (), limits)
+        trip = self._exchange(url, limits, None, ())
         trip.sink = sink
         return await trip.run()
 
@@ -165,32 +165,20 @@ class Transport:
         redirects: Redirects = "refuse",
     ) -> Answer:
         """Send to one address, by any method. No redirect is followed. Raises a `SourceError`, or gives any answer."""
-        trip = _Exchange(self, read_url(url), headers or {}, spellings(secrets), limits)
+        trip = self._exchange(url, limits, headers, secrets)
         trip.method, trip.content, trip.redirects = method, body, redirects
         return await trip.run()
 
-    async def send(
-        self,
-        url: httpx2.URL,
-        headers: Mapping[str, str],
-        *,
-        method: str = "GET",
-        content: bytes = b"",
-        extensions: Mapping[str, Any] | None = None,
-    ) -> httpcore2.Response:
-        """Send one request and give its answer, unread; it must be closed. Raises the errors of httpcore2."""
-        self._names.check_name(place_of(url))
-        return await self._new_pool().handle_async_request(
-            httpcore2.Request(
-                method=method,
-                url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-                headers=httpx2.Request(method, url, headers=dict(headers), content=content).headers.raw,
-                content=content,
-                extensions=dict(extensions or {}),
-            )
-        )
+    def _exchange(
+        self, url: str | httpx2.URL, limits: FetchLimits, headers: Mapping[str, str] | None, secrets: Iterable[Secret]
+    ) -> _Exchange:
+        address = read_url(url)
+        bare = address.copy_with(userinfo=b"", fragment=None)
+        return _Exchange(self, bare, limits, own=_own_headers(address, headers or {}), secrets=spellings(secrets))
 
-    def _new_pool(self) -> httpcore2.AsyncConnectionPool:
+    def pool_for(self, url: httpx2.URL) -> httpcore2.AsyncConnectionPool:
+        """What sends one request to this address. Raises `SourceRefused` where it may not be sent."""
+        self._names.check_name(place_of(url))
         # No connection is kept: a source is asked seconds apart, and each request has its address checked.
         tls = _tls()
         if self._proxy is None:
@@ -207,30 +195,24 @@ class Transport:
         )
 
 
+@define(eq=False)
 class _Exchange:
     """One request with its redirects."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        url: httpx2.URL,
-        headers: Mapping[str, str],
-        secrets: tuple[Secret, ...],
-        limits: FetchLimits,
-    ) -> None:
-        self.transport = transport
-        self.url = url.copy_with(userinfo=b"", fragment=None)
-        self.secrets = secrets
-        self.limits = limits
-        self.own = _own_headers(url, headers)
-        self.open: dict[str, str] = {}
-        self.sink: Sink | None = None
-        self.steps: list[bool] = []
-        self.method = "GET"
-        self.content = b""
-        self.redirects: Redirects = "follow"
-        self.has_begun = False
-        """Whether the first byte of the last request may have left."""
+    transport: Transport
+    url: httpx2.URL
+    limits: FetchLimits
+    own: dict[str, str]
+    """The headers for the first origin alone."""
+    secrets: tuple[Secret, ...]
+    open: dict[str, str] = field(factory=dict)
+    sink: Sink | None = None
+    method: str = "GET"
+    content: bytes = b""
+    redirects: Redirects = "follow"
+    steps: list[bool] = field(factory=list)
+    has_begun: bool = False
+    """Whether the first byte of the last request may have left."""
 
     async def run(self) -> Answer:
         """Follow redirects until there is an answer, or time is up."""
@@ -257,17 +239,9 @@ class _Exchange:
         raise SourceUnavailable(f"{shown_origin(self.url)} redirects more than {REDIRECTS_MAX} times")
 
     async def _step(self, asked_at: float) -> Answer | None:
-        common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
-        waits = {} if self.limits.idle_s is None else {"timeout": {"read": self.limits.idle_s}}
         self.has_begun = False
         try:
-            answer = await self.transport.send(
-                self.url,
-                common | self.open | self.own,
-                method=self.method,
-                content=self.content,
-                extensions={"trace": self._trace, **waits},
-            )
+            answer = await self._send()
             try:
                 return await self._read(answer, asked_at)
             finally:
@@ -275,6 +249,21 @@ class _Exchange:
                     await answer.aclose()
         except _FOREIGN as error:
             self._translate(error)
+
+    async def _send(self) -> httpcore2.Response:
+        """Send the request and give its answer, unread. Raises the errors of httpcore2."""
+        common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
+        waits = {} if self.limits.idle_s is None else {"timeout": {"read": self.limits.idle_s}}
+        url, sent = self.url, common | self.open | self.own
+        return await self.transport.pool_for(url).handle_async_request(
+            httpcore2.Request(
+                method=self.method,
+                url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                headers=httpx2.Request(self.method, url, headers=sent, content=self.content).headers.raw,
+                content=self.content,
+                extensions={"trace": self._trace, **waits},
+            )
+        )
 
     async def _read(self, answer: httpcore2.Response, asked_at: float) -> Answer | None:
         headers = httpx2.Headers(answer.headers)

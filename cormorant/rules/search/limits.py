@@ -29,17 +29,6 @@ class Lane(StrEnum):
     GRAB = "grab"
 
 
-_COUNTS: Final = (
-    "per_minute",
-    "per_hour",
-    "per_day",
-    "per_month",
-    "grabs_per_hour",
-    "grabs_per_day",
-    "grabs_per_month",
-)
-
-
 @frozen(kw_only=True)
 class LearnedLimits:
     """What a source says about itself (`apilimits`, headers). None, or a number below 1: it did not say."""
@@ -52,6 +41,9 @@ class LearnedLimits:
     grabs_per_hour: int | None = None
     grabs_per_day: int | None = None
     grabs_per_month: int | None = None
+
+
+_COUNTS: Final = tuple(each.name for each in fields(LearnedLimits) if each.name != "spacing_s")
 
 
 @frozen(kw_only=True, cache_hash=True)

@@ -154,14 +154,15 @@ def openings(
 
 def next_opening(reasons: Sequence[Reason], *, now: datetime) -> datetime | None:
     """When the last of the gates opens; None: nobody knows. With no gate in the way, now."""
-    times = [reason.opens_at for reason in reasons]
-    known = [time for time in times if time is not None]
-    return max([now, *known]) if len(known) == len(times) else None
+    return _last_of([reason.opens_at for reason in reasons], now)
 
 
 def recheck_at(reasons: Sequence[Reason], *, now: datetime) -> datetime | None:
     """When it is worth looking again at the latest, though something may end before; None: only once a person acted."""
-    times = [reason.opens_at or reason.recheck_at for reason in reasons]
+    return _last_of([reason.opens_at or reason.recheck_at for reason in reasons], now)
+
+
+def _last_of(times: Sequence[datetime | None], now: datetime) -> datetime | None:
     known = [time for time in times if time is not None]
     return max([now, *known]) if len(known) == len(times) else None
 
