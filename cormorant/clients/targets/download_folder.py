@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import httpx2
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
 from cormorant.clients.http.transport import Answer, AnswerTooLarge, FetchLimits, Transport
-from cormorant.clients.targets.folders import Folder, PartFile, fill_template, template_problem, trouble_with
+from cormorant.clients.targets.folders import Folder, PartFile, fill_template, template_problem
 from cormorant.clients.targets.target import refuse_false
 from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceRefused
@@ -27,8 +27,6 @@ from cormorant.rules.watch.handovers import (
     TargetRefused,
     TargetUnavailable,
 )
-
-T = TypeVar("T")
 
 NAMES: Final = ("watch", "feed", "artist", "album", "title", "date", "key")
 """What a template may name."""
@@ -61,7 +59,7 @@ class DownloadFolder:
         problem = template_problem(self._options.template, known=NAMES)
         if problem is not None:
             raise TargetMisconfigured(f"the template {self._options.template!r} cannot be used: {problem}")
-        self._folder = Folder(folder)
+        self._folder = Folder(folder, environment.offload)
         self._transport = transport
         self._environment = environment
 
@@ -71,25 +69,24 @@ class DownloadFolder:
         found = await self.status(parcel, None)
         if found.standing is not ParcelState.ABSENT:
             return found
-        part = await self._in_thread(self._folder.begin, parcel.key)
+        part = await self._folder.in_thread(self._folder.begin, parcel.key)
         try:
             return await self._fetch(parcel, part)
         finally:
             # Nothing is left of what was given up; after success there is nothing to drop.
             with trio.move_on_after(_CLEAN_UP_S, shield=True):
-                await self._in_thread(part.drop)
+                await self._folder.in_thread(part.drop)
 
     async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - the note holds all
         """Whether it was fetched. A file that was moved away since was."""
-        placed = await self._in_thread(self._folder.find, parcel.key)
+        placed = await self._folder.in_thread(self._folder.find, parcel.key)
         if placed is None:
             return ParcelStatus(standing=ParcelState.ABSENT)
         return ParcelStatus(target_id=str(placed.path.relative_to(self._folder.root)), standing=ParcelState.DONE)
 
     async def test(self) -> str:
         """Write a file and remove it."""
-        await self._in_thread(self._folder.check)
-        return f"{self._folder.root} can be written to"
+        return await self._folder.test()
 
     async def _fetch(self, parcel: Parcel, part: PartFile) -> ParcelStatus:
         link = parcel.link or ""
@@ -98,7 +95,7 @@ class DownloadFolder:
             body_max_bytes=self._options.size_max_bytes,
             idle_s=self._options.idle_s,
         )
-        sink = _FileSink(part, link, self._in_thread)
+        sink = _FileSink(part, link, self._folder.in_thread)
         try:
             answer = await self._transport.fetch_into(link, sink, limits=limits)
             self._refuse_status(answer)
@@ -107,7 +104,7 @@ class DownloadFolder:
             raise _translated(error, self._options.size_max_bytes) from error
         parts = {"title": parcel.title, "key": parcel.key, **parcel.folder_parts}
         names = fill_template(self._options.template, parts)
-        path = await self._in_thread(self._folder.place, part, names, sink.ending)
+        path = await self._folder.in_thread(self._folder.place, part, names, sink.ending)
         return ParcelStatus(target_id=str(path.relative_to(self._folder.root)), standing=ParcelState.DONE)
 
     def _refuse_status(self, answer: Answer) -> None:
@@ -119,24 +116,18 @@ class DownloadFolder:
         wait_s = answer.retry_after_s(self._environment.clock.now())
         raise TargetUnavailable(f"{host} does not give the file now (HTTP {answer.status})", retry_after_s=wait_s)
 
-    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
-        try:
-            return await self._environment.offload(work, *args)
-        except OSError as error:
-            raise trouble_with(self._folder.root, error) from error
 
-
+@define(eq=False)
 class _FileSink:
     """Looks at the beginning, then writes in large pieces."""
 
-    def __init__(self, part: PartFile, link: str, in_thread: Callable[..., Any]) -> None:
-        self._part = part
-        self._link = link
-        self._in_thread = in_thread
-        self._kept = bytearray()
-        self._content_type = ""
-        self._is_checked = False
-        self.ending = ""
+    _part: PartFile
+    _link: str
+    _in_thread: Callable[..., Any]
+    _kept: bytearray = field(init=False, factory=bytearray)
+    _content_type: str = field(init=False, default="")
+    _is_checked: bool = field(init=False, default=False)
+    ending: str = field(init=False, default="")
 
     async def begin(self, headers: httpx2.Headers) -> None:
         """The type is said here."""

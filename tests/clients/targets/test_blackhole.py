@@ -314,7 +314,7 @@ async def test_a_disk_that_fails_after_the_name_was_given_leaves_doubt_and_the_l
 
 
 def die_before_the_name_is_given(folder: Path) -> None:
-    part = Folder(folder).begin("want-7-1")
+    part = Folder(folder, in_line).begin("want-7-1")
     part.write(TORRENT)
     part.finish()
     part.close()
