@@ -9,14 +9,14 @@ from functools import cache, lru_cache
 from importlib import import_module
 from itertools import islice
 from time import struct_time
-from typing import Any, Final
+from typing import Final
 
 from attrs import frozen
 from lxml import etree
 
 from cormorant.clients.http.headers import read_date
 from cormorant.clients.http.xml_documents import decode_xml, parse_xml, refuse_entities, repaired
-from cormorant.rules.json_documents import parse_json
+from cormorant.rules.json_documents import Json, objects_of, parse_json
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.feed_items import (
@@ -237,12 +237,13 @@ def _link(links: list[etree._Element], address: str) -> str:
 
 
 def _enclosure(element: etree._Element, attribute: str, address: str) -> FeedEnclosure:
-    size = _NUMBER.fullmatch(element.get("length", ""))
-    return FeedEnclosure(
-        url=_whole(element, element.get(attribute, ""), address),
-        type=element.get("type", "").strip()[:100],
-        size_bytes=int(size[1]) or None if size else None,
-    )
+    url = _whole(element, element.get(attribute, ""), address)
+    return _sized(url, element.get("type", "").strip(), element.get("length", ""))
+
+
+def _sized(url: str, kind: str, length: str) -> FeedEnclosure:
+    size = _NUMBER.fullmatch(length)
+    return FeedEnclosure(url=url, type=kind[:100], size_bytes=int(size[1]) or None if size else None)
 
 
 def _whole(element: etree._Element, link: str, address: str) -> str:
@@ -271,13 +272,13 @@ def _json_feed(text: str, address: str) -> FeedDocument:
         raise SourceRefused("what came begins as JSON and is none; write the address of a feed") from None
     if not isinstance(found, dict) or not str(found.get("version", "")).startswith(_JSON_FEED):
         raise SourceRefused("JSON came that is no JSON Feed; write the address of an RSS, Atom or JSON feed")
-    items = [item for item in _list(found, "items") if isinstance(item, dict)]
+    items = objects_of(found, "items")
     entries = tuple(_json_entry(item, address) for item in items[:ITEMS_MAX])
     title = shortened(_said(found, "title"), length_max=TITLE_MAX)
     return FeedDocument(title=title, entries=entries, left_out=max(0, len(items) - ITEMS_MAX))
 
 
-def _json_entry(item: dict[str, Any], address: str) -> FeedEntry:
+def _json_entry(item: Json, address: str) -> FeedEntry:
     date = _said(item, "date_published", "date_modified")
     return FeedEntry(
         guid=_said(item, "id"),
@@ -290,18 +291,13 @@ def _json_entry(item: dict[str, Any], address: str) -> FeedEntry:
     )
 
 
-def _attachments(item: dict[str, Any], address: str) -> Iterator[FeedEnclosure]:
-    for each in _list(item, "attachments")[:_ENCLOSURES_MAX]:
-        if isinstance(each, dict) and _said(each, "url"):
-            size = _NUMBER.fullmatch(_said(each, "size_in_bytes"))
-            yield FeedEnclosure(
-                url=joined(address, _said(each, "url")),
-                type=_said(each, "mime_type")[:100],
-                size_bytes=int(size[1]) or None if size else None,
-            )
+def _attachments(item: Json, address: str) -> Iterator[FeedEnclosure]:
+    for each in objects_of(item, "attachments")[:_ENCLOSURES_MAX]:
+        if url := _said(each, "url"):
+            yield _sized(joined(address, url), _said(each, "mime_type"), _said(each, "size_in_bytes"))
 
 
-def _said(item: dict[str, Any], *names: str) -> str:
+def _said(item: Json, *names: str) -> str:
     """The first of these that says something. Ids and sizes are numbers in some feeds."""
     values = (item.get(name) for name in names)
     # JSON can hold half of a pair, which no text can.
@@ -311,11 +307,6 @@ def _said(item: dict[str, Any], *names: str) -> str:
         if isinstance(value, (str, int, float))
     )
     return next((text for text in texts if text), "")
-
-
-def _list(found: dict[str, Any], name: str) -> list[Any]:
-    value = found.get(name)
-    return value if isinstance(value, list) else []
 
 
 Reader = Callable[[str], struct_time | None]

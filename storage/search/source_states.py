@@ -74,7 +74,7 @@ def reserve(
     if isinstance(answer, SourceClosedNow):
         return answer, known
     times = (to_micros(answer.at), to_micros(answer.expires_at))
-    _REQUEST.change(connection, (source_id, wanted.lane.value, answer.seq, *times, wanted.consumer))
+    _REQUEST.change(connection, (source_id, wanted.lane.value, answer.permit.seq, *times, wanted.consumer))
     return answer, _changed(connection, source_id, known, answer.state, configured)
 
 

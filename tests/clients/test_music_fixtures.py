@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from cormorant.clients.slskd_replies import newest, read_responses, read_transfers
-from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
-from cormorant.clients.spotify_replies import read_albums, read_artist, read_items, read_next, read_tracks
+from cormorant.clients.spotify import (
+    SpotifyClient,
+    SpotifyOptions,
+    read_albums,
+    read_artist,
+    read_items,
+    read_next,
+    read_tracks,
+)
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceLimited
 from cormorant.rules.secrets import Secret

@@ -15,8 +15,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.clients.spotify import SpotifyClient, SpotifyOptions, all_pages
-from cormorant.clients.spotify_replies import read_tracks
+from cormorant.clients.spotify import SpotifyClient, SpotifyOptions, all_pages, read_tracks
 from cormorant.playground.spotify import (
     Answered,
     PlayedAlbum,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from cormorant.clients.targets.folders import Folder, PlacedFile, clean_name
 from cormorant.clients.targets.target import refuse_false
 from cormorant.rules.ports import Offload
@@ -17,21 +15,13 @@ _ENDINGS: Final = {ParcelKind.TORRENT: ".torrent", ParcelKind.NZB: ".nzb", Parce
 _REJECTED: Final = (".qbt_rejected", ".invalid")
 
 
-@frozen(kw_only=True)
-class BlackholeOptions:
-    """Which files the watching client understands."""
-
-    allows_magnets: bool = False
-
-
 class Blackhole:
     """One watched folder. It has no way to say no: a file that stays there is one that nobody wanted."""
 
     can_be_asked: Final = True
 
-    def __init__(self, folder: Path, *, offload: Offload, options: BlackholeOptions | None = None) -> None:
-        options = options or BlackholeOptions()
-        magnets = {ParcelKind.MAGNET} if options.allows_magnets else set()
+    def __init__(self, folder: Path, *, offload: Offload, allows_magnets: bool = False) -> None:
+        magnets = {ParcelKind.MAGNET} if allows_magnets else set()
         self.takes = frozenset({ParcelKind.TORRENT, ParcelKind.NZB} | magnets)
         self._folder = Folder(folder, offload)
         self._offload = offload

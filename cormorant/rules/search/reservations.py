@@ -55,16 +55,10 @@ class Reserved:
     """The request may go. Write the state and the request, commit, and only then send."""
 
     state: SourceState
-    lane: Lane
-    seq: int
+    permit: RequestPermit
+    """What its end will name."""
     at: datetime
     expires_at: datetime
-    generation: int
-
-    @property
-    def permit(self) -> RequestPermit:
-        """What its end will name."""
-        return RequestPermit(lane=self.lane, seq=self.seq, generation=self.generation)
 
 
 @frozen(kw_only=True)
@@ -92,7 +86,7 @@ def reserve(
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> got = reserve(SourceState(), SourceLimits(), NextRequest(), now=noon, edges={}, lease_s=45)
-    >>> got.seq, f"{got.expires_at:%H:%M:%S}"
+    >>> got.permit.seq, f"{got.expires_at:%H:%M:%S}"
     (1, '12:00:45')
     """
     reasons = openings(state, limits, request, now=now, edges=edges)
@@ -111,7 +105,8 @@ def reserve(
         key = RequestPermit(lane=lane, seq=seq, generation=0).key
         breaker = admitted(breaker, key=key, at=at, expires_at=expires_at)
     after = state.with_lane(lane, spent, breaker=breaker)
-    return Reserved(state=after, lane=lane, seq=seq, at=at, expires_at=expires_at, generation=breaker.generation)
+    permit = RequestPermit(lane=lane, seq=seq, generation=breaker.generation)
+    return Reserved(state=after, permit=permit, at=at, expires_at=expires_at)
 
 
 def _spent(own: LaneState, limits: SourceLimits, *, at: datetime, lease: RequestLease) -> LaneState:

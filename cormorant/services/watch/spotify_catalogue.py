@@ -9,8 +9,7 @@ from attrs import define, field
 
 from actors.environment import Environment
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.spotify import SpotifyClient, SpotifyOptions, TokenCache, all_pages
-from cormorant.clients.spotify_replies import read_tracks
+from cormorant.clients.spotify import SpotifyClient, SpotifyOptions, TokenCache, all_pages, read_tracks
 from cormorant.rules.json_documents import Json
 from cormorant.rules.search.outcomes import SourceRefused
 from cormorant.rules.search.priorities import Priority

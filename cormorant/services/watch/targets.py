@@ -11,7 +11,7 @@ from attrs import frozen
 from actors.environment import Environment
 from actors.watch.handover_tracker import ConfiguredTarget
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
+from cormorant.clients.targets.blackhole import Blackhole
 from cormorant.clients.targets.command import Command, CommandOptions
 from cormorant.clients.targets.download_folder import DownloadFolder, DownloadOptions
 from cormorant.clients.targets.qbittorrent import Qbittorrent, QbittorrentOptions
@@ -67,8 +67,8 @@ class _Maker:
         return makers[said.kind](said)
 
     def _blackhole(self, said: TargetSettings) -> Target:
-        options = BlackholeOptions(allows_magnets=said.magnets)
-        return Blackhole(self._under_data(said.folder), offload=self.environment.offload, options=options)
+        folder = self._under_data(said.folder)
+        return Blackhole(folder, offload=self.environment.offload, allows_magnets=said.magnets)
 
     def _command(self, said: TargetSettings) -> Target:
         return Command(

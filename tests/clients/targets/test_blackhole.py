@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from actors.environment import in_thread
-from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
+from cormorant.clients.targets.blackhole import Blackhole
 from cormorant.clients.targets.folders import SIDE, Folder
 from cormorant.rules.watch.handovers import (
     ParcelKind,
@@ -32,7 +32,7 @@ from tests.clients.parcel_samples import HTML, MAGNET, NZB, TITLES, TORRENT, par
 
 
 def blackhole(folder: Path, **options: Any) -> Blackhole:
-    return Blackhole(folder, offload=in_line, options=BlackholeOptions(**options))
+    return Blackhole(folder, offload=in_line, **options)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -45,7 +45,7 @@ def begun(state: SourceState | None = None, *, now: datetime = NOON, lane: Lane 
 def test_a_reservation_takes_the_next_number_and_a_lease() -> None:
     got = begun()
 
-    assert (got.seq, got.at, got.expires_at) == (1, NOON, NOON + timedelta(seconds=45))
+    assert (got.permit.seq, got.at, got.expires_at) == (1, NOON, NOON + timedelta(seconds=45))
     assert (got.state.query.last_seq, got.state.query.last_at) == (1, NOON)
     assert [lease.seq for lease in got.state.query.in_flight] == [1]
 
@@ -58,7 +58,7 @@ def test_lanes_are_numbered_apart_and_run_one_after_the_other() -> None:
 
     assert isinstance(meanwhile, SourceClosedNow)
     assert [gate.name for gate in meanwhile.reasons] == [ReasonName.IN_FLIGHT]
-    assert (grab.seq, grab.state.query.last_seq) == (1, 1)
+    assert (grab.permit.seq, grab.state.query.last_seq) == (1, 1)
 
 
 def test_a_process_that_died_keeps_the_source_busy_until_its_lease_expires() -> None:

@@ -60,7 +60,7 @@ def ask(
     if not isinstance(got, Reserved):
         return state
     made.append(got.at)
-    assert got.seq == len(made)
+    assert got.permit.seq == len(made)
     return failed(got.state, EndKind.OURS, got.permit, now=now)
 
 
