@@ -15,7 +15,7 @@ from attrs import frozen
 from lxml import etree
 
 from cormorant.clients.http.headers import read_date
-from cormorant.clients.http.xml_documents import decode_xml, parse_xml, refuse_entities, repaired
+from cormorant.clients.http.xml_documents import declares_entities, decode_xml, parse_xml, repaired
 from cormorant.rules.json_documents import Json, objects_of, parse_json
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import shortened
@@ -90,10 +90,8 @@ def read_feed(body: bytes, *, charset: str = "", address: str = "") -> FeedDocum
         raise SourceUnavailable("the feed is empty; if it stays so, check its address")
     if text.lstrip()[:1] in {"{", "["}:
         return _json_feed(text, address)
-    try:
-        refuse_entities(text.encode("utf-8", "replace"))
-    except SourceUnavailable:
-        raise SourceRefused("the feed declares XML entities, which may be an attack, and was not read") from None
+    if declares_entities(text.encode("utf-8", "replace")):
+        raise SourceRefused("the feed declares XML entities, which may be an attack, and was not read")
     return _xml_feed(text, address)
 
 

@@ -89,15 +89,10 @@ class SlskdClient:
             limits=limits,
         )
 
-    def refuse(self, answer: Answer) -> None:
-        """Raise what the status of an answer stands for."""
-        error = error_of_search(answer.status, error_text_of(answer, spellings([self._key])))
-        if error is not None:
-            raise error
-
     async def read(self, answer: Answer, kind: type[dict[str, Any] | list[Any]]) -> Any:
-        """The body, read in a thread."""
-        return await read_json(answer, self._environment.offload, kind)
+        """The body, read in a thread. Raises what the status of the answer stands for."""
+        refusal = error_of_search(answer.status, error_text_of(answer, spellings([self._key])))
+        return await read_json(answer, self._environment.offload, kind, refusal)
 
     async def offers(self, shown: list[Any]) -> tuple[PeerResponse, ...]:
         """What peers offer, read in a thread."""
@@ -155,7 +150,6 @@ class _Search:
             await trio.sleep(wait_s)
             wait_s *= 2
             answer = await self._post(text)
-        self.client.refuse(answer)
         started = await self.client.read(answer, dict)
         # An older slskd may choose an id of its own.
         self.id = text_of(started, "id") or self.id
@@ -189,9 +183,7 @@ class _Search:
     async def _responses(self) -> tuple[PeerResponse, ...]:
         """Fetch the results. slskd shows that a search has ended a moment before it shows the responses."""
         while True:
-            answer = await self.client.call("GET", f"{self.path}/responses")
-            self.client.refuse(answer)
-            shown = await self.client.read(answer, list)
+            shown = await self.client.read(await self.client.call("GET", f"{self.path}/responses"), list)
             if shown or not self.count:
                 return await self.client.offers(shown)
             await trio.sleep(self.times.poll_s)
@@ -217,7 +209,6 @@ class _Search:
                 raise SourceUnavailable(
                     "slskd no longer knows the search; was it restarted, or the search removed there?"
                 )
-            self.client.refuse(answer)
             self._note(await self.client.read(answer, dict))
             if self.is_over:
                 return

@@ -211,16 +211,16 @@ class SpotifyClient:
             self._token_cache.forget(token)
             token = await self._token_cache.token(self._fetch_token)
             answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
-        _raise(error_of_api(self._reply(answer, asked=asked, token=token.text)))
-        found: dict[str, Any] = await read_json(answer, self._environment.offload, dict)
+        refusal = error_of_api(self._reply(answer, asked=asked, token=token.text))
+        found: dict[str, Any] = await read_json(answer, self._environment.offload, dict, refusal)
         return found
 
     async def _fetch_token(self) -> Token:
         headers = {"Authorization": self._basic.reveal(), "Content-Type": "application/x-www-form-urlencoded"}
         content = b"grant_type=client_credentials"
         answer = await self._ask("POST", self._options.token_url, headers, content=content)
-        _raise(error_of_token(self._reply(answer, asked="a token")))
-        found = await read_json(answer, self._environment.offload, dict)
+        refusal = error_of_token(self._reply(answer, asked="a token"))
+        found = await read_json(answer, self._environment.offload, dict, refusal)
         if not text_of(found, "access_token"):
             raise SourceUnavailable("Spotify answered the request for a token without one")
         return Token(text=Secret(text_of(found, "access_token")), lasts_s=float(number_of(found, "expires_in") or 0))
@@ -270,11 +270,6 @@ def _checked(text: str) -> str:
             f"{text[:ID_LENGTH_MAX]!r} is no id of Spotify; copy the part after artist/ or album/ from a link"
         )
     return segment(text)
-
-
-def _raise(error: SourceError | None) -> None:
-    if error is not None:
-        raise error
 
 
 _KINDS: Final = frozenset(get_args(Kind))

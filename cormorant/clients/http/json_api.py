@@ -12,7 +12,13 @@ from attrs import frozen
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Offload
-from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import (
+    CredentialsRefused,
+    SourceError,
+    SourceLimited,
+    SourceRefused,
+    SourceUnavailable,
+)
 from cormorant.rules.secrets import Secret, shortened
 
 _LIMITS: Final = FetchLimits(timeout_s=30.0, body_max_bytes=20_000_000)
@@ -146,8 +152,15 @@ def _stated(answer: Answer) -> Any:
         return answer.body[:_STATED_BYTES_MAX].decode("utf-8", "replace")
 
 
-async def read_json(answer: Answer, offload: Offload, kind: type[dict[str, Any] | list[Any]]) -> Any:
-    """The answer as what it must be, read in a thread. Raises `SourceUnavailable` for everything else."""
+async def read_json(
+    answer: Answer, offload: Offload, kind: type[dict[str, Any] | list[Any]], refusal: SourceError | None
+) -> Any:
+    """The answer as what it must be, read in a thread. Raises `SourceUnavailable` for everything else.
+
+    `refusal` is what its status stands for, and is raised before anything is read.
+    """
+    if refusal is not None:
+        raise refusal
     try:
         found = await offload(parse_json, answer.body)
     except ValueError:

@@ -84,11 +84,16 @@ def parse_xml(body: bytes, *, recover: bool, encoding: str | None = None) -> etr
         return None
 
 
-def refuse_entities(body: bytes) -> None:
-    """Honest documents have a DOCTYPE at most; whoever declares entities wants them expanded."""
+def declares_entities(body: bytes) -> bool:
+    """Whether a document wants entities expanded. Honest ones have a DOCTYPE at most."""
     plain = body.replace(b"\0", b"") if b"\0" in body[:8] else body
     # The one character first: it is found, or not, in a tenth of the time.
-    if b"!" in plain and b"<!DOCTYPE" in plain and b"<!ENTITY" in plain:
+    return b"!" in plain and b"<!DOCTYPE" in plain and b"<!ENTITY" in plain
+
+
+def refuse_entities(body: bytes) -> None:
+    """Raise `SourceUnavailable` for an answer that declares entities."""
+    if declares_entities(body):
         raise SourceUnavailable("the answer declares XML entities, which may be an attack, and was not read")
 
 
