@@ -35,27 +35,24 @@ class SourceClients:
         """One page of results."""
         if record.kind == "spotify":
             raise SourceRefused(f"{record.name} knows artists, and is not searched")
-        transport = self._transport(record)
         if record.kind == "slskd":
-            return await self._peers(record, transport, request)
+            return await self._peers(record, request)
         if record.kind == "prices":
-            return await self._prices(record, transport).search(request)
-        return await self._client(record, transport).search(request)
+            recipe = price_recipes(self.environment.settings).get(record.name, PriceRecipe())
+            client = PriceClient(record.url, record.key, _transport(record), self.environment, recipe=recipe)
+            return await client.search(request)
+        return await self._client(record).search(request)
 
-    def _prices(self, record: SourceRecord, transport: Transport) -> PriceClient:
-        recipe = price_recipes(self.environment.settings).get(record.name, PriceRecipe())
-        return PriceClient(record.url, record.key, transport, self.environment, recipe=recipe)
-
-    async def _peers(self, record: SourceRecord, transport: Transport, request: SearchRequest) -> SearchPage:
+    async def _peers(self, record: SourceRecord, request: SearchRequest) -> SearchPage:
         """What peers offer, each album or file as one result."""
-        client = SlskdClient(record.url, record.key, transport, self.environment)
+        client = SlskdClient(record.url, record.key, _transport(record), self.environment)
         found = await client.search(request.query)
         results = await self.environment.offload(offered, found.responses, request)
         return SearchPage(results=results, was_cut=found.was_cut)
 
     async def download(self, record: SourceRecord, link: str) -> Download:
         """What a link leads to, checked to be a torrent, an NZB or a magnet."""
-        return await self._client(record, self._transport(record)).download(link)
+        return await self._client(record).download(link)
 
     async def fetch_link(self, link: str) -> Download:
         """What a link of a feed leads to. Nobody wrote its address down, so that it leads to nothing private."""
@@ -69,18 +66,19 @@ class SourceClients:
 
     async def caps(self, record: SourceRecord) -> Caps:
         """What the source can do."""
-        return await self._client(record, self._transport(record)).caps()
+        return await self._client(record).caps()
 
-    def _transport(self, record: SourceRecord) -> Transport:
-        proxy = record.proxy or None
-        written = [record.url] if proxy is None else [record.url, proxy.reveal()]
-        return Transport(written=written, proxy=proxy)
-
-    def _client(self, record: SourceRecord, transport: Transport) -> TorznabClient:
+    def _client(self, record: SourceRecord) -> TorznabClient:
         if record.kind not in SEARCHED:
             raise SourceRefused(f"{record.name} is of kind {record.kind}, and speaks no Torznab")
         options = TorznabOptions(protocol="usenet" if record.kind == "newznab" else None, timeout_s=TIMEOUT_S)
-        return TorznabClient(record.url, record.key, transport, self.environment, options)
+        return TorznabClient(record.url, record.key, _transport(record), self.environment, options)
+
+
+def _transport(record: SourceRecord) -> Transport:
+    proxy = record.proxy or None
+    written = [record.url] if proxy is None else [record.url, proxy.reveal()]
+    return Transport(written=written, proxy=proxy)
 
 
 def price_recipes(settings: Settings) -> dict[str, PriceRecipe]:
