@@ -10,7 +10,7 @@ from uuid import UUID
 import trio
 from attrs import define, field, frozen
 
-from cormorant.clients.http.json_api import as_json, error_text_of, read_json, segment
+from cormorant.clients.http.json_api import error_text_of, json_body, read_json, segment
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.slskd_replies import error_of_search, flags_of, read_responses
 from cormorant.rules.json_documents import Json, number_of, text_of
@@ -166,7 +166,7 @@ class _Search:
         }
         self.may_exist = True
         try:
-            answer = await self.client.call("POST", "/searches", as_json(wanted))
+            answer = await self.client.call("POST", "/searches", json_body(wanted))
         except Unreachable:
             self.may_exist = False
             raise

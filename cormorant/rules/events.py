@@ -10,6 +10,8 @@ import attrs
 from attrs import frozen
 from typing_extensions import dataclass_transform
 
+from cormorant.rules.errors import leaves_of
+
 __all__ = ["Event", "Stamped", "event", "fields_of"]
 
 
@@ -55,10 +57,8 @@ def fields_of(event: Event) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, BaseExceptionGroup):
-        return "; ".join(str(_plain(error)) for error in value.exceptions)
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}"
+        return "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves_of(value))
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value

@@ -58,11 +58,10 @@ class JsonApi:
 
     async def change(self, method: str, path: str, body: Any = None) -> Any:
         """Ask for a change. Raises a `SourceError`; a `JsonApiRefused` if it does not like the body."""
-        content = b"" if body is None else json.dumps(body).encode()
         answer = await self.transport.ask(
             method,
             self._address(path),
-            body=content,
+            body=json_body(body),
             headers=self._headers() | {"Content-Type": "application/json"},
             secrets=[self.key],
             limits=_PATIENT,
@@ -121,10 +120,9 @@ def segment(text: str) -> str:
     return quote(text, safe="", errors="replace").replace(".", "%2E")
 
 
-def as_json(value: Any) -> bytes:
-    """The body of a request. What is None is left out at the top."""
-    kept = {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
-    return json.dumps(kept).encode()
+def json_body(value: Any) -> bytes:
+    """The body of a request; empty for None."""
+    return b"" if value is None else json.dumps(value).encode()
 
 
 def error_text_of(answer: Answer, secrets: Sequence[Secret] = ()) -> str:

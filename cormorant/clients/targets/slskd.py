@@ -5,14 +5,13 @@ Where slskd has no batches yet the older call serves: it is looked first whether
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any, Final
 from uuid import UUID, uuid5
 
 from attrs import frozen
 
-from cormorant.clients.http.json_api import segment
+from cormorant.clients.http.json_api import json_body, segment
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.slskd_replies import (
     BUSY_S,
@@ -214,7 +213,7 @@ class SlskdTarget:
         params: tuple[tuple[str, str], ...] = (),
     ) -> Answer:
         # Also without a body: slskd answers 415 to what does not say that it is JSON.
-        content = RequestBody(type="application/json", body=b"" if value is None else json.dumps(value).encode())
+        content = RequestBody(type="application/json", body=json_body(value))
         headers = {"X-API-Key": self._key.reveal()}
         call = TargetRequest(method=method, path=path, headers=headers, content=content, params=params, gives=gives)
         return await self._caller.call(call)
