@@ -83,7 +83,7 @@ class TargetCaller:
 
     def keep_secret(self, secrets: Iterable[Secret]) -> None:
         """Never show these."""
-        self._secrets += spellings(secrets)
+        self._secrets += tuple(secrets)
 
     def keep_path_secret(self) -> None:
         """Never show path and query of the address either: that of a webhook is often all that protects it."""
@@ -159,11 +159,11 @@ class TargetCaller:
 
     def words(self, answer: Answer) -> str:
         """What the body of an answer says, fit for a message."""
-        return shortened(answer.body[:_WORDS_MAX_BYTES].decode("utf-8", "replace"), self._secrets)
+        return self.told(answer.body[:_WORDS_MAX_BYTES].decode("utf-8", "replace"))
 
     def told(self, text: str) -> str:
         """Foreign text, fit for a message."""
-        return shortened(text, self._secrets)
+        return shortened(text, spellings(self._secrets))
 
 
 def as_json(answer: Answer) -> Any:
