@@ -39,13 +39,13 @@ class SourceClients:
             return await self._peers(record, request)
         if record.kind == "prices":
             recipe = price_recipes(self.environment.settings).get(record.name, PriceRecipe())
-            client = PriceClient(record.url, record.key, _transport(record), self.environment, recipe=recipe)
+            client = PriceClient(record.url, record.key, self._transport(record), self.environment, recipe=recipe)
             return await client.search(request)
         return await self._client(record).search(request)
 
     async def _peers(self, record: SourceRecord, request: SearchRequest) -> SearchPage:
         """What peers offer, each album or file as one result."""
-        client = SlskdClient(record.url, record.key, _transport(record), self.environment)
+        client = SlskdClient(record.url, record.key, self._transport(record), self.environment)
         found = await client.search(request.query)
         results = await self.environment.offload(offered, found.responses, request)
         return SearchPage(results=results, was_cut=found.was_cut)
@@ -68,17 +68,16 @@ class SourceClients:
         """What the source can do."""
         return await self._client(record).caps()
 
+    def _transport(self, record: SourceRecord) -> Transport:
+        proxy = record.proxy or None
+        written = [record.url] if proxy is None else [record.url, proxy.reveal()]
+        return Transport(written=written, proxy=proxy)
+
     def _client(self, record: SourceRecord) -> TorznabClient:
         if record.kind not in SEARCHED:
             raise SourceRefused(f"{record.name} is of kind {record.kind}, and speaks no Torznab")
         options = TorznabOptions(protocol="usenet" if record.kind == "newznab" else None, timeout_s=TIMEOUT_S)
-        return TorznabClient(record.url, record.key, _transport(record), self.environment, options)
-
-
-def _transport(record: SourceRecord) -> Transport:
-    proxy = record.proxy or None
-    written = [record.url] if proxy is None else [record.url, proxy.reveal()]
-    return Transport(written=written, proxy=proxy)
+        return TorznabClient(record.url, record.key, self._transport(record), self.environment, options)
 
 
 def price_recipes(settings: Settings) -> dict[str, PriceRecipe]:
