@@ -17,7 +17,15 @@ from actors.search.source_requests import PendingRequest, SourceRequests
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError, SourceNotAsked
 from cormorant.rules.search.priorities import Priority, aged
-from cormorant.rules.search.reasons import Reason, ReasonName, earliest_opening, next_opening, openings, recheck_at
+from cormorant.rules.search.reasons import (
+    NextRequest,
+    Reason,
+    ReasonName,
+    earliest_opening,
+    next_opening,
+    openings,
+    recheck_at,
+)
 from cormorant.rules.search.reservations import EndKind, RequestEnd
 from cormorant.rules.search.slots import Rank, SlotPool
 from storage.search.requests import RequestResult
@@ -144,16 +152,13 @@ class OpeningTimes:
     def _ask(self, rule: Callable[..., T], pending: PendingRequest, now: datetime) -> T:
         known = self.requests.known
         assert known is not None
-        return rule(
-            known.state,
-            known.limits,
+        request = NextRequest(
             lane=pending.lane,
             priority=pending.priority,
-            now=now,
-            edges=known.edges[pending.lane],
             pace_s=pending.pace_s,
             waited_s=(now - pending.submitted_at).total_seconds(),
         )
+        return rule(known.state, known.limits, request, now=now, edges=known.edges[pending.lane])
 
     def of(self, pending: PendingRequest, rank: Priority) -> datetime | None:
         """When the source opens for a request that counts as this class by now."""

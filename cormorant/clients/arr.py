@@ -65,11 +65,7 @@ class ArrClient:
 
     async def check(self) -> str:
         """Make sure that it is the app it should be; its version."""
-        status = await self.api.get(self._path("/system/status"))
-        name = status.get("appName") if isinstance(status, dict) else None
-        if name != self.app.title:
-            what = f"{str(name)[:40]}" if name else "something else"
-            raise SourceRefused(f"what is there is {what} and not {self.app.title}; check the address, or the command")
+        status = await _status(self.api, self._path("/system/status"), self.app.title, "the address, or the command")
         return str(status.get("version", ""))[:40]
 
     async def indexers(self) -> list[AppIndexer]:
@@ -93,10 +89,7 @@ class ArrClient:
         await self.api.change("DELETE", self._path(f"/indexer/{entry.id}"))
 
     async def _all(self) -> list[dict[str, Any]]:
-        said = await self.api.get(self._path("/indexer"))
-        if not isinstance(said, list):
-            raise SourceRefused("it did not answer with a list of its indexers")
-        return [each for each in said if _is_indexer(each)]
+        return [each for each in await _listed(self.api, self._path("/indexer")) if _is_indexer(each)]
 
     async def _made(self, name: str, endpoint: GateEndpoint, key: Secret) -> dict[str, Any]:
         templates = await self.api.get(self._path("/indexer/schema"))
@@ -110,6 +103,23 @@ class ArrClient:
 
     def _path(self, path: str) -> str:
         return f"/api/{self.app.api}{path}"
+
+
+async def _status(api: JsonApi, path: str, title: str, suspect: str) -> dict[str, Any]:
+    """What an app says of itself, once it is the one that it should be."""
+    status = await api.get(path)
+    name = status.get("appName") if isinstance(status, dict) else None
+    if name != title:
+        what = str(name)[:40] if name else "something else"
+        raise SourceRefused(f"what is there is {what} and not {title}; check {suspect}")
+    return dict(status)
+
+
+async def _listed(api: JsonApi, path: str) -> list[Any]:
+    said = await api.get(path)
+    if not isinstance(said, list):
+        raise SourceRefused("it did not answer with a list of its indexers")
+    return said
 
 
 def _is_indexer(said: Any) -> bool:
@@ -140,16 +150,8 @@ _TITLE_MAX: Final = 100
 
 async def prowlarr_indexers(api: JsonApi) -> list[OfferedIndexer]:
     """Its indexers, by number. Raises a `SourceError`."""
-    status = await api.get("/api/v1/system/status")
-    app = status.get("appName") if isinstance(status, dict) else None
-    if app != PROWLARR:
-        raise SourceRefused(
-            f"what is there is {str(app)[:40] if app else 'something else'} and not {PROWLARR}; check the address"
-        )
-    said = await api.get("/api/v1/indexer")
-    if not isinstance(said, list):
-        raise SourceRefused("it did not answer with a list of its indexers")
-    return list(_of_prowlarr(api.url.rstrip("/"), said))
+    await _status(api, "/api/v1/system/status", PROWLARR, "the address")
+    return list(_of_prowlarr(api.url.rstrip("/"), await _listed(api, "/api/v1/indexer")))
 
 
 def _of_prowlarr(url: str, said: list[Any]) -> Iterator[OfferedIndexer]:
@@ -177,9 +179,8 @@ async def jackett_indexers(url: str, key: Secret, transport: Transport, *, offlo
     base = url.rstrip("/")
     params = [("t", "indexers"), ("configured", "true"), ("apikey", key.reveal())]
     answer = await transport.get(f"{base}{_LIST}", params=params, secrets=[key])
-    is_page = "html" in answer.headers.get("Content-Type", "").lower()
-    if is_page or answer.status >= _ERRORS:
-        what = "a web page" if is_page else f"HTTP {answer.status}"
+    if answer.is_page or answer.status >= _ERRORS:
+        what = "a web page" if answer.is_page else f"HTTP {answer.status}"
         raise SourceRefused(
             f"what is there answers with {what}, so it is not the API of {JACKETT}; check the address: "
             f"the port, and the base path if {JACKETT} has one, such as http://host:9117/jackett"

@@ -1,8 +1,7 @@
-"""Reads RSS, Atom and JSON Feed: encoding, dates, entries."""
+"""Reads RSS, Atom and JSON Feed: dates, entries."""
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -10,14 +9,14 @@ from functools import cache, lru_cache
 from importlib import import_module
 from itertools import islice
 from time import struct_time
-from typing import Any, Final
+from typing import Final
 
 from attrs import frozen
 from lxml import etree
 
 from cormorant.clients.http.headers import read_date
-from cormorant.clients.http.xml_documents import is_encoding_of_text, parse_xml, refuse_entities, repaired
-from cormorant.rules.json_documents import parse_json
+from cormorant.clients.http.xml_documents import declares_entities, decode_xml, parse_xml, repaired
+from cormorant.rules.json_documents import Json, objects_of, parse_json
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.feed_items import (
@@ -86,15 +85,13 @@ class FeedDocument:
 
 def read_feed(body: bytes, *, charset: str = "", address: str = "") -> FeedDocument:
     """Read a document. Raises `SourceRefused` for what is no feed or declares entities; `address` makes links whole."""
-    text = decode_feed(body, charset=charset)
+    text = decode_xml(body, charset=charset, trusts_header=True)
     if not text.strip():
         raise SourceUnavailable("the feed is empty; if it stays so, check its address")
     if text.lstrip()[:1] in {"{", "["}:
         return _json_feed(text, address)
-    try:
-        refuse_entities(text.encode("utf-8", "replace"))
-    except SourceUnavailable:
-        raise SourceRefused("the feed declares XML entities, which may be an attack, and was not read") from None
+    if declares_entities(text.encode("utf-8", "replace")):
+        raise SourceRefused("the feed declares XML entities, which may be an attack, and was not read")
     return _xml_feed(text, address)
 
 
@@ -238,12 +235,13 @@ def _link(links: list[etree._Element], address: str) -> str:
 
 
 def _enclosure(element: etree._Element, attribute: str, address: str) -> FeedEnclosure:
-    size = _NUMBER.fullmatch(element.get("length", ""))
-    return FeedEnclosure(
-        url=_whole(element, element.get(attribute, ""), address),
-        type=element.get("type", "").strip()[:100],
-        size_bytes=int(size[1]) or None if size else None,
-    )
+    url = _whole(element, element.get(attribute, ""), address)
+    return _sized(url, element.get("type", "").strip(), element.get("length", ""))
+
+
+def _sized(url: str, kind: str, length: str) -> FeedEnclosure:
+    size = _NUMBER.fullmatch(length)
+    return FeedEnclosure(url=url, type=kind[:100], size_bytes=int(size[1]) or None if size else None)
 
 
 def _whole(element: etree._Element, link: str, address: str) -> str:
@@ -272,13 +270,13 @@ def _json_feed(text: str, address: str) -> FeedDocument:
         raise SourceRefused("what came begins as JSON and is none; write the address of a feed") from None
     if not isinstance(found, dict) or not str(found.get("version", "")).startswith(_JSON_FEED):
         raise SourceRefused("JSON came that is no JSON Feed; write the address of an RSS, Atom or JSON feed")
-    items = [item for item in _list(found, "items") if isinstance(item, dict)]
+    items = objects_of(found, "items")
     entries = tuple(_json_entry(item, address) for item in items[:ITEMS_MAX])
     title = shortened(_said(found, "title"), length_max=TITLE_MAX)
     return FeedDocument(title=title, entries=entries, left_out=max(0, len(items) - ITEMS_MAX))
 
 
-def _json_entry(item: dict[str, Any], address: str) -> FeedEntry:
+def _json_entry(item: Json, address: str) -> FeedEntry:
     date = _said(item, "date_published", "date_modified")
     return FeedEntry(
         guid=_said(item, "id"),
@@ -291,18 +289,13 @@ def _json_entry(item: dict[str, Any], address: str) -> FeedEntry:
     )
 
 
-def _attachments(item: dict[str, Any], address: str) -> Iterator[FeedEnclosure]:
-    for each in _list(item, "attachments")[:_ENCLOSURES_MAX]:
-        if isinstance(each, dict) and _said(each, "url"):
-            size = _NUMBER.fullmatch(_said(each, "size_in_bytes"))
-            yield FeedEnclosure(
-                url=joined(address, _said(each, "url")),
-                type=_said(each, "mime_type")[:100],
-                size_bytes=int(size[1]) or None if size else None,
-            )
+def _attachments(item: Json, address: str) -> Iterator[FeedEnclosure]:
+    for each in objects_of(item, "attachments")[:_ENCLOSURES_MAX]:
+        if url := _said(each, "url"):
+            yield _sized(joined(address, url), _said(each, "mime_type"), _said(each, "size_in_bytes"))
 
 
-def _said(item: dict[str, Any], *names: str) -> str:
+def _said(item: Json, *names: str) -> str:
     """The first of these that says something. Ids and sizes are numbers in some feeds."""
     values = (item.get(name) for name in names)
     # JSON can hold half of a pair, which no text can.
@@ -312,11 +305,6 @@ def _said(item: dict[str, Any], *names: str) -> str:
         if isinstance(value, (str, int, float))
     )
     return next((text for text in texts if text), "")
-
-
-def _list(found: dict[str, Any], name: str) -> list[Any]:
-    value = found.get(name)
-    return value if isinstance(value, list) else []
 
 
 Reader = Callable[[str], struct_time | None]
@@ -365,67 +353,3 @@ def _readers() -> tuple[Reader, ...]:
     known = import_module("feedparser.datetimes")
     found = (getattr(known, f"_parse_date_{form}", None) for form in _FORMS)
     return tuple(read for read in found if read is not None)
-
-
-_MARKS: Final = (
-    # The longer first: the mark of UTF-16 begins that of UTF-32.
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-    # No mark, but a document begins with "<" or "{", and zeros around that tell the rest.
-    (b"<\0\0\0", "utf-32-le"),
-    (b"\0\0\0<", "utf-32-be"),
-    (b"<\0", "utf-16-le"),
-    (b"\0<", "utf-16-be"),
-)
-_DECLARED: Final = re.compile(rb"<\?xml[^>]{0,200}?encoding\s{0,20}=\s{0,20}[\"']\s{0,20}([A-Za-z0-9._:-]{1,40})")
-_CHARSET: Final = re.compile(r"charset\s{0,20}=\s{0,20}[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
-# What is called Latin-1 is the code page of Windows wherever the two differ; and the first Chinese set is a part of the last.
-_MEANT: Final = {"gb2312": "gb18030", "gbk": "gb18030"}
-_LATIN: Final = re.compile(r"(iso[-_]?)?8859[-_]1|latin[-_]?1")
-
-
-def charset_of(content_type: str) -> str:
-    """The encoding that a header states, or nothing.
-
-    >>> charset_of("text/xml; charset = 'Windows-1252'"), charset_of("text/xml")
-    ('windows-1252', '')
-    """
-    found = _CHARSET.search(content_type[:1_000])
-    return found[1].lower() if found else ""
-
-
-def decode_feed(body: bytes, *, charset: str = "") -> str:
-    """The text of a document, whatever its bytes are."""
-    body = body.lstrip() if body[:1].isspace() else body
-    for encoding in _encodings(body, charset):
-        try:
-            return body.decode(encoding).lstrip("\ufeff")
-        except (UnicodeError, LookupError):
-            continue
-    return body.removeprefix(codecs.BOM_UTF8).decode("cp1252", "replace")
-
-
-def _encodings(body: bytes, charset: str) -> list[str]:
-    for mark, encoding in _MARKS:
-        if body.startswith(mark):
-            return [encoding, "utf-8"]
-    declared = _DECLARED.match(body)
-    own = declared[1].decode("ascii").lower() if declared else ""
-    if own in {"utf-8", "utf8"}:  # where a document is what it says it is, a header of another opinion is a mistake
-        return ["utf-8", *_named(charset)]
-    return [*_named(charset), *_named(own), "utf-8"]
-
-
-def _named(encoding: str) -> list[str]:
-    if encoding in {"utf-8", "utf8"}:
-        return ["utf-8"]
-    if _LATIN.fullmatch(encoding):
-        # It is what programs say that do not know; and text in Latin-1 is never by chance valid UTF-8.
-        return ["utf-8", "cp1252", "latin-1"]
-    # Without a mark these two are told by their zeros; there are none, so it is something else.
-    if not is_encoding_of_text(encoding) or encoding.startswith(("utf-16", "utf-32", "utf16", "utf32")):
-        return []
-    return [_MEANT.get(encoding, encoding)]

@@ -8,13 +8,11 @@ from http import HTTPStatus
 from typing import Final
 
 import httpx2
-from attrs import frozen
 
-from cormorant.clients.feed_documents import FeedDocument, charset_of, read_feed
+from cormorant.clients.feed_documents import FeedDocument, read_feed
 from cormorant.clients.files import Download, download_from_magnet, parse_download
-from cormorant.clients.http.headers import retry_after_s
-from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party, shown_origin
-from cormorant.rules.ports import Clock, Offload
+from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party
+from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import keys_in, shortened
 from cormorant.rules.watch.feed_items import items_of
@@ -28,24 +26,13 @@ _ACCEPT: Final = (
 _VALIDATOR: Final = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,999}")
 
 
-@frozen(kw_only=True)
-class FeedOptions:
-    """How long a feed may take, and how large it may be when it is unpacked."""
-
-    timeout_s: float = 30.0
-    body_max_bytes: int = 10_000_000
-
-
 class FeedClient:
     """Asks for feeds. The transport knows which addresses the operator wrote."""
 
-    def __init__(
-        self, transport: Transport, *, offload: Offload, clock: Clock, options: FeedOptions | None = None
-    ) -> None:
+    def __init__(self, transport: Transport, environment: Ports, limits: FetchLimits | None = None) -> None:
         self._transport = transport
-        self._offload = offload
-        self._clock = clock
-        self._options = options or FeedOptions()
+        self._environment = environment
+        self._limits = limits or FetchLimits()
 
     async def fetch(self, url: str, *, etag: str | None = None, last_modified: str | None = None) -> FetchedFeed:
         """What the feed has. With what was kept of the last answer, nothing is sent or read when nothing has changed.
@@ -59,17 +46,17 @@ class FeedClient:
             # They go along with redirects: they come from where those led to.
             open_headers={"Accept": _ACCEPT, **sent},
             secrets=keys_in(url, in_path=False),
-            limits=FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes),
+            limits=self._limits,
         )
         if answer.status == HTTPStatus.NOT_MODIFIED:
             if not sent:
-                raise SourceUnavailable(f"{_where(answer)} says that nothing has changed, and was never asked before")
+                raise SourceUnavailable(f"{answer.origin} says that nothing has changed, and was never asked before")
             return FetchedFeed(is_unchanged=True, moved_to=_moved_to(url, answer))
-        self._refuse_status(answer)
+        _refuse_status(answer, f"the feed at {answer.origin}", self._environment)
         return await self._page(url, answer)
 
     async def _page(self, url: str, answer: Answer) -> FetchedFeed:
-        document, items = await self._offload(partial(self._read, url, answer))
+        document, items = await self._environment.offload(partial(self._read, url, answer))
         return FetchedFeed(
             items=items,
             etag=_validator(answer.headers.get("ETag")),
@@ -80,17 +67,9 @@ class FeedClient:
         )
 
     def _read(self, url: str, answer: Answer) -> tuple[FeedDocument, tuple[FeedEntryItem, ...]]:
-        charset = charset_of(answer.headers.get("Content-Type", ""))
-        document = read_feed(answer.body, charset=charset, address=answer.url)
+        document = read_feed(answer.body, charset=answer.charset, address=answer.url)
         # What is secret in the address that was asked stays so, wherever it led to.
-        return document, items_of(document.entries, addresses=(url, answer.url), now=self._clock.now())
-
-    def _refuse_status(self, answer: Answer) -> None:
-        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
-        asked = f"the feed at {_where(answer)}"
-        error = error_of_feed(answer.status, asked=asked, retry_after_s=wait_s)
-        if error is not None:
-            raise error
+        return document, items_of(document.entries, addresses=(url, answer.url), now=self._environment.clock.now())
 
 
 def _validator(text: str | None) -> str | None:
@@ -107,8 +86,10 @@ def _moved_to(url: str, answer: Answer) -> str | None:
     return str(new)
 
 
-def _where(answer: Answer) -> str:
-    return shown_origin(httpx2.URL(answer.url))
+def _refuse_status(answer: Answer, asked: str, environment: Ports) -> None:
+    error = error_of_feed(answer.status, asked=asked, retry_after_s=answer.retry_after_s(environment.clock.now()))
+    if error is not None:
+        raise error
 
 
 _BUSY = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY}
@@ -144,9 +125,7 @@ def _refusal(status: int) -> str:
 LIMITS: Final = FetchLimits(timeout_s=60.0, body_max_bytes=20_000_000)
 
 
-async def fetch_link(
-    link: str, transport: Transport, *, offload: Offload, clock: Clock, limits: FetchLimits = LIMITS
-) -> Download:
+async def fetch_link(link: str, transport: Transport, environment: Ports, *, limits: FetchLimits = LIMITS) -> Download:
     """Fetch it, and make sure what it is. Raises a `SourceError`."""
     if link.startswith("magnet:"):
         return download_from_magnet(link)
@@ -154,12 +133,8 @@ async def fetch_link(
     answer = await transport.get(link, secrets=secrets, limits=limits)
     if answer.magnet is not None:
         return download_from_magnet(answer.magnet)
-    where = shown_origin(httpx2.URL(answer.url))
-    wait_s = retry_after_s(answer.headers.get("Retry-After"), now=clock.now())
-    error = error_of_feed(answer.status, asked=f"the download at {where}", retry_after_s=wait_s)
-    if error is not None:
-        raise error
-    found = await offload(partial(parse_download, answer.body))
+    _refuse_status(answer, f"the download at {answer.origin}", environment)
+    found = await environment.offload(partial(parse_download, answer.body))
     if isinstance(found, Download):
         return found
-    raise SourceRefused(f"{where} gave an error instead of a download: {shortened(found.description, secrets)}")
+    raise SourceRefused(f"{answer.origin} gave an error instead of a download: {shortened(found.description, secrets)}")

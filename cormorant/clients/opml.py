@@ -9,10 +9,8 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 from lxml import etree
 
-from cormorant.clients.feed_documents import decode_feed
-from cormorant.clients.http.xml_documents import parse_xml, refuse_entities, repaired
+from cormorant.clients.http.xml_documents import declares_entities, decode_xml, parse_xml, repaired
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.feed_items import LINK_MAX, plain
 from cormorant.rules.watch.feeds import fit_name
@@ -99,11 +97,9 @@ def _clean(text: str) -> str:
 def _root(body: bytes) -> etree._Element:
     if len(body) > BYTES_MAX:
         raise NotOpml(f"the list has more than {BYTES_MAX:,} bytes; divide it")
-    text = decode_feed(body)
-    try:
-        refuse_entities(text.encode("utf-8", "replace"))
-    except SourceUnavailable:
-        raise NotOpml("the list declares XML entities, which may be an attack, and was not read") from None
+    text = decode_xml(body)
+    if declares_entities(text.encode("utf-8", "replace")):
+        raise NotOpml("the list declares XML entities, which may be an attack, and was not read")
     root = parse_xml(repaired(text).lstrip(), recover=True, encoding="utf-8") if text.strip() else None
     if root is None or str(root.tag).lower() != "opml":
         raise NotOpml("this is no OPML; export the list of feeds as OPML from the other program")

@@ -9,13 +9,13 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-from attrs import asdict, field, frozen
+from attrs import asdict, define, field, frozen
 
-from cormorant.clients.http.headers import read_date, retry_after_s
+from cormorant.clients.http.headers import read_date
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.torznab_replies import IndexerReply, error_of
 from cormorant.rules.json_documents import parse_json
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret, redact_keys, redact_secrets, shortened
@@ -43,6 +43,7 @@ ID_MAX: Final = 1_000
 _AHEAD_MAX: Final = timedelta(days=1)
 """A later day is a mistake of the site, and as if it had named none."""
 _KEYS: Final = "key"
+_LIMITS: Final = FetchLimits(timeout_s=120.0, body_max_bytes=5_000_000)
 _DIGITS_MAX: Final = 30
 
 
@@ -55,27 +56,16 @@ class PriceRecipe:
     fields: PriceFieldSettings = field(factory=PriceFieldSettings)
 
 
+@define(eq=False)
 class PriceClient:
     """Asks one site. Raises a `SourceError`."""
 
-    def __init__(  # noqa: PLR0913 - what a client needs from outside, the last with a default
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        recipe: PriceRecipe | None = None,
-        limits: FetchLimits = FetchLimits(timeout_s=120.0, body_max_bytes=5_000_000),  # noqa: B008 - frozen, so that sharing it is harmless
-    ) -> None:
-        self._url = url
-        self._key = key
-        self._transport = transport
-        self._offload = offload
-        self._clock = clock
-        self._recipe = recipe or PriceRecipe()
-        self._limits = limits
+    _url: str
+    _key: Secret
+    _transport: Transport
+    _environment: Ports
+    _recipe: PriceRecipe = field(factory=PriceRecipe, kw_only=True)
+    _limits: FetchLimits = field(default=_LIMITS, kw_only=True)
 
     async def search(self, request: SearchRequest) -> SearchPage:
         """The prices that the site states. What is no price comes with the reason; if all of it is none, that is an error."""
@@ -87,7 +77,7 @@ class PriceClient:
             limits=self._limits,
         )
         self._refuse(answer)
-        return SearchPage(results=await self._offload(partial(self._read, answer.body)))
+        return SearchPage(results=await self._environment.offload(partial(self._read, answer.body)))
 
     def _address(self, request: SearchRequest) -> str:
         said: dict[str, str] = {part: request.params.get(part, "") for part in PARTS}
@@ -103,7 +93,7 @@ class PriceClient:
         return [self._key] if self._key else []
 
     def _refuse(self, answer: Answer) -> None:
-        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
+        wait_s = answer.retry_after_s(self._environment.clock.now())
         error = error_of(IndexerReply(status=answer.status, retry_after_s=wait_s, key_was_sent=bool(self._key)))
         if error is not None:
             raise error
@@ -191,7 +181,7 @@ class PriceClient:
 
     def _day(self, said: str) -> datetime | None:
         day = read_date(said)
-        return None if day is None or day > self._clock.now() + _AHEAD_MAX else day
+        return None if day is None or day > self._environment.clock.now() + _AHEAD_MAX else day
 
 
 def _read_number(digits: str) -> int | float:

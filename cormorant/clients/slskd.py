@@ -8,12 +8,13 @@ from typing import Any, Final
 from uuid import UUID
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
-from cormorant.clients.http.json_api import as_json, error_text_of, read_json, segment
+from cormorant.clients.http.json_api import error_text_of, json_body, read_json, segment
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
-from cormorant.clients.slskd_replies import Json, error_of_search, flags_of, number_of, read_responses, text_of
-from cormorant.rules.ports import Chance, Offload
+from cormorant.clients.slskd_replies import error_of_search, flags_of, read_responses
+from cormorant.rules.json_documents import Json, number_of, text_of
+from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret, spellings
 from cormorant.rules.watch.soulseek import PeerResponse
@@ -46,26 +47,15 @@ class SlskdFound:
     was_cut: bool = False
 
 
+@define(eq=False)
 class SlskdClient:
     """Searches through one slskd. Raises a `SourceError`."""
 
-    def __init__(
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        chance: Chance,
-        options: SlskdOptions | None = None,
-    ) -> None:
-        self._url = f"{url.rstrip('/')}{API}"
-        self._key = key
-        self._secrets = spellings([key])
-        self._transport = transport
-        self._offload = offload
-        self._chance = chance
-        self._options = options or SlskdOptions()
+    _url: str
+    _key: Secret
+    _transport: Transport
+    _environment: Ports
+    _options: SlskdOptions = field(factory=SlskdOptions)
 
     async def search(self, text: str) -> SlskdFound:
         """Find what peers share that has all words of `text` in its path.
@@ -77,7 +67,7 @@ class SlskdClient:
         left_s = trio.current_effective_deadline() - trio.current_time()
         times = search_times(self._options.usual_s if left_s == math.inf else left_s)
         # Our id, so that a search whose start was not confirmed can be removed, too.
-        run = _Search(self, str(UUID(int=self._chance.getrandbits(128), version=4)), self._options, times)
+        run = _Search(self, str(UUID(int=self._environment.chance.getrandbits(128), version=4)), self._options, times)
         try:
             return await run.results(text)
         finally:
@@ -91,41 +81,45 @@ class SlskdClient:
         # Also without a body: slskd answers 415 to what does not say that it is JSON.
         headers = {"X-API-Key": self._key.reveal(), "Content-Type": "application/json", "Accept": "application/json"}
         return await self._transport.ask(
-            method, f"{self._url}{path}", body=content, headers=headers, secrets=[self._key], limits=limits
+            method,
+            f"{self._url.rstrip('/')}{API}{path}",
+            body=content,
+            headers=headers,
+            secrets=[self._key],
+            limits=limits,
         )
 
-    def refuse(self, answer: Answer) -> None:
-        """Raise what the status of an answer stands for."""
-        error = error_of_search(answer.status, error_text_of(answer, self._secrets))
-        if error is not None:
-            raise error
-
     async def read(self, answer: Answer, kind: type[dict[str, Any] | list[Any]]) -> Any:
-        """The body, read in a thread."""
-        return await read_json(answer, self._offload, kind)
+        """The body, read in a thread. Raises what the status of the answer stands for."""
+        refusal = error_of_search(answer.status, error_text_of(answer, spellings([self._key])))
+        return await read_json(answer, self._environment.offload, kind, refusal)
 
     async def offers(self, shown: list[Any]) -> tuple[PeerResponse, ...]:
         """What peers offer, read in a thread."""
-        return await self._offload(read_responses, shown)
+        return await self._environment.offload(read_responses, shown)
 
 
+@define(eq=False)
 class _Search:
     """One search, from its start until slskd has removed it."""
 
-    def __init__(self, client: SlskdClient, search_id: str, options: SlskdOptions, times: SearchTimes) -> None:
-        self.client = client
-        self.options = options
-        self.times = times
-        self.began_at = trio.current_time()
-        self.path = f"/searches/{segment(search_id)}"
-        self.id = search_id
-        self.may_exist = False
-        self.is_started = False
-        self.has_run = False
-        self.is_over = False
-        self.state = ""
-        self.count = 0
-        """Responses that slskd says it has received."""
+    client: SlskdClient
+    id: str
+    options: SlskdOptions
+    times: SearchTimes
+    began_at: float = field(init=False, factory=trio.current_time)
+    may_exist: bool = field(init=False, default=False)
+    is_started: bool = field(init=False, default=False)
+    has_run: bool = field(init=False, default=False)
+    is_over: bool = field(init=False, default=False)
+    state: str = field(init=False, default="")
+    count: int = field(init=False, default=0)
+    """Responses that slskd says it has received."""
+
+    @property
+    def path(self) -> str:
+        """Where slskd has it."""
+        return f"/searches/{segment(self.id)}"
 
     @property
     def age_s(self) -> float:
@@ -156,11 +150,9 @@ class _Search:
             await trio.sleep(wait_s)
             wait_s *= 2
             answer = await self._post(text)
-        self.client.refuse(answer)
         started = await self.client.read(answer, dict)
         # An older slskd may choose an id of its own.
         self.id = text_of(started, "id") or self.id
-        self.path = f"/searches/{segment(self.id)}"
         self.is_started = True
 
     async def _post(self, text: str) -> Answer:
@@ -174,7 +166,7 @@ class _Search:
         }
         self.may_exist = True
         try:
-            answer = await self.client.call("POST", "/searches", as_json(wanted))
+            answer = await self.client.call("POST", "/searches", json_body(wanted))
         except Unreachable:
             self.may_exist = False
             raise
@@ -191,9 +183,7 @@ class _Search:
     async def _responses(self) -> tuple[PeerResponse, ...]:
         """Fetch the results. slskd shows that a search has ended a moment before it shows the responses."""
         while True:
-            answer = await self.client.call("GET", f"{self.path}/responses")
-            self.client.refuse(answer)
-            shown = await self.client.read(answer, list)
+            shown = await self.client.read(await self.client.call("GET", f"{self.path}/responses"), list)
             if shown or not self.count:
                 return await self.client.offers(shown)
             await trio.sleep(self.times.poll_s)
@@ -219,7 +209,6 @@ class _Search:
                 raise SourceUnavailable(
                     "slskd no longer knows the search; was it restarted, or the search removed there?"
                 )
-            self.client.refuse(answer)
             self._note(await self.client.read(answer, dict))
             if self.is_over:
                 return

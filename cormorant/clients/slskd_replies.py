@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from attrs import frozen
 
+from cormorant.rules.json_documents import Json, number_of, objects_of, text_of
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.handovers import ParcelState, ParcelStatus
 from cormorant.rules.watch.soulseek import PeerFile, PeerResponse
-
-Json = Mapping[str, Any]
-
-_NUMBER_MAX: Final = 2**63 - 1
 
 
 def read_responses(body: list[Any]) -> tuple[PeerResponse, ...]:
@@ -25,26 +22,6 @@ def read_responses(body: list[Any]) -> tuple[PeerResponse, ...]:
 def read_transfers(body: Any) -> list[Transfer]:
     """All transfers anywhere in a list by user and folder, or in a batch."""
     return [_transfer(item) for item in _leaves(body) if text_of(item, "filename")]
-
-
-def text_of(item: Json, name: str) -> str:
-    """A text; empty when there is none."""
-    value = item.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def number_of(item: Json, name: str) -> int | None:
-    """A whole number from 0 that a database can hold; None when there is none."""
-    value = item.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _NUMBER_MAX:
-        return None
-    return int(value)
-
-
-def objects_of(item: Json, name: str) -> list[Json]:
-    """The objects in a list; none when there is no list."""
-    value = item.get(name)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _response(item: Json) -> PeerResponse:

@@ -1,232 +1,61 @@
-"""Spotify's API and its token."""
+"""Spotify's API, its token, and what its replies mean."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 from urllib.parse import urlencode
 
 import httpx2
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
-from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.json_api import error_text_of, read_json, reason_of, segment
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport, is_same_party
-from cormorant.clients.spotify_replies import (
-    UNAUTHORIZED,
-    Json,
-    SpotifyReply,
-    error_of_api,
-    error_of_token,
-    number_of,
-    read_albums,
-    read_artist,
-    read_artists,
-    read_items,
-    read_next,
-    read_tracks,
-    text_of,
+from cormorant.rules.json_documents import Json, number_of, text_of
+from cormorant.rules.ports import Ports
+from cormorant.rules.search.outcomes import (
+    CredentialsRefused,
+    SourceError,
+    SourceLimited,
+    SourceRefused,
+    SourceUnavailable,
 )
-from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret, spellings
-from cormorant.rules.watch.releases import OWN_GROUPS, Album, AlbumPage, CatalogueArtist, Group, Track, is_by
+from cormorant.rules.watch.releases import (
+    OWN_GROUPS,
+    Album,
+    AlbumPage,
+    CatalogueArtist,
+    Group,
+    Kind,
+    ReleaseDate,
+    Track,
+    is_by,
+    read_release_date,
+)
 from cormorant.rules.watch.titles import plain_title
 
 API_URL: Final = "https://api.spotify.com/v1"
 TOKEN_URL: Final = "https://accounts.spotify.com/api/token"  # noqa: S105 - the address, no token
 ID_LENGTH_MAX: Final = 64
+PAGES_MAX: Final = 1_000
+ITEMS_MAX: Final = 100_000
 
 _ALBUMS_ASKED: Final = 10  # the most that Spotify allows since February 2026
 _TRACKS_ASKED: Final = 50
 
-Turn = Callable[[], Awaitable[None]]
-"""Awaited before each page: whoever limits requests lets them through one by one."""
-
-
-async def at_once() -> None:
-    """A `Turn` for those who limit nothing."""
-
 
 @frozen(kw_only=True)
 class SpotifyOptions:
-    """Where Spotify is, how long one request and one whole list may take, and where a list that does not end is cut off."""
+    """Where Spotify is, and how long one request may take."""
 
     api_url: str = API_URL
     token_url: str = TOKEN_URL
     market: str = ""
     timeout_s: float = 10.0
-    total_s: float = 300.0
     body_max_bytes: int = 2_000_000
-    pages_max: int = 1_000
-    items_max: int = 10_000
-
-
-class SpotifyClient:
-    """Asks Spotify in the name of one app. Raises a `SourceError`; it never waits for a limit to pass, but says how long."""
-
-    def __init__(  # noqa: PLR0913 - what a client needs from outside, the last two with a default
-        self,
-        client_id: str,
-        secret: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: SpotifyOptions | None = None,
-        token_cache: TokenCache | None = None,
-    ) -> None:
-        self._transport = transport
-        self._offload = offload
-        self._clock = clock
-        self._options = options or SpotifyOptions()
-        self._basic = basic(client_id, secret)
-        self._secrets = (secret, self._basic)
-        self._token_cache = token_cache or TokenCache()
-
-    async def artist(self, artist_id: str) -> CatalogueArtist:
-        """Who has this id."""
-        artist = read_artist(await self._get(self._url("artists", _checked(artist_id)), asked=f"artist {artist_id}"))
-        if not artist.id:
-            raise SourceUnavailable(f"Spotify answered about artist {artist_id} without saying who it is")
-        return artist
-
-    async def find_artist(self, name: str) -> CatalogueArtist | None:
-        """The artist who is called so; of several the one Spotify names first. None when nobody is."""
-        params = {"q": name, "type": "artist", "limit": str(_ALBUMS_ASKED)}
-        found = await self._get(self._url("search", params=params), asked=f"an artist called {name!r}")
-        page = found.get("artists")
-        artists = read_artists(page.get("items")) if isinstance(page, dict) else ()
-        return next((artist for artist in artists if plain_title(artist.name) == plain_title(name)), None)
-
-    async def albums_of(
-        self, artist_id: str, *, groups: Iterable[Group] = OWN_GROUPS, turn: Turn = at_once
-    ) -> tuple[Album, ...]:
-        """All albums of these groups, with every id they have; an unknown artist is refused by name."""
-        chosen = tuple(groups)
-        items = await self._all(self.albums_url(artist_id, chosen), asked=f"albums of artist {artist_id}", turn=turn)
-        return tuple(album for album in read_albums(items) if is_by(artist_id, album, chosen))
-
-    async def albums_page(
-        self, artist_id: str, *, after: str | None = None, groups: Iterable[Group] = OWN_GROUPS
-    ) -> AlbumPage:
-        """One page of them, which is one request: a list that a limit has cut can go on tomorrow, with `after`."""
-        chosen = tuple(groups)
-        url = self.albums_url(artist_id, chosen) if after is None else self._own(after)
-        items, following = await self.page(url, asked=f"albums of artist {artist_id}")
-        albums = tuple(album for album in read_albums(items) if is_by(artist_id, album, chosen))
-        return AlbumPage(albums=albums, next=following)
-
-    async def tracks_of(self, album_id: str, *, turn: Turn = at_once) -> tuple[Track, ...]:
-        """The tracks of an album in their order."""
-        tracks = read_tracks(await self._all(self.tracks_url(album_id), asked=f"tracks of album {album_id}", turn=turn))
-        return tuple(sorted(tracks, key=lambda track: (track.disc, track.number)))
-
-    def tracks_url(self, album_id: str) -> str:
-        """The address of the first page of tracks, for `page`."""
-        return self._url("albums", _checked(album_id), "tracks", params={"limit": str(_TRACKS_ASKED)})
-
-    def albums_url(self, artist_id: str, groups: Iterable[Group] = OWN_GROUPS) -> str:
-        """The address of the first page of albums, for `page`."""
-        params = {"include_groups": ",".join(groups), "limit": str(_ALBUMS_ASKED)}
-        return self._url("artists", _checked(artist_id), "albums", params=params)
-
-    async def page(self, url: str, *, asked: str) -> tuple[list[Json], str | None]:
-        """One page of any list, which is one request, and the address of the next; None at the end."""
-        found = await self._get(url, asked=asked)
-        following = read_next(found)
-        return read_items(found), following and self._own(following)
-
-    async def _all(self, first: str, *, asked: str, turn: Turn) -> list[Json]:
-        with trio.move_on_after(self._options.total_s):
-            return await self._walk(first, asked=asked, turn=turn)
-        raise SourceUnavailable(f"Spotify did not give all {asked} within {self._options.total_s:g} s")
-
-    async def _walk(self, first: str, *, asked: str, turn: Turn) -> list[Json]:
-        items: list[Json] = []
-        seen: set[str] = set()
-        url: str | None = first
-        while url is not None:
-            if url in seen or len(seen) >= self._options.pages_max or len(items) > self._options.items_max:
-                raise SourceUnavailable(
-                    f"Spotify's list of {asked} does not end: {len(items)} after {len(seen)} pages; it was left there"
-                )
-            seen.add(url)
-            await turn()
-            found, url = await self.page(url, asked=asked)
-            items += found
-        return items
-
-    def _own(self, following: str) -> str:
-        """The next page, only if it is Spotify's: the token goes with it."""
-        base = httpx2.URL(self._options.api_url)
-        try:
-            url = base.join(following)
-        except (httpx2.InvalidURL, ValueError, TypeError):
-            raise SourceUnavailable("Spotify gave as the next page what is no address") from None
-        if url.scheme != base.scheme or not is_same_party(base, url) or url.userinfo:
-            raise SourceRefused("Spotify gave a next page at another address; our token is not sent there")
-        return str(url)
-
-    def _url(self, *parts: str, params: dict[str, str] | None = None) -> str:
-        query = dict(params or {}) | ({"market": self._options.market} if self._options.market else {})
-        path = "/".join([self._options.api_url.rstrip("/"), *parts])
-        return f"{path}?{urlencode(query)}" if query else path
-
-    async def _get(self, url: str, *, asked: str) -> dict[str, Any]:
-        token = await self._token_cache.token(self._fetch_token)
-        answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
-        if answer.status == UNAUTHORIZED:
-            self._token_cache.forget(token)
-            token = await self._token_cache.token(self._fetch_token)
-            answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
-        _raise(error_of_api(self._reply(answer, asked=asked, token=token.text)))
-        found: dict[str, Any] = await read_json(answer, self._offload, dict)
-        return found
-
-    async def _fetch_token(self) -> Token:
-        headers = {"Authorization": self._basic.reveal(), "Content-Type": "application/x-www-form-urlencoded"}
-        content = b"grant_type=client_credentials"
-        answer = await self._ask("POST", self._options.token_url, headers, content=content)
-        _raise(error_of_token(self._reply(answer, asked="a token")))
-        found = await read_json(answer, self._offload, dict)
-        if not text_of(found, "access_token"):
-            raise SourceUnavailable("Spotify answered the request for a token without one")
-        return Token(text=Secret(text_of(found, "access_token")), lasts_s=float(number_of(found, "expires_in")))
-
-    async def _ask(
-        self, method: str, url: str, headers: dict[str, str], *secrets: Secret, content: bytes = b""
-    ) -> Answer:
-        limits = FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes)
-        known = (*self._secrets, *secrets)
-        return await self._transport.ask(
-            method, url, body=content, headers={"Accept": "application/json"} | headers, secrets=known, limits=limits
-        )
-
-    def _reply(self, answer: Answer, *, asked: str, token: Secret | None = None) -> SpotifyReply:
-        known = spellings(self._secrets if token is None else (*self._secrets, token))
-        return SpotifyReply(
-            status=answer.status,
-            asked=asked,
-            words=error_text_of(answer, known),
-            reason=reason_of(answer),
-            retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now()),
-        )
-
-
-def _checked(text: str) -> str:
-    if not text.isascii() or not text.isalnum() or len(text) > ID_LENGTH_MAX:
-        raise SourceRefused(
-            f"{text[:ID_LENGTH_MAX]!r} is no id of Spotify; copy the part after artist/ or album/ from a link"
-        )
-    return segment(text)
-
-
-def _raise(error: SourceError | None) -> None:
-    if error is not None:
-        raise error
 
 
 MARGIN_S: Final = 60.0
@@ -301,3 +130,293 @@ class TokenCache:
 def _again(error: SourceError) -> SourceError:
     """The same error for another task: one object raised in several tasks mixes up their traces."""
     return type(error)(str(error), retry_after_s=error.retry_after_s, source=error.source)
+
+
+@define(eq=False)
+class SpotifyClient:
+    """Asks Spotify in the name of one app. Raises a `SourceError`; it never waits for a limit to pass, but says how long."""
+
+    _client_id: str
+    _secret: Secret
+    _transport: Transport
+    _environment: Ports
+    _options: SpotifyOptions = field(factory=SpotifyOptions, kw_only=True)
+    _token_cache: TokenCache = field(factory=TokenCache, kw_only=True)
+    _basic: Secret = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._basic = basic(self._client_id, self._secret)
+
+    @property
+    def _secrets(self) -> tuple[Secret, ...]:
+        return self._secret, self._basic
+
+    async def artist(self, artist_id: str) -> CatalogueArtist:
+        """Who has this id."""
+        artist = read_artist(await self._get(self._url("artists", _checked(artist_id)), asked=f"artist {artist_id}"))
+        if not artist.id:
+            raise SourceUnavailable(f"Spotify answered about artist {artist_id} without saying who it is")
+        return artist
+
+    async def find_artist(self, name: str) -> CatalogueArtist | None:
+        """The artist who is called so; of several the one Spotify names first. None when nobody is."""
+        params = {"q": name, "type": "artist", "limit": str(_ALBUMS_ASKED)}
+        found = await self._get(self._url("search", params=params), asked=f"an artist called {name!r}")
+        page = found.get("artists")
+        artists = read_artists(page.get("items")) if isinstance(page, dict) else ()
+        return next((artist for artist in artists if plain_title(artist.name) == plain_title(name)), None)
+
+    async def albums_page(
+        self, artist_id: str, *, after: str | None = None, groups: Iterable[Group] = OWN_GROUPS
+    ) -> AlbumPage:
+        """A page of albums of these groups, which is one request. A list that a limit has cut goes on with `after`."""
+        chosen = tuple(groups)
+        params = {"include_groups": ",".join(chosen), "limit": str(_ALBUMS_ASKED)}
+        first = self._url("artists", _checked(artist_id), "albums", params=params)
+        url = first if after is None else self._own(after)
+        items, following = await self.page(url, asked=f"albums of artist {artist_id}")
+        albums = tuple(album for album in read_albums(items) if is_by(artist_id, album, chosen))
+        return AlbumPage(albums=albums, next=following)
+
+    def tracks_url(self, album_id: str) -> str:
+        """The address of the first page of tracks, for `page`."""
+        return self._url("albums", _checked(album_id), "tracks", params={"limit": str(_TRACKS_ASKED)})
+
+    async def page(self, url: str, *, asked: str) -> tuple[list[Json], str | None]:
+        """One page of any list, which is one request, and the address of the next; None at the end."""
+        found = await self._get(url, asked=asked)
+        following = read_next(found)
+        return read_items(found), following and self._own(following)
+
+    def _own(self, following: str) -> str:
+        """The next page, only if it is Spotify's: the token goes with it."""
+        base = httpx2.URL(self._options.api_url)
+        try:
+            url = base.join(following)
+        except (httpx2.InvalidURL, ValueError, TypeError):
+            raise SourceUnavailable("Spotify gave as the next page what is no address") from None
+        if url.scheme != base.scheme or not is_same_party(base, url) or url.userinfo:
+            raise SourceRefused("Spotify gave a next page at another address; our token is not sent there")
+        return str(url)
+
+    def _url(self, *parts: str, params: dict[str, str] | None = None) -> str:
+        query = dict(params or {}) | ({"market": self._options.market} if self._options.market else {})
+        path = "/".join([self._options.api_url.rstrip("/"), *parts])
+        return f"{path}?{urlencode(query)}" if query else path
+
+    async def _get(self, url: str, *, asked: str) -> dict[str, Any]:
+        token = await self._token_cache.token(self._fetch_token)
+        answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
+        if answer.status == UNAUTHORIZED:
+            self._token_cache.forget(token)
+            token = await self._token_cache.token(self._fetch_token)
+            answer = await self._ask("GET", url, {"Authorization": f"Bearer {token.text.reveal()}"}, token.text)
+        refusal = error_of_api(self._reply(answer, asked=asked, token=token.text))
+        found: dict[str, Any] = await read_json(answer, self._environment.offload, dict, refusal)
+        return found
+
+    async def _fetch_token(self) -> Token:
+        headers = {"Authorization": self._basic.reveal(), "Content-Type": "application/x-www-form-urlencoded"}
+        content = b"grant_type=client_credentials"
+        answer = await self._ask("POST", self._options.token_url, headers, content=content)
+        refusal = error_of_token(self._reply(answer, asked="a token"))
+        found = await read_json(answer, self._environment.offload, dict, refusal)
+        if not text_of(found, "access_token"):
+            raise SourceUnavailable("Spotify answered the request for a token without one")
+        return Token(text=Secret(text_of(found, "access_token")), lasts_s=float(number_of(found, "expires_in") or 0))
+
+    async def _ask(
+        self, method: str, url: str, headers: dict[str, str], *secrets: Secret, content: bytes = b""
+    ) -> Answer:
+        limits = FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes)
+        known = (*self._secrets, *secrets)
+        return await self._transport.ask(
+            method, url, body=content, headers={"Accept": "application/json"} | headers, secrets=known, limits=limits
+        )
+
+    def _reply(self, answer: Answer, *, asked: str, token: Secret | None = None) -> SpotifyReply:
+        known = spellings(self._secrets if token is None else (*self._secrets, token))
+        return SpotifyReply(
+            status=answer.status,
+            asked=asked,
+            words=error_text_of(answer, known),
+            reason=reason_of(answer),
+            retry_after_s=answer.retry_after_s(self._environment.clock.now()),
+        )
+
+
+AskPage = Callable[[str | None], Awaitable[tuple[list[Json], str | None]]]
+"""Asks for the page at an address (None: the first), and gives the address of the next."""
+
+
+async def all_pages(ask: AskPage, *, about: str, pages_max: int = PAGES_MAX, items_max: int = ITEMS_MAX) -> list[Json]:
+    """Everything in a list. Raises `SourceUnavailable` for one that does not end."""
+    items: list[Json] = []
+    seen: set[str] = set()
+    following: str | None = None
+    while True:
+        found, following = await ask(following)
+        items += found
+        if following is None:
+            return items
+        if following in seen or len(seen) >= pages_max or len(items) > items_max:
+            raise SourceUnavailable(f"the list of {about} does not end; it was left after {len(seen)} pages")
+        seen.add(following)
+
+
+def _checked(text: str) -> str:
+    if not text.isascii() or not text.isalnum() or len(text) > ID_LENGTH_MAX:
+        raise SourceRefused(
+            f"{text[:ID_LENGTH_MAX]!r} is no id of Spotify; copy the part after artist/ or album/ from a link"
+        )
+    return segment(text)
+
+
+_KINDS: Final = frozenset(get_args(Kind))
+_GROUPS: Final = frozenset(get_args(Group))
+_MS: Final = 1000
+_NUMBER_MAX: Final = 1_000_000_000
+
+
+def read_items(page: Json) -> list[Json]:
+    """What is on a page. Without a list of items it is no page; an item that is null is left out."""
+    items = page.get("items")
+    if not isinstance(items, list):
+        raise SourceUnavailable("Spotify answered with a page that has no items")
+    return [item for item in items if isinstance(item, dict)]
+
+
+def read_next(page: Json) -> str | None:
+    """The address of the next page; None at the end."""
+    return text_of(page, "next") or None
+
+
+def read_albums(items: Iterable[Json]) -> tuple[Album, ...]:
+    """The albums among these; what has neither id nor name is none."""
+    return tuple(album for album in map(_album, items) if album.id and album.title)
+
+
+def read_tracks(items: Iterable[Json]) -> tuple[Track, ...]:
+    """The tracks among these."""
+    return tuple(track for track in map(_track, items) if track.id and track.title)
+
+
+def read_artist(item: Json) -> CatalogueArtist:
+    """Who this is."""
+    return CatalogueArtist(id=text_of(item, "id"), name=text_of(item, "name"))
+
+
+def read_artists(items: object) -> tuple[CatalogueArtist, ...]:
+    """Those who have an id."""
+    found = items if isinstance(items, list) else []
+    return tuple(artist for artist in (read_artist(item) for item in found if isinstance(item, dict)) if artist.id)
+
+
+def _album(item: Json) -> Album:
+    kind, group = text_of(item, "album_type").lower(), text_of(item, "album_group").lower()
+    return Album(
+        id=text_of(item, "id"),
+        title=text_of(item, "name"),
+        artists=read_artists(item.get("artists")),
+        kind=cast("Kind", kind if kind in _KINDS else "album"),
+        group=cast("Group", group) if group in _GROUPS else None,
+        released=_released(item),
+        tracks_total=_count(item, "total_tracks"),
+    )
+
+
+def _count(item: Json, name: str) -> int:
+    return number_of(item, name, most=_NUMBER_MAX) or 0
+
+
+def _released(item: Json) -> ReleaseDate | None:
+    return read_release_date(text_of(item, "release_date"), text_of(item, "release_date_precision"))
+
+
+def _track(item: Json) -> Track:
+    return Track(
+        id=text_of(item, "id") or text_of(item, "uri"),
+        title=text_of(item, "name"),
+        artists=read_artists(item.get("artists")),
+        disc=_count(item, "disc_number") or 1,
+        number=_count(item, "track_number"),
+        length_s=_count(item, "duration_ms") / _MS or None,
+    )
+
+
+QUOTA: Final = "QUOTA_EXCEEDED"
+UNAUTHORIZED: Final = 401
+_OK: Final = range(200, 300)
+_CLIENT_ERRORS: Final = range(400, 500)
+_NOT_FOUND: Final = 404
+_TOO_MANY_REQUESTS: Final = 429
+_PASSING: Final = {408, 425}
+_BAD_CLIENT: Final = {"invalid_client", "unauthorized_client"}
+
+
+@frozen(kw_only=True)
+class SpotifyReply:
+    """What of a reply decides. `asked` is what was asked for, in words; `words` are Spotify's own, without secrets."""
+
+    status: int
+    asked: str
+    words: str = ""
+    reason: str = ""
+    retry_after_s: float | None = None
+
+    @property
+    def said(self) -> str:
+        """The status and the words."""
+        return f"HTTP {self.status}, {self.words}" if self.words else f"HTTP {self.status}"
+
+
+def error_of_token(reply: SpotifyReply) -> SourceError | None:
+    """The error that a reply to the request for a token stands for; None when there is a token.
+
+    >>> reply = SpotifyReply(status=400, asked="a token", words="Invalid client", reason="invalid_client")
+    >>> print(error_of_token(reply))
+    Spotify does not accept our client id and secret (HTTP 400, Invalid client); check both, then enable the source again
+    """
+    if reply.status == UNAUTHORIZED or (reply.status in _CLIENT_ERRORS and reply.reason in _BAD_CLIENT):
+        return CredentialsRefused(
+            f"Spotify does not accept our client id and secret ({reply.said}); check both, then enable the source again"
+        )
+    return error_of_api(reply)
+
+
+def error_of_api(reply: SpotifyReply) -> SourceError | None:
+    """The error that any other reply stands for; None when it is none. A first 401 is not for here: renew the token.
+
+    >>> for status in 200, 401, 403, 404, 429, 502:
+    ...     print(type(error_of_api(SpotifyReply(status=status, asked="artist x"))).__name__)
+    NoneType
+    CredentialsRefused
+    SourceRefused
+    SourceRefused
+    SourceLimited
+    SourceUnavailable
+    """
+    if reply.status in _OK:
+        return None
+    if reply.status == _TOO_MANY_REQUESTS:
+        return _limited(reply)
+    if reply.status == UNAUTHORIZED:
+        return CredentialsRefused(
+            f"Spotify does not accept the token that it has just given us ({reply.said}); check the app at Spotify"
+        )
+    if reply.status == _NOT_FOUND:
+        return SourceRefused(f"Spotify does not know {reply.asked} ({reply.said}); check the id")
+    if reply.status in _CLIENT_ERRORS and reply.status not in _PASSING:
+        return SourceRefused(f"Spotify refused to give {reply.asked} ({reply.said})")
+    return SourceUnavailable(f"Spotify cannot serve us now ({reply.said})", retry_after_s=reply.retry_after_s)
+
+
+def _limited(reply: SpotifyReply) -> SourceLimited:
+    if reply.reason == QUOTA:
+        message = (
+            f"the quota of the developer account at Spotify is used up ({reply.said}, {QUOTA}); "
+            "all its client ids share it"
+        )
+    else:
+        message = f"Spotify wants to be asked less ({reply.said})"
+    return SourceLimited(message, retry_after_s=reply.retry_after_s)

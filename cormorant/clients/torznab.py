@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar, cast
 from urllib.parse import urljoin
 
 from attrs import frozen
 
 from cormorant.clients.files import Download, download_from_magnet, parse_download
-from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.torznab_items import ItemReader
 from cormorant.clients.torznab_replies import IndexerReply, StatedError, error_of, parse_page, read_caps, read_reply
-from cormorant.rules.ports import Clock, Offload
-from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable
+from cormorant.rules.ports import Ports
+from cormorant.rules.search.outcomes import SourceError, SourceRefused
 from cormorant.rules.search.requests import Caps, Protocol, SearchKind, SearchPage, SearchRequest
-from cormorant.rules.secrets import SECRET_LENGTH_MIN, Secret, shortened, spellings
+from cormorant.rules.secrets import Secret, secret_texts, shortened, spellings
 
 Found = TypeVar("Found", Caps, SearchPage, Download)
 
@@ -31,7 +29,6 @@ _FUNCTIONS: Final[Mapping[SearchKind, str]] = {
 }
 _ACCEPT_XML: Final = "application/rss+xml, application/xml, text/xml"
 _ACCEPT_FILE: Final = "application/x-bittorrent, application/x-nzb, */*"
-_CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._-]{1,40})", re.IGNORECASE)
 
 
 @frozen(kw_only=True)
@@ -51,38 +48,25 @@ class TorznabClient:
     """
 
     def __init__(
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: TorznabOptions | None = None,
+        self, url: str, key: Secret, transport: Transport, environment: Ports, options: TorznabOptions | None = None
     ) -> None:
         self._url = url
         self._key = key
         self._transport = transport
-        self._offload = offload
-        self._clock = clock
+        self._environment = environment
         self._options = options or TorznabOptions()
-        self._secrets = spellings([key])
-        known = tuple(secret.reveal() for secret in self._secrets if len(secret.reveal()) >= SECRET_LENGTH_MIN)
-        # The longest first: a shorter one inside it would leave the rest of it to be read.
-        self._reader = ItemReader(
-            url, protocol=self._options.protocol, secrets=tuple(sorted(known, key=len, reverse=True))
-        )
+        self._reader = ItemReader(url, protocol=self._options.protocol, secrets=secret_texts([key]))
 
     async def caps(self) -> Caps:
         """What the indexer can do."""
         answer = await self._ask([("t", "caps")])
-        return await self._understand(answer, partial(_parse_caps, answer.body, charset=_charset(answer)))
+        return await self._understand(answer, partial(_parse_caps, answer.body, charset=answer.charset))
 
     async def search(self, request: SearchRequest) -> SearchPage:
         """One page of results; without query and parameters what is new."""
         answer = await self._ask(_search_params(request))
         headers = {name.lower(): value for name, value in answer.headers.items()}
-        parse = partial(parse_page, answer.body, self._reader, headers, charset=_charset(answer))
+        parse = partial(parse_page, answer.body, self._reader, headers, charset=answer.charset)
         return await self._understand(answer, parse)
 
     async def download(self, link: str) -> Download:
@@ -113,33 +97,27 @@ class TorznabClient:
     async def _understand(self, answer: Answer, parse: partial[Found | StatedError]) -> Found:
         """What the body says, read in a thread; an error wherever it is stated."""
         try:
-            said = await self._offload(parse)
+            said = await self._environment.offload(parse)
         except SourceError:
             # What the status says weighs more than that the body says nothing.
-            self._refuse_status(answer)
+            self._refuse(answer)
             raise
-        if isinstance(said, StatedError):
-            self._refuse(answer, said)
-        self._refuse_status(answer)
-        return said
+        self._refuse(answer, said if isinstance(said, StatedError) else None)
+        return cast("Found", said)
 
-    def _refuse_status(self, answer: Answer) -> None:
-        error = error_of(self._reply(answer))
+    def _refuse(self, answer: Answer, stated: StatedError | None = None) -> None:
+        error = error_of(self._reply(answer, stated))
         if error is not None:
             raise error
 
-    def _refuse(self, answer: Answer, stated: StatedError) -> NoReturn:
-        error = error_of(self._reply(answer, stated))
-        raise error or SourceUnavailable("it stated an error without saying which")
-
     def _reply(self, answer: Answer, stated: StatedError | None = None) -> IndexerReply:
-        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
+        wait_s = answer.retry_after_s(self._environment.clock.now())
         if stated is None:
             return IndexerReply(status=answer.status, retry_after_s=wait_s)
         return IndexerReply(
             status=answer.status,
             code=stated.code,
-            words=shortened(stated.description, self._secrets) or "an error without words",
+            words=shortened(stated.description, spellings([self._key])) or "an error without words",
             retry_after_s=stated.retry_after_s if wait_s is None else wait_s,
             key_was_sent=bool(self._key),
         )
@@ -158,11 +136,6 @@ def _search_params(request: SearchRequest) -> list[tuple[str, str]]:
     if request.limit is not None:
         params.append(("limit", str(request.limit)))
     return params
-
-
-def _charset(answer: Answer) -> str:
-    found = _CHARSET.search(answer.headers.get("Content-Type", ""))
-    return found[1] if found else ""
 
 
 def _parse_caps(body: bytes, *, charset: str) -> Caps | StatedError:

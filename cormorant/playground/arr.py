@@ -175,8 +175,8 @@ class Arr:
             words = "Jackett's all endpoint is not supported, please add indexers individually"
             return [_failure("BaseUrl", words, is_warning=True)]
         try:
-            async with Transport(written=[base]) as transport:
-                problem = await self._feed_problem(transport, resource) or await self._caps_problem(transport, resource)
+            transport = Transport(written=[base])
+            problem = await self._feed_problem(transport, resource) or await self._caps_problem(transport, resource)
         except SourceError as error:
             problem = f"Unable to connect to indexer: {error}"
         return [_failure("", problem)] if problem else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Final
 
 from cormorant.rules.secrets import Secret, redact_keys, redact_secrets
@@ -380,9 +380,16 @@ def describe(error: BaseException | None) -> str:
     >>> describe(ExceptionGroup("Exceptions from Trio nursery", [ExceptionGroup("g", [ValueError("x"), KeyError("y")])]))
     "x; 'y'"
     """
+    return "None" if error is None else "; ".join(map(str, leaves_of(error)))
+
+
+def leaves_of(error: BaseException) -> Iterator[BaseException]:
+    """The errors in a group and in the groups in it; an error that is no group alone."""
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(describe(each) for each in error.exceptions)
-    return str(error)
+        for inner in error.exceptions:
+            yield from leaves_of(inner)
+    else:
+        yield error
 
 
 def trace_of(error: BaseException, secrets: Iterable[Secret] = ()) -> str:

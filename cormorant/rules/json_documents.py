@@ -1,15 +1,17 @@
-"""JSON from outside, with a limit on nesting: a document that goes deeper is refused like one that is broken."""
+"""JSON from outside: documents with a limit on nesting, and what an object of foreign JSON holds under a name."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-
-__all__ = ["DEPTH_MAX", "NestedTooDeep", "check_nesting", "parse_json"]
 
 DEPTH_MAX: Final = 100
 """Arrays and objects within each other. Whatever copies, compares or prints a value calls itself for each."""
+
+
+Json = Mapping[str, Any]
+_NUMBER_MAX: Final = 2**63 - 1
 
 
 class NestedTooDeep(ValueError):
@@ -46,3 +48,27 @@ def check_nesting(value: Any) -> None:
         level = [child for children in below for child in children if isinstance(child, (dict, list))]
     if level:
         raise NestedTooDeep
+
+
+def text_of(item: Json, name: str) -> str:
+    """A text; empty when there is none."""
+    value = item.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def number_of(item: Json, name: str, *, most: int = _NUMBER_MAX) -> int | None:
+    """A whole number from 0 that a database can hold; None when there is none.
+
+    >>> [number_of({"n": value}, "n") for value in (7, 7.9, -1, True, "7")]
+    [7, 7, None, None, None]
+    """
+    value = item.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        return None
+    return int(value)
+
+
+def objects_of(item: Json, name: str) -> list[Json]:
+    """The objects in a list; none when there is no list."""
+    value = item.get(name)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

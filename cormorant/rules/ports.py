@@ -1,4 +1,4 @@
-"""Clock, Chance, Offload, Emit and Listener: the types of what is injected."""
+"""Clock, Chance, Offload, Ports, Emit and Listener: the types of what is injected."""
 
 from __future__ import annotations
 
@@ -45,6 +45,25 @@ class Offload(Protocol):
 
     async def __call__(self, function: Callable[..., T], /, *args: Any) -> T:
         """Call `function(*args)` and return what it returns."""
+        ...
+
+
+class Ports(Protocol):
+    """What a client takes from the environment."""
+
+    @property
+    def clock(self) -> Clock:
+        """Wall time."""
+        ...
+
+    @property
+    def chance(self) -> Chance:
+        """Randomness."""
+        ...
+
+    @property
+    def offload(self) -> Offload:
+        """Threads."""
         ...
 
 

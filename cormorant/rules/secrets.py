@@ -104,11 +104,20 @@ def redact_secrets(text: str, secrets: Iterable[Secret]) -> str:
     >>> redact_secrets("GET /api?key=hunter2 refused", [Secret("hunter2")])
     'GET /api?key=*** refused'
     """
-    # The longest first: a shorter one inside it would leave the rest of it to be read.
-    for secret in sorted({secret.reveal() for secret in secrets}, key=len, reverse=True):
-        if len(secret) >= SECRET_LENGTH_MIN:
-            text = text.replace(secret, "***")
+    for secret in _longest_first(secrets):
+        text = text.replace(secret, HIDDEN)
     return redact_passwords(text)
+
+
+def _longest_first(secrets: Iterable[Secret]) -> tuple[str, ...]:
+    """The longest first: a shorter one inside it would leave the rest of it to be read. Those too short to be hidden are left out."""
+    texts = {secret.reveal() for secret in secrets}
+    return tuple(sorted((text for text in texts if len(text) >= SECRET_LENGTH_MIN), key=len, reverse=True))
+
+
+def secret_texts(secrets: Iterable[Secret]) -> tuple[str, ...]:
+    """Every spelling of these secrets that is hidden in a text, in the order in which it is."""
+    return _longest_first(spellings(secrets))
 
 
 HIDDEN = "***"
@@ -239,7 +248,4 @@ NO_SCREEN = SecretFilter(())
 
 def secret_filter_of(key: Secret, proxy: Secret) -> SecretFilter:
     """Hides the key and the proxy of a source."""
-    found = [secret.reveal() for secret in spellings([key, proxy])]
-    return SecretFilter(
-        tuple(sorted((text for text in found if len(text) >= SECRET_LENGTH_MIN), key=len, reverse=True))
-    )
+    return SecretFilter(secret_texts([key, proxy]))

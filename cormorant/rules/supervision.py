@@ -20,7 +20,12 @@ def delay_before_probe(*, failures: int, jitter: float) -> float:
     >>> [delay_before_probe(failures=n, jitter=1.0) for n in (0, 1, 2, 40)]
     [0.1, 0.2, 0.4, 5.0]
     """
-    whole_s: float = min(PROBE_CAP_S, PROBE_BASE_S * 2 ** min(failures, _DOUBLINGS_MAX))
+    return _doubled(PROBE_BASE_S, PROBE_CAP_S, times=failures, jitter=jitter)
+
+
+def _doubled(base_s: float, cap_s: float, *, times: int, jitter: float) -> float:
+    """The base doubled so many times, at most the cap, and of that between half and the whole."""
+    whole_s: float = min(cap_s, base_s * 2 ** min(times, _DOUBLINGS_MAX))
     return whole_s * (0.5 + jitter / 2)
 
 
@@ -154,9 +159,7 @@ def delay_before_restart(*, crashes_in_a_row: int, jitter: float) -> float:
     >>> [delay_before_restart(crashes_in_a_row=n, jitter=1.0) for n in (1, 2, 3, 40)]
     [0.1, 0.2, 0.4, 30.0]
     """
-    doublings = min(crashes_in_a_row - 1, _DOUBLINGS_MAX)
-    whole_s: float = min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2**doublings)
-    return whole_s * (0.5 + jitter / 2)
+    return _doubled(BACKOFF_BASE_S, BACKOFF_CAP_S, times=crashes_in_a_row - 1, jitter=jitter)
 
 
 ROLES = (

@@ -106,17 +106,17 @@ class AppConnection:
         usable = [(site.name, site.kind) for site in sites if not problems.get(site.name)]
         report = ConnectReport([("", name, "left out", why) for name, why in problems.items() if why])
         with said_by(self._app.title, self.key):
-            async with Transport(written=[self.url, self.gate.address]) as transport:
-                client = self._client(transport)
-                await client.check()
-                entries = await client.indexers()
-                await self._check_gate(transport)
-                wanted = endpoints(self.gate, usable, is_combined=is_combined)
-                known = {COMBINED} if is_combined else {site.name for site in sites}
-                todo = list(changes(self.gate, entries, wanted, known=known))
-                for number, change in enumerate(todo, 1):
-                    on_progress(number, len(todo), change.name)
-                    await self._carry_out(client, change, key, report)
+            transport = Transport(written=[self.url, self.gate.address])
+            client = self._client(transport)
+            await client.check()
+            entries = await client.indexers()
+            await self._check_gate(transport)
+            wanted = endpoints(self.gate, usable, is_combined=is_combined)
+            known = {COMBINED} if is_combined else {site.name for site in sites}
+            todo = list(changes(self.gate, entries, wanted, known=known))
+            for number, change in enumerate(todo, 1):
+                on_progress(number, len(todo), change.name)
+                await self._carry_out(client, change, key, report)
         report.direct = goes_direct(self.gate, entries)
         return report
 
@@ -124,11 +124,11 @@ class AppConnection:
         """Remove our endpoints."""
         report = ConnectReport()
         with said_by(self._app.title, self.key):
-            async with Transport(written=[self.url]) as transport:
-                client = self._client(transport)
-                await client.check()
-                for change in changes(self.gate, await client.indexers(), (), known=()):
-                    await self._carry_out(client, change, Secret(""), report)
+            transport = Transport(written=[self.url])
+            client = self._client(transport)
+            await client.check()
+            for change in changes(self.gate, await client.indexers(), (), known=()):
+                await self._carry_out(client, change, Secret(""), report)
         return report
 
     @property

@@ -44,11 +44,11 @@ class IndexerImport:
         """The indexers that the program has."""
         offload = self.environment.offload
         with said_by(self.app, self.key):
-            async with Transport(written=[self.url]) as transport:
-                if self.app != PROWLARR:
-                    return await jackett_indexers(self.url, self.key, transport, offload=offload)
-                api = JsonApi(app=self.app, url=self.url, key=self.key, transport=transport, offload=offload)
-                return await prowlarr_indexers(api)
+            transport = Transport(written=[self.url])
+            if self.app != PROWLARR:
+                return await jackett_indexers(self.url, self.key, transport, offload=offload)
+            api = JsonApi(app=self.app, url=self.url, key=self.key, transport=transport, offload=offload)
+            return await prowlarr_indexers(api)
 
     async def look(self, offered: Sequence[OfferedIndexer]) -> ImportPlan:
         """What would be done."""

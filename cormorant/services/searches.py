@@ -21,7 +21,7 @@ from cormorant.rules.search import priorities, reservations
 from cormorant.rules.search.limits import INTERVAL_S_MAX, Lane, LearnedLimits
 from cormorant.rules.search.outcomes import NestedSearch, Outcome, SearchError
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Explanation, explain, set_aside
+from cormorant.rules.search.reasons import Explanation, NextRequest, explain, set_aside
 from cormorant.rules.search.requests import QUERY_LENGTH_MAX, BadRequest, Result, SearchPage, SearchRequest, search_key
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.settings.sources import SEARCHED
@@ -128,14 +128,8 @@ class Searches:
             limits=requests.record.limits,
             edges={each: {} for each in Lane},
         )
-        explanation = explain(
-            known.state,
-            known.limits,
-            lane=lane,
-            priority=priorities.sorted_as(priority),
-            now=self.environment.now(),
-            edges=known.edges[lane],
-        )
+        request = NextRequest(lane=lane, priority=priorities.sorted_as(priority))
+        explanation = explain(known.state, known.limits, request, now=self.environment.now(), edges=known.edges[lane])
         return set_aside(explanation, requests.gone_because) if requests.gone_because else explanation
 
     def status(self) -> tuple[SourceSnapshot, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from attrs import frozen
 
 from actors.environment import Environment
-from cormorant.clients.feeds import FeedClient, FeedOptions, fetch_link
+from cormorant.clients.feeds import FeedClient, fetch_link
 from cormorant.clients.files import Download
-from cormorant.clients.http.transport import Transport
+from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.clients.price_sites import PriceClient, PriceRecipe
 from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.torznab import TorznabClient, TorznabOptions
@@ -35,76 +35,49 @@ class SourceClients:
         """One page of results."""
         if record.kind == "spotify":
             raise SourceRefused(f"{record.name} knows artists, and is not searched")
-        async with self._transport(record) as transport:
-            if record.kind == "slskd":
-                return await self._peers(record, transport, request)
-            if record.kind == "prices":
-                return await self._prices(record, transport).search(request)
-            return await self._client(record, transport).search(request)
+        if record.kind == "slskd":
+            return await self._peers(record, request)
+        if record.kind == "prices":
+            recipe = price_recipes(self.environment.settings).get(record.name, PriceRecipe())
+            client = PriceClient(record.url, record.key, self._transport(record), self.environment, recipe=recipe)
+            return await client.search(request)
+        return await self._client(record).search(request)
 
-    def _prices(self, record: SourceRecord, transport: Transport) -> PriceClient:
-        recipe = price_recipes(self.environment.settings).get(record.name)
-        return PriceClient(
-            record.url,
-            record.key,
-            transport,
-            offload=self.environment.offload,
-            clock=self.environment.clock,
-            recipe=recipe,
-        )
-
-    async def _peers(self, record: SourceRecord, transport: Transport, request: SearchRequest) -> SearchPage:
+    async def _peers(self, record: SourceRecord, request: SearchRequest) -> SearchPage:
         """What peers offer, each album or file as one result."""
-        client = SlskdClient(
-            record.url, record.key, transport, offload=self.environment.offload, chance=self.environment.chance
-        )
+        client = SlskdClient(record.url, record.key, self._transport(record), self.environment)
         found = await client.search(request.query)
         results = await self.environment.offload(offered, found.responses, request)
         return SearchPage(results=results, was_cut=found.was_cut)
 
     async def download(self, record: SourceRecord, link: str) -> Download:
         """What a link leads to, checked to be a torrent, an NZB or a magnet."""
-        async with self._transport(record) as transport:
-            return await self._client(record, transport).download(link)
+        return await self._client(record).download(link)
 
     async def fetch_link(self, link: str) -> Download:
         """What a link of a feed leads to. Nobody wrote its address down, so that it leads to nothing private."""
-        async with Transport() as transport:
-            return await fetch_link(link, transport, offload=self.environment.offload, clock=self.environment.clock)
+        return await fetch_link(link, Transport(), self.environment)
 
     async def feed(self, subscription: DueFeed) -> FetchedFeed:
         """What a feed has now, or that nothing has changed. Its address is the operator's, until it moves to another host."""
-        async with Transport(written=[] if subscription.has_moved else [subscription.url]) as transport:
-            options = FeedOptions(timeout_s=FEED_TIMEOUT_S)
-            client = FeedClient(
-                transport, offload=self.environment.offload, clock=self.environment.clock, options=options
-            )
-            return await client.fetch(
-                subscription.url, etag=subscription.etag, last_modified=subscription.last_modified
-            )
+        transport = Transport(written=[] if subscription.has_moved else [subscription.url])
+        client = FeedClient(transport, self.environment, FetchLimits(timeout_s=FEED_TIMEOUT_S))
+        return await client.fetch(subscription.url, etag=subscription.etag, last_modified=subscription.last_modified)
 
     async def caps(self, record: SourceRecord) -> Caps:
         """What the source can do."""
-        async with self._transport(record) as transport:
-            return await self._client(record, transport).caps()
+        return await self._client(record).caps()
 
     def _transport(self, record: SourceRecord) -> Transport:
         proxy = record.proxy or None
         written = [record.url] if proxy is None else [record.url, proxy.reveal()]
         return Transport(written=written, proxy=proxy)
 
-    def _client(self, record: SourceRecord, transport: Transport) -> TorznabClient:
+    def _client(self, record: SourceRecord) -> TorznabClient:
         if record.kind not in SEARCHED:
             raise SourceRefused(f"{record.name} is of kind {record.kind}, and speaks no Torznab")
         options = TorznabOptions(protocol="usenet" if record.kind == "newznab" else None, timeout_s=TIMEOUT_S)
-        return TorznabClient(
-            record.url,
-            record.key,
-            transport,
-            offload=self.environment.offload,
-            clock=self.environment.clock,
-            options=options,
-        )
+        return TorznabClient(record.url, record.key, self._transport(record), self.environment, options)
 
 
 def price_recipes(settings: Settings) -> dict[str, PriceRecipe]:

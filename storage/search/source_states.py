@@ -14,7 +14,7 @@ from attrs import asdict, evolve, field, frozen
 from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.search.limits import Edges, Lane, LearnedLimits, SourceLimits, edges_wanted, has_windows, stricter
-from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import NextRequest
 from cormorant.rules.search.reservations import RequestEnd, RequestPermit, Reserved, SourceClosedNow, after
 from cormorant.rules.search.reservations import reserve as decide
 from cormorant.rules.search.source_state import SourceState
@@ -48,14 +48,10 @@ class KnownState:
 
 
 @frozen(kw_only=True)
-class ReservationRequest:
+class ReservationRequest(NextRequest):
     """A request that somebody would like to make."""
 
-    lane: Lane = Lane.QUERY
-    priority: Priority = Priority.BACKGROUND
     lease_s: float
-    pace_s: float | None = None
-    waited_s: float = 0.0
     consumer: str = ""
 
 
@@ -78,7 +74,7 @@ def reserve(
     if isinstance(answer, SourceClosedNow):
         return answer, known
     times = (to_micros(answer.at), to_micros(answer.expires_at))
-    _REQUEST.change(connection, (source_id, wanted.lane.value, answer.seq, *times, wanted.consumer))
+    _REQUEST.change(connection, (source_id, wanted.lane.value, answer.permit.seq, *times, wanted.consumer))
     return answer, _changed(connection, source_id, known, answer.state, configured)
 
 
@@ -105,17 +101,8 @@ def _decide_by(
 
 
 def _decide(known: KnownState, wanted: ReservationRequest, now: datetime) -> Reserved | SourceClosedNow:
-    return decide(
-        known.state,
-        known.limits,
-        lane=wanted.lane,
-        priority=wanted.priority,
-        now=now,
-        edges=known.edges[wanted.lane],
-        lease_s=wanted.lease_s,
-        pace_s=wanted.pace_s,
-        waited_s=wanted.waited_s,
-    )
+    edges = known.edges[wanted.lane]
+    return decide(known.state, known.limits, wanted, now=now, edges=edges, lease_s=wanted.lease_s)
 
 
 def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its source

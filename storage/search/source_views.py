@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.search.limits import Lane, SourceLimits, Window, counts_since, windows_of
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Explanation, explain
+from cormorant.rules.search.reasons import Explanation, NextRequest, explain
 from cormorant.rules.search.source_state import SourceState
 from storage.engine.columns import from_micros, to_micros
 from storage.search import source_states, sources
@@ -59,15 +59,8 @@ class SourceView:
 
     def explain(self, priority: Priority, lane: Lane = Lane.QUERY, *, zone: tzinfo = UTC) -> Explanation:
         """Why a request submitted now would wait."""
-        return explain(
-            self.known.state,
-            self.limits,
-            lane=lane,
-            priority=priority,
-            now=self.now,
-            edges=self.known.edges[lane],
-            zone=zone,
-        )
+        request, edges = NextRequest(lane=lane, priority=priority), self.known.edges[lane]
+        return explain(self.known.state, self.limits, request, now=self.now, edges=edges, zone=zone)
 
 
 def read_view(connection: Connection, record: SourceRecord, *, now: datetime) -> SourceView:

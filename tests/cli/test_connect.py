@@ -166,7 +166,8 @@ async def test_the_stand_in_hides_keys_and_keeps_them_and_wants_no_aggregate(tmp
     sonarr = Arr(app=APPS["sonarr"], key=KEY)
     number = sonarr.keep("One", "https://one.invalid")
     next(each for each in sonarr.indexers[number]["fields"] if each["name"] == "apiKey")["value"] = "s3cret"
-    async with open_playground(sonarr) as playground, Transport(written=[playground.address]) as transport:
+    async with open_playground(sonarr) as playground:
+        transport = Transport(written=[playground.address])
         url = playground.url_of("sonarr")
         api = JsonApi(app="Sonarr", url=url, key=Secret(KEY), transport=transport, offload=in_line)
         [shown] = await api.get("/api/v3/indexer")

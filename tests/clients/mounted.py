@@ -101,9 +101,9 @@ async def mounted(answer: Answer) -> AsyncIterator[Mounted]:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         server = Mounted(answer, listeners[0].socket.getsockname()[1])
         nursery.start_soon(trio.serve_listeners, server.serve, listeners)
-        async with Transport(written=[server.url]) as transport:
-            server.transport = transport
-            yield server
+        transport = Transport(written=[server.url])
+        server.transport = transport
+        yield server
         nursery.cancel_scope.cancel()
 
 

@@ -30,6 +30,7 @@ from cormorant.rules.watch.handovers import ParcelKind, TargetError
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.parcel_samples import parcel
 from tests.clients.raw_server import page, raw_server
+from tests.environments import environment_of
 
 KEY: Final = Secret("hunter2hunter2")
 CLOCK: Final = SimulatedClock()
@@ -61,24 +62,24 @@ def connected(url: str, transport: Transport) -> Awaitable[object]:
 
 
 def torznab(url: str, transport: Transport) -> TorznabClient:
-    return TorznabClient(url, KEY, transport, offload=in_line, clock=CLOCK)
+    return TorznabClient(url, KEY, transport, environment_of(offload=in_line, clock=CLOCK))
 
 
 def prices(url: str, transport: Transport) -> PriceClient:
-    return PriceClient(url, KEY, transport, offload=in_line, clock=CLOCK)
+    return PriceClient(url, KEY, transport, environment_of(offload=in_line, clock=CLOCK))
 
 
 def slskd(url: str, transport: Transport) -> SlskdClient:
-    return SlskdClient(url, KEY, transport, offload=in_line, chance=random.Random(1))
+    return SlskdClient(url, KEY, transport, environment_of(offload=in_line, chance=random.Random(1)))
 
 
 def spotify(url: str, transport: Transport) -> SpotifyClient:
     where = SpotifyOptions(api_url=url, token_url=url)
-    return SpotifyClient("playground", KEY, transport, offload=in_line, clock=CLOCK, options=where)
+    return SpotifyClient("playground", KEY, transport, environment_of(offload=in_line, clock=CLOCK), options=where)
 
 
 def feeds(transport: Transport) -> FeedClient:
-    return FeedClient(transport, offload=in_line, clock=CLOCK)
+    return FeedClient(transport, environment_of(offload=in_line, clock=CLOCK))
 
 
 ASKED: Final[dict[str, Ask]] = {
@@ -91,13 +92,15 @@ ASKED: Final[dict[str, Ask]] = {
     "Sonarr": connected,
 }
 TARGETS: Final[dict[str, Ask]] = {
-    "qBittorrent": lambda url, transport: Qbittorrent(url, transport, offload=in_line, clock=CLOCK).status(
-        parcel(ParcelKind.TORRENT), None
-    ),
-    "SABnzbd": lambda url, transport: Sabnzbd(url, KEY, transport, offload=in_line, clock=CLOCK).status(
+    "qBittorrent": lambda url, transport: Qbittorrent(
+        url, transport, environment_of(offload=in_line, clock=CLOCK)
+    ).status(parcel(ParcelKind.TORRENT), None),
+    "SABnzbd": lambda url, transport: Sabnzbd(url, KEY, transport, environment_of(offload=in_line, clock=CLOCK)).status(
         parcel(ParcelKind.NZB), None
     ),
-    "slskd": lambda url, transport: SlskdTarget(url, KEY, transport, offload=in_line, clock=CLOCK).test(),
+    "slskd": lambda url, transport: SlskdTarget(
+        url, KEY, transport, environment_of(offload=in_line, clock=CLOCK)
+    ).test(),
 }
 
 
@@ -105,7 +108,8 @@ TARGETS: Final[dict[str, Ask]] = {
 @pytest.mark.parametrize("body", REPLIES.values(), ids=REPLIES)
 @pytest.mark.parametrize("ask", [*ASKED.values(), *TARGETS.values()], ids=[*ASKED, *TARGETS])
 async def test_a_deep_reply_is_an_error_of_whoever_gave_it(ask: Ask, body: str, status: str) -> None:
-    async with raw_server({"*": page(body, status=status)}) as server, Transport(written=[server.url]) as transport:
+    async with raw_server({"*": page(body, status=status)}) as server:
+        transport = Transport(written=[server.url])
         with pytest.raises((SourceError, TargetError)):
             await ask(server.url, transport)
 

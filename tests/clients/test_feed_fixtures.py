@@ -11,7 +11,8 @@ from urllib.parse import urljoin
 
 import pytest
 
-from cormorant.clients.feed_documents import FeedDocument, charset_of, read_feed, read_feed_date
+from cormorant.clients.feed_documents import FeedDocument, read_feed, read_feed_date
+from cormorant.clients.http.headers import charset_of
 from cormorant.rules.search.outcomes import SourceError, SourceRefused
 from cormorant.rules.watch.feed_items import items_of, plain
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from cormorant.clients.feed_documents import read_feed
-from cormorant.clients.feeds import FeedClient, FeedOptions, fetch_link
+from cormorant.clients.feeds import FeedClient, fetch_link
 from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.playground.http import StandInRequest
 from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
@@ -27,6 +27,7 @@ from tests.bounds import QUADRATIC_FROM, growth
 from tests.clients.mounted import mounted
 from tests.clients.parcel_samples import TORRENT
 from tests.clients.raw_server import RawServer, page, raw_server, redirect
+from tests.environments import environment_of
 from tests.stand_ins.feeds import feed_host, growing
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -40,8 +41,9 @@ def item(**parts: str) -> str:
 
 @asynccontextmanager
 async def server_of(routes: Any) -> AsyncIterator[tuple[RawServer, FeedClient]]:
-    async with raw_server(routes) as server, Transport(written=[server.url]) as transport:
-        yield server, FeedClient(transport, offload=in_line, clock=SimulatedClock())
+    async with raw_server(routes) as server:
+        transport = Transport(written=[server.url])
+        yield server, FeedClient(transport, environment_of(offload=in_line, clock=SimulatedClock()))
 
 
 async def outcome_of(client: FeedClient, url: str) -> FetchedFeed | SourceError:
@@ -67,7 +69,7 @@ async def fetched(body: bytes | str, *, path: str = "/feed", **headers: str) -> 
 
 async def grown(path: str, *, now_s: float) -> FetchedFeed:
     async with mounted(feed_host(now_s).answer) as server:
-        client = FeedClient(server.transport, offload=in_line, clock=SimulatedClock())
+        client = FeedClient(server.transport, environment_of(offload=in_line, clock=SimulatedClock()))
         outcome = await outcome_of(client, server.url + path)
     return given(outcome)
 
@@ -92,7 +94,7 @@ async def test_what_has_not_changed_is_neither_sent_nor_read() -> None:
         return function(*args)
 
     async with mounted(feeds.answer) as server:
-        client = FeedClient(server.transport, offload=counting, clock=SimulatedClock())
+        client = FeedClient(server.transport, environment_of(offload=counting, clock=SimulatedClock()))
         url = f"{server.url}/harbour-lights.xml"
         first = await client.fetch(url)
         by_etag = await client.fetch(url, etag=first.etag, last_modified=first.last_modified)
@@ -142,9 +144,9 @@ async def test_marks_go_along_with_a_redirect_and_passwords_do_not() -> None:
     async with (
         raw_server({"*": page(status="304 Not Modified")}) as second,
         raw_server({"*": redirect(f"{second.url}/feed")}) as first,
-        Transport(written=[first.url, second.url]) as transport,
     ):
-        client = FeedClient(transport, offload=in_line, clock=SimulatedClock())
+        transport = Transport(written=[first.url, second.url])
+        client = FeedClient(transport, environment_of(offload=in_line, clock=SimulatedClock()))
         found = await client.fetch(first.url.replace("http://", "http://me:hunter2@"), etag='"x"')
 
     assert found == FetchedFeed(is_unchanged=True)
@@ -199,8 +201,8 @@ async def test_a_silent_server_is_left(mock_clock: MockClock) -> None:
     async with mounted(feed_host().answer) as server:
         server.cuts["/harbour-lights.xml"] = "silent"
         server.on_silence = partial(mock_clock.jump, 10)
-        options = FeedOptions(timeout_s=10)
-        client = FeedClient(server.transport, offload=in_line, clock=SimulatedClock(), options=options)
+        limits = FetchLimits(timeout_s=10)
+        client = FeedClient(server.transport, environment_of(offload=in_line, clock=SimulatedClock()), limits=limits)
         with pytest.raises(SourceUnavailable, match="did not answer in full within 10 s"):
             await client.fetch(f"{server.url}/harbour-lights.xml")
 
@@ -364,15 +366,17 @@ def test_no_document_makes_the_reader_raise_anything_but_the_errors_by_name(piec
 
 async def test_a_link_of_a_feed_leads_to_a_torrent_or_to_nothing() -> None:
     routes = {"/t": page(TORRENT), "/m": redirect("magnet:?xt=urn:btih:" + "a" * 40), "/p": page("<html>login</html>")}
-    async with raw_server(routes) as server, Transport(written=[server.url]) as transport, Transport() as stranger:
-        ways: dict[str, Any] = {"offload": in_line, "clock": SimulatedClock()}
-        torrent = await fetch_link(f"{server.url}/t", transport, **ways)
-        magnet = await fetch_link(f"{server.url}/m", transport, **ways)
+    async with raw_server(routes) as server:
+        transport = Transport(written=[server.url])
+        stranger = Transport()
+        here = environment_of(offload=in_line, clock=SimulatedClock())
+        torrent = await fetch_link(f"{server.url}/t", transport, here)
+        magnet = await fetch_link(f"{server.url}/m", transport, here)
         for path, words in (("/p", "neither a torrent nor an NZB"), ("/404", "is not there")):
             with pytest.raises(SourceRefused, match=words):
-                await fetch_link(server.url + path, transport, **ways)
+                await fetch_link(server.url + path, transport, here)
         with pytest.raises(SourceError):
-            await fetch_link(f"{server.url}/t", stranger, limits=FetchLimits(timeout_s=5), **ways)
+            await fetch_link(f"{server.url}/t", stranger, here, limits=FetchLimits(timeout_s=5))
 
     assert (torrent.kind, torrent.body, magnet.kind, magnet.infohash) == ("torrent", TORRENT, "magnet", "a" * 40)
     assert [asked.path for asked in server.asked].count("/t") == 1

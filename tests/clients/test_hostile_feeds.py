@@ -11,14 +11,15 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.feed_documents import read_feed
-from cormorant.clients.feeds import FeedClient, FeedOptions
-from cormorant.clients.http.transport import Transport
+from cormorant.clients.feeds import FeedClient
+from cormorant.clients.http.transport import FetchLimits, Transport
 from cormorant.clients.http.xml_documents import repaired
 from cormorant.clients.opml import read_opml
 from cormorant.rules.search.outcomes import SourceError, SourceUnavailable
 from cormorant.rules.watch.feed_items import items_of
 from cormorant.testing import START, SimulatedClock, in_line
 from tests.bounds import QUADRATIC_FROM, growth
+from tests.environments import environment_of
 
 
 @pytest.mark.slow("measures long documents")
@@ -145,8 +146,11 @@ async def test_a_server_without_an_end_is_left(
 ) -> None:
     caught: list[SourceError] = []
     pause = partial(mock_clock.jump, apart_s)
-    async with sending(start, more, pause=pause) as (url, sent), Transport(written=[url]) as transport:
-        client = FeedClient(transport, offload=in_line, clock=SimulatedClock(), options=FeedOptions(timeout_s=0.4))
+    async with sending(start, more, pause=pause) as (url, sent):
+        transport = Transport(written=[url])
+        client = FeedClient(
+            transport, environment_of(offload=in_line, clock=SimulatedClock()), limits=FetchLimits(timeout_s=0.4)
+        )
         try:
             await client.fetch(f"{url}/feed?passkey=hunter2hunter2")
         except SourceError as error:

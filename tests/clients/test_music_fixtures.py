@@ -10,8 +10,15 @@ import pytest
 from attrs import evolve
 
 from cormorant.clients.slskd_replies import newest, read_responses, read_transfers
-from cormorant.clients.spotify import SpotifyClient, SpotifyOptions
-from cormorant.clients.spotify_replies import read_albums, read_artist, read_items, read_next, read_tracks
+from cormorant.clients.spotify import (
+    SpotifyClient,
+    SpotifyOptions,
+    read_albums,
+    read_artist,
+    read_items,
+    read_next,
+    read_tracks,
+)
 from cormorant.playground.http import StandInRequest, as_json
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceError, SourceLimited
@@ -21,6 +28,7 @@ from cormorant.rules.watch.releases import distinct_releases, is_by
 from cormorant.rules.watch.soulseek import PeerQuery, rank_albums
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import always, mounted
+from tests.environments import environment_of
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 SPOTIFY = FIXTURES / "spotify"
@@ -99,7 +107,11 @@ async def test_errors_are_understood(name: str, kind: type[SourceError], wait_s:
     async with mounted(always(answer)) as server:
         options = SpotifyOptions(api_url=server.url, token_url=f"{server.url}/api/token")
         client = SpotifyClient(
-            "x", Secret("xxxx"), server.transport, offload=in_line, clock=SimulatedClock(), options=options
+            "x",
+            Secret("xxxx"),
+            server.transport,
+            environment_of(offload=in_line, clock=SimulatedClock()),
+            options=options,
         )
         with pytest.raises(kind) as caught:
             await client.artist("one")

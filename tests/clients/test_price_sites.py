@@ -23,6 +23,7 @@ from cormorant.rules.settings.watch import PriceFieldSettings
 from cormorant.rules.watch.prices import problems_of
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.raw_server import page, raw_server, redirect
+from tests.environments import environment_of
 
 KEY = Secret("hunter2hunter2")
 REQUEST = SearchRequest(query="Morgan Dollar & co", params={"year": "1881"})
@@ -40,14 +41,14 @@ async def asked(
     answer: bytes, recipe: PriceRecipe | None = None, *, key: Secret = KEY, **limits: Any
 ) -> tuple[SearchPage | SourceError, str]:
     """What came of it, and what the server was sent."""
-    async with raw_server({"*": answer}) as server, Transport(written=[server.url]) as transport:
+    async with raw_server({"*": answer}) as server:
+        transport = Transport(written=[server.url])
         client = PriceClient(
             f"{server.url}/api",
             key,
             transport,
-            offload=in_line,
-            clock=SimulatedClock(),
-            recipe=recipe,
+            environment_of(offload=in_line, clock=SimulatedClock()),
+            recipe=recipe or PriceRecipe(),
             limits=FetchLimits(**limits),
         )
         try:

@@ -24,6 +24,7 @@ from cormorant.testing import in_line
 from tests.clients.mounted import Mounted
 from tests.clients.raw_server import page, raw_server
 from tests.clients.wired import wired
+from tests.environments import environment_of
 
 KEY = "playground-key-of-slskd"
 FOLDER = "@@x\\Music\\Artist\\Album"
@@ -67,8 +68,7 @@ def client_of(server: Mounted, *, key: str = KEY, **options: Any) -> SlskdClient
         server.url,
         Secret(key),
         server.transport,
-        offload=in_line,
-        chance=random.Random(1),
+        environment_of(offload=in_line, chance=random.Random(1)),
         options=SlskdOptions(**options),
     )
 
@@ -341,8 +341,11 @@ async def test_what_cannot_be_searched_is_not_asked(clock: MockClock, text: str)
     ],
 )
 async def test_every_refusal_says_what_it_means(answer: bytes, kind: type[SourceError], message: str) -> None:
-    async with raw_server({"*": answer}) as server, Transport(written=[server.url]) as transport:
-        client = SlskdClient(f"{server.url}/base/", Secret(KEY), transport, offload=in_line, chance=random.Random(1))
+    async with raw_server({"*": answer}) as server:
+        transport = Transport(written=[server.url])
+        client = SlskdClient(
+            f"{server.url}/base/", Secret(KEY), transport, environment_of(offload=in_line, chance=random.Random(1))
+        )
         with pytest.raises(kind, match=message):
             await client.search("album")
 

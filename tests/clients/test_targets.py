@@ -23,6 +23,7 @@ from cormorant.rules.watch.handovers import ParcelKind, ParcelState, TargetRefus
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
 from tests.clients.parcel_samples import HTML, parcel
+from tests.environments import environment_of
 
 NAMES = ("qbittorrent", "sabnzbd", "blackhole", "download", "webhook", "command")
 
@@ -36,11 +37,11 @@ async def target_called(name: str, folder: Path) -> AsyncIterator[Target]:
     async with mounted(answers.get(name, WebhookStandIn().answer)) as server:
         url, transport = server.url, server.transport
         made: dict[str, Target] = {
-            "qbittorrent": Qbittorrent(url, transport, offload=in_line, clock=clock),
-            "sabnzbd": Sabnzbd(url, Secret(sabnzbd.key), transport, offload=in_line, clock=clock),
+            "qbittorrent": Qbittorrent(url, transport, environment_of(offload=in_line, clock=clock)),
+            "sabnzbd": Sabnzbd(url, Secret(sabnzbd.key), transport, environment_of(offload=in_line, clock=clock)),
             "blackhole": Blackhole(folder, offload=in_line),
-            "download": DownloadFolder(folder, transport, offload=in_line, clock=clock),
-            "webhook": Webhook(url, transport, offload=in_line, clock=clock),
+            "download": DownloadFolder(folder, transport, environment_of(offload=in_line, clock=clock)),
+            "webhook": Webhook(url, transport, environment_of(offload=in_line, clock=clock)),
             "command": Command(offload=in_line, options=CommandOptions(arguments=("/bin/true",))),
         }
         yield made[name]

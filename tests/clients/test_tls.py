@@ -71,8 +71,8 @@ def own_authority(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def fetch(url: str) -> bytes:
-    async with Transport(written=[url]) as transport:
-        return (await transport.get(url)).body
+    transport = Transport(written=[url])
+    return (await transport.get(url)).body
 
 
 async def test_the_certificate_of_the_name_is_accepted(own_authority: None) -> None:
@@ -104,8 +104,8 @@ async def test_a_redirect_that_gives_up_encryption_is_followed_and_not_remembere
         tls_server(redirect(f"{plain.url}/a", status=lasting)) as (port, _),
     ):
         url = f"https://indexer.example.org:{port}/"
-        async with Transport(written=[url, plain.url]) as transport:
-            found, moved = await transport.get(url), await transport.get(f"{plain.url}/a")
+        transport = Transport(written=[url, plain.url])
+        found, moved = await transport.get(url), await transport.get(f"{plain.url}/a")
 
     assert (found.body, found.has_moved) == (b"open", False)
     assert (moved.body, moved.has_moved) == (b"open", True)
@@ -115,7 +115,8 @@ async def test_a_proxy_is_asked_for_a_tunnel_and_sees_no_key() -> None:
     async def refuse(stream: trio.SocketStream, asked: Asked) -> None:
         await stream.send_all(page(status="502 Bad Gateway"))
 
-    async with raw_server({"*": refuse}) as proxy, Transport(proxy=Secret(proxy.url)) as transport:
+    async with raw_server({"*": refuse}) as proxy:
+        transport = Transport(proxy=Secret(proxy.url))
         with pytest.raises(SourceUnavailable, match="502"):
             await transport.get("https://indexer.example.org/api", params=[("apikey", "hunter2")])
 

@@ -26,6 +26,7 @@ from cormorant.rules.search.outcomes import (
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.secrets import Secret
 from tests.clients.raw_server import RawServer, page, raw_server, redirect
+from tests.environments import environment_of
 
 T = TypeVar("T")
 
@@ -58,15 +59,14 @@ async def in_line(function: Callable[..., T], /, *args: Any) -> T:
 async def client_of(
     server: RawServer, *, key: str = KEY, path: str = "/api", **options: Any
 ) -> AsyncIterator[TorznabClient]:
-    async with Transport(written=[server.url]) as transport:
-        yield TorznabClient(
-            f"{server.url}{path}",
-            Secret(key),
-            transport,
-            offload=in_line,
-            clock=FixedClock(),
-            options=TorznabOptions(**options),
-        )
+    transport = Transport(written=[server.url])
+    yield TorznabClient(
+        f"{server.url}{path}",
+        Secret(key),
+        transport,
+        environment_of(offload=in_line, clock=FixedClock()),
+        options=TorznabOptions(**options),
+    )
 
 
 def item(*, title: str = "Some name", guid: str = "g", link: str = "http://x.org/1", more: str = "") -> str:
@@ -181,8 +181,11 @@ async def test_large_bodies_are_read_in_a_thread() -> None:
 
         return await trio.to_thread.run_sync(run)
 
-    async with raw_server({"/api": page(EMPTY)}) as server, Transport(written=[server.url]) as transport:
-        client = TorznabClient(f"{server.url}/api", Secret(KEY), transport, offload=offload, clock=FixedClock())
+    async with raw_server({"/api": page(EMPTY)}) as server:
+        transport = Transport(written=[server.url])
+        client = TorznabClient(
+            f"{server.url}/api", Secret(KEY), transport, environment_of(offload=offload, clock=FixedClock())
+        )
         await client.search(SearchRequest())
 
     assert threads != [threading.current_thread()]

@@ -95,6 +95,6 @@ async def wired(answer: Answer) -> AsyncIterator[Wired]:
     async with trio.open_nursery() as nursery:
         server = Mounted(answer, PORT)
         transport = partial(WiredTransport, _Wire(server.serve, nursery))
-        async with transport(written=[server.url]) as server.transport:
-            yield Wired(server=server, transport=transport)
+        server.transport = transport(written=[server.url])
+        yield Wired(server=server, transport=transport)
         nursery.cancel_scope.cancel()

@@ -19,6 +19,7 @@ from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, S
 from cormorant.rules.search.requests import SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret
 from cormorant.testing import START, in_line
+from tests.environments import environment_of
 
 CATALOGUE = PlayedCatalogue(START)
 
@@ -30,13 +31,14 @@ def indexer(**habits: Any) -> Indexer:
 async def ask(site: Indexer, *requests: SearchRequest, key: str = "") -> list[SearchPage]:
     async with open_playground(site) as playground:
         url = playground.url_of("attic", "/api")
-        async with Transport(written=[url]) as transport:
-            client = TorznabClient(url, Secret(key), transport, offload=in_line, clock=SystemClock())
-            return [await client.search(request) for request in requests]
+        transport = Transport(written=[url])
+        client = TorznabClient(url, Secret(key), transport, environment_of(offload=in_line, clock=SystemClock()))
+        return [await client.search(request) for request in requests]
 
 
 async def get(site: Indexer, path: str) -> Answer:
-    async with open_playground(site) as playground, Transport(written=[playground.address]) as transport:
+    async with open_playground(site) as playground:
+        transport = Transport(written=[playground.address])
         return await transport.get(playground.url_of("attic", path))
 
 
@@ -79,12 +81,12 @@ async def test_a_download_is_a_real_file_that_its_key_opens(kind: Any, ending: s
     site = indexer(kind=kind, key="k3y")
     async with open_playground(site) as playground:
         url = playground.url_of("attic", "/api")
-        async with Transport(written=[url]) as transport:
-            client = TorznabClient(url, Secret("k3y"), transport, offload=in_line, clock=SystemClock())
-            [found, *_] = (await client.search(SearchRequest(query="cold ferry"))).results
-            fetched = await client.download(found.link)
-            with pytest.raises(CredentialsRefused):
-                await client.download(found.link.replace("k3y", "other"))
+        transport = Transport(written=[url])
+        client = TorznabClient(url, Secret("k3y"), transport, environment_of(offload=in_line, clock=SystemClock()))
+        [found, *_] = (await client.search(SearchRequest(query="cold ferry"))).results
+        fetched = await client.download(found.link)
+        with pytest.raises(CredentialsRefused):
+            await client.download(found.link.replace("k3y", "other"))
 
     assert fetched.kind == ending
     assert found.link.endswith(f".{ending}?apikey=k3y")
@@ -148,8 +150,8 @@ async def test_what_is_no_request_is_answered_and_hurts_nobody() -> None:
         await stream.send_all(b"GET /\x00 what\r\n\r\n")
         refused = await stream.receive_some()
         await stream.aclose()
-        async with Transport(written=[playground.address]) as transport:
-            after = await transport.get(playground.url_of("attic", "/api?t=caps"))
+        transport = Transport(written=[playground.address])
+        after = await transport.get(playground.url_of("attic", "/api?t=caps"))
 
     assert refused.startswith(b"HTTP/1.1 400 ")
     assert after.status == 200
@@ -164,10 +166,8 @@ async def test_a_port_that_is_taken_is_told_with_the_remedy() -> None:
 
 
 async def test_the_whole_town_opens_and_has_a_page_full_of_finds() -> None:
-    async with (
-        open_playground(*playground_sites(SystemClock())) as playground,
-        Transport(written=[playground.address]) as transport,
-    ):
+    async with open_playground(*playground_sites(SystemClock())) as playground:
+        transport = Transport(written=[playground.address])
         answer = await transport.get(playground.url_of("attic", "/api"), params=[("t", "search"), ("apikey", KEY)])
 
     assert answer.body.count(b"<item>") == 100

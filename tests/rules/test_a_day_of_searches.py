@@ -11,10 +11,11 @@ from attrs import define, field
 
 from cormorant.rules.search.limits import Edges, Lane, SourceLimits, edges_wanted
 from cormorant.rules.search.priorities import AGEING_STEP_S, Priority, multiplier
-from cormorant.rules.search.reasons import earliest_opening, openings
-from cormorant.rules.search.reservations import RequestPermit, Reserved, reserve, succeeded
+from cormorant.rules.search.reasons import NextRequest, earliest_opening, openings
+from cormorant.rules.search.reservations import RequestPermit, Reserved, reserve
 from cormorant.rules.search.source_queue import SourceQueue
 from cormorant.rules.search.source_state import SourceState
+from tests.rules.search.request_ends import succeeded
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
 PEOPLE, BACKGROUND = Priority.INTERACTIVE, Priority.BACKGROUND
@@ -56,11 +57,11 @@ class Site:
         return earliest_opening(
             self.state,
             self.limits,
-            lane=Lane.QUERY,
-            priority=ticket.priority,
+            NextRequest(
+                lane=Lane.QUERY, priority=ticket.priority, waited_s=(self.now - ticket.submitted_at).total_seconds()
+            ),
             now=self.now,
             edges=self.edges,
-            waited_s=(self.now - ticket.submitted_at).total_seconds(),
         )
 
     def look(self) -> None:
@@ -71,12 +72,12 @@ class Site:
             got = reserve(
                 self.state,
                 self.limits,
-                lane=Lane.QUERY,
-                priority=ticket.priority,
+                NextRequest(
+                    lane=Lane.QUERY, priority=ticket.priority, waited_s=(self.now - ticket.submitted_at).total_seconds()
+                ),
                 now=self.now,
                 edges=self.edges,
                 lease_s=90,
-                waited_s=(self.now - ticket.submitted_at).total_seconds(),
             )
             assert isinstance(got, Reserved), "a ticket was taken that may not go"
             self.state, ticket.began_at = got.state, got.at
@@ -147,6 +148,6 @@ def test_the_last_searches_of_the_hour_are_left_to_people() -> None:
 
     assert person.waited_s == 0
     assert [search.began_at for search in backlog[:8]] == [MIDNIGHT] * 7 + [MIDNIGHT + timedelta(hours=1)]
-    assert not openings(site.state, limits, lane=Lane.GRAB, priority=BACKGROUND, now=site.now, edges={}), (
+    assert not openings(site.state, limits, NextRequest(lane=Lane.GRAB, priority=BACKGROUND), now=site.now, edges={}), (
         "grabs have a quota of their own"
     )

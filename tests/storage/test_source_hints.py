@@ -54,7 +54,7 @@ def test_two_with_the_same_hint_spend_two_requests(connection: Connection) -> No
     one, _ = reserve(connection, hint)
     other, known = reserve(connection, hint)
 
-    assert (one.seq, other.seq, known.state.query.last_seq) == (2, 3, 3)
+    assert (one.permit.seq, other.permit.seq, known.state.query.last_seq) == (2, 3, 3)
 
 
 def test_an_old_hint_opens_no_window(connection: Connection) -> None:
@@ -71,7 +71,7 @@ def test_a_hint_that_says_closed_is_not_believed(connection: Connection) -> None
     _, hint = reserve(connection, None)
     paused = evolve(hint, state=reservations.pause(hint.state))
 
-    assert reserve(connection, paused)[0].seq == 2
+    assert reserve(connection, paused)[0].permit.seq == 2
 
 
 def test_a_pause_by_hand_holds_against_a_hint_from_before(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from cormorant.rules.events import WebClientBlocked, WebClientTooFast, WebConnectionCrashed, WebFull, WebKeyRefused
 from cormorant.rules.secrets import Secret
-from cormorant.rules.settings.service import WebSettings, networks
+from cormorant.rules.settings.service import NETWORKS, WebSettings
 from tests.web.raw_client import dial, health_s, heard, say
 from tests.web.web_place import KEY, SONARR, WebPlace, web_place
 
@@ -256,7 +256,7 @@ async def test_only_a_trusted_proxy_is_believed_about_who_asks(tmp_path: Path, s
     forged = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "birds.example"}
     told = []
     for trusted in ([], ["127.0.0.0/8"]):
-        parsed = networks("").metadata["setting"].parse(trusted)
+        parsed = NETWORKS.parse(trusted)
         with web_place(tmp_path) as place:
             async with place.served(web=web(trusted_proxies=parsed)) as (_, client):
                 await client.get("/api/v1/status", headers=forged | {"X-Api-Key": "wrong"})

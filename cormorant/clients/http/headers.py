@@ -1,4 +1,4 @@
-"""Retry-After and publication dates."""
+"""Retry-After, encodings and publication dates."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ RETRY_AFTER_MAX_S = 7 * 24 * 3600.0
 """A longer wait is taken for a mistake and cut: the source would never be asked again."""
 
 _DELAY_SECONDS = re.compile(r"\A\s*+(\d{1,15})(?:\.\d{0,15})?\s*", re.ASCII)
-_DATE_LENGTH_MAX = 64  # the longest form of RFC 9110 has 33 characters
 
 
 def retry_after_s(header: str | None, *, now: datetime) -> float | None:
@@ -96,18 +95,20 @@ def retry_after_s(header: str | None, *, now: datetime) -> float | None:
     seconds = _DELAY_SECONDS.fullmatch(header)
     if seconds is not None:
         return min(RETRY_AFTER_MAX_S, float(seconds[0]))
-    date = _date(header)
+    date = read_date(header)
     if date is None:
         return None
     return min(RETRY_AFTER_MAX_S, max(0.0, (date - now).total_seconds()))
 
 
-def _date(text: str) -> datetime | None:
-    if len(text) > _DATE_LENGTH_MAX:
-        return None
-    try:
-        date = parsedate_to_datetime(text.strip())
-        return date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
-    except (ValueError, OverflowError, IndexError, TypeError):
-        # The parser of the standard library raises more than the one error it documents.
-        return None
+_CHARSET = re.compile(r"charset\s{0,20}=\s{0,20}[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
+
+
+def charset_of(content_type: str) -> str:
+    """The encoding that a header states, or nothing.
+
+    >>> charset_of("text/xml; charset = 'Windows-1252'"), charset_of("text/xml")
+    ('windows-1252', '')
+    """
+    found = _CHARSET.search(content_type[:1_000])
+    return found[1].lower() if found else ""

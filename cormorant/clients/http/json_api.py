@@ -7,23 +7,26 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-import httpx2
 from attrs import frozen
 
-from cormorant.clients.http.transport import Answer, FetchLimits, Transport, shown_origin
+from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Offload
-from cormorant.rules.search.outcomes import CredentialsRefused, SourceLimited, SourceRefused, SourceUnavailable
+from cormorant.rules.search.outcomes import (
+    CredentialsRefused,
+    SourceError,
+    SourceLimited,
+    SourceRefused,
+    SourceUnavailable,
+)
 from cormorant.rules.secrets import Secret, shortened
 
 _LIMITS: Final = FetchLimits(timeout_s=30.0, body_max_bytes=20_000_000)
 _PATIENT: Final = FetchLimits(timeout_s=120.0)
 """An app that tries out an indexer before it keeps it takes as long as the indexer."""
-_OK: Final = range(200, 300)
 _CREDENTIALS: Final = {401, 403}
 _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
-_BAD_REQUEST: Final = 400
 _SERVER: Final = 500
 
 
@@ -55,11 +58,10 @@ class JsonApi:
 
     async def change(self, method: str, path: str, body: Any = None) -> Any:
         """Ask for a change. Raises a `SourceError`; a `JsonApiRefused` if it does not like the body."""
-        content = b"" if body is None else json.dumps(body).encode()
         answer = await self.transport.ask(
             method,
             self._address(path),
-            body=content,
+            body=json_body(body),
             headers=self._headers() | {"Content-Type": "application/json"},
             secrets=[self.key],
             limits=_PATIENT,
@@ -75,9 +77,8 @@ class JsonApi:
     async def _understood(self, answer: Answer) -> Any:
         if answer.status in _CREDENTIALS:
             raise CredentialsRefused(f"it does not accept this key; look in {self.app} under Settings, General")
-        is_page = "html" in answer.headers.get("Content-Type", "").lower()
-        if is_page or answer.status == _NOT_FOUND:
-            where = "with a web page" if is_page else "that there is no such thing"
+        if answer.is_page or answer.status == _NOT_FOUND:
+            where = "with a web page" if answer.is_page else "that there is no such thing"
             raise SourceRefused(
                 f"what is there answers {where}, so it is not the API of {self.app}; check the address: "
                 f"the port, and the URL base if {self.app} has one, such as http://host:port/{self.app.lower()}"
@@ -97,7 +98,7 @@ class JsonApi:
             raise SourceRefused(f"what is there does not answer in JSON, so it is not {self.app}") from None
 
     def _read(self, answer: Answer, said: Any) -> Any:
-        if answer.status in _OK:
+        if answer.is_good:
             return said
         failures = [each for each in said if isinstance(each, dict)] if isinstance(said, list) else []
         words = "; ".join(dict.fromkeys(str(each.get("errorMessage", "")) for each in failures))
@@ -119,10 +120,9 @@ def segment(text: str) -> str:
     return quote(text, safe="", errors="replace").replace(".", "%2E")
 
 
-def as_json(value: Any) -> bytes:
-    """The body of a request. What is None is left out at the top."""
-    kept = {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
-    return json.dumps(kept).encode()
+def json_body(value: Any) -> bytes:
+    """The body of a request; empty for None."""
+    return b"" if value is None else json.dumps(value).encode()
 
 
 def error_text_of(answer: Answer, secrets: Sequence[Secret] = ()) -> str:
@@ -150,16 +150,19 @@ def _stated(answer: Answer) -> Any:
         return answer.body[:_STATED_BYTES_MAX].decode("utf-8", "replace")
 
 
-async def read_json(answer: Answer, offload: Offload, kind: type[dict[str, Any] | list[Any]]) -> Any:
-    """The answer as what it must be, read in a thread. Raises `SourceUnavailable` for everything else."""
+async def read_json(
+    answer: Answer, offload: Offload, kind: type[dict[str, Any] | list[Any]], refusal: SourceError | None
+) -> Any:
+    """The answer as what it must be, read in a thread. Raises `SourceUnavailable` for everything else.
+
+    `refusal` is what its status stands for, and is raised before anything is read.
+    """
+    if refusal is not None:
+        raise refusal
     try:
         found = await offload(parse_json, answer.body)
     except ValueError:
-        raise SourceUnavailable(f"{_where(answer)} answered HTTP {answer.status} with what is no JSON") from None
+        raise SourceUnavailable(f"{answer.origin} answered HTTP {answer.status} with what is no JSON") from None
     if not isinstance(found, kind):
-        raise SourceUnavailable(f"{_where(answer)} answered with another kind of JSON than it should")
+        raise SourceUnavailable(f"{answer.origin} answered with another kind of JSON than it should")
     return found
-
-
-def _where(answer: Answer) -> str:
-    return shown_origin(httpx2.URL(answer.url))

@@ -9,31 +9,32 @@ import ssl
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from functools import cache
-from types import TracebackType
-from typing import Any, Final, NoReturn, Protocol, Self, cast
+from typing import Any, Final, Literal, NoReturn, Protocol, cast
 
 import httpcore2
 import httpx2
 import trio
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from cormorant import __version__
 from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length, stream_body
 from cormorant.clients.http.dialer import Dialer, Place
+from cormorant.clients.http.headers import charset_of, retry_after_s
 from cormorant.rules.addresses import is_for_good
-from cormorant.rules.search.outcomes import SourceError, SourceRefused, SourceUnavailable, Unreachable
+from cormorant.rules.search.outcomes import NoAnswer, SourceError, SourceRefused, SourceUnavailable, Unreachable
 from cormorant.rules.secrets import Secret, redact_link, shortened, spellings
 
 USER_AGENT: Final = f"Cormorant/{__version__}"
 REDIRECTS_MAX: Final = 5
-CLOSING_S: Final = 1.0
+_CLOSING_S: Final = 1.0
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _GOOD: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
 _HEADER: Final = re.compile(r"[\x20-\x7e]*")
 # httpcore2 has no common base for its errors.
-FOREIGN: Final = (
+_FOREIGN: Final = (
     httpcore2.NetworkError,
     httpcore2.ProtocolError,
     httpcore2.ProxyError,
@@ -43,6 +44,9 @@ FOREIGN: Final = (
     OSError,
 )
 _NOT_SENT: Final = (httpcore2.ConnectError, httpcore2.ConnectTimeout)
+_SENDING: Final = ".send_request_headers.started"
+
+Redirects = Literal["follow", "refuse", "give"]
 
 
 class AnswerTooLarge(SourceUnavailable):
@@ -86,31 +90,43 @@ class Answer:
     magnet: str | None = field(default=None, repr=False)
     has_moved: bool = False
 
+    @property
+    def is_good(self) -> bool:
+        """Whether its status says so."""
+        return self.status in _GOOD
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is a web page."""
+        return "html" in self.headers.get("Content-Type", "").lower()
+
+    @property
+    def charset(self) -> str:
+        """The encoding that it states."""
+        return charset_of(self.headers.get("Content-Type", ""))
+
+    @property
+    def origin(self) -> str:
+        """Where it came from: no path and no query."""
+        return shown_origin(httpx2.URL(self.url))
+
+    def retry_after_s(self, now: datetime) -> float | None:
+        """Seconds after which asking again may work, where it says so."""
+        return retry_after_s(self.headers.get("Retry-After"), now=now)
+
 
 class Transport:
-    """Sends requests for one source. Opened with `async with` by whoever owns it.
+    """Sends requests for one source, each over a connection of its own.
 
     `written` are the addresses the operator wrote: their hosts may be private. `proxy` is one of them.
     """
 
     def __init__(self, *, written: Iterable[str] = (), proxy: Secret | None = None) -> None:
-        self._written = frozenset(place_of(_url(address)) for address in written)
+        self._written = frozenset(place_of(read_url(address)) for address in written)
         self._proxy = None if proxy is None else _proxy(proxy)
         on_the_way = self._written if self._proxy is None else {place_of(self._proxy)}
         self._names = Dialer(self._written)
         self._dialer = Dialer(on_the_way)
-        self._pool: httpcore2.AsyncConnectionPool | None = None
-
-    async def __aenter__(self) -> Self:
-        self._pool = self._new_pool()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.aclose()
 
     async def get(
         self,
@@ -126,56 +142,43 @@ class Transport:
 
         `open_headers` do: they hold no secret.
         """
-        trip = _Exchange(self, _url(url), headers or {}, spellings(secrets), limits)
-        trip.open = own_headers(httpx2.URL(), open_headers or {})
+        trip = self._exchange(url, limits, headers, secrets)
+        trip.open = _own_headers(httpx2.URL(), open_headers or {})
         trip.url = trip.url.copy_merge_params(list(params)) if params else trip.url
         return await trip.run()
 
     async def fetch_into(self, url: str, sink: Sink, *, limits: FetchLimits) -> Answer:
         """As `get`, but the body of a good answer goes to `sink` piece by piece, and the answer has none."""
-        trip = _Exchange(self, _url(url), {}, (), limits)
+        trip = self._exchange(url, limits, None, ())
         trip.sink = sink
         return await trip.run()
 
-    async def ask(
+    async def ask(  # noqa: PLR0913 - all that a request may have, by name
         self,
         method: str,
-        url: str,
+        url: str | httpx2.URL,
         *,
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         secrets: Iterable[Secret] = (),
         limits: FetchLimits = FetchLimits(),  # noqa: B008 - frozen, so that sharing it is harmless
+        redirects: Redirects = "refuse",
     ) -> Answer:
         """Send to one address, by any method. No redirect is followed. Raises a `SourceError`, or gives any answer."""
-        trip = _Exchange(self, _url(url), headers or {}, spellings(secrets), limits)
-        trip.method, trip.content, trip.follows = method, body, False
+        trip = self._exchange(url, limits, headers, secrets)
+        trip.method, trip.content, trip.redirects = method, body, redirects
         return await trip.run()
 
-    async def send(
-        self,
-        url: httpx2.URL,
-        headers: Mapping[str, str],
-        *,
-        method: str = "GET",
-        content: bytes = b"",
-        extensions: Mapping[str, Any] | None = None,
-    ) -> httpcore2.Response:
-        """Send one request and give its answer, unread; it must be closed. Raises the errors of httpcore2."""
-        if self._pool is None:
-            raise RuntimeError("the transport is not open; use `async with`")
-        self._names.check_name(place_of(url))
-        return await self._pool.handle_async_request(
-            httpcore2.Request(
-                method=method,
-                url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-                headers=httpx2.Request(method, url, headers=dict(headers), content=content).headers.raw,
-                content=content,
-                extensions=dict(extensions or {}),
-            )
-        )
+    def _exchange(
+        self, url: str | httpx2.URL, limits: FetchLimits, headers: Mapping[str, str] | None, secrets: Iterable[Secret]
+    ) -> _Exchange:
+        address = read_url(url)
+        bare = address.copy_with(userinfo=b"", fragment=None)
+        return _Exchange(self, bare, limits, own=_own_headers(address, headers or {}), secrets=spellings(secrets))
 
-    def _new_pool(self) -> httpcore2.AsyncConnectionPool:
+    def pool_for(self, url: httpx2.URL) -> httpcore2.AsyncConnectionPool:
+        """What sends one request to this address. Raises `SourceRefused` where it may not be sent."""
+        self._names.check_name(place_of(url))
         # No connection is kept: a source is asked seconds apart, and each request has its address checked.
         tls = _tls()
         if self._proxy is None:
@@ -192,35 +195,37 @@ class Transport:
         )
 
 
+@define(eq=False)
 class _Exchange:
     """One request with its redirects."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        url: httpx2.URL,
-        headers: Mapping[str, str],
-        secrets: tuple[Secret, ...],
-        limits: FetchLimits,
-    ) -> None:
-        self.transport = transport
-        self.url = url.copy_with(userinfo=b"", fragment=None)
-        self.secrets = secrets
-        self.limits = limits
-        self.own = own_headers(url, headers)
-        self.open: dict[str, str] = {}
-        self.sink: Sink | None = None
-        self.steps: list[bool] = []
-        self.method = "GET"
-        self.content = b""
-        self.follows = True
+    transport: Transport
+    url: httpx2.URL
+    limits: FetchLimits
+    own: dict[str, str]
+    """The headers for the first origin alone."""
+    secrets: tuple[Secret, ...]
+    open: dict[str, str] = field(factory=dict)
+    sink: Sink | None = None
+    method: str = "GET"
+    content: bytes = b""
+    redirects: Redirects = "follow"
+    steps: list[bool] = field(factory=list)
+    has_begun: bool = False
+    """Whether the first byte of the last request may have left."""
 
     async def run(self) -> Answer:
         """Follow redirects until there is an answer, or time is up."""
         asked_at = trio.current_time()
-        with trio.move_on_after(self.limits.timeout_s), silence_http_logging():
+        with trio.move_on_after(self.limits.timeout_s), _silence_http_logging():
             return await self._follow(asked_at)
-        raise SourceUnavailable(f"{shown_origin(self.url)} did not answer in full within {self.limits.timeout_s:g} s")
+        late = SourceUnavailable(f"{shown_origin(self.url)} did not answer in full within {self.limits.timeout_s:g} s")
+        late.no_answer = NoAnswer(cause="late", may_have_arrived=self.has_begun)
+        raise late
+
+    async def _trace(self, name: str, _told: Mapping[str, Any]) -> None:
+        """Hear of each step of httpcore2. That of connecting through a proxy counts, too: rather ask once too often."""
+        self.has_begun = self.has_begun or name.endswith(_SENDING)
 
     async def _follow(self, asked_at: float) -> Answer:
         seen: list[str] = []
@@ -234,30 +239,39 @@ class _Exchange:
         raise SourceUnavailable(f"{shown_origin(self.url)} redirects more than {REDIRECTS_MAX} times")
 
     async def _step(self, asked_at: float) -> Answer | None:
-        common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
+        self.has_begun = False
         try:
-            waits = {} if self.limits.idle_s is None else {"timeout": {"read": self.limits.idle_s}}
-            answer = await self.transport.send(
-                self.url,
-                common | self.open | self.own,
-                method=self.method,
-                content=self.content,
-                extensions=waits,
-            )
+            answer = await self._send()
             try:
                 return await self._read(answer, asked_at)
             finally:
-                with trio.move_on_after(CLOSING_S, shield=True):
+                with trio.move_on_after(_CLOSING_S, shield=True):
                     await answer.aclose()
-        except FOREIGN as error:
+        except _FOREIGN as error:
             self._translate(error)
+
+    async def _send(self) -> httpcore2.Response:
+        """Send the request and give its answer, unread. Raises the errors of httpcore2."""
+        common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
+        waits = {} if self.limits.idle_s is None else {"timeout": {"read": self.limits.idle_s}}
+        url, sent = self.url, common | self.open | self.own
+        return await self.transport.pool_for(url).handle_async_request(
+            httpcore2.Request(
+                method=self.method,
+                url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                headers=httpx2.Request(self.method, url, headers=sent, content=self.content).headers.raw,
+                content=self.content,
+                extensions={"trace": self._trace, **waits},
+            )
+        )
 
     async def _read(self, answer: httpcore2.Response, asked_at: float) -> Answer | None:
         headers = httpx2.Headers(answer.headers)
-        location = headers.get("Location") if answer.status in _REDIRECTS else None
+        leads_away = answer.status in _REDIRECTS and self.redirects != "give"
+        location = headers.get("Location") if leads_away else None
         magnet = location if location and location.lower().startswith("magnet:") else None
         if location and not magnet:
-            if not self.follows:
+            if self.redirects == "refuse":
                 raise SourceRefused(f"{shown_origin(self.url)} redirects; write the address that it redirects to")
             old = self.url.scheme
             self._go_to(location)
@@ -307,9 +321,13 @@ class _Exchange:
             stream = cast("AsyncIterable[bytes]", answer.stream)
             return await self._kept(stream, headers, bytes_max=most)
         except BodyTooLarge as error:
-            raise AnswerTooLarge(f"the answer of {shown_origin(self.url)} has more than {most:,} bytes") from error
+            large = AnswerTooLarge(f"the answer of {shown_origin(self.url)} has more than {most:,} bytes")
+            large.no_answer = NoAnswer(cause="too large", may_have_arrived=True)
+            raise large from error
         except BodyUnreadable as error:
-            raise SourceUnavailable(f"the answer of {shown_origin(self.url)} cannot be read: {error}") from error
+            odd = SourceUnavailable(f"the answer of {shown_origin(self.url)} cannot be read: {error}")
+            odd.no_answer = NoAnswer(cause="unreadable", may_have_arrived=True, said=str(error))
+            raise odd from error
 
     async def _kept(self, stream: AsyncIterable[bytes], headers: httpx2.Headers, *, bytes_max: int) -> bytes:
         encoding = headers.get("Content-Encoding", "")
@@ -320,15 +338,17 @@ class _Exchange:
         return b""
 
     def _translate(self, error: Exception) -> NoReturn:
-        said = error_text(error)
+        said = _error_text(error)
         shown = shortened(said, self.secrets)
         # A foreign error that holds a secret is not shown as the cause either.
         cause = error if shown == " ".join(said.split()) else None
         kind = Unreachable if isinstance(error, _NOT_SENT) else SourceUnavailable
-        raise kind(f"{shown_origin(self.url)} cannot be reached or does not speak HTTP: {shown}") from cause
+        lost = kind(f"{shown_origin(self.url)} cannot be reached or does not speak HTTP: {shown}")
+        lost.no_answer = NoAnswer(cause="connection", may_have_arrived=self.has_begun, said=shown)
+        raise lost from cause
 
 
-def error_text(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """What an error says, or what caused it: a refused certificate lies two errors deep."""
     inner: BaseException | None = error
     while inner is not None:
@@ -369,7 +389,8 @@ def shown_origin(url: httpx2.URL) -> str:
     return f"{url.scheme}://{url.host}{port}"
 
 
-def _url(text: str) -> httpx2.URL:
+def read_url(text: str | httpx2.URL) -> httpx2.URL:
+    """The address that a text means. Raises `SourceRefused`, which shows nothing of it."""
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, TypeError, ValueError):
@@ -382,12 +403,12 @@ def _url(text: str) -> httpx2.URL:
 
 def _proxy(proxy: Secret) -> httpx2.URL:
     try:
-        return _url(proxy.reveal())
+        return read_url(proxy.reveal())
     except SourceError:
         raise SourceRefused("the proxy must be written as http://host:port or https://host:port") from None
 
 
-def own_headers(url: httpx2.URL, headers: Mapping[str, str]) -> dict[str, str]:
+def _own_headers(url: httpx2.URL, headers: Mapping[str, str]) -> dict[str, str]:
     """What is sent to the first origin alone: the given headers, and who we are if the address says so."""
     own = dict(headers)
     for name, value in own.items():
@@ -408,7 +429,7 @@ for _name in ("http11", "http2", "connection", "proxy", "socks"):
 
 
 @contextmanager
-def silence_http_logging() -> Iterator[None]:
+def _silence_http_logging() -> Iterator[None]:
     """Keep the log of the HTTP library silent in this task. What other tasks and programs do with it is still logged."""
     token = _is_ours.set(True)
     try:

@@ -12,8 +12,24 @@ from lxml import etree
 
 from cormorant.rules.search.outcomes import SourceUnavailable
 
-_BOMS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_DECLARED: Final = re.compile(rb"\A\s*+<\?xml[^>]{0,200}?encoding\s*+=\s*+[\"']([A-Za-z0-9._-]{1,40})[\"']")
+_MARKS: Final = (
+    # The longer first: the mark of UTF-16 begins that of UTF-32.
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    # No mark, but a document begins with "<" or "{", and zeros around that tell the rest.
+    (b"<\0\0\0", "utf-32-le"),
+    (b"\0\0\0<", "utf-32-be"),
+    (b"<\0", "utf-16-le"),
+    (b"\0<", "utf-16-be"),
+)
+_DECLARED: Final = re.compile(rb"<\?xml[^>]{0,200}?encoding\s{0,20}=\s{0,20}[\"']\s{0,20}([A-Za-z0-9._:-]{1,40})")
+_UTF_8: Final = frozenset({"utf-8", "utf8"})
+# What is called Latin-1 is the code page of Windows wherever the two differ; and the first Chinese set is a part of the last.
+_MEANT: Final = {"gb2312": "gb18030", "gbk": "gb18030"}
+_LATIN: Final = re.compile(r"(iso[-_]?)?8859[-_]1|latin[-_]?1")
 _DECLARATION: Final = re.compile(r"\A\s*+<\?xml[^>]{0,300}\?>")
 # A section of CDATA is kept as it is: what looks like an entity there is text. One that never ends does so where the
 # document does: otherwise each of many would be looked for up to there, which takes the square of the length.
@@ -41,7 +57,7 @@ def read_xml(body: bytes, *, charset: str = "") -> etree._Element:
     refuse_entities(body)
     root = parse_xml(body, recover=False)
     if root is None:
-        root = parse_xml(_repaired_bytes(body, charset), recover=True, encoding="utf-8")
+        root = parse_xml(repaired(decode_xml(body, charset=charset)), recover=True, encoding="utf-8")
     if root is None:
         raise SourceUnavailable("the answer is no XML")
     return root
@@ -68,21 +84,21 @@ def parse_xml(body: bytes, *, recover: bool, encoding: str | None = None) -> etr
         return None
 
 
-def refuse_entities(body: bytes) -> None:
-    """Honest documents have a DOCTYPE at most; whoever declares entities wants them expanded."""
+def declares_entities(body: bytes) -> bool:
+    """Whether a document wants entities expanded. Honest ones have a DOCTYPE at most."""
     plain = body.replace(b"\0", b"") if b"\0" in body[:8] else body
     # The one character first: it is found, or not, in a tenth of the time.
-    if b"!" in plain and b"<!DOCTYPE" in plain and b"<!ENTITY" in plain:
+    return b"!" in plain and b"<!DOCTYPE" in plain and b"<!ENTITY" in plain
+
+
+def refuse_entities(body: bytes) -> None:
+    """Raise `SourceUnavailable` for an answer that declares entities."""
+    if declares_entities(body):
         raise SourceUnavailable("the answer declares XML entities, which may be an attack, and was not read")
 
 
-def _repaired_bytes(body: bytes, charset: str) -> bytes:
-    """The same document in UTF-8, without characters that XML forbids, and with the entities of HTML replaced."""
-    return repaired(_decoded(body, charset))
-
-
 def repaired(text: str) -> bytes:
-    """A decoded document in UTF-8, as far as XML allows."""
+    """A decoded document in UTF-8, without characters that XML forbids, and with the entities of HTML replaced."""
     declaration = _DECLARATION.match(text)
     text = text[declaration.end() :] if declaration else text
     if text.count("&") > _SIGNS_MAX:
@@ -105,27 +121,36 @@ def _is_legal(number: int) -> bool:
     return (number >= ord(" ") or number in _SPACES) and number <= sys.maxunicode and not _ILLEGAL.match(chr(number))
 
 
-def _decoded(body: bytes, charset: str) -> str:
-    """The text, by its mark, its declaration, the header, or what it turns out to be."""
-    for encoding in _encodings(body, charset):
+def decode_xml(body: bytes, *, charset: str = "", trusts_header: bool = False) -> str:
+    """The text of a document, whatever its bytes are. `charset` is what the header states."""
+    body = body.lstrip() if body[:1].isspace() else body
+    for encoding in _encodings(body, charset.strip().lower(), trusts_header=trusts_header):
         try:
             return body.decode(encoding).lstrip("\ufeff")
-        except (UnicodeError, LookupError, ValueError):
+        except (UnicodeError, LookupError):
             continue
-    return body.decode("cp1252", "replace")
+    return body.removeprefix(codecs.BOM_UTF8).decode("cp1252", "replace")
 
 
-def is_encoding_of_text(name: str) -> bool:
-    """Whether bytes may be decoded by this name of a codec. UTF-8 is not asked for: everything is tried as that."""
-    return _KNOWN.fullmatch(name) is not None
+def _encodings(body: bytes, charset: str, *, trusts_header: bool) -> list[str]:
+    for mark, encoding in _MARKS:
+        if body.startswith(mark):
+            return [encoding, "utf-8"]
+    declared = _DECLARED.match(body)
+    own = declared[1].decode("ascii").lower() if declared else ""
+    # Where a document is in UTF-8 as it says, a header of another opinion is a mistake.
+    if trusts_header and own not in _UTF_8:
+        return [*_named(charset), *_named(own), "utf-8"]
+    return [*_named(own), "utf-8", *_named(charset)]
 
 
-def _encodings(body: bytes, charset: str) -> list[str]:
-    if body.startswith(_BOMS[1:]):
-        return ["utf-16"]
-    declared = _DECLARED.match(body.removeprefix(_BOMS[0]))
-    stated = declared[1].decode("ascii").lower() if declared else charset.strip().lower()
-    if not is_encoding_of_text(stated):
+def _named(encoding: str) -> list[str]:
+    if encoding in _UTF_8:
         return ["utf-8"]
-    # What the document says of itself weighs more than the header, which many servers send unread.
-    return [stated, "utf-8"] if declared else ["utf-8", stated]
+    if _LATIN.fullmatch(encoding):
+        # It is what programs say that do not know; and text in Latin-1 is never by chance valid UTF-8.
+        return ["utf-8", "cp1252", "latin-1"]
+    # Without a mark these two are told by their zeros; there are none, so it is something else.
+    if not _KNOWN.fullmatch(encoding) or encoding.startswith(("utf-16", "utf-32", "utf16", "utf32")):
+        return []
+    return [_MEANT.get(encoding, encoding)]

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from attrs import frozen
-
-from cormorant.clients.targets.folders import Folder, PlacedFile, clean_name, trouble_with
+from cormorant.clients.targets.folders import Folder, PlacedFile, clean_name
 from cormorant.clients.targets.target import refuse_false
 from cormorant.rules.ports import Offload
 from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus
 
-T = TypeVar("T")
-
 _ENDINGS: Final = {ParcelKind.TORRENT: ".torrent", ParcelKind.NZB: ".nzb", ParcelKind.MAGNET: ".magnet"}
 # What clients append to a file that they could not use.
 _REJECTED: Final = (".qbt_rejected", ".invalid")
-
-
-@frozen(kw_only=True)
-class BlackholeOptions:
-    """Which files the watching client understands."""
-
-    allows_magnets: bool = False
 
 
 class Blackhole:
@@ -32,32 +20,24 @@ class Blackhole:
 
     can_be_asked: Final = True
 
-    def __init__(self, folder: Path, *, offload: Offload, options: BlackholeOptions | None = None) -> None:
-        options = options or BlackholeOptions()
-        magnets = {ParcelKind.MAGNET} if options.allows_magnets else set()
+    def __init__(self, folder: Path, *, offload: Offload, allows_magnets: bool = False) -> None:
+        magnets = {ParcelKind.MAGNET} if allows_magnets else set()
         self.takes = frozenset({ParcelKind.TORRENT, ParcelKind.NZB} | magnets)
-        self._folder = Folder(folder)
+        self._folder = Folder(folder, offload)
         self._offload = offload
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Write it under its title. What was given before is not given again, also when it was taken since."""
         await refuse_false(parcel, self.takes, name="this folder", offload=self._offload)
-        return await self._in_thread(self._place, parcel)
+        return await self._folder.in_thread(self._place, parcel)
 
     async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - the note holds all
         """Whether it lies there, was taken, or never came."""
-        return await self._in_thread(self._look, parcel)
+        return await self._folder.in_thread(self._look, parcel)
 
     async def test(self) -> str:
         """Write a file and remove it."""
-        await self._in_thread(self._folder.check)
-        return f"{self._folder.root} can be written to"
-
-    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
-        try:
-            return await self._offload(work, *args)
-        except OSError as error:
-            raise trouble_with(self._folder.root, error) from error
+        return await self._folder.test()
 
     def _place(self, parcel: Parcel) -> ParcelStatus:
         if self._folder.find(parcel.key) is not None:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
-from typing import Any, Final, NoReturn, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
-import httpcore2
 import httpx2
-import trio
 from attrs import field, frozen
 
-from cormorant.clients.http.bodies import BodyTooLarge, BodyUnreadable, read_body, refuse_length
-from cormorant.clients.http.headers import retry_after_s
-from cormorant.clients.http.transport import (
-    CLOSING_S,
-    FOREIGN,
-    USER_AGENT,
-    Answer,
-    Transport,
-    error_text,
-    own_headers,
-    shown_origin,
-    silence_http_logging,
-)
+from cormorant.clients.http.transport import Answer, FetchLimits, Transport, read_url, shown_origin
 from cormorant.rules.json_documents import parse_json
 from cormorant.rules.ports import Clock
-from cormorant.rules.search.outcomes import SourceError
+from cormorant.rules.search.outcomes import NoAnswer, SourceError, SourceRefused, SourceUnavailable
 from cormorant.rules.secrets import Secret, shortened, spellings
 from cormorant.rules.watch.handovers import (
     TargetError,
@@ -36,9 +22,10 @@ from cormorant.rules.watch.handovers import (
     TargetUnavailable,
 )
 
+T = TypeVar("T", list[Any], dict[str, Any])
+
 ANSWER_MAX_BYTES: Final = 10_000_000
 _WORDS_MAX_BYTES: Final = 2_000
-_SENDING: Final = ".send_request_headers.started"
 
 
 @frozen(kw_only=True)
@@ -79,27 +66,24 @@ class TargetRequest:
 class TargetCaller:
     """Calls one target at the address the operator wrote. Follows no redirects: what we give is for this address alone."""
 
-    def __init__(self, name: str, url: str, transport: Transport, *, clock: Clock, timeout_s: float = 30.0) -> None:
+    def __init__(self, name: str, url: str, transport: Transport, clock: Clock, *, timeout_s: float = 30.0) -> None:
         self.name = name
         self._transport = transport
         self._clock = clock
-        self._timeout_s = timeout_s
+        self._limits = FetchLimits(timeout_s=timeout_s, body_max_bytes=ANSWER_MAX_BYTES)
         self._secrets: tuple[Secret, ...] = ()
         try:
-            self._base = httpx2.URL(url)
-        except (httpx2.InvalidURL, TypeError, ValueError):
-            # Not as its cause: the text of the error holds the address, and the address may hold a password.
+            self._base = read_url(url)
+        except SourceRefused:
             raise TargetMisconfigured(
                 f"the address of {name} is none; write http://host:port or https://host"
             ) from None
-        if self._base.scheme not in {"http", "https"} or not self._base.host:
-            raise TargetMisconfigured(f"the address of {name} is none; write http://host:port or https://host")
         if self._base.userinfo:
             self.keep_secret([Secret(self._base.password), Secret(str(self._base.userinfo, "ascii"))])
 
     def keep_secret(self, secrets: Iterable[Secret]) -> None:
         """Never show these."""
-        self._secrets += spellings(secrets)
+        self._secrets += tuple(secrets)
 
     def keep_path_secret(self) -> None:
         """Never show path and query of the address either: that of a webhook is often all that protects it."""
@@ -107,17 +91,62 @@ class TargetCaller:
 
     async def call(self, call: TargetRequest) -> Answer:
         """Send it and read the answer, whatever its status. Raises `TargetUnavailable`, or `TargetInDoubt` if it gives."""
-        asked_at = trio.current_time()
-        trip = _Sending(call)
-        with trio.move_on_after(self._timeout_s), silence_http_logging():
-            return await self._send(trip, asked_at)
-        raise trip.error(f"{self.name} at {shown_origin(self._base)} did not answer within {self._timeout_s:g} s")
+        typed = {"Content-Type": call.content.type} if call.content.type else {}
+        try:
+            return await self._transport.ask(
+                call.method,
+                self._address(call),
+                body=call.content.body,
+                headers=typed | dict(call.headers),
+                secrets=self._secrets,
+                limits=self._limits,
+                redirects="give",
+            )
+        except SourceError as error:
+            raise self._translated(error, call) from None
+
+    def _translated(self, error: SourceError, call: TargetRequest) -> TargetError:
+        no_answer = error.no_answer if isinstance(error, SourceUnavailable) else None
+        if no_answer is None:
+            return TargetMisconfigured(f"{self.name} cannot be called: {error}")
+        message = self._lost(no_answer)
+        is_doubtful = call.gives and no_answer.may_have_arrived
+        return TargetInDoubt(f"{message}; it may have arrived") if is_doubtful else TargetUnavailable(message)
+
+    def _address(self, call: TargetRequest) -> httpx2.URL:
+        url = self._base
+        if call.path:
+            url = url.copy_with(path=f"{url.path.rstrip('/')}{call.path}")
+        return url.copy_merge_params(list(call.params)) if call.params else url
+
+    def _lost(self, no_answer: NoAnswer) -> str:
+        where = f"{self.name} at {shown_origin(self._base)}"
+        match no_answer.cause:
+            case "late":
+                return f"{where} did not answer within {self._limits.timeout_s:g} s"
+            case "too large":
+                return f"the answer of {self.name} has more than {ANSWER_MAX_BYTES:,} bytes"
+            case "unreadable":
+                return f"the answer of {self.name} cannot be read: {no_answer.said}"
+            case "connection" if no_answer.may_have_arrived:
+                return f"the connection to {where} was lost: {no_answer.said}"
+            case "connection":
+                return f"{where} cannot be reached: {no_answer.said}"
 
     def refuse_status(self, answer: Answer, *, gives: bool = False) -> None:
         """Raise what the status of an answer stands for."""
-        error = error_of_reply(self._reply(answer))
+        wait_s = answer.retry_after_s(self._clock.now())
+        error = error_of_status(self.name, answer.status, words=self.words(answer), retry_after_s=wait_s)
         if error is not None:
             raise error if gives or not isinstance(error, TargetInDoubt) else TargetUnavailable(str(error))
+
+    def read(self, answer: Answer, kind: type[T], *, gives: bool = False) -> T:
+        """The JSON of a good answer. Raises what its status stands for, and `strange` for what is of another kind."""
+        self.refuse_status(answer, gives=gives)
+        said = as_json(answer)
+        if not isinstance(said, kind):
+            raise self.strange(answer, gives=gives)
+        return said
 
     def strange(self, answer: Answer, *, gives: bool = False) -> TargetError:
         """The error for a good status with a body that the target cannot have written."""
@@ -130,82 +159,11 @@ class TargetCaller:
 
     def words(self, answer: Answer) -> str:
         """What the body of an answer says, fit for a message."""
-        return shortened(answer.body[:_WORDS_MAX_BYTES].decode("utf-8", "replace"), self._secrets)
+        return self.told(answer.body[:_WORDS_MAX_BYTES].decode("utf-8", "replace"))
 
     def told(self, text: str) -> str:
         """Foreign text, fit for a message."""
-        return shortened(text, self._secrets)
-
-    def _reply(self, answer: Answer) -> TargetReply:
-        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
-        return TargetReply(name=self.name, status=answer.status, words=self.words(answer), retry_after_s=wait_s)
-
-    async def _send(self, trip: _Sending, asked_at: float) -> Answer:
-        call = trip.call
-        url = self._base.copy_with(fragment=None)
-        if call.path:
-            url = url.copy_with(path=f"{url.path.rstrip('/')}{call.path}")
-        url = url.copy_merge_params(list(call.params)) if call.params else url
-        try:
-            headers = self._headers(call)
-            bare = url.copy_with(userinfo=b"")
-            answer = await self._transport.send(
-                bare, headers, method=call.method, content=call.content.body, extensions={"trace": trip.trace}
-            )
-            try:
-                body = await self._body(answer, trip)
-            finally:
-                with trio.move_on_after(CLOSING_S, shield=True):
-                    await answer.aclose()
-        except FOREIGN as error:
-            self._translate(error, trip)
-        except SourceError as error:
-            raise TargetMisconfigured(f"{self.name} cannot be called: {error}") from None
-        took_s = trio.current_time() - asked_at
-        return Answer(
-            status=answer.status, headers=httpx2.Headers(answer.headers), body=body, url=str(bare), took_s=took_s
-        )
-
-    def _headers(self, call: TargetRequest) -> dict[str, str]:
-        common = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "gzip, deflate", "Connection": "close"}
-        typed = {"Content-Type": call.content.type} if call.content.type else {}
-        return common | typed | own_headers(self._base, call.headers)
-
-    async def _body(self, answer: httpcore2.Response, trip: _Sending) -> bytes:
-        headers = httpx2.Headers(answer.headers)
-        try:
-            refuse_length(headers.get("Content-Length", ""), bytes_max=ANSWER_MAX_BYTES)
-            stream = cast("AsyncIterable[bytes]", answer.stream)
-            encoding = headers.get("Content-Encoding", "")
-            return await read_body(stream, encoding=encoding, bytes_max=ANSWER_MAX_BYTES)
-        except BodyTooLarge:
-            raise trip.error(f"the answer of {self.name} has more than {ANSWER_MAX_BYTES:,} bytes") from None
-        except BodyUnreadable as error:
-            raise trip.error(f"the answer of {self.name} cannot be read: {error}") from error
-
-    def _translate(self, error: Exception, trip: _Sending) -> NoReturn:
-        # Not as its cause: a foreign error may hold headers, and headers hold keys.
-        said = self.told(error_text(error))
-        where = f"{self.name} at {shown_origin(self._base)}"
-        lost = f"the connection to {where} was lost: {said}"
-        raise trip.error(lost if trip.was_begun else f"{where} cannot be reached: {said}") from None
-
-
-class _Sending:
-    """Whether the first byte of a request may have left."""
-
-    def __init__(self, call: TargetRequest) -> None:
-        self.call = call
-        self.was_begun = False
-
-    async def trace(self, name: str, _told: Mapping[str, Any]) -> None:
-        """Hear of each step of httpcore2. That of connecting through a proxy counts, too: rather ask once too often."""
-        self.was_begun = self.was_begun or name.endswith(_SENDING)
-
-    def error(self, message: str) -> TargetError:
-        """The error for a request that ended without its answer."""
-        is_doubtful = self.was_begun and self.call.gives
-        return TargetInDoubt(f"{message}; it may have arrived") if is_doubtful else TargetUnavailable(message)
+        return shortened(text, spellings(self._secrets))
 
 
 def as_json(answer: Answer) -> Any:
@@ -225,22 +183,13 @@ _MISSING = {404, 405}
 _NOT_NOW = {408, 425, 429, 503, 507}
 
 
-@frozen(kw_only=True)
-class TargetReply:
-    """What of a reply decides. `words` are the server's own, without secrets."""
-
-    name: str
-    """How the target is called in messages."""
-    status: int
-    words: str = ""
-    retry_after_s: float | None = None
-
-
-def error_of_reply(reply: TargetReply) -> TargetError | None:
-    """The error that a reply stands for; None when the status is good.
+def error_of_status(
+    name: str, status: int, *, words: str = "", retry_after_s: float | None = None
+) -> TargetError | None:
+    """The error that the status of a reply stands for; None when it is good. `words` are the server's own, without secrets.
 
     >>> for status in 200, 302, 401, 404, 413, 429, 500, 502, 503:
-    ...     print(status, type(error_of_reply(TargetReply(name="x", status=status))).__name__)
+    ...     print(status, type(error_of_status("x", status)).__name__)
     200 NoneType
     302 TargetMisconfigured
     401 TargetMisconfigured
@@ -251,18 +200,17 @@ def error_of_reply(reply: TargetReply) -> TargetError | None:
     502 TargetInDoubt
     503 TargetUnavailable
     """
-    status, name = reply.status, reply.name
-    said = f"HTTP {status}, {reply.words}" if reply.words else f"HTTP {status}"
+    said = f"HTTP {status}, {words}" if words else f"HTTP {status}"
     remedy = _remedy(status)
     if status in _GOOD:
         return None
     if remedy is not None:
         return TargetMisconfigured(f"{name} {remedy[0]} ({said}); {remedy[1]}")
     if status in _NOT_NOW:
-        return TargetUnavailable(f"{name} cannot take it now ({said})", retry_after_s=reply.retry_after_s)
+        return TargetUnavailable(f"{name} cannot take it now ({said})", retry_after_s=retry_after_s)
     if status in _CLIENT_ERRORS:
         return TargetRefused(f"{name} refused it ({said})")
-    return TargetInDoubt(f"{name} failed while it had it ({said})", retry_after_s=reply.retry_after_s)
+    return TargetInDoubt(f"{name} failed while it had it ({said})", retry_after_s=retry_after_s)
 
 
 def _remedy(status: int) -> tuple[str, str] | None:

@@ -6,9 +6,9 @@ import errno
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import trio
@@ -80,7 +80,7 @@ class Command:
         await refuse_false(parcel, self.takes, name="the command", offload=self._offload)
         if not any("{file}" in argument for argument in self._options.arguments):
             return self._receipt(await self._run(filled_arguments(self._options.arguments, parcel)))
-        async with _ScratchFile(parcel, self._options.scratch, self._offload) as path:
+        async with _scratch_file(parcel, self._options.scratch, self._offload) as path:
             return self._receipt(await self._run(filled_arguments(self._options.arguments, parcel, file=path)))
 
     async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - nobody can be asked
@@ -143,37 +143,27 @@ class Command:
         )
 
 
-class _ScratchFile:
+@asynccontextmanager
+async def _scratch_file(parcel: Parcel, scratch: Path | None, offload: Offload) -> AsyncIterator[str]:
     """The body of a parcel as a file, for as long as a command runs."""
+    made: list[Path] = []
 
-    def __init__(self, parcel: Parcel, scratch: Path | None, offload: Offload) -> None:
-        self._parcel = parcel
-        self._scratch = scratch
-        self._offload = offload
-        self._folder: Path | None = None
-
-    async def __aenter__(self) -> str:
-        try:
-            return await self._offload(self._write)
-        except OSError as error:
-            await self._drop()
-            raise trouble_with(self._scratch or Path(tempfile.gettempdir()), error) from error
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._drop()
-
-    def _write(self) -> str:
-        self._folder = Path(tempfile.mkdtemp(prefix="cormorant-", dir=self._scratch))
-        path = self._folder / f"{self._parcel.key}{_ENDINGS[self._parcel.kind]}"
-        path.write_bytes(self._parcel.body or b"")
+    def write() -> str:
+        made.append(Path(tempfile.mkdtemp(prefix="cormorant-", dir=scratch)))
+        path = made[0] / f"{parcel.key}{_ENDINGS[parcel.kind]}"
+        path.write_bytes(parcel.body or b"")
         return str(path)
 
-    async def _drop(self) -> None:
-        if self._folder is not None:
+    try:
+        try:
+            path = await offload(write)
+        except OSError as error:
+            raise trouble_with(scratch or Path(tempfile.gettempdir()), error) from error
+        yield path
+    finally:
+        for folder in made:
             with trio.move_on_after(_CLEAN_UP_S, shield=True):
-                await self._offload(shutil.rmtree, self._folder, True)  # noqa: FBT003 - ignore_errors, by place in a thread
+                await offload(shutil.rmtree, folder, True)  # noqa: FBT003 - ignore_errors, by place in a thread
 
 
 WORDS = ("key", "title", "kind", "infohash", "link", "file", "watch", "feed", "artist", "album", "date")

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import httpx2
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
-from cormorant.clients.http.headers import retry_after_s
 from cormorant.clients.http.transport import Answer, AnswerTooLarge, FetchLimits, Transport
-from cormorant.clients.targets.folders import Folder, PartFile, fill_template, template_problem, trouble_with
+from cormorant.clients.targets.folders import Folder, PartFile, fill_template, template_problem
 from cormorant.clients.targets.target import refuse_false
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.search.outcomes import SourceError, SourceRefused
 from cormorant.rules.watch.handovers import (
     Parcel,
@@ -29,11 +28,8 @@ from cormorant.rules.watch.handovers import (
     TargetUnavailable,
 )
 
-T = TypeVar("T")
-
 NAMES: Final = ("watch", "feed", "artist", "album", "title", "date", "key")
 """What a template may name."""
-_GOOD: Final = range(200, 300)
 _FINAL: Final = range(400, 500)
 _PASSING: Final = {408, 425, 429}
 _WRITE_BYTES: Final = 1_000_000
@@ -57,48 +53,40 @@ class DownloadFolder:
     can_be_asked: Final = True
 
     def __init__(
-        self,
-        folder: Path,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: DownloadOptions | None = None,
+        self, folder: Path, transport: Transport, environment: Ports, options: DownloadOptions | None = None
     ) -> None:
         self._options = options or DownloadOptions()
         problem = template_problem(self._options.template, known=NAMES)
         if problem is not None:
             raise TargetMisconfigured(f"the template {self._options.template!r} cannot be used: {problem}")
-        self._folder = Folder(folder)
+        self._folder = Folder(folder, environment.offload)
         self._transport = transport
-        self._offload = offload
-        self._clock = clock
+        self._environment = environment
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Fetch it. When this returns it is done; when it raises, or is cancelled, nothing is left of it."""
-        await refuse_false(parcel, self.takes, name="a download folder", offload=self._offload)
+        await refuse_false(parcel, self.takes, name="a download folder", offload=self._environment.offload)
         found = await self.status(parcel, None)
         if found.standing is not ParcelState.ABSENT:
             return found
-        part = await self._in_thread(self._folder.begin, parcel.key)
+        part = await self._folder.in_thread(self._folder.begin, parcel.key)
         try:
             return await self._fetch(parcel, part)
         finally:
             # Nothing is left of what was given up; after success there is nothing to drop.
             with trio.move_on_after(_CLEAN_UP_S, shield=True):
-                await self._in_thread(part.drop)
+                await self._folder.in_thread(part.drop)
 
     async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - the note holds all
         """Whether it was fetched. A file that was moved away since was."""
-        placed = await self._in_thread(self._folder.find, parcel.key)
+        placed = await self._folder.in_thread(self._folder.find, parcel.key)
         if placed is None:
             return ParcelStatus(standing=ParcelState.ABSENT)
         return ParcelStatus(target_id=str(placed.path.relative_to(self._folder.root)), standing=ParcelState.DONE)
 
     async def test(self) -> str:
         """Write a file and remove it."""
-        await self._in_thread(self._folder.check)
-        return f"{self._folder.root} can be written to"
+        return await self._folder.test()
 
     async def _fetch(self, parcel: Parcel, part: PartFile) -> ParcelStatus:
         link = parcel.link or ""
@@ -107,7 +95,7 @@ class DownloadFolder:
             body_max_bytes=self._options.size_max_bytes,
             idle_s=self._options.idle_s,
         )
-        sink = _FileSink(part, link, self._in_thread)
+        sink = _FileSink(part, link, self._folder.in_thread)
         try:
             answer = await self._transport.fetch_into(link, sink, limits=limits)
             self._refuse_status(answer)
@@ -116,36 +104,30 @@ class DownloadFolder:
             raise _translated(error, self._options.size_max_bytes) from error
         parts = {"title": parcel.title, "key": parcel.key, **parcel.folder_parts}
         names = fill_template(self._options.template, parts)
-        path = await self._in_thread(self._folder.place, part, names, sink.ending)
+        path = await self._folder.in_thread(self._folder.place, part, names, sink.ending)
         return ParcelStatus(target_id=str(path.relative_to(self._folder.root)), standing=ParcelState.DONE)
 
     def _refuse_status(self, answer: Answer) -> None:
-        if answer.status in _GOOD:
+        if answer.is_good:
             return
         host = httpx2.URL(answer.url).host
         if answer.magnet is not None or (answer.status in _FINAL and answer.status not in _PASSING):
             raise TargetRefused(f"{host} does not give the file (HTTP {answer.status})")
-        wait_s = retry_after_s(answer.headers.get("Retry-After"), now=self._clock.now())
+        wait_s = answer.retry_after_s(self._environment.clock.now())
         raise TargetUnavailable(f"{host} does not give the file now (HTTP {answer.status})", retry_after_s=wait_s)
 
-    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
-        try:
-            return await self._offload(work, *args)
-        except OSError as error:
-            raise trouble_with(self._folder.root, error) from error
 
-
+@define(eq=False)
 class _FileSink:
     """Looks at the beginning, then writes in large pieces."""
 
-    def __init__(self, part: PartFile, link: str, in_thread: Callable[..., Any]) -> None:
-        self._part = part
-        self._link = link
-        self._in_thread = in_thread
-        self._kept = bytearray()
-        self._content_type = ""
-        self._is_checked = False
-        self.ending = ""
+    _part: PartFile
+    _link: str
+    _in_thread: Callable[..., Any]
+    _kept: bytearray = field(init=False, factory=bytearray)
+    _content_type: str = field(init=False, default="")
+    _is_checked: bool = field(init=False, default=False)
+    ending: str = field(init=False, default="")
 
     async def begin(self, headers: httpx2.Headers) -> None:
         """The type is said here."""

@@ -1,6 +1,6 @@
 """Whole files, side files and safe file names.
 
-Everything here blocks: it is called in a thread. What is half done lies in a hidden folder inside, on the same filesystem.
+What blocks is called by `Folder.in_thread`. What is half done lies in a hidden folder inside, on the same filesystem.
 Several processes and machines may share a folder: a name is only ever given to what has none of it yet.
 """
 
@@ -16,15 +16,16 @@ import re
 import secrets
 import stat
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from glob import escape
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
 from cormorant.rules.json_documents import parse_json
+from cormorant.rules.ports import Offload
 from cormorant.rules.watch.handovers import (
     TargetError,
     TargetInDoubt,
@@ -32,6 +33,8 @@ from cormorant.rules.watch.handovers import (
     TargetRefused,
     TargetUnavailable,
 )
+
+T = TypeVar("T")
 
 SIDE: Final = ".cormorant"
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
@@ -82,11 +85,23 @@ class PartFile:
 class Folder:
     """A folder of the operator. It must be there: what is not mounted is not written to."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, offload: Offload) -> None:
         self.root = root
+        self._offload = offload
 
-    def check(self) -> None:
-        """Find out whether files can be placed here."""
+    async def in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        """Do what blocks. Raises a `TargetError` for what the filesystem says."""
+        try:
+            return await self._offload(work, *args)
+        except OSError as error:
+            raise trouble_with(self.root, error) from error
+
+    async def test(self) -> str:
+        """Write a file and remove it."""
+        await self.in_thread(self._check)
+        return f"{self.root} can be written to"
+
+    def _check(self) -> None:
         part = self.begin("cormorant-test")
         try:
             part.write(b"x")

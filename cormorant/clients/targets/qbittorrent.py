@@ -6,6 +6,7 @@ It knows a torrent by its infohash, so that giving the same twice is harmless an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
@@ -16,8 +17,8 @@ from attrs import frozen
 from cormorant.clients.files import NotATorrent, Torrent, read_torrent
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json, form, multipart
-from cormorant.clients.targets.target import refuse_false
-from cormorant.rules.ports import Clock, Offload
+from cormorant.clients.targets.target import already_there, refuse_false, settled
+from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
     Parcel,
@@ -63,17 +64,11 @@ class Qbittorrent:
     can_be_asked: Final = True
 
     def __init__(
-        self,
-        url: str,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: QbittorrentOptions | None = None,
+        self, url: str, transport: Transport, environment: Ports, options: QbittorrentOptions | None = None
     ) -> None:
         self._options = options or QbittorrentOptions()
-        self._offload = offload
-        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._environment = environment
+        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([self._options.password, self._options.key])
         self._cookie = ""
         self._was_refused = False
@@ -81,7 +76,7 @@ class Qbittorrent:
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Add it. A torrent that is already there counts as given."""
-        torrent = await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        torrent = await refuse_false(parcel, self.takes, name=_NAME, offload=self._environment.offload)
         ids = _ids(parcel, torrent)
         if not ids:
             raise TargetRefused("the magnet link names no infohash, by which alone it could be found again")
@@ -95,7 +90,7 @@ class Qbittorrent:
 
     async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
         """Where the torrent stands, by its infohash."""
-        torrent = await self._offload(_torrent_in, parcel)
+        torrent = await self._environment.offload(_torrent_in, parcel)
         ids = _ids(parcel, torrent)
         if receipt is not None and receipt.target_id:
             ids = list(dict.fromkeys([*ids, receipt.target_id]))
@@ -119,10 +114,7 @@ class Qbittorrent:
 
     async def _look_for(self, ids: list[str]) -> ParcelStatus:
         answer = await self._ask("/api/v2/torrents/info", ("hashes", "|".join(ids)))
-        listed = as_json(answer)
-        if not isinstance(listed, list):
-            raise self._caller.strange(answer)
-        for torrent in listed:
+        for torrent in self._caller.read(answer, list):
             if isinstance(torrent, dict) and _is_one_of(torrent, ids):
                 torrent_id = str(torrent.get("hash") or ids[0])
                 return receipt_of_state(str(torrent.get("state", "")), torrent_id=torrent_id)
@@ -152,14 +144,10 @@ class Qbittorrent:
 
     async def _already_there(self, ids: list[str]) -> ParcelStatus:
         """Nothing was added. It says so of a torrent that it has and of one that it cannot read alike."""
-        receipt = await self._look_for(ids)
-        if receipt.standing is ParcelState.ABSENT:
-            # One that was given just before shows up late.
-            await trio.sleep(self._options.settle_s)
-            receipt = await self._look_for(ids)
+        receipt = await settled(partial(self._look_for, ids), self._options.settle_s)
         if receipt.standing is ParcelState.ABSENT:
             raise TargetRefused(f"{_NAME} did not add it and does not have it either; its log has the reason")
-        return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
+        return already_there(receipt)
 
     def _added(self, parcel: Parcel) -> RequestBody:
         options = self._options
@@ -267,24 +255,21 @@ def _is_one_of(torrent: Mapping[str, Any], ids: list[str]) -> bool:
     return any(name in ids for name in named if name)
 
 
-# Before Web API 2.11 "stopped" was "paused".
-_DONE = {"uploading", "stalledUP", "queuedUP", "forcedUP", "checkingUP", "pausedUP", "stoppedUP"}
-_RUNNING = {
-    "downloading",
-    "metaDL",
-    "forcedMetaDL",
-    "forcedDL",
-    "queuedDL",
-    "checkingDL",
-    "checkingResumeData",
-    "allocating",
-    "moving",
-    "stalledDL",
-}
-_STOPPED = {"pausedDL", "stoppedDL"}
-_FAILED = {
-    "error": "qBittorrent reports an error; its log has the reason, often a full disk or missing rights",
-    "missingFiles": "its files are missing",
+_ERROR = "qBittorrent reports an error; its log has the reason, often a full disk or missing rights"
+_DONE: Final = (
+    "uploading", "stalledUP", "queuedUP", "forcedUP", "checkingUP", "pausedUP", "stoppedUP",
+)  # fmt: skip
+_RUNNING: Final = (
+    "downloading", "metaDL", "forcedMetaDL", "forcedDL", "queuedDL", "checkingDL", "checkingResumeData", "allocating", "moving",
+)  # fmt: skip
+_STATES: Final[Mapping[str, tuple[ParcelState, str | None]]] = {
+    **dict.fromkeys(_DONE, (ParcelState.DONE, None)),
+    **dict.fromkeys(_RUNNING, (ParcelState.RUNNING, None)),
+    "stalledDL": (ParcelState.RUNNING, "it is stalled: no peer sends anything"),
+    # Before Web API 2.11 "stopped" was "paused".
+    **dict.fromkeys(("pausedDL", "stoppedDL"), (ParcelState.PRESENT, "it is stopped in qBittorrent")),
+    "error": (ParcelState.FAILED, _ERROR),
+    "missingFiles": (ParcelState.FAILED, "its files are missing"),
 }
 
 
@@ -296,15 +281,5 @@ def receipt_of_state(state: str, *, torrent_id: str) -> ParcelStatus:
     >>> receipt_of_state("stalledDL", torrent_id="x").is_stalled
     True
     """
-    if state in _DONE:
-        return ParcelStatus(target_id=torrent_id, standing=ParcelState.DONE)
-    if state in _FAILED:
-        return ParcelStatus(target_id=torrent_id, standing=ParcelState.FAILED, reason=_FAILED[state])
-    if state in _STOPPED:
-        return ParcelStatus(target_id=torrent_id, standing=ParcelState.PRESENT, reason="it is stopped in qBittorrent")
-    if state == "stalledDL":
-        why = "it is stalled: no peer sends anything"
-        return ParcelStatus(target_id=torrent_id, standing=ParcelState.RUNNING, reason=why, is_stalled=True)
-    if state in _RUNNING:
-        return ParcelStatus(target_id=torrent_id, standing=ParcelState.RUNNING)
-    return ParcelStatus(target_id=torrent_id, standing=ParcelState.UNKNOWN, reason=f"its state is {state[:40]!r}")
+    standing, reason = _STATES.get(state, (ParcelState.UNKNOWN, f"its state is {state[:40]!r}"))
+    return ParcelStatus(target_id=torrent_id, standing=standing, reason=reason, is_stalled=state == "stalledDL")

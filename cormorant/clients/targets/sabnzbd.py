@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import attrs
 from attrs import frozen
 
 from cormorant.clients.http.transport import Answer, Transport
-from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json, form, multipart
+from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, form, multipart
 from cormorant.clients.targets.folders import clean_name
-from cormorant.clients.targets.target import refuse_false
-from cormorant.rules.ports import Clock, Offload
+from cormorant.clients.targets.target import already_there, refuse_false
+from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
     Parcel,
@@ -47,24 +46,17 @@ class Sabnzbd:
     can_be_asked: Final = True
 
     def __init__(
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: SabnzbdOptions | None = None,
+        self, url: str, key: Secret, transport: Transport, environment: Ports, options: SabnzbdOptions | None = None
     ) -> None:
         self._key = key
-        self._offload = offload
+        self._environment = environment
         self._options = options or SabnzbdOptions()
-        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([key])
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Add the file, or have SABnzbd fetch the link, which may still fail: `status` tells."""
-        await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        await refuse_false(parcel, self.takes, name=_NAME, offload=self._environment.offload)
         mode = "addurl" if parcel.body is None else "addfile"
         answer = await self._caller.call(
             TargetRequest(path=_PATH, params=_params(mode), content=self._added(parcel), gives=True)
@@ -111,7 +103,7 @@ class Sabnzbd:
         receipt = await self.status(parcel, None)
         if receipt.standing is ParcelState.ABSENT:
             raise TargetRefused(f"{_NAME} took nothing: {reason or 'it has had this NZB before, or cannot read it'}")
-        return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
+        return already_there(receipt)
 
     async def _ask(self, mode: str, fields: Mapping[str, str]) -> Answer:
         # The key goes into the body: addresses end up in the logs of what stands before it.
@@ -133,11 +125,7 @@ class Sabnzbd:
     def _understood(self, answer: Answer, *, gives: bool = False) -> Mapping[str, Any]:
         if answer.status == _FORBIDDEN:
             raise TargetMisconfigured(_forbidden(self._caller.words(answer)))
-        self._caller.refuse_status(answer, gives=gives)
-        said = as_json(answer)
-        if not isinstance(said, dict):
-            raise self._caller.strange(answer, gives=gives)
-        return said
+        return self._caller.read(answer, dict, gives=gives)
 
     def _receipt(self, mode: str, slot: Mapping[str, Any]) -> ParcelStatus:
         job_id, status = str(slot.get("nzo_id") or ""), str(slot.get("status") or "")

@@ -5,28 +5,25 @@ Where slskd has no batches yet the older call serves: it is looked first whether
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-import attrs
-import trio
 from attrs import frozen
 
-from cormorant.clients.http.json_api import segment
+from cormorant.clients.http.json_api import json_body, segment
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.slskd_replies import (
     BUSY_S,
     Transfer,
     newest,
-    objects_of,
     read_transfers,
     receipt_of_transfers,
-    text_of,
 )
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, as_json
-from cormorant.clients.targets.target import refuse_false
-from cormorant.rules.ports import Clock, Offload
+from cormorant.clients.targets.target import already_there, refuse_false, settled
+from cormorant.rules.json_documents import objects_of, text_of
+from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import (
     Parcel,
@@ -80,25 +77,18 @@ class SlskdTarget:
     can_be_asked: Final = True
 
     def __init__(
-        self,
-        url: str,
-        key: Secret,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: SlskdTargetOptions | None = None,
+        self, url: str, key: Secret, transport: Transport, environment: Ports, options: SlskdTargetOptions | None = None
     ) -> None:
         self._options = options or SlskdTargetOptions()
-        self._offload = offload
+        self._environment = environment
         self._key = key
-        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([key])
         self._has_batches: bool | None = None
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Have the files fetched. What it already has or fetches counts as given."""
-        await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
+        await refuse_false(parcel, self.takes, name=_NAME, offload=self._environment.offload)
         _refuse_empty(parcel)
         if self._has_batches is not False:
             answer = await self._call("POST", _BATCHES, _batch(parcel), gives=True)
@@ -133,11 +123,7 @@ class SlskdTarget:
         """Which version answers, and whether it is connected."""
         version = await self._call("GET", "/api/v0/application/version")
         self._caller.refuse_status(version)
-        server = await self._call("GET", "/api/v0/server")
-        self._caller.refuse_status(server)
-        state = as_json(server)
-        if not isinstance(state, dict):
-            raise self._caller.strange(server)
+        state = self._caller.read(await self._call("GET", "/api/v0/server"), dict)
         said = as_json(version)
         number = self._caller.told(said if isinstance(said, str) else "of an unknown version")
         return f"slskd {number}, {'connected' if state.get('isConnected') is True else 'not connected'} to Soulseek"
@@ -159,9 +145,7 @@ class SlskdTarget:
         if answer.status == _EXISTS:
             return await self._already_there(parcel)
         self._refuse(answer, parcel)
-        said = as_json(answer)
-        if not isinstance(said, dict):
-            raise self._caller.strange(answer, gives=True)
+        said = self._caller.read(answer, dict, gives=True)
         failures = [self._caller.told(text_of(failure, "message")) for failure in objects_of(said, "failures")]
         real = [message for message in failures if _IN_PROGRESS not in message.lower()]
         if len(real) >= len(_files(parcel)):
@@ -174,7 +158,7 @@ class SlskdTarget:
     async def _submit_singly(self, parcel: Parcel) -> ParcelStatus:
         before = await self.status(parcel, None)
         if before.standing not in {ParcelState.ABSENT, ParcelState.FAILED}:
-            return attrs.evolve(before, reason=before.reason or "it was already there")
+            return already_there(before)
         path = f"{_DOWNLOADS}/{segment(parcel.username)}"
         answer = await self._call("POST", path, _files(parcel), gives=True)
         self._refuse(answer, parcel)
@@ -185,13 +169,9 @@ class SlskdTarget:
         return ParcelStatus(target_id=batch_id_of(parcel.key), standing=ParcelState.PRESENT)
 
     async def _already_there(self, parcel: Parcel, *, or_refused: str = "") -> ParcelStatus:
-        receipt = await self.status(parcel, None)
-        if receipt.standing is ParcelState.ABSENT:
-            # What was given just before shows up late.
-            await trio.sleep(self._options.settle_s)
-            receipt = await self.status(parcel, None)
+        receipt = await settled(partial(self.status, parcel, None), self._options.settle_s)
         if receipt.standing is not ParcelState.ABSENT:
-            return attrs.evolve(receipt, reason=receipt.reason or "it was already there")
+            return already_there(receipt)
         if or_refused:
             raise TargetRefused(or_refused)
         why = "slskd has had this batch, and lists none of its files any more"
@@ -218,10 +198,10 @@ class SlskdTarget:
         if answer.status == _NOT_FOUND:
             return []
         self._caller.refuse_status(answer)
-        said = await self._offload(as_json, answer)
+        said = await self._environment.offload(as_json, answer)
         if said is None:
             raise self._caller.strange(answer)
-        return await self._offload(read_transfers, said)
+        return await self._environment.offload(read_transfers, said)
 
     async def _call(
         self,
@@ -233,7 +213,7 @@ class SlskdTarget:
         params: tuple[tuple[str, str], ...] = (),
     ) -> Answer:
         # Also without a body: slskd answers 415 to what does not say that it is JSON.
-        content = RequestBody(type="application/json", body=b"" if value is None else json.dumps(value).encode())
+        content = RequestBody(type="application/json", body=json_body(value))
         headers = {"X-API-Key": self._key.reveal()}
         call = TargetRequest(method=method, path=path, headers=headers, content=content, params=params, gives=gives)
         return await self._caller.call(call)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
+
+import attrs
+import trio
 
 from cormorant.clients.files import NotAnNzb, NotATorrent, Torrent, read_nzb, read_torrent
 from cormorant.rules.ports import Offload
 from cormorant.rules.search.outcomes import SourceError
-from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelStatus, TargetRefused
+from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus, TargetRefused
 
 
 class Target(Protocol):
@@ -38,6 +41,20 @@ class Target(Protocol):
     async def test(self) -> str:
         """Try address and credentials without giving anything; what answered, in words."""
         ...
+
+
+def already_there(found: ParcelStatus) -> ParcelStatus:
+    """What is found of a parcel that was not given, because the target has it."""
+    return attrs.evolve(found, reason=found.reason or "it was already there")
+
+
+async def settled(look: Callable[[], Awaitable[ParcelStatus]], settle_s: float) -> ParcelStatus:
+    """What `look` finds of a parcel that was given just before: it shows up late."""
+    found = await look()
+    if found.standing is not ParcelState.ABSENT:
+        return found
+    await trio.sleep(settle_s)
+    return await look()
 
 
 async def refuse_false(parcel: Parcel, takes: Collection[ParcelKind], *, name: str, offload: Offload) -> Torrent | None:

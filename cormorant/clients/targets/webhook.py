@@ -14,7 +14,7 @@ from attrs import field, frozen
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest
 from cormorant.clients.targets.target import refuse_false
-from cormorant.rules.ports import Clock, Offload
+from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
 from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus
 
@@ -39,25 +39,18 @@ class Webhook:
     can_be_asked: Final = False
 
     def __init__(
-        self,
-        url: str,
-        transport: Transport,
-        *,
-        offload: Offload,
-        clock: Clock,
-        options: WebhookOptions | None = None,
+        self, url: str, transport: Transport, environment: Ports, options: WebhookOptions | None = None
     ) -> None:
         self._options = options or WebhookOptions()
-        self._offload = offload
-        self._clock = clock
-        self._caller = TargetCaller(_NAME, url, transport, clock=clock, timeout_s=self._options.timeout_s)
+        self._environment = environment
+        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
         self._caller.keep_secret([*self._options.headers.values(), self._options.signing_secret])
         self._caller.keep_path_secret()
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Tell it. Any good answer counts, and so does 409: it has been told before."""
-        await refuse_false(parcel, self.takes, name=_NAME, offload=self._offload)
-        body = await self._offload(webhook_body, parcel)
+        await refuse_false(parcel, self.takes, name=_NAME, offload=self._environment.offload)
+        body = await self._environment.offload(webhook_body, parcel)
         await self._send(body, {"Idempotency-Key": parcel.key}, gives=True)
         return ParcelStatus(standing=ParcelState.DONE)
 
@@ -74,7 +67,7 @@ class Webhook:
         own = {name: secret.reveal() for name, secret in self._options.headers.items()}
         signed = {}
         if self._options.signing_secret:
-            at_s = int(self._clock.now().timestamp())
+            at_s = int(self._environment.clock.now().timestamp())
             signed = {SIGNATURE: signature_of(body, at_s=at_s, secret=self._options.signing_secret)}
         content = RequestBody(type="application/json", body=body)
         call = TargetRequest(path="", headers={**own, **headers, **signed}, content=content, gives=gives)

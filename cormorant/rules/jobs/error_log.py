@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
+from cormorant.rules.errors import leaves_of
 from cormorant.rules.secrets import redact_passwords
 
 KEPT = 5
@@ -18,9 +19,7 @@ def describe_error(error: BaseException) -> str:
     >>> describe_error(ExceptionGroup("two", [ValueError("a"), KeyError("b")]))
     "ValueError: a; KeyError: 'b'"
     """
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(describe_error(inner) for inner in error.exceptions)
-    return f"{type(error).__name__}: {clean_text(_words_of(error))}"
+    return "; ".join(f"{type(leaf).__name__}: {clean_text(_words_of(leaf))}" for leaf in leaves_of(error))
 
 
 def _words_of(error: BaseException) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypedDict
+from typing import TypedDict
 
-from attrs import frozen
-
-from cormorant.rules.events import Event
+from cormorant.rules.events import Event, event
 
 
 class About(TypedDict):
@@ -17,211 +15,158 @@ class About(TypedDict):
     correlation_id: str | None
 
 
-@frozen(kw_only=True)
+@event("job")
 class JobEvent(Event):
     """Something happened to one job."""
-
-    name: ClassVar[str] = "job"
 
     job_id: int | None
     kind: str
     correlation_id: str | None
 
 
-@frozen(kw_only=True)
+@event("job.started", level="debug")
 class JobStarted(JobEvent):
     """A handler begins. `waited_s` is how long the job was due before."""
-
-    name: ClassVar[str] = "job.started"
-    level: ClassVar[str] = "debug"
 
     attempt: int
     waited_s: float
 
 
-@frozen(kw_only=True)
+@event("job.completed", level="debug")
 class JobCompleted(JobEvent):
     """A job is done, and that is durable. `runs_again` when it was enqueued once more while it ran."""
-
-    name: ClassVar[str] = "job.completed"
-    level: ClassVar[str] = "debug"
 
     took_s: float
     runs_again: bool
 
 
-@frozen(kw_only=True)
+@event("job.retried", level="warning")
 class JobRetried(JobEvent):
     """An attempt failed; another follows."""
-
-    name: ClassVar[str] = "job.retried"
-    level: ClassVar[str] = "warning"
 
     attempts: int
     retry_in_s: float
     error: str
 
 
-@frozen(kw_only=True)
+@event("job.snoozed")
 class JobSnoozed(JobEvent):
     """A job put itself off; no attempt was used."""
-
-    name: ClassVar[str] = "job.snoozed"
 
     for_s: float
 
 
-@frozen(kw_only=True)
+@event("job.failed", level="error")
 class JobFailed(JobEvent):
     """A job is a dead letter: it gave up by itself, or its attempts are used up."""
-
-    name: ClassVar[str] = "job.failed"
-    level: ClassVar[str] = "error"
 
     attempts: int
     error: str
 
 
-@frozen(kw_only=True)
+@event("job.cancelled")
 class JobCancelled(JobEvent):
     """A job was cancelled, by hand or by its own handler, or was passing work at a stop; a handler that ran was stopped."""
 
-    name: ClassVar[str] = "job.cancelled"
-
     why: str
 
 
-@frozen(kw_only=True)
+@event("job.released")
 class JobReleased(JobEvent):
     """A job was given back unfinished, no attempt counted: the service stops, or may have lost its lease."""
 
-    name: ClassVar[str] = "job.released"
-
     why: str
 
 
-@frozen(kw_only=True)
+@event("job.reclaimed", level="warning")
 class JobReclaimed(JobEvent):
     """A job was taken from a process that is dead."""
-
-    name: ClassVar[str] = "job.reclaimed"
-    level: ClassVar[str] = "warning"
 
     owner: str
     state: str
     attempts: int
 
 
-@frozen(kw_only=True)
+@event("job.result_dropped", level="warning")
 class JobResultDropped(JobEvent):
     """A handler ended, but its job was no longer ours: cancelled meanwhile, or run by another process."""
-
-    name: ClassVar[str] = "job.result_dropped"
-    level: ClassVar[str] = "warning"
 
     verb: str
 
 
-@frozen(kw_only=True)
+@event("job.blocked_loop", level="warning")
 class JobBlockedLoop(JobEvent):
     """A handler kept everything else in this process waiting: blocking work belongs in a thread."""
-
-    name: ClassVar[str] = "job.blocked_loop"
-    level: ClassVar[str] = "warning"
 
     for_s: float
 
 
-@frozen(kw_only=True)
+@event("job.returned_value", level="warning")
 class JobReturnedValue(JobEvent):
     """A handler returned something; nobody reads it. The job is done all the same."""
-
-    name: ClassVar[str] = "job.returned_value"
-    level: ClassVar[str] = "warning"
 
     returned: str
 
 
-@frozen(kw_only=True)
+@event("jobs.kind_unknown", level="warning")
 class KindUnknown(Event):
     """Jobs of a kind wait that no living process has a handler for."""
-
-    name: ClassVar[str] = "jobs.kind_unknown"
-    level: ClassVar[str] = "warning"
 
     kind: str
     waiting: int
 
 
-@frozen(kw_only=True)
+@event("jobs.pruned")
 class JobsPruned(Event):
     """Finished jobs were forgotten because they are old."""
-
-    name: ClassVar[str] = "jobs.pruned"
 
     succeeded: int
     cancelled: int
     failed: int
 
 
-@frozen(kw_only=True)
+@event("jobs.passing_dropped")
 class EphemeralWorkDropped(Event):
     """The service stops, and so much work that need not survive a restart had not begun."""
-
-    name: ClassVar[str] = "jobs.passing_dropped"
 
     dropped: int
 
 
-@frozen(kw_only=True)
+@event("queue.deep", level="warning")
 class QueueDeep(Event):
     """The in-memory queue has reached its warning depth."""
-
-    name: ClassVar[str] = "queue.deep"
-    level: ClassVar[str] = "warning"
 
     depth: int
     warn_depth: int
 
 
-@frozen(kw_only=True)
+@event("worker.registered")
 class WorkerRegistered(Event):
     """This process is known to the others and claims jobs."""
-
-    name: ClassVar[str] = "worker.registered"
 
     worker: str
 
 
-@frozen(kw_only=True)
+@event("worker.unconfirmed", level="error")
 class WorkerUnconfirmed(Event):
     """This process could not show that it lives for so long that others may take its jobs: it stopped its handlers."""
-
-    name: ClassVar[str] = "worker.unconfirmed"
-    level: ClassVar[str] = "error"
 
     worker: str
     silent_s: float
     handlers: int
 
 
-@frozen(kw_only=True)
+@event("worker.lease_lost", level="error")
 class WorkerLeaseLost(Event):
     """The others have declared this process dead: it stopped its handlers and registers anew."""
-
-    name: ClassVar[str] = "worker.lease_lost"
-    level: ClassVar[str] = "error"
 
     worker: str
     handlers: int
 
 
-@frozen(kw_only=True)
+@event("worker.buried", level="warning")
 class WorkerDeclaredDead(Event):
     """Another process was silent for too long and is declared dead; its jobs are taken over."""
-
-    name: ClassVar[str] = "worker.buried"
-    level: ClassVar[str] = "warning"
 
     worker: str
     reclaimed: int

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from attrs import frozen
 
+from cormorant.rules.errors import leaves_of
 from cormorant.rules.jobs.states import RetryPolicy, Verb, delay_before_retry
 
 DELAY_S_MAX = 100 * 366 * 86_400.0
@@ -71,7 +70,7 @@ def verdict_on(error: BaseException | None, *, attempts: int, policy: RetryPolic
     """
     if error is None:
         return DONE
-    leaves = list(_leaves(error))
+    leaves = list(leaves_of(error))
     spoken = _first_of(leaves)
     if isinstance(spoken, Snooze):
         return Verdict(verb=Verb.SNOOZE, delay_s=_checked_delay(spoken.seconds))
@@ -89,14 +88,6 @@ def _checked_delay(seconds: float) -> float:
     if not 0 <= seconds <= DELAY_S_MAX:
         raise ValueError(f"a job cannot be put off by {seconds!r} s: give 0 to {DELAY_S_MAX:.0f}")
     return float(seconds)  # of a Decimal, say, nobody could make a time
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _first_of(leaves: list[BaseException]) -> BaseException | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cormorant.rules.search.requests import KINDS, PAGE_SIZE_MAX, Caps, Category, Result, page_size
+from cormorant.rules.search.requests import KINDS, PAGE_SIZE_MAX, Caps, Category, Result
 
 _PRIVATE: Final = 100_000
 """From here on categories are a site's own."""
@@ -77,40 +77,6 @@ def _merged(categories: Iterable[Category]) -> tuple[Category, ...]:
     )
 
 
-def plain_caps(caps: Caps) -> dict[str, Any]:
-    """What a source can do, as it is kept."""
-    return {
-        "page_size": caps.page_size,
-        "searching": {kind: sorted(params) for kind, params in caps.searching.items()},
-        "states_params": sorted(caps.states_params),
-        "categories": [_plain_category(each) for each in caps.categories],
-        "title": caps.title,
-    }
-
-
-def caps_of_plain(plain: Any) -> Caps:
-    """What was kept.
-
-    >>> caps_of_plain(plain_caps(DEFAULT_CAPS)) == DEFAULT_CAPS
-    True
-    """
-    return Caps(
-        page_size=page_size(str(plain.get("page_size")), None),
-        searching={kind: frozenset(plain["searching"][kind]) for kind in KINDS if kind in plain.get("searching", {})},
-        states_params=frozenset(kind for kind in KINDS if kind in plain.get("states_params", ())),
-        categories=tuple(map(_category, plain.get("categories", ()))),
-        title=plain.get("title", ""),
-    )
-
-
-def _plain_category(category: Category) -> dict[str, Any]:
-    return {"id": category.id, "name": category.name, "children": [_plain_category(each) for each in category.children]}
-
-
-def _category(plain: Any) -> Category:
-    return Category(id=plain["id"], name=plain["name"], children=tuple(map(_category, plain["children"])))
-
-
 def is_wanted(result: Result, categories: Sequence[int]) -> bool:
     """Whether a find of a shared page is of one of these categories. One that says nothing a stranger can read is.
 
@@ -170,6 +136,8 @@ def dump_caps(caps: Caps) -> dict[str, Any]:
     >>> caps = Caps(title="Attic", searching={"tv": frozenset({"season", "q"})}, categories=(Category(id=5000, name="TV"),))
     >>> dump_caps(caps)["searching"], load_caps(dump_caps(caps)) == caps
     ({'tv': ['q', 'season']}, True)
+    >>> load_caps(dump_caps(DEFAULT_CAPS)) == DEFAULT_CAPS
+    True
     """
     return {
         "title": caps.title,
@@ -188,7 +156,7 @@ def load_caps(kept: Mapping[str, Any]) -> Caps:
         page_size=kept.get("page_size", PAGE_SIZE_MAX),
         searching={kind: frozenset(offered[kind]) for kind in KINDS if kind in offered},
         states_params=frozenset(kind for kind in KINDS if kind in kept.get("states_params", ())),
-        categories=_load_categories(kept.get("categories", ())),
+        categories=tuple(map(_load_category, kept.get("categories", ()))),
     )
 
 
@@ -200,7 +168,5 @@ def _dump_category(category: Category) -> dict[str, Any]:
     }
 
 
-def _load_categories(kept: Iterable[Mapping[str, Any]]) -> tuple[Category, ...]:
-    return tuple(
-        Category(id=each["id"], name=each["name"], children=_load_categories(each["children"])) for each in kept
-    )
+def _load_category(kept: Mapping[str, Any]) -> Category:
+    return Category(id=kept["id"], name=kept["name"], children=tuple(map(_load_category, kept["children"])))

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from attrs import frozen
-
-from cormorant.rules.events import Event
+from cormorant.rules.events import Event, event
 
 
-@frozen(kw_only=True)
+@event("search.submitted", level="debug")
 class SearchSubmitted(Event):
     """A search was taken in."""
-
-    name: ClassVar[str] = "search.submitted"
-    level: ClassVar[str] = "debug"
 
     search_id: int
     priority: str
     sources: int
 
 
-@frozen(kw_only=True)
+@event("search.started", level="debug")
 class SearchStarted(Event):
     """A source is asked. `waited_s` is how long the search waited for its turn."""
-
-    name: ClassVar[str] = "search.started"
-    level: ClassVar[str] = "debug"
 
     search_id: int
     source: str
@@ -34,14 +24,12 @@ class SearchStarted(Event):
     waited_s: float
 
 
-@frozen(kw_only=True)
+@event("search.finished")
 class SearchFinished(Event):
     """A search ended at one source: found, failed, refused, rate_limited, cancelled or shut_down.
 
     `was_cut`: to keep the time-out it was ended before the source had answered in full.
     """
-
-    name: ClassVar[str] = "search.finished"
 
     search_id: int
     source: str
@@ -53,12 +41,9 @@ class SearchFinished(Event):
     was_cut: bool = False
 
 
-@frozen(kw_only=True)
+@event("source.request_finished", level="debug")
 class RequestFinished(Event):
     """A request to a source ended; any number of searches may have waited for it. `lane` is query or grab."""
-
-    name: ClassVar[str] = "source.request_finished"
-    level: ClassVar[str] = "debug"
 
     source: str
     lane: str
@@ -67,53 +52,40 @@ class RequestFinished(Event):
     took_s: float
 
 
-@frozen(kw_only=True)
+@event("search.callback_failed", level="error")
 class CallbackFailed(Event):
     """A callback of a search raised. The search is not affected."""
-
-    name: ClassVar[str] = "search.callback_failed"
-    level: ClassVar[str] = "error"
 
     search_id: int
     error: BaseException
 
 
-@frozen(kw_only=True)
+@event("source.added")
 class SourceAdded(Event):
     """A source is asked from now on."""
-
-    name: ClassVar[str] = "source.added"
 
     source: str
     kind: str
 
 
-@frozen(kw_only=True)
+@event("source.removed")
 class SourceRemoved(Event):
     """A source is asked no more."""
-
-    name: ClassVar[str] = "source.removed"
 
     source: str
 
 
-@frozen(kw_only=True)
+@event("source.stopped", level="error")
 class SourceStopped(Event):
     """A source refused our credentials and is not asked until a person has corrected them."""
-
-    name: ClassVar[str] = "source.stopped"
-    level: ClassVar[str] = "error"
 
     source: str
     because: str
 
 
-@frozen(kw_only=True)
+@event("search.pruned", level="debug")
 class SearchesPruned(Event):
     """What searches left behind was forgotten: history, kept answers, and requests that no window looks at any more."""
-
-    name: ClassVar[str] = "search.pruned"
-    level: ClassVar[str] = "debug"
 
     history: int
     answers: int

@@ -7,7 +7,7 @@ exist or was made at least W ago: one look-up, exact, and a changed limit just w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
@@ -29,17 +29,6 @@ class Lane(StrEnum):
     GRAB = "grab"
 
 
-_COUNTS: Final = (
-    "per_minute",
-    "per_hour",
-    "per_day",
-    "per_month",
-    "grabs_per_hour",
-    "grabs_per_day",
-    "grabs_per_month",
-)
-
-
 @frozen(kw_only=True)
 class LearnedLimits:
     """What a source says about itself (`apilimits`, headers). None, or a number below 1: it did not say."""
@@ -52,6 +41,9 @@ class LearnedLimits:
     grabs_per_hour: int | None = None
     grabs_per_day: int | None = None
     grabs_per_month: int | None = None
+
+
+_COUNTS: Final = tuple(each.name for each in fields(LearnedLimits) if each.name != "spacing_s")
 
 
 @frozen(kw_only=True, cache_hash=True)
@@ -267,14 +259,16 @@ def edge_opens_at(window: Window, edges: Edges, *, last_seq: int) -> datetime | 
     edge = edges[number] if number >= 1 else None
     if edge is None:
         return None
-    return edge + window.width if window.reset is None else _next_reset(edge, window.reset, window.reset_zone)
+    if window.reset is None:
+        return edge + window.width
+    return next(begins_at for begins_at in _days_of(window, window.reset, edge, (0, 1, 2)) if begins_at > edge)
 
 
-def _next_reset(at: datetime, reset: time, zone: tzinfo) -> datetime:
-    today = at.astimezone(zone).date()
-    # Compared in UTC: within a zone Python compares what the clocks show, also where they are set back.
-    days = (datetime.combine(today + n * _DAY, reset, tzinfo=zone).astimezone(UTC) for n in range(3))
-    return next(begins_at for begins_at in days if begins_at > at)
+def _days_of(window: Window, reset: time, at: datetime, shifts: Iterable[int]) -> Iterator[datetime]:
+    """When the site's days begin, so many days from that of `at`."""
+    today = at.astimezone(window.reset_zone).date()
+    # In UTC: within a zone Python compares what the clocks show, also where they are set back.
+    return (datetime.combine(today + n * _DAY, reset, tzinfo=window.reset_zone).astimezone(UTC) for n in shifts)
 
 
 def counts_since(window: Window, *, now: datetime) -> datetime:
@@ -289,11 +283,7 @@ def counts_since(window: Window, *, now: datetime) -> datetime:
     """
     if window.reset is None:
         return now - window.width
-    today = now.astimezone(window.reset_zone).date()
-    days = [
-        datetime.combine(today - n * _DAY, window.reset, tzinfo=window.reset_zone).astimezone(UTC) for n in (0, 1, 2)
-    ]
-    return next(began_at for began_at in days if began_at <= now)
+    return next(began_at for began_at in _days_of(window, window.reset, now, (0, -1, -2)) if began_at <= now)
 
 
 def tokens_at(tokens: float | None, *, since: datetime | None, per_minute: int, at: datetime) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from attrs import field, frozen
 
@@ -148,8 +148,21 @@ class SourceError(CormorantError):
         self.source = source
 
 
+@frozen(kw_only=True)
+class NoAnswer:
+    """Why a request ended without its answer. `said` is the reason in the words of the HTTP library, without secrets."""
+
+    cause: Literal["late", "connection", "too large", "unreadable"]
+    may_have_arrived: bool
+    """False: no byte of the request was sent."""
+    said: str = ""
+
+
 class SourceUnavailable(SourceError):
     """The source cannot serve us now. Asking again later may work."""
+
+    no_answer: NoAnswer | None = None
+    """None: the request has an answer, or was not sent."""
 
 
 class Unreachable(SourceUnavailable):

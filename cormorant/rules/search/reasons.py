@@ -30,6 +30,7 @@ from cormorant.rules.units import clock_time, rough
 
 __all__ = [
     "Explanation",
+    "NextRequest",
     "Reason",
     "ReasonName",
     "earliest_opening",
@@ -88,14 +89,28 @@ class Reason:
     """When a gate without a known opening opens at the latest; None: by hand only."""
 
 
+@frozen(kw_only=True)
+class NextRequest:
+    """A request that is to go, and what its source may look at.
+
+    One that has `waited_s` keeps the pace of its aged class, but never draws on what is kept for people: else every backlog
+    would, after a quarter of an hour.
+    """
+
+    lane: Lane = Lane.QUERY
+    priority: Priority = Priority.BACKGROUND
+    pace_s: float | None = None
+    """None: the pace of the source."""
+    waited_s: float = 0.0
+
+
 @define(kw_only=True)
 class _ReasonContext:
     """One look at a source, for one request."""
 
     state: SourceState
     limits: SourceLimits
-    lane: Lane
-    priority: Priority
+    request: NextRequest
     aged: Priority
     at: datetime
     edges: Edges
@@ -103,40 +118,28 @@ class _ReasonContext:
 
     @property
     def own(self) -> LaneState:
-        return self.state.lane(self.lane)
+        return self.state.lane(self.request.lane)
 
 
-def openings(  # noqa: PLR0913 - one look takes all that a gate may depend on, by name
-    state: SourceState,
-    limits: SourceLimits,
-    *,
-    lane: Lane,
-    priority: Priority,
-    now: datetime,
-    edges: Edges,
-    pace_s: float | None = None,
-    waited_s: float = 0.0,
+def openings(
+    state: SourceState, limits: SourceLimits, request: NextRequest, *, now: datetime, edges: Edges
 ) -> tuple[Reason, ...]:
-    """The gates that are in the way now, in order. Empty: the request may go.
-
-    `edges` holds what `edges_wanted` names. A request that has `waited_s` keeps the pace of its aged class, but never
-    draws on what is kept for people: else every backlog would, after a quarter of an hour.
+    """The gates that are in the way now, in order. Empty: the request may go. `edges` holds what `edges_wanted` names.
 
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> state = SourceState(query=LaneState(last_seq=1, last_at=noon, last_end_at=noon))
-    >>> reasons = openings(state, SourceLimits(), lane=Lane.QUERY, priority=Priority.RSS, now=noon, edges={})
+    >>> reasons = openings(state, SourceLimits(), NextRequest(priority=Priority.RSS), now=noon, edges={})
     >>> [f"{reason.name} {reason.opens_at:%H:%M:%S}" for reason in reasons]
     ['spacing 12:00:02', 'pace 12:00:30']
     """
     look = _ReasonContext(
         state=state,
         limits=limits,
-        lane=lane,
-        priority=priority,
-        aged=aged(priority, waited_s),
+        request=request,
+        aged=aged(request.priority, request.waited_s),
         at=newest_time(state, now),
         edges=edges,
-        pace_s=limits.pace_s if pace_s is None else pace_s,
+        pace_s=limits.pace_s if request.pace_s is None else request.pace_s,
     )
     # What cannot be in the way is not looked at: of most sources that is all but the intervals.
     reasons = list(_intervals(look))
@@ -151,48 +154,40 @@ def openings(  # noqa: PLR0913 - one look takes all that a gate may depend on, b
 
 def next_opening(reasons: Sequence[Reason], *, now: datetime) -> datetime | None:
     """When the last of the gates opens; None: nobody knows. With no gate in the way, now."""
-    times = [reason.opens_at for reason in reasons]
-    known = [time for time in times if time is not None]
-    return max([now, *known]) if len(known) == len(times) else None
+    return _last_of([reason.opens_at for reason in reasons], now)
 
 
 def recheck_at(reasons: Sequence[Reason], *, now: datetime) -> datetime | None:
     """When it is worth looking again at the latest, though something may end before; None: only once a person acted."""
-    times = [reason.opens_at or reason.recheck_at for reason in reasons]
+    return _last_of([reason.opens_at or reason.recheck_at for reason in reasons], now)
+
+
+def _last_of(times: Sequence[datetime | None], now: datetime) -> datetime | None:
     known = [time for time in times if time is not None]
     return max([now, *known]) if len(known) == len(times) else None
 
 
-def earliest_opening(  # noqa: PLR0913 - as openings
-    state: SourceState,
-    limits: SourceLimits,
-    *,
-    lane: Lane,
-    priority: Priority,
-    now: datetime,
-    edges: Edges,
-    pace_s: float | None = None,
-    waited_s: float = 0.0,
+def earliest_opening(
+    state: SourceState, limits: SourceLimits, request: NextRequest, *, now: datetime, edges: Edges
 ) -> datetime | None:
     """When a request can go that waits from now on: sooner than its class says if it grows older than a step before.
 
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> state = SourceState(query=LaneState(last_seq=1, last_at=noon, last_end_at=noon))
     >>> slow = SourceLimits(pace_s=1_000)
-    >>> earliest = earliest_opening(state, slow, lane=Lane.QUERY, priority=Priority.RSS, now=noon, edges={})
+    >>> earliest = earliest_opening(state, slow, NextRequest(priority=Priority.RSS), now=noon, edges={})
     >>> f"{earliest:%H:%M:%S}"
     '12:05:00'
     """
-    reasons = openings(
-        state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s, waited_s=waited_s
-    )
+    reasons = openings(state, limits, request, now=now, edges=edges)
     others = [reason for reason in reasons if reason.name is not ReasonName.PACE]
     rest_opens_at = next_opening(others, now=now)
     if rest_opens_at is None or len(others) == len(reasons):
         return rest_opens_at
     # Only the pace depends on the class. At each step the request can go once both have come: the step and its pace.
-    last = _last_that_counts(state.lane(lane), limits) or now
-    own_pace_s = limits.pace_s if pace_s is None else pace_s
+    last = _last_that_counts(state.lane(request.lane), limits) or now
+    own_pace_s = limits.pace_s if request.pace_s is None else request.pace_s
+    priority, waited_s = request.priority, request.waited_s
     waits_s = [waited_s, *(step * AGEING_STEP_S for step in range(1, priority + 1) if step * AGEING_STEP_S > waited_s)]
     return min(
         max(
@@ -214,15 +209,13 @@ class Explanation:
     lines: tuple[str, ...] = field(repr=False)
 
 
-def explain(  # noqa: PLR0913 - as openings
+def explain(
     state: SourceState,
     limits: SourceLimits,
+    request: NextRequest,
     *,
-    lane: Lane,
-    priority: Priority,
     now: datetime,
     edges: Edges,
-    pace_s: float | None = None,
     zone: tzinfo = UTC,
 ) -> Explanation:
     """What is in the way of a request submitted now, a line for each gate.
@@ -230,11 +223,11 @@ def explain(  # noqa: PLR0913 - as openings
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> state = SourceState(query=LaneState(last_seq=1, last_at=noon, last_end_at=noon - timedelta(seconds=2)))
     >>> limits = SourceLimits(spacing_s=10, pace_s=0)
-    >>> explain(state, limits, lane=Lane.GRAB, priority=Priority.RSS, now=noon, edges={}).lines
+    >>> explain(state, limits, NextRequest(lane=Lane.GRAB, priority=Priority.RSS), now=noon, edges={}).lines
     ('waits for spacing until 12:00:10: the last request ended 0 s ago and the site allows one every 10 s',)
     """
-    reasons = openings(state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s)
-    opens_at = earliest_opening(state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s)
+    reasons = openings(state, limits, request, now=now, edges=edges)
+    opens_at = earliest_opening(state, limits, request, now=now, edges=edges)
     lines = [_line(reason, now, zone) for reason in reasons]
     if opens_at is not None and (last := next_opening(reasons, now=now)) is not None and opens_at < last:
         when = clock_time(whole_second(opens_at), now, zone)
@@ -320,10 +313,12 @@ def _intervals(look: _ReasonContext) -> Iterator[Reason]:
         ago = rough((look.at - last_of_all).total_seconds())
         why = f"the last request {verb} {ago} ago and the site allows one every {spacing_s:g} s"
         yield Reason(name=ReasonName.SPACING, opens_at=opens_at, why=why)
-    last_own = last_query if look.lane is Lane.QUERY else last_grab
+    last_own = last_query if look.request.lane is Lane.QUERY else last_grab
     if pace_s > spacing_s and last_own is not None and look.at < (opens_at := last_own + timedelta(seconds=pace_s)):
         ago = rough((look.at - last_own).total_seconds())
-        why = f"the last {look.lane} {verb} {ago} ago and {look.aged.name.lower()} work keeps {pace_s:g} s apart"
+        why = (
+            f"the last {look.request.lane} {verb} {ago} ago and {look.aged.name.lower()} work keeps {pace_s:g} s apart"
+        )
         yield Reason(name=ReasonName.PACE, opens_at=opens_at, why=why)
 
 
@@ -346,13 +341,14 @@ def _latest(*times: datetime | None) -> datetime | None:
 
 
 def _quotas(look: _ReasonContext) -> Iterator[Reason]:
-    for window in windows_of(look.limits, look.lane, look.priority):
+    request = look.request
+    for window in windows_of(look.limits, request.lane, request.priority):
         opens_at = edge_opens_at(window, look.edges, last_seq=look.own.last_seq)
         if window.name is WindowName.MINUTE:
             opens_at = _latest(opens_at, _bucket_opens_at(look.own, window.limit))
         if opens_at is not None and look.at < opens_at:
             name = ReasonName.RESET if window.reset is not None else ReasonName(window.name.value)
-            yield Reason(name=name, opens_at=opens_at, why=_spent(window, look.lane))
+            yield Reason(name=name, opens_at=opens_at, why=_spent(window, request.lane))
 
 
 def _bucket_opens_at(lane: LaneState, per_minute: int) -> datetime | None:

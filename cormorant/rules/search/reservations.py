@@ -28,8 +28,7 @@ from cormorant.rules.search.outcomes import (
     SourceRefused,
     SourceUnavailable,
 )
-from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import Reason, next_opening, openings, recheck_at
+from cormorant.rules.search.reasons import NextRequest, Reason, next_opening, openings, recheck_at
 from cormorant.rules.search.requests import StatedLimits
 from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState, newest_time
 
@@ -56,16 +55,10 @@ class Reserved:
     """The request may go. Write the state and the request, commit, and only then send."""
 
     state: SourceState
-    lane: Lane
-    seq: int
+    permit: RequestPermit
+    """What its end will name."""
     at: datetime
     expires_at: datetime
-    generation: int
-
-    @property
-    def permit(self) -> RequestPermit:
-        """What its end will name."""
-        return RequestPermit(lane=self.lane, seq=self.seq, generation=self.generation)
 
 
 @frozen(kw_only=True)
@@ -77,17 +70,14 @@ class SourceClosedNow:
     recheck_at: datetime | None
 
 
-def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
+def reserve(
     state: SourceState,
     limits: SourceLimits,
+    request: NextRequest,
     *,
-    lane: Lane,
-    priority: Priority,
     now: datetime,
     edges: Edges,
     lease_s: float,
-    pace_s: float | None = None,
-    waited_s: float = 0.0,
 ) -> Reserved | SourceClosedNow:
     """Spend one request, or say what is in the way.
 
@@ -95,21 +85,18 @@ def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
 
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    >>> got = reserve(
-    ...     SourceState(), SourceLimits(), lane=Lane.QUERY, priority=Priority.RSS, now=noon, edges={}, lease_s=45
-    ... )
-    >>> got.seq, f"{got.expires_at:%H:%M:%S}"
+    >>> got = reserve(SourceState(), SourceLimits(), NextRequest(), now=noon, edges={}, lease_s=45)
+    >>> got.permit.seq, f"{got.expires_at:%H:%M:%S}"
     (1, '12:00:45')
     """
-    reasons = openings(
-        state, limits, lane=lane, priority=priority, now=now, edges=edges, pace_s=pace_s, waited_s=waited_s
-    )
+    reasons = openings(state, limits, request, now=now, edges=edges)
     if reasons:
         return SourceClosedNow(
             reasons=reasons, opens_at=next_opening(reasons, now=now), recheck_at=recheck_at(reasons, now=now)
         )
     at = newest_time(state, now)
     expires_at = at + timedelta(seconds=lease_s)
+    lane = request.lane
     own = state.lane(lane)
     seq = own.last_seq + 1
     spent = _spent(own, limits, at=at, lease=RequestLease(seq=seq, expires_at=expires_at))
@@ -118,7 +105,8 @@ def reserve(  # noqa: PLR0913 - as openings, and how long the request may take
         key = RequestPermit(lane=lane, seq=seq, generation=0).key
         breaker = admitted(breaker, key=key, at=at, expires_at=expires_at)
     after = state.with_lane(lane, spent, breaker=breaker)
-    return Reserved(state=after, lane=lane, seq=seq, at=at, expires_at=expires_at, generation=breaker.generation)
+    permit = RequestPermit(lane=lane, seq=seq, generation=breaker.generation)
+    return Reserved(state=after, permit=permit, at=at, expires_at=expires_at)
 
 
 def _spent(own: LaneState, limits: SourceLimits, *, at: datetime, lease: RequestLease) -> LaneState:
@@ -141,91 +129,6 @@ def _spent(own: LaneState, limits: SourceLimits, *, at: datetime, lease: Request
     )
 
 
-class FailureKind(StrEnum):
-    """What a failed request says about its source."""
-
-    UNAVAILABLE = "unavailable"
-    """It could not serve us: no connection, a server error, no answer in time, nonsense. Counts."""
-    REFUSED = "refused"
-    """It understood us and said no: it is well. Clears the streak like a success."""
-    OURS = "ours"
-    """We crashed or gave up: nothing is known about the source."""
-
-
-def succeeded(state: SourceState, permit: RequestPermit, *, now: datetime) -> SourceState:
-    """The source after it has answered: no streak, no cooldown, the breaker closed."""
-    ended, counts = _ended(state, permit, now)
-    if not counts:
-        return ended
-    return ended.well(at=newest_time(state, now), breaker=closed_after_success(ended.breaker))
-
-
-def failed(
-    state: SourceState, kind: FailureKind, permit: RequestPermit, *, now: datetime, retry_after_s: float | None = None
-) -> SourceState:
-    """The source after a request that brought nothing. Without `retry_after_s` no cooldown follows, only the breaker counts."""
-    ended, counts = _ended(state, permit, now)
-    if not counts:
-        return ended
-    if kind is FailureKind.OURS:
-        return evolve(ended, breaker=released(ended.breaker, key=permit.key))
-    if kind is FailureKind.REFUSED:
-        return evolve(ended, breaker=closed_after_success(ended.breaker), failure_streak=0)
-    at = newest_time(state, now)
-    if retry_after_s is not None and retry_after_s > 0:
-        ended = evolve(ended, cooldown=with_cooldown(ended.cooldown, retry_after_s=retry_after_s, at=at))
-    return _counted(ended, at)
-
-
-def limited(
-    state: SourceState, permit: RequestPermit, *, now: datetime, retry_after_s: float | None = None
-) -> SourceState:
-    """The source after it told us to slow down: a cooldown, and a failure for the breaker."""
-    ended, counts = _ended(state, permit, now)
-    at = newest_time(state, now)
-    if not counts and retry_after_s is None:
-        return ended
-    # The generation is the breaker's business; what the site asks for holds whoever is told.
-    cooling = evolve(ended, cooldown=with_cooldown(ended.cooldown, retry_after_s=retry_after_s, at=at))
-    return _counted(cooling, at) if counts else cooling
-
-
-def credentials_refused(state: SourceState, permit: RequestPermit, *, now: datetime, because: str) -> SourceState:
-    """The source after it refused our credentials: stopped until a person has corrected them.
-
-    Hammering with a dead key is how accounts are lost.
-    """
-    ended, counts = _ended(state, permit, now)
-    if counts:
-        return evolve(_counted(ended, newest_time(state, now)), stopped_because=because)
-    # Late because the breaker has opened since, it still holds; late because a person has reset the source, it does not.
-    is_closed = state.breaker.state is BreakerState.CLOSED
-    return ended if is_closed else evolve(ended, stopped_because=because)
-
-
-def _ended(state: SourceState, permit: RequestPermit, now: datetime) -> tuple[SourceState, bool]:
-    """The lease given back, and whether the answer counts: those of an older generation change nothing else."""
-    own = state.lane(permit.lane)
-    freed = LaneState(
-        last_seq=own.last_seq,
-        last_at=own.last_at,
-        last_end_at=newest_time(state, now),
-        tokens=own.tokens,
-        tokens_at=own.tokens_at,
-        in_flight=tuple([lease for lease in own.in_flight if lease.seq != permit.seq]),
-    )
-    return state.with_lane(permit.lane, freed), permit.generation == state.generation
-
-
-def _counted(state: SourceState, at: datetime) -> SourceState:
-    return evolve(
-        state,
-        breaker=opened_after_failure(state.breaker, at=at),
-        failure_streak=state.failure_streak + 1,
-        last_failure_at=at,
-    )
-
-
 def pause(state: SourceState, *, until: datetime | None = None) -> SourceState:
     """The source once a person has paused it, for good or for a while."""
     return evolve(state, is_paused=True, paused_until=until)
@@ -234,16 +137,6 @@ def pause(state: SourceState, *, until: datetime | None = None) -> SourceState:
 def resume(state: SourceState) -> SourceState:
     """The source once a person has ended its pause."""
     return evolve(state, is_paused=False, paused_until=None)
-
-
-def enable(state: SourceState) -> SourceState:
-    """The source once it is in use again. What was spent is not forgotten."""
-    return evolve(state, is_enabled=True)
-
-
-def disable(state: SourceState) -> SourceState:
-    """The source once it is out of use."""
-    return evolve(state, is_enabled=False)
 
 
 def reset_cooldown(state: SourceState) -> SourceState:
@@ -269,9 +162,13 @@ class EndKind(StrEnum):
 
     ANSWERED = "answered"
     UNAVAILABLE = "unavailable"
+    """It could not serve us: no connection, a server error, no answer in time, nonsense. Counts."""
     LIMITED = "limited"
+    """It told us to slow down. Counts."""
     REFUSED = "refused"
+    """It understood us and said no: it is well. Clears the streak like a success."""
     CREDENTIALS_REFUSED = "credentials_refused"
+    """It is stopped until a person has corrected them: hammering with a dead key is how accounts are lost."""
     OURS = "ours"
     """It was cancelled, or we crashed: nothing is known about the source."""
 
@@ -337,26 +234,71 @@ def end_of(
     return RequestEnd(kind=EndKind.OURS)
 
 
-def after(state: SourceState, permit: RequestPermit, end: RequestEnd, *, now: datetime) -> SourceState:
+def after(  # noqa: PLR0911 - one for each way in which a request ends
+    state: SourceState, permit: RequestPermit, end: RequestEnd, *, now: datetime
+) -> SourceState:
     """The source once a request has ended like this."""
+    at = newest_time(state, now)
+    ended = _ended(state, permit, at)
+    counts = permit.generation == state.generation
     match end.kind:
-        case EndKind.ANSWERED:
-            return _answered(succeeded(state, permit, now=now), end, now)
         case EndKind.LIMITED:
-            return limited(state, permit, now=now, retry_after_s=end.retry_after_s)
+            return _after_limit(ended, end, at, counts=counts)
         case EndKind.CREDENTIALS_REFUSED:
-            return credentials_refused(state, permit, now=now, because=end.because)
+            return _after_refused_credentials(ended, end, at, counts=counts)
+        case EndKind.ANSWERED:
+            well = ended.well(at=at, breaker=closed_after_success(ended.breaker)) if counts else ended
+            return well if end.retry_after_s is None else _cooling(well, end, at)
+        case _ if not counts:
+            return ended
         case EndKind.UNAVAILABLE:
-            return failed(state, FailureKind.UNAVAILABLE, permit, now=now, retry_after_s=end.retry_after_s)
+            # Without a time no cooldown follows, only the breaker counts.
+            has_time = end.retry_after_s is not None and end.retry_after_s > 0
+            return _counted(_cooling(ended, end, at) if has_time else ended, at)
         case EndKind.REFUSED:
-            return failed(state, FailureKind.REFUSED, permit, now=now)
+            return evolve(ended, breaker=closed_after_success(ended.breaker), failure_streak=0)
         case EndKind.OURS:
-            return failed(state, FailureKind.OURS, permit, now=now)
+            return evolve(ended, breaker=released(ended.breaker, key=permit.key))
 
 
-def _answered(state: SourceState, end: RequestEnd, now: datetime) -> SourceState:
-    if end.retry_after_s is None:
-        return state
+def _after_limit(ended: SourceState, end: RequestEnd, at: datetime, *, counts: bool) -> SourceState:
+    if not counts and end.retry_after_s is None:
+        return ended
+    # The generation is the breaker's business; what the site asks for holds whoever is told.
+    cooling = _cooling(ended, end, at)
+    return _counted(cooling, at) if counts else cooling
+
+
+def _after_refused_credentials(ended: SourceState, end: RequestEnd, at: datetime, *, counts: bool) -> SourceState:
+    if counts:
+        return evolve(_counted(ended, at), stopped_because=end.because)
+    # Late because the breaker has opened since, it still holds; late because a person has reset the source, it does not.
+    is_closed = ended.breaker.state is BreakerState.CLOSED
+    return ended if is_closed else evolve(ended, stopped_because=end.because)
+
+
+def _cooling(state: SourceState, end: RequestEnd, at: datetime) -> SourceState:
+    return evolve(state, cooldown=with_cooldown(state.cooldown, retry_after_s=end.retry_after_s, at=at))
+
+
+def _ended(state: SourceState, permit: RequestPermit, at: datetime) -> SourceState:
+    """The lease given back: answers of an older generation change nothing else."""
+    own = state.lane(permit.lane)
+    freed = LaneState(
+        last_seq=own.last_seq,
+        last_at=own.last_at,
+        last_end_at=at,
+        tokens=own.tokens,
+        tokens_at=own.tokens_at,
+        in_flight=tuple([lease for lease in own.in_flight if lease.seq != permit.seq]),
+    )
+    return state.with_lane(permit.lane, freed)
+
+
+def _counted(state: SourceState, at: datetime) -> SourceState:
     return evolve(
-        state, cooldown=with_cooldown(state.cooldown, retry_after_s=end.retry_after_s, at=newest_time(state, now))
+        state,
+        breaker=opened_after_failure(state.breaker, at=at),
+        failure_streak=state.failure_streak + 1,
+        last_failure_at=at,
     )

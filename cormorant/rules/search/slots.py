@@ -1,6 +1,6 @@
 """SlotPool: which source gets the next request slot.
 
-A source bids with the rank of its best ticket, and raises its bid when a better one comes. The last free slot is kept for
+A source bids with the rank of its best ticket, and changes its bid when another one is the best. The last free slot is kept for
 people, so that a person never waits for ten slow background searches.
 """
 
@@ -70,24 +70,13 @@ class SlotPool(Generic[S]):
     def bid(self, source: S, rank: Rank, *, is_for_people: bool = False) -> tuple[S, ...]:
         """Ask for a slot. `is_for_people`: the ticket was submitted as interactive, and did not just grow old."""
         if source in self._bids:
-            raise ValueError(f"{source!r} bids already; raise its bid")
+            raise ValueError(f"{source!r} bids already; change its bid")
         free = self.slots - self._taken
         if not self._bids and (free > self.kept or (free and is_for_people)):
             self._granted[source] = self._granted.get(source, 0) + 1
             self._taken += 1
             return (source,)
         self._enter(source, rank, is_for_people=is_for_people)
-        return self._grant()
-
-    def raise_bid(self, source: S, rank: Rank, *, is_for_people: bool = False) -> tuple[S, ...]:
-        """Ask with a better ticket. A rank that is no better changes nothing; nor does one that does not bid."""
-        bid = self._bids.get(source)
-        if bid is None:
-            return ()
-        rank_before, was_for_people, _ = bid
-        if rank >= rank_before and is_for_people <= was_for_people:
-            return ()
-        self._enter(source, min(rank, rank_before), is_for_people=is_for_people or was_for_people)
         return self._grant()
 
     def change_bid(self, source: S, rank: Rank, *, is_for_people: bool = False) -> tuple[S, ...]:

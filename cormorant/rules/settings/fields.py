@@ -7,7 +7,8 @@ A table is a field of its class: `field(factory=StorageSettings)`; tables under 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -166,19 +167,10 @@ def _parse_secret(value: object) -> Secret:
     )
 
 
-def _parse_database(value: object) -> Secret:
+def _parse_address(problem_of: Callable[[str], str | None], value: object) -> Secret:
     # Invariant: as in `_parse_secret`.
     address = _parse_secret(value)
-    problem = address_problem(address.reveal()) if address else None
-    if problem:
-        raise ValueError(problem)
-    return address
-
-
-def _parse_proxy(value: object) -> Secret:
-    # Invariant: as in `_parse_secret`.
-    address = _parse_secret(value)
-    problem = proxy_problem(address.reveal()) if address else None
+    problem = problem_of(address.reveal()) if address else None
     if problem:
         raise ValueError(problem)
     return address
@@ -235,8 +227,8 @@ TEXT = Kind(name="text", parse=_parse_text)
 PATH = Kind(name="path", parse=_parse_path)
 ZONE = Kind(name="time zone", parse=_parse_text)
 SECRET = Kind(name="secret", parse=_parse_secret, write=lambda secret: as_written(str(secret)))
-DATABASE = Kind(name="address of a database", parse=_parse_database, write=SECRET.write)
-PROXY = Kind(name="address of a proxy", parse=_parse_proxy, write=SECRET.write)
+DATABASE = Kind(name="address of a database", parse=partial(_parse_address, address_problem), write=SECRET.write)
+PROXY = Kind(name="address of a proxy", parse=partial(_parse_address, proxy_problem), write=SECRET.write)
 SECRETS = frozenset({SECRET, DATABASE, PROXY})
 """What may also be written as a reference to a variable or a file."""
 LISTEN = Kind(name="IP address and port", parse=_parse_listen)
@@ -285,69 +277,31 @@ def share(default: float | None, meaning: str, *, high: float = 1, aliases: tupl
     return setting_field(default, Setting(kind=SHARE, meaning=meaning, low=0, high=high, aliases=aliases))
 
 
-def flag(default: bool, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:  # noqa: FBT001  # its default
-    """Yes or no."""
-    return setting_field(default, Setting(kind=FLAG, meaning=meaning, aliases=aliases))
-
-
 def choice(default: str, meaning: str, *, choices: tuple[str, ...], aliases: tuple[Alias, ...] = ()) -> Any:
     """One of a few words."""
     return setting_field(default, Setting(kind=TEXT, meaning=meaning, choices=choices, aliases=aliases))
 
 
-def text(default: str, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
-    """One line of text."""
-    return setting_field(default, Setting(kind=TEXT, meaning=meaning, aliases=aliases))
+def setting_of(kind: Kind, default: object, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
+    """A value of a kind that allows all that can be written as such."""
+    return setting_field(default, Setting(kind=kind, meaning=meaning, aliases=aliases))
 
 
-def path(default: str, meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
-    """A file or folder. A relative one is taken from the folder of the settings file."""
-    return setting_field(default, Setting(kind=PATH, meaning=meaning, aliases=aliases))
-
-
-def ranks(default: dict[str, int], meaning: str) -> Any:
-    """Names with a number each, written as a small table; in the environment as `high=0,low=10`."""
-    return setting_field(default, Setting(kind=RANKS, meaning=meaning))
-
-
-def zone(default: str, meaning: str) -> Any:
-    """A time zone by its name in the tz database."""
-    return setting_field(default, Setting(kind=ZONE, meaning=meaning))
-
-
-def secret(meaning: str, *, aliases: tuple[Alias, ...] = ()) -> Any:
-    """A secret; empty unless set."""
-    return setting_field(Secret(""), Setting(kind=SECRET, meaning=meaning, aliases=aliases))
-
-
-def database(meaning: str) -> Any:
-    """The address of a database, a secret because it may hold a password. A relative SQLite file is a relative path."""
-    return setting_field(Secret(""), Setting(kind=DATABASE, meaning=meaning))
-
-
-def proxy(meaning: str) -> Any:
-    """The address of a proxy, a secret because it may hold a password; empty unless set."""
-    return setting_field(Secret(""), Setting(kind=PROXY, meaning=meaning))
-
-
-def web_address(meaning: str) -> Any:
-    """The address of a site; empty unless set."""
-    return setting_field("", Setting(kind=WEB_ADDRESS, meaning=meaning))
-
-
-def listen(default: str, meaning: str) -> Any:
-    """An address of this machine and a port."""
-    return setting_field(default, Setting(kind=LISTEN, meaning=meaning))
-
-
-def url_base(default: str, meaning: str) -> Any:
-    """The beginning of every path of a server."""
-    return setting_field(default, Setting(kind=URL_BASE, meaning=meaning))
-
-
-def time_of_day(meaning: str) -> Any:
-    """A `TimeOfDay`, written like "00:00 UTC"; None unless set."""
-    return setting_field(None, Setting(kind=TIME_OF_DAY, meaning=meaning))
+flag = partial(setting_of, FLAG)
+text = partial(setting_of, TEXT)
+path = partial(setting_of, PATH)
+"""A file or folder. A relative one is taken from the folder of the settings file."""
+ranks = partial(setting_of, RANKS)
+"""Names with a number each, written as a small table; in the environment as `high=0,low=10`."""
+zone = partial(setting_of, ZONE)
+secret = partial(setting_of, SECRET, Secret(""))
+database = partial(setting_of, DATABASE, Secret(""))
+"""A secret because it may hold a password. A relative SQLite file is a relative path."""
+proxy = partial(setting_of, PROXY, Secret(""))
+web_address = partial(setting_of, WEB_ADDRESS, "")
+listen = partial(setting_of, LISTEN)
+url_base = partial(setting_of, URL_BASE)
+time_of_day = partial(setting_of, TIME_OF_DAY, None)
 
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -382,11 +336,6 @@ _WORDS_MAX: Final = 100
 _WORD_LENGTH_MAX: Final = 1_000
 
 
-def words(meaning: str, *, default: tuple[str, ...] = ()) -> Any:
-    """Several words; none unless set. The attribute is a `tuple[str, ...]`."""
-    return setting_field(default, Setting(kind=WORDS, meaning=meaning))
-
-
 def patterns(meaning: str, *, problem: Callable[[str], str | None]) -> Any:
     """Several words that `problem` has nothing against."""
 
@@ -397,8 +346,8 @@ def patterns(meaning: str, *, problem: Callable[[str], str | None]) -> Any:
             raise ValueError("; ".join(found))
         return parsed
 
-    kind = Kind(name="list of patterns", parse=parse, write=_written, from_environment=_split)
-    return setting_field((), Setting(kind=kind, meaning=meaning))
+    kind = Kind(name="list of patterns", parse=parse, write=written_list, from_environment=split_words)
+    return setting_of(kind, (), meaning)
 
 
 def _parse_words(value: object) -> tuple[str, ...]:
@@ -411,15 +360,22 @@ def _parse_words(value: object) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _split(text: str) -> object:
+def split_words(text: str) -> object:
+    """The words of a list in the environment, where commas stand between them."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _written(given: tuple[str, ...]) -> str:
-    return f"[{', '.join(as_written(word) for word in given)}]"
+def written_list(given: Iterable[object]) -> str:
+    """A list as it stands in the settings file."""
+    return f"[{', '.join(as_written(str(each)) for each in given)}]"
 
 
-WORDS = Kind(name="list of words", parse=_parse_words, write=_written, from_environment=_split)
+WORDS = Kind(name="list of words", parse=_parse_words, write=written_list, from_environment=split_words)
+
+
+def words(meaning: str, *, default: tuple[str, ...] = ()) -> Any:
+    """Several words; none unless set. The attribute is a `tuple[str, ...]`."""
+    return setting_of(WORDS, default, meaning)
 
 
 @frozen

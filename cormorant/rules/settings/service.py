@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
-from typing import Any, Final
+from typing import Final
 
-import attrs
 from attrs import frozen
 
 from cormorant.rules.addresses import ListenAddress, parse_listen_address
@@ -16,18 +15,19 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import (
     Conflict,
     Kind,
-    Setting,
     choice,
     duration,
     flag,
     listen,
     number,
     secret,
-    setting_field,
+    setting_of,
     share,
     size,
+    split_words,
     url_base,
     words,
+    written_list,
 )
 from cormorant.rules.settings.keys import suggestion
 from cormorant.rules.units import as_written
@@ -50,21 +50,8 @@ def _parse_network(value: object) -> Network:
         raise ValueError(f'{shown} is not a network; write one like "172.16.0.0/12" or an IP address') from None
 
 
-def _list_or_text(text: str) -> object:
-    return [each.strip() for each in text.split(",") if each.strip()]
-
-
-def _written(value: Iterable[Network]) -> str:
-    return f"[{', '.join(as_written(str(each)) for each in value)}]"
-
-
-NETWORKS: Final = Kind(name="list of networks", parse=_parse_networks, write=_written, from_environment=_list_or_text)
-
-
-def networks(meaning: str) -> Any:
-    """Networks, written as a list; in the environment with commas."""
-    return attrs.field(default=(), metadata={Setting.KEY: Setting(kind=NETWORKS, meaning=meaning)})
-
+NETWORKS: Final = Kind(name="list of networks", parse=_parse_networks, write=written_list, from_environment=split_words)
+"""Written as a list; in the environment with commas."""
 
 HOLD_S_MAX: Final = 80.0
 """Sonarr, Radarr and Lidarr give up after 100 s, and the request itself takes its time, too."""
@@ -80,8 +67,8 @@ class WebSettings:
     key: Secret = secret(  # noqa: RUF009  # an attrs field is made, not a value
         "Key of the API. Empty: one is made at the first start and kept in the data folder, in keys/web.key.",
     )
-    trusted_proxies: tuple[Network, ...] = networks(  # an attrs field is made, not a value
-        "Proxies whose X-Forwarded-For, -Proto and -Host are believed.",
+    trusted_proxies: tuple[Network, ...] = setting_of(
+        NETWORKS, (), "Proxies whose X-Forwarded-For, -Proto and -Host are believed."
     )
     metrics_open: bool = flag(False, "Whether /metrics needs no key.")  # noqa: FBT003  # a default
     connections_max: int = number(
@@ -188,20 +175,16 @@ _QUIET: Final = Kind(name="hours of the day with their zone", parse=parse_quiet_
 class NotifySettings:
     """Notifications to a phone, a chat or a mailbox, by Apprise. Without an address nobody is told."""
 
-    apprise: Secret = setting_field(  # noqa: RUF009 - an attrs field is made, not a value
+    apprise: Secret = setting_of(  # noqa: RUF009 - an attrs field is made, not a value
+        APPRISE,
         Secret(""),
-        Setting(
-            kind=APPRISE,
-            meaning="Where they go: one or several Apprise addresses, such as ntfy://my-topic or tgram://token/chat.",
-        ),
+        "Where they go: one or several Apprise addresses, such as ntfy://my-topic or tgram://token/chat.",
     )
     on: tuple[str, ...] = words(f"Of what: {', '.join(NoticeKind)}.", default=tuple(kind.value for kind in NoticeKind))
-    quiet: QuietHours | None = setting_field(  # noqa: RUF009 - as above
+    quiet: QuietHours | None = setting_of(  # noqa: RUF009 - as above
+        _QUIET,
         None,
-        Setting(
-            kind=_QUIET,
-            meaning='When nobody is told, such as "22:00-07:00 Europe/Berlin"; afterwards all of it is told together.',
-        ),
+        'When nobody is told, such as "22:00-07:00 Europe/Berlin"; afterwards all of it is told together.',
     )
     min_interval_s: float = duration(
         60.0,

@@ -11,7 +11,7 @@ from attrs import define, field
 
 from actors.environment import Environment
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.search.caps import DEFAULT_CAPS, caps_of_plain, may_support, merged_caps, plain_caps
+from cormorant.rules.search.caps import DEFAULT_CAPS, dump_caps, load_caps, may_support, merged_caps
 from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
@@ -57,18 +57,18 @@ class SourceCaps:
     async def may_support(self, record: SourceRecord, categories: Sequence[int]) -> bool:
         """Whether a source may ever have something in these categories, as far as it has said. Nobody is asked."""
         kept = await self.environment.database.read(sources.caps, record.id)
-        return kept is None or may_support(caps_of_plain(kept[0]), categories)
+        return kept is None or may_support(load_caps(kept[0]), categories)
 
     async def _of(self, record: SourceRecord, consumer: str) -> Caps:
         async with self._turns.setdefault(record.id, trio.Lock()):
             kept = await self.environment.database.read(sources.caps, record.id)
             if kept is not None and self.environment.now() - kept[1] < _FRESH:
-                return caps_of_plain(kept[0])
+                return load_caps(kept[0])
             said = await self._ask(record, consumer)
             if said is None:
-                return DEFAULT_CAPS if kept is None else caps_of_plain(kept[0])
+                return DEFAULT_CAPS if kept is None else load_caps(kept[0])
             now = self.environment.now()
-            await self.environment.database.run(sources.set_caps, record.id, plain_caps(said), now=now)
+            await self.environment.database.run(sources.set_caps, record.id, dump_caps(said), now=now)
             return said
 
     async def _ask(self, record: SourceRecord, consumer: str) -> Caps | None:

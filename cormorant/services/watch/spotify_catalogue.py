@@ -9,9 +9,9 @@ from attrs import define, field
 
 from actors.environment import Environment
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.spotify import SpotifyClient, SpotifyOptions, TokenCache
-from cormorant.clients.spotify_replies import Json, read_tracks
-from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
+from cormorant.clients.spotify import SpotifyClient, SpotifyOptions, TokenCache, all_pages, read_tracks
+from cormorant.rules.json_documents import Json
+from cormorant.rules.search.outcomes import SourceRefused
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SPOTIFY_URL
@@ -22,7 +22,6 @@ from storage.search.sources import SourceRecord
 
 T = TypeVar("T")
 
-PAGES_MAX = 1_000
 _TOKEN_PATH = "/api/token"  # noqa: S105 - an address
 
 
@@ -75,22 +74,14 @@ class SpotifyCatalogue:
         self, source: str, first: Callable[[SpotifyClient], str], *, about: str, timeout_s: float
     ) -> list[Json]:
         """All pages of a list. The time-out is for one request; whoever asks bounds the whole."""
-        items: list[Json] = []
-        seen: set[str] = set()
-        following: str | None = None
-        while True:
-            asked = following
 
-            async def ask(client: SpotifyClient, url: str | None = asked) -> tuple[Sequence[Json], str | None]:
-                return await client.page(url or first(client), asked=about)
+        async def page(following: str | None) -> tuple[list[Json], str | None]:
+            async def ask(client: SpotifyClient) -> tuple[list[Json], str | None]:
+                return await client.page(following or first(client), asked=about)
 
-            found, following = await self._ask(source, ask, about=about, timeout_s=timeout_s)
-            items += found
-            if following is None:
-                return items
-            if following in seen or len(seen) >= PAGES_MAX:
-                raise SourceUnavailable(f"the list of {about} does not end; it was left after {len(seen)} pages")
-            seen.add(following)
+            return await self._ask(source, ask, about=about, timeout_s=timeout_s)
+
+        return await all_pages(page, about=about)
 
     async def _ask(
         self,
@@ -109,8 +100,8 @@ class SpotifyCatalogue:
         async def made(record: SourceRecord) -> T:
             if record.kind != "spotify":
                 raise SourceRefused(f"{source} is of kind {record.kind} and knows no artists")
-            async with Transport(written=[record.url], proxy=record.proxy or None) as transport:
-                return await call(self._client(record, transport, timeout_s))
+            transport = Transport(written=[record.url], proxy=record.proxy or None)
+            return await call(self._client(record, transport, timeout_s))
 
         return await through_gate(
             self.searches,
@@ -136,8 +127,7 @@ class SpotifyCatalogue:
             client_id,
             Secret(secret),
             transport,
-            offload=self.environment.offload,
-            clock=self.environment.clock,
+            self.environment,
             options=options,
             token_cache=keeper,
         )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from actors.environment import Environment
 from actors.watch.handover_tracker import ConfiguredTarget
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
+from cormorant.clients.targets.blackhole import Blackhole
 from cormorant.clients.targets.command import Command, CommandOptions
 from cormorant.clients.targets.download_folder import DownloadFolder, DownloadOptions
 from cormorant.clients.targets.qbittorrent import Qbittorrent, QbittorrentOptions
@@ -21,68 +20,11 @@ from cormorant.clients.targets.slskd import SlskdTarget, SlskdTargetOptions
 from cormorant.clients.targets.target import Target
 from cormorant.clients.targets.webhook import Webhook, WebhookOptions
 from cormorant.rules.settings.watch import TargetSettings
-from cormorant.rules.watch.handovers import InDoubt, Parcel, ParcelKind, ParcelStatus
+from cormorant.rules.watch.handovers import InDoubt
 
 __all__ = ["targets_of"]
 
 _PAUSED_PRIORITY: Final = -2
-
-
-@define(eq=False)
-class _Open:
-    """A transport that is open while someone uses it: targets live as long as the service, connections need not."""
-
-    transport: Transport
-    _users: int = 0
-
-    async def __aenter__(self) -> None:
-        self._users += 1
-        if self._users == 1:
-            await self.transport.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._users -= 1
-        if self._users == 0:
-            await self.transport.__aexit__(kind, error, trace)
-
-
-@define(eq=False)
-class _OpenedTarget:
-    """A target behind a transport."""
-
-    target: Target
-    transport: Transport
-    _open: _Open = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._open = _Open(self.transport)
-
-    @property
-    def takes(self) -> frozenset[ParcelKind]:
-        """As the target."""
-        return self.target.takes
-
-    @property
-    def can_be_asked(self) -> bool:
-        """As the target."""
-        return self.target.can_be_asked
-
-    async def submit(self, parcel: Parcel) -> ParcelStatus:
-        """Hand it over."""
-        async with self._open:
-            return await self.target.submit(parcel)
-
-    async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:
-        """What became of it."""
-        async with self._open:
-            return await self.target.status(parcel, receipt)
-
-    async def test(self) -> str:
-        """Try it out."""
-        async with self._open:
-            return await self.target.test()
 
 
 def targets_of(environment: Environment) -> dict[str, Target]:
@@ -125,8 +67,8 @@ class _Maker:
         return makers[said.kind](said)
 
     def _blackhole(self, said: TargetSettings) -> Target:
-        options = BlackholeOptions(allows_magnets=said.magnets)
-        return Blackhole(self._under_data(said.folder), offload=self.environment.offload, options=options)
+        folder = self._under_data(said.folder)
+        return Blackhole(folder, offload=self.environment.offload, allows_magnets=said.magnets)
 
     def _command(self, said: TargetSettings) -> Target:
         return Command(
@@ -144,64 +86,28 @@ class _Maker:
             is_stopped=said.paused,
             timeout_s=said.timeout_s,
         )
-        transport = Transport(written=[said.url])
-        return _OpenedTarget(
-            Qbittorrent(
-                said.url, transport, offload=self.environment.offload, clock=self.environment.clock, options=options
-            ),
-            transport,
-        )
+        return Qbittorrent(said.url, Transport(written=[said.url]), self.environment, options)
 
     def _sabnzbd(self, said: TargetSettings) -> Target:
         options = SabnzbdOptions(category=said.category, timeout_s=said.timeout_s)
         if said.paused:
             options = SabnzbdOptions(category=said.category, timeout_s=said.timeout_s, priority=_PAUSED_PRIORITY)
-        transport = Transport(written=[said.url])
-        made = Sabnzbd(
-            said.url,
-            said.key,
-            transport,
-            offload=self.environment.offload,
-            clock=self.environment.clock,
-            options=options,
-        )
-        return _OpenedTarget(made, transport)
+        return Sabnzbd(said.url, said.key, Transport(written=[said.url]), self.environment, options)
 
     def _slskd(self, said: TargetSettings) -> Target:
         source = self.environment.settings.sources[said.source]
-        transport = Transport(written=[source.url])
         options = SlskdTargetOptions(timeout_s=said.timeout_s)
-        made = SlskdTarget(
-            source.url,
-            source.key,
-            transport,
-            offload=self.environment.offload,
-            clock=self.environment.clock,
-            options=options,
-        )
-        return _OpenedTarget(made, transport)
+        return SlskdTarget(source.url, source.key, Transport(written=[source.url]), self.environment, options)
 
     def _webhook(self, said: TargetSettings) -> Target:
         options = WebhookOptions(signing_secret=said.key, timeout_s=said.timeout_s)
-        transport = Transport(written=[said.url])
-        made = Webhook(
-            said.url, transport, offload=self.environment.offload, clock=self.environment.clock, options=options
-        )
-        return _OpenedTarget(made, transport)
+        return Webhook(said.url, Transport(written=[said.url]), self.environment, options)
 
     def _download(self, said: TargetSettings) -> Target:
         """The fixed part of the folder is the root, and the rest, with parts in braces, the name under it."""
         fixed, template = split_template(said.folder)
         options = DownloadOptions(template=template, size_max_bytes=said.size_max_bytes)
-        transport = Transport()
-        made = DownloadFolder(
-            self._under_data(fixed),
-            transport,
-            offload=self.environment.offload,
-            clock=self.environment.clock,
-            options=options,
-        )
-        return _OpenedTarget(made, transport)
+        return DownloadFolder(self._under_data(fixed), Transport(), self.environment, options)
 
     def _under_data(self, folder: str) -> Path:
         return Path(self.environment.settings.data) / folder

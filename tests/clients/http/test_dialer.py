@@ -34,11 +34,8 @@ def pointing_at(port: int) -> Sequence[str]:
 
 @pytest.mark.parametrize("index", range(10))
 async def test_a_redirect_into_a_private_network_is_refused(index: int) -> None:
-    async with (
-        raw_server() as inside,
-        raw_server({"/": redirect(pointing_at(inside.port)[index])}) as server,
-        Transport(written=[server.url]) as transport,
-    ):
+    async with raw_server() as inside, raw_server({"/": redirect(pointing_at(inside.port)[index])}) as server:
+        transport = Transport(written=[server.url])
         with pytest.raises(SourceRefused, match="private network"):
             await transport.get(server.url)
 
@@ -47,13 +44,13 @@ async def test_a_redirect_into_a_private_network_is_refused(index: int) -> None:
 
 async def test_a_link_into_a_private_network_is_refused_unless_it_was_written() -> None:
     async with raw_server({"/": page("here")}) as server:
-        async with Transport() as stranger:
-            with pytest.raises(SourceRefused, match="write that address into the settings"):
-                await stranger.get(server.url)
+        stranger = Transport()
+        with pytest.raises(SourceRefused, match="write that address into the settings"):
+            await stranger.get(server.url)
 
         assert server.asked == []
-        async with Transport(written=[server.url]) as friend:
-            assert (await friend.get(server.url)).body == b"here"
+        friend = Transport(written=[server.url])
+        assert (await friend.get(server.url)).body == b"here"
 
 
 class Names(HostnameResolver):
@@ -79,9 +76,9 @@ class Names(HostnameResolver):
 async def test_a_public_name_that_resolves_to_a_private_address_is_refused() -> None:
     async with raw_server() as inside:
         trio.socket.set_custom_hostname_resolver(Names("127.0.0.1"))
-        async with Transport() as transport:
-            with pytest.raises(SourceRefused, match="leads into a private network"):
-                await transport.get(f"http://rebind.example.org:{inside.port}/")
+        transport = Transport()
+        with pytest.raises(SourceRefused, match="leads into a private network"):
+            await transport.get(f"http://rebind.example.org:{inside.port}/")
 
     assert inside.asked == []
 
@@ -91,9 +88,9 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch:
         names = Names("127.0.0.2", "127.0.0.1")  # at the first nobody listens
         trio.socket.set_custom_hostname_resolver(names)
         monkeypatch.setattr("cormorant.clients.http.dialer.is_public", lambda address: address == "127.0.0.2")
-        async with Transport() as transport:
-            with pytest.raises(SourceUnavailable, match="cannot be reached"):
-                await transport.get(f"http://rebind.example.org:{inside.port}/")
+        transport = Transport()
+        with pytest.raises(SourceUnavailable, match="cannot be reached"):
+            await transport.get(f"http://rebind.example.org:{inside.port}/")
 
     assert names.asked == 1
     assert inside.asked == []
@@ -106,9 +103,9 @@ async def test_a_name_that_cannot_be_resolved_is_unavailable() -> None:
             raise socket.gaierror(-2, "Name or service not known")
 
     trio.socket.set_custom_hostname_resolver(NoNames())
-    async with Transport() as transport:
-        with pytest.raises(SourceUnavailable, match="cannot be resolved"):
-            await transport.get("http://nowhere.example.org/")
+    transport = Transport()
+    with pytest.raises(SourceUnavailable, match="cannot be resolved"):
+        await transport.get("http://nowhere.example.org/")
 
 
 async def test_a_second_address_is_tried_when_the_first_does_not_listen() -> None:
@@ -120,8 +117,8 @@ async def test_a_second_address_is_tried_when_the_first_does_not_listen() -> Non
     async with raw_server({"/": page("here")}) as server:
         trio.socket.set_custom_hostname_resolver(TwoNames())
         written = f"http://twin.example.org:{server.port}"
-        async with Transport(written=[written]) as transport:
-            assert (await transport.get(written)).body == b"here"
+        transport = Transport(written=[written])
+        assert (await transport.get(written)).body == b"here"
 
 
 def test_a_public_numeric_address_is_no_local_name() -> None:

@@ -25,9 +25,9 @@ KEY = "hunter2hunter2"
 
 
 async def call(url: str, method: str = "GET", body: Any = None) -> Any:
-    async with Transport(written=[url]) as transport:
-        api = JsonApi(app="Sonarr", url=f"{url}/", key=Secret(KEY), transport=transport, offload=in_line)
-        return await api.get("/x") if method == "GET" else await api.change(method, "/x", body)
+    transport = Transport(written=[url])
+    api = JsonApi(app="Sonarr", url=f"{url}/", key=Secret(KEY), transport=transport, offload=in_line)
+    return await api.get("/x") if method == "GET" else await api.change(method, "/x", body)
 
 
 @define

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from actors.environment import in_thread
-from cormorant.clients.targets.blackhole import Blackhole, BlackholeOptions
+from cormorant.clients.targets.blackhole import Blackhole
 from cormorant.clients.targets.folders import SIDE, Folder
 from cormorant.rules.watch.handovers import (
     ParcelKind,
@@ -32,7 +32,7 @@ from tests.clients.parcel_samples import HTML, MAGNET, NZB, TITLES, TORRENT, par
 
 
 def blackhole(folder: Path, **options: Any) -> Blackhole:
-    return Blackhole(folder, offload=in_line, options=BlackholeOptions(**options))
+    return Blackhole(folder, offload=in_line, **options)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -314,7 +314,7 @@ async def test_a_disk_that_fails_after_the_name_was_given_leaves_doubt_and_the_l
 
 
 def die_before_the_name_is_given(folder: Path) -> None:
-    part = Folder(folder).begin("want-7-1")
+    part = Folder(folder, in_line).begin("want-7-1")
     part.write(TORRENT)
     part.finish()
     part.close()

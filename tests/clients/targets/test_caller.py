@@ -24,7 +24,7 @@ GIVING = TargetRequest(path="/give", content=form({"a": "b"}), gives=True)
 
 
 def caller(server: Mounted, url: str | None = None, **options: Any) -> TargetCaller:
-    return TargetCaller("the target", url or server.url, server.transport, clock=SimulatedClock(), **options)
+    return TargetCaller("the target", url or server.url, server.transport, SimulatedClock(), **options)
 
 
 async def test_user_and_password_in_the_address_are_sent_and_never_shown() -> None:
@@ -63,9 +63,10 @@ async def test_a_compressed_answer_is_read_and_an_endless_one_left() -> None:
     packed = StandInResponse(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"Ok."))
     async with mounted(always(packed)) as server:
         assert (await caller(server).call(GIVING)).body == b"Ok."
-    async with raw_server({"*": pour}) as raw, Transport(written=[raw.url]) as transport:
+    async with raw_server({"*": pour}) as raw:
+        transport = Transport(written=[raw.url])
         with pytest.raises(TargetInDoubt, match="more than 10,000,000 bytes"):
-            await TargetCaller("it", raw.url, transport, clock=SimulatedClock()).call(GIVING)
+            await TargetCaller("it", raw.url, transport, SimulatedClock()).call(GIVING)
 
 
 @pytest.mark.parametrize("gives", [True, False])
@@ -73,25 +74,24 @@ async def test_what_speaks_no_http_may_have_got_it(*, gives: bool) -> None:
     async def babble(stream: trio.SocketStream, _asked: Asked) -> None:
         await stream.send_all(b"220 mail.example.org\r\n\r\n")
 
-    async with raw_server({"*": babble}) as raw, Transport(written=[raw.url]) as transport:
+    async with raw_server({"*": babble}) as raw:
+        transport = Transport(written=[raw.url])
         with pytest.raises(TargetInDoubt if gives else TargetUnavailable, match="was lost"):
-            await TargetCaller("it", raw.url, transport, clock=SimulatedClock()).call(
-                TargetRequest(path="/", gives=gives)
-            )
+            await TargetCaller("it", raw.url, transport, SimulatedClock()).call(TargetRequest(path="/", gives=gives))
 
 
 async def test_a_name_that_does_not_resolve_surely_got_nothing() -> None:
     url = "http://no-such-host.invalid/"
-    async with Transport(written=[url]) as transport:
-        with pytest.raises(TargetUnavailable, match="cannot be reached"):
-            await TargetCaller("it", url, transport, clock=SimulatedClock()).call(GIVING)
+    transport = Transport(written=[url])
+    with pytest.raises(TargetUnavailable, match="cannot be reached"):
+        await TargetCaller("it", url, transport, SimulatedClock()).call(GIVING)
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://me:hunter2@x", "http://", "http://me:hunter2@x:port"])
 async def test_an_address_that_is_none_is_told_without_showing_it(url: str) -> None:
-    async with Transport() as transport:
-        with pytest.raises(TargetMisconfigured, match="write http://host:port") as caught:
-            TargetCaller("it", url, transport, clock=SimulatedClock())
+    transport = Transport()
+    with pytest.raises(TargetMisconfigured, match="write http://host:port") as caught:
+        TargetCaller("it", url, transport, SimulatedClock())
 
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 

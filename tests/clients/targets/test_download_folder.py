@@ -29,6 +29,7 @@ from cormorant.testing import SimulatedClock, in_line
 from tests.clients.parcel_samples import HTML, TITLES
 from tests.clients.parcel_samples import parcel as any_parcel
 from tests.clients.raw_server import Asked, RawServer, page, raw_server, redirect
+from tests.environments import environment_of
 from tests.waiting import is_cancelled_when
 
 MP3 = b"ID3\x04" + bytes(range(256)) * 20
@@ -41,9 +42,10 @@ def parcel(server: RawServer, path: str = "/one.mp3", **fields: Any) -> Parcel:
 
 @asynccontextmanager
 async def playing(folder: Path, routes: Any, **options: Any) -> AsyncIterator[tuple[DownloadFolder, RawServer]]:
-    async with raw_server(routes) as server, Transport(written=[server.url]) as transport:
+    async with raw_server(routes) as server:
+        transport = Transport(written=[server.url])
         clock, chosen = SimulatedClock(), DownloadOptions(**options)
-        yield DownloadFolder(folder, transport, offload=in_thread, clock=clock, options=chosen), server
+        yield DownloadFolder(folder, transport, environment_of(offload=in_thread, clock=clock), options=chosen), server
 
 
 def inside(folder: Path) -> list[Path]:
@@ -121,8 +123,9 @@ async def test_what_is_no_media_file_is_never_kept(tmp_path: Path, body: bytes, 
 
 
 async def test_a_link_into_a_private_network_is_refused(tmp_path: Path) -> None:
-    async with raw_server({"*": page(MP3)}) as server, Transport() as transport:
-        target = DownloadFolder(tmp_path, transport, offload=in_line, clock=SimulatedClock())
+    async with raw_server({"*": page(MP3)}) as server:
+        transport = Transport()
+        target = DownloadFolder(tmp_path, transport, environment_of(offload=in_line, clock=SimulatedClock()))
         with pytest.raises(TargetRefused, match="private network"):
             await target.submit(parcel(server))
 
@@ -195,8 +198,9 @@ async def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async with raw_server({"*": page(MP3)}) as server, Transport(written=[server.url]) as transport:
-        target = DownloadFolder(tmp_path, transport, offload=in_line, clock=SimulatedClock())
+    async with raw_server({"*": page(MP3)}) as server:
+        transport = Transport(written=[server.url])
+        target = DownloadFolder(tmp_path, transport, environment_of(offload=in_line, clock=SimulatedClock()))
         monkeypatch.setattr(os, "write", full)
         with pytest.raises(TargetUnavailable, match="is full"):
             await target.submit(parcel(server))
@@ -220,15 +224,14 @@ async def test_a_folder_that_is_a_link_out_of_here_is_not_followed(tmp_path: Pat
 
 @pytest.mark.parametrize("template", ["../{title}", "/srv/{title}", "{tilte}", "", "{title"])
 async def test_a_template_that_cannot_be_used_is_told_at_once(tmp_path: Path, template: str) -> None:
-    async with Transport() as transport:
-        with pytest.raises(TargetMisconfigured, match="cannot be used"):
-            DownloadFolder(
-                tmp_path,
-                transport,
-                offload=in_line,
-                clock=SimulatedClock(),
-                options=DownloadOptions(template=template),
-            )
+    transport = Transport()
+    with pytest.raises(TargetMisconfigured, match="cannot be used"):
+        DownloadFolder(
+            tmp_path,
+            transport,
+            environment_of(offload=in_line, clock=SimulatedClock()),
+            options=DownloadOptions(template=template),
+        )
 
 
 async def test_a_link_that_is_none_and_other_kinds_are_refused(tmp_path: Path) -> None:

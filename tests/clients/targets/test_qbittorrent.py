@@ -28,6 +28,7 @@ from cormorant.rules.watch.handovers import (
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import Mounted, always, mounted
 from tests.clients.parcel_samples import HTML, HYBRID, TITLES, parcel
+from tests.environments import environment_of
 
 ADD = "/api/v2/torrents/add"
 WORD = "hunter2&hunter2"
@@ -45,7 +46,9 @@ async def playing(
 
 
 def client_of(server: Mounted, options: QbittorrentOptions) -> Qbittorrent:
-    return Qbittorrent(server.url, server.transport, offload=in_line, clock=SimulatedClock(), options=options)
+    return Qbittorrent(
+        server.url, server.transport, environment_of(offload=in_line, clock=SimulatedClock()), options=options
+    )
 
 
 def called(stand_in: QbittorrentStandIn) -> list[str]:
@@ -212,15 +215,16 @@ async def test_in_doubt_before_it_was_taken_the_look_says_absent() -> None:
 
 async def test_what_cannot_be_connected_to_surely_got_nothing() -> None:
     async with playing() as (client, _, server):
-        dead = Qbittorrent("http://127.0.0.1:1", server.transport, offload=in_line, clock=SimulatedClock())
+        dead = Qbittorrent(
+            "http://127.0.0.1:1", server.transport, environment_of(offload=in_line, clock=SimulatedClock())
+        )
         with pytest.raises(TargetMisconfigured, match="private network"):
             await dead.submit(parcel())
     async with mounted(QbittorrentStandIn().answer) as gone:
         url, transport = gone.url, gone.transport
-    async with transport:
-        client = Qbittorrent(url, transport, offload=in_line, clock=SimulatedClock())
-        with pytest.raises(TargetUnavailable, match="cannot be reached"):
-            await client.submit(parcel())
+    client = Qbittorrent(url, transport, environment_of(offload=in_line, clock=SimulatedClock()))
+    with pytest.raises(TargetUnavailable, match="cannot be reached"):
+        await client.submit(parcel())
 
 
 async def test_a_login_that_is_lost_gives_no_doubt() -> None:

@@ -27,6 +27,7 @@ from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import Mounted, mounted
 from tests.clients.parcel_samples import HTML, TITLES
 from tests.clients.parcel_samples import parcel as any_parcel
+from tests.environments import environment_of
 
 KEY = "hunter2hunter2hunter2"
 LINK = "https://indexer.example/get?id=1&apikey=theirs"
@@ -47,7 +48,9 @@ async def playing(
 
 def client_of(server: Mounted, key: str = KEY, options: SabnzbdOptions | None = None) -> Sabnzbd:
     clock = SimulatedClock()
-    return Sabnzbd(server.url, Secret(key), server.transport, offload=in_line, clock=clock, options=options)
+    return Sabnzbd(
+        server.url, Secret(key), server.transport, environment_of(offload=in_line, clock=clock), options=options
+    )
 
 
 async def test_what_is_given_is_followed_from_the_queue_to_the_history() -> None:

@@ -30,6 +30,7 @@ from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import WAIT_S
 from tests.clients.mounted import Mounted, mounted
 from tests.clients.raw_server import page, raw_server
+from tests.environments import environment_of
 
 KEY = "playground-key-of-slskd"
 DOWNLOADS = "/api/v0/transfers/downloads"
@@ -58,7 +59,9 @@ async def playing(**habits: Any) -> AsyncIterator[tuple[SlskdTarget, SlskdStandI
 
 def target_at(url: str, transport: Transport, key: str = KEY) -> SlskdTarget:
     options = SlskdTargetOptions(settle_s=0.0, timeout_s=WAIT_S)
-    return SlskdTarget(url, Secret(key), transport, offload=in_line, clock=SimulatedClock(), options=options)
+    return SlskdTarget(
+        url, Secret(key), transport, environment_of(offload=in_line, clock=SimulatedClock()), options=options
+    )
 
 
 @pytest.fixture(params=[True, False], ids=["batches", "no batches"])
@@ -231,10 +234,8 @@ async def test_what_is_not_there_yet_can_be_cancelled() -> None:
 
 
 async def test_a_moment_is_asked_for_when_it_takes_other_files() -> None:
-    async with (
-        raw_server({"*": page('"Only one"', status="429 Too Many")}) as server,
-        Transport(written=[server.url]) as transport,
-    ):
+    async with raw_server({"*": page('"Only one"', status="429 Too Many")}) as server:
+        transport = Transport(written=[server.url])
         with pytest.raises(TargetUnavailable) as caught:
             await target_at(server.url, transport).submit(parcel())
 
@@ -242,7 +243,8 @@ async def test_a_moment_is_asked_for_when_it_takes_other_files() -> None:
 
 
 async def test_the_name_of_a_peer_stays_one_part_of_the_path() -> None:
-    async with raw_server({"*": page(status="404 Not Found")}) as server, Transport(written=[server.url]) as transport:
+    async with raw_server({"*": page(status="404 Not Found")}) as server:
+        transport = Transport(written=[server.url])
         await target_at(f"{server.url}/base", transport).status(parcel(), None)
         await target_at(server.url, transport).status(parcel(username=".."), None)
 

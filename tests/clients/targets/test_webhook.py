@@ -25,6 +25,7 @@ from cormorant.rules.watch.handovers import (
 from cormorant.testing import START, SimulatedClock, in_line
 from tests.clients.mounted import Mounted, mounted
 from tests.clients.parcel_samples import HTML, MAGNET, TITLES, TORRENT, parcel
+from tests.environments import environment_of
 from tests.stand_ins.webhook import StrictWebhook
 
 HOOK = "/hooks/hunter2hunter2"
@@ -38,7 +39,12 @@ async def playing(options: WebhookOptions | None = None, **habits: Any) -> Async
 
 
 def client_of(server: Mounted, options: WebhookOptions | None = None) -> Webhook:
-    return Webhook(f"{server.url}{HOOK}", server.transport, offload=in_line, clock=SimulatedClock(), options=options)
+    return Webhook(
+        f"{server.url}{HOOK}",
+        server.transport,
+        environment_of(offload=in_line, clock=SimulatedClock()),
+        options=options,
+    )
 
 
 async def test_a_parcel_is_told_with_all_that_is_in_it() -> None:

@@ -27,20 +27,18 @@ from cormorant.rules.search.breaker import (
 )
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import ReasonName
+from cormorant.rules.search.reasons import NextRequest, ReasonName
 from cormorant.rules.search.reservations import (
-    FailureKind,
+    EndKind,
     RequestPermit,
     Reserved,
     SourceClosedNow,
-    failed,
-    limited,
     reserve,
     reset_breaker,
     reset_cooldown,
-    succeeded,
 )
 from cormorant.rules.search.source_state import SourceState
+from tests.rules.search.request_ends import failed, limited, succeeded
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FREE = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=100)
@@ -73,7 +71,7 @@ def test_what_one_answer_changes(
 
 
 def ask(state: SourceState, now: datetime) -> Reserved | SourceClosedNow:
-    return reserve(state, FREE, lane=Lane.QUERY, priority=Priority.RSS, now=now, edges={}, lease_s=LEASE_S)
+    return reserve(state, FREE, NextRequest(lane=Lane.QUERY, priority=Priority.RSS), now=now, edges={}, lease_s=LEASE_S)
 
 
 def open_breaker() -> SourceState:
@@ -81,7 +79,7 @@ def open_breaker() -> SourceState:
     for _ in range(FAILURES_MAX):
         got = ask(state, NOON)
         assert isinstance(got, Reserved)
-        state = failed(got.state, FailureKind.UNAVAILABLE, got.permit, now=NOON)
+        state = failed(got.state, EndKind.UNAVAILABLE, got.permit, now=NOON)
     return state
 
 
@@ -161,11 +159,11 @@ class Requests(RuleBasedStateMachine):
             case "well":
                 self.state = succeeded(before, permit, now=self.now)
             case "ill":
-                self.state = failed(before, FailureKind.UNAVAILABLE, permit, now=self.now)
+                self.state = failed(before, EndKind.UNAVAILABLE, permit, now=self.now)
             case "limited":
                 self.state = reset_cooldown(limited(before, permit, now=self.now))
             case "ours":
-                self.state = failed(before, FailureKind.OURS, permit, now=self.now)
+                self.state = failed(before, EndKind.OURS, permit, now=self.now)
             case _:
                 pass
         if permit.generation != before.generation:

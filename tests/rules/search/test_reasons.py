@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, time, timedelta
-from functools import partial
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cormorant.rules.search.breaker import Breaker, BreakerState, Cooldown
-from cormorant.rules.search.limits import PRESETS, Lane, SourceLimits
+from cormorant.rules.search.limits import PRESETS, Edges, Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import (
+    NextRequest,
     Reason,
     ReasonName,
     earliest_opening,
@@ -37,7 +38,11 @@ def asked(seconds_ago: float = 0.0) -> SourceState:
     return SourceState(query=LaneState(last_seq=1, last_at=then, last_end_at=then))
 
 
-look = partial(openings, lane=Lane.QUERY, priority=Priority.BACKGROUND, now=NOON, edges={})
+def look(
+    state: SourceState, limits: SourceLimits, *, now: datetime = NOON, edges: Edges | None = None, **request: Any
+) -> tuple[Reason, ...]:
+    """What is in the way of a query of the least urgent class, unless the request says otherwise."""
+    return openings(state, limits, NextRequest(**request), now=now, edges=edges or {})
 
 
 def seen(reasons: tuple[Reason, ...]) -> list[tuple[str, float | None]]:
@@ -176,11 +181,9 @@ def test_the_earliest_opening_counts_ageing_in(pace_s: float, waited_s: float, o
     opens_at = earliest_opening(
         asked(),
         SourceLimits(pace_s=pace_s),
-        lane=Lane.QUERY,
-        priority=Priority.BACKGROUND,
+        NextRequest(lane=Lane.QUERY, priority=Priority.BACKGROUND, waited_s=waited_s),
         now=NOON,
         edges={},
-        waited_s=waited_s,
     )
 
     assert opens_at == after(opens_s)
@@ -198,7 +201,7 @@ def test_a_request_submitted_now_goes_at_exactly_the_time_that_is_told(
 ) -> None:
     state = evolve(asked(ago_s), cooldown=Cooldown(until=after(cooldown_s)))
     limits = SourceLimits(spacing_s=spacing_s, pace_s=pace_s)
-    told = explain(state, limits, lane=Lane.QUERY, priority=priority, now=NOON, edges={}).opens_at
+    told = explain(state, limits, NextRequest(lane=Lane.QUERY, priority=priority), now=NOON, edges={}).opens_at
     assert told is not None
 
     def is_open(at: datetime) -> bool:
@@ -218,7 +221,9 @@ def test_the_words_say_what_why_and_until_when() -> None:
     )
     limits = SourceLimits(spacing_s=10, per_day=1, reset=time(0), pace_s=15)
 
-    told = explain(state, limits, lane=Lane.QUERY, priority=Priority.BACKGROUND, now=NOON, edges={1: after(-2)})
+    told = explain(
+        state, limits, NextRequest(lane=Lane.QUERY, priority=Priority.BACKGROUND), now=NOON, edges={1: after(-2)}
+    )
 
     assert told.opens_at is None
     assert told.lines == (
@@ -231,8 +236,12 @@ def test_the_words_say_what_why_and_until_when() -> None:
 
 
 def test_the_words_say_when_nothing_is_in_the_way_and_when_ageing_helps() -> None:
-    free = explain(SourceState(), SourceLimits(), lane=Lane.QUERY, priority=Priority.RSS, now=NOON, edges={})
-    slow = explain(asked(), SourceLimits(pace_s=900), lane=Lane.QUERY, priority=Priority.RSS, now=NOON, edges={})
+    free = explain(
+        SourceState(), SourceLimits(), NextRequest(lane=Lane.QUERY, priority=Priority.RSS), now=NOON, edges={}
+    )
+    slow = explain(
+        asked(), SourceLimits(pace_s=900), NextRequest(lane=Lane.QUERY, priority=Priority.RSS), now=NOON, edges={}
+    )
 
     assert (free.lines, free.opens_at) == (("may go now",), NOON)
     assert slow.opens_at == after(300)
@@ -243,7 +252,7 @@ def test_the_share_kept_for_people_is_named() -> None:
     limits = SourceLimits(per_hour=10, reserve_interactive=0.2, pace_s=0, spacing_s=0)
     state = SourceState(query=LaneState(last_seq=8, last_at=NOON, last_end_at=NOON))
 
-    told = explain(state, limits, lane=Lane.QUERY, priority=Priority.RSS, now=NOON, edges={1: NOON})
+    told = explain(state, limits, NextRequest(lane=Lane.QUERY, priority=Priority.RSS), now=NOON, edges={1: NOON})
 
     assert told.lines == (
         "waits for the limit per hour until 13:00:00: 8 of 10 queries per hour are spent and 2 are kept for people",

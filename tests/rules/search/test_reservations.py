@@ -12,23 +12,18 @@ from hypothesis import strategies as st
 from cormorant.rules.search.breaker import BreakerState, Cooldown
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import ReasonName
+from cormorant.rules.search.reasons import NextRequest, ReasonName
 from cormorant.rules.search.reservations import (
-    FailureKind,
+    EndKind,
     Reserved,
     SourceClosedNow,
-    credentials_refused,
-    disable,
-    enable,
-    failed,
-    limited,
     pause,
     reserve,
     reset,
     resume,
-    succeeded,
 )
 from cormorant.rules.search.source_state import SourceState
+from tests.rules.search.request_ends import credentials_refused, failed, limited, succeeded
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
@@ -38,7 +33,7 @@ FREE = SourceLimits(spacing_s=0, pace_s=0)
 def ask(
     state: SourceState, *, now: datetime = NOON, limits: SourceLimits = FREE, lane: Lane = Lane.QUERY
 ) -> Reserved | SourceClosedNow:
-    return reserve(state, limits, lane=lane, priority=Priority.RSS, now=now, edges={}, lease_s=45)
+    return reserve(state, limits, NextRequest(lane=lane, priority=Priority.RSS), now=now, edges={}, lease_s=45)
 
 
 def begun(state: SourceState | None = None, *, now: datetime = NOON, lane: Lane = Lane.QUERY) -> Reserved:
@@ -50,7 +45,7 @@ def begun(state: SourceState | None = None, *, now: datetime = NOON, lane: Lane 
 def test_a_reservation_takes_the_next_number_and_a_lease() -> None:
     got = begun()
 
-    assert (got.seq, got.at, got.expires_at) == (1, NOON, NOON + timedelta(seconds=45))
+    assert (got.permit.seq, got.at, got.expires_at) == (1, NOON, NOON + timedelta(seconds=45))
     assert (got.state.query.last_seq, got.state.query.last_at) == (1, NOON)
     assert [lease.seq for lease in got.state.query.in_flight] == [1]
 
@@ -63,7 +58,7 @@ def test_lanes_are_numbered_apart_and_run_one_after_the_other() -> None:
 
     assert isinstance(meanwhile, SourceClosedNow)
     assert [gate.name for gate in meanwhile.reasons] == [ReasonName.IN_FLIGHT]
-    assert (grab.seq, grab.state.query.last_seq) == (1, 1)
+    assert (grab.permit.seq, grab.state.query.last_seq) == (1, 1)
 
 
 def test_a_process_that_died_keeps_the_source_busy_until_its_lease_expires() -> None:
@@ -84,10 +79,10 @@ def test_what_was_spent_is_never_refunded() -> None:
 
     for ended in (
         succeeded(got.state, got.permit, now=NOON),
-        failed(got.state, FailureKind.OURS, got.permit, now=NOON),
-        failed(got.state, FailureKind.UNAVAILABLE, got.permit, now=NOON),
+        failed(got.state, EndKind.OURS, got.permit, now=NOON),
+        failed(got.state, EndKind.UNAVAILABLE, got.permit, now=NOON),
         reset(got.state),
-        enable(disable(got.state)),
+        resume(pause(got.state)),
     ):
         assert (ended.query.last_seq, ended.query.last_at) == (1, NOON)
 
@@ -113,8 +108,8 @@ def test_a_success_clears_streak_and_cooldown() -> None:
 def test_an_unavailable_source_gets_a_streak_and_a_cooldown_only_if_it_asked_for_one() -> None:
     got = begun()
 
-    plain = failed(got.state, FailureKind.UNAVAILABLE, got.permit, now=NOON)
-    asked = failed(got.state, FailureKind.UNAVAILABLE, got.permit, now=NOON, retry_after_s=120)
+    plain = failed(got.state, EndKind.UNAVAILABLE, got.permit, now=NOON)
+    asked = failed(got.state, EndKind.UNAVAILABLE, got.permit, now=NOON, retry_after_s=120)
 
     assert (plain.failure_streak, plain.last_failure_at, plain.cooldown.until) == (1, NOON, None)
     assert asked.cooldown.until == NOON + timedelta(minutes=2)
@@ -123,7 +118,7 @@ def test_an_unavailable_source_gets_a_streak_and_a_cooldown_only_if_it_asked_for
 def test_a_source_that_says_no_is_well() -> None:
     got = begun(evolve(SourceState(), failure_streak=4))
 
-    ended = failed(got.state, FailureKind.REFUSED, got.permit, now=NOON)
+    ended = failed(got.state, EndKind.REFUSED, got.permit, now=NOON)
 
     assert (ended.failure_streak, ended.last_failure_at, ended.breaker.failures) == (0, None, 0)
 
@@ -131,7 +126,7 @@ def test_a_source_that_says_no_is_well() -> None:
 def test_our_own_crash_says_nothing_about_the_source() -> None:
     got = begun(evolve(SourceState(), failure_streak=4))
 
-    ended = failed(got.state, FailureKind.OURS, got.permit, now=NOON)
+    ended = failed(got.state, EndKind.OURS, got.permit, now=NOON)
 
     assert (ended.failure_streak, ended.breaker, ended.query.in_flight) == (4, got.state.breaker, ())
 
@@ -188,7 +183,7 @@ def test_five_bad_answers_in_a_row_open_the_breaker_whatever_they_were(answers: 
             case "limited":
                 state, bad = limited(got.state, got.permit, now=now), bad + 1
             case _:
-                state, bad = failed(got.state, FailureKind.UNAVAILABLE, got.permit, now=now), bad + 1
+                state, bad = failed(got.state, EndKind.UNAVAILABLE, got.permit, now=now), bad + 1
         assert state.failure_streak == bad
         assert (state.breaker.state is BreakerState.OPEN) is (bad >= 5)
         assert (was is BreakerState.HALF_OPEN) is (bad > 5 or (answer == "well" and was is not BreakerState.CLOSED))

@@ -43,7 +43,7 @@ def test_a_raised_bid_goes_before_an_older_one() -> None:
     pool.bid("a", (RSS, 2))
     pool.bid("b", (BACKGROUND, 3))
 
-    pool.raise_bid("b", (PEOPLE, 4), is_for_people=True)
+    pool.change_bid("b", (PEOPLE, 4), is_for_people=True)
 
     assert pool.free("running") == ("b",)
 
@@ -53,7 +53,7 @@ def test_a_bid_raised_to_that_of_a_person_may_take_the_kept_slot_at_once() -> No
     pool.bid("running", (RSS, 1))
     pool.bid("a", (RSS, 2))
 
-    assert pool.raise_bid("a", (PEOPLE, 3), is_for_people=True) == ("a",)
+    assert pool.change_bid("a", (PEOPLE, 3), is_for_people=True) == ("a",)
 
 
 def test_whoever_withdraws_too_late_has_a_slot_to_free() -> None:
@@ -78,7 +78,7 @@ def test_misuse_is_told() -> None:
 
 
 class Bidding(RuleBasedStateMachine):
-    """Sources that bid, raise, withdraw and free in any order."""
+    """Sources that bid, change their bid, withdraw and free in any order."""
 
     @initialize(slots=st.integers(1, 4))
     def begin(self, slots: int) -> None:
@@ -108,12 +108,11 @@ class Bidding(RuleBasedStateMachine):
             self.check(self.pool.bid(source, (priority, self.number), is_for_people=people))
 
     @rule(source=SOURCES, priority=st.sampled_from(Priority), people=st.booleans())
-    def raise_bid(self, source: int, priority: Priority, *, people: bool) -> None:
+    def change_bid(self, source: int, priority: Priority, *, people: bool) -> None:
         self.number += 1
         if source in self.bids:
-            rank, before = self.bids[source]
-            self.bids[source] = (min(rank, (priority, self.number)), people or before)
-        self.check(self.pool.raise_bid(source, (priority, self.number), is_for_people=people))
+            self.bids[source] = ((priority, self.number), people)
+        self.check(self.pool.change_bid(source, (priority, self.number), is_for_people=people))
 
     @rule(source=SOURCES)
     def withdraw(self, source: int) -> None:

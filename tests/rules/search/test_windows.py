@@ -25,9 +25,10 @@ from cormorant.rules.search.limits import (
     windows_of,
 )
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import next_opening, openings
-from cormorant.rules.search.reservations import FailureKind, Reserved, failed, reserve
+from cormorant.rules.search.reasons import NextRequest, next_opening, openings
+from cormorant.rules.search.reservations import EndKind, Reserved, reserve
 from cormorant.rules.search.source_state import SourceState
+from tests.rules.search.request_ends import failed
 
 RSS = Priority.RSS
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -48,12 +49,19 @@ def ask(
     priority: Priority = Priority.INTERACTIVE,
 ) -> SourceState:
     """One request that ends at once, if it may go; noted in `made`."""
-    got = reserve(state, limits, lane=Lane.QUERY, priority=priority, now=now, edges=edges_of(limits, made), lease_s=60)
+    got = reserve(
+        state,
+        limits,
+        NextRequest(lane=Lane.QUERY, priority=priority),
+        now=now,
+        edges=edges_of(limits, made),
+        lease_s=60,
+    )
     if not isinstance(got, Reserved):
         return state
     made.append(got.at)
-    assert got.seq == len(made)
-    return failed(got.state, FailureKind.OURS, got.permit, now=now)
+    assert got.permit.seq == len(made)
+    return failed(got.state, EndKind.OURS, got.permit, now=now)
 
 
 def at_most(limit: int, width: timedelta, made: Sequence[datetime]) -> bool:
@@ -106,7 +114,7 @@ def test_whoever_comes_at_the_opening_goes_and_a_moment_before_does_not(limit: i
     state, made, now = SourceState(), list[datetime](), NOON
 
     for _ in range(rounds):
-        look = partial(openings, state, limits, lane=Lane.QUERY, priority=RSS, edges=edges_of(limits, made))
+        look = partial(openings, state, limits, NextRequest(priority=RSS), edges=edges_of(limits, made))
         opens_at = next_opening(look(now=now), now=now)
         assert opens_at is not None
         if opens_at > now:
@@ -204,7 +212,7 @@ def test_an_edge_that_nobody_looked_up_opens_nothing() -> None:
     state = ask(state, limits, made, now=NOON)
 
     with pytest.raises(KeyError):
-        openings(state, limits, lane=Lane.QUERY, priority=Priority.RSS, now=NOON, edges={})
+        openings(state, limits, NextRequest(lane=Lane.QUERY, priority=Priority.RSS), now=NOON, edges={})
 
 
 @given(st.floats(0, 10), st.integers(1, 10), st.floats(0, 600))

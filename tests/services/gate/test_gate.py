@@ -13,7 +13,7 @@ import trio
 from lxml import etree
 from trio.testing import MockClock
 
-from cormorant.rules.search.caps import plain_caps
+from cormorant.rules.search.caps import dump_caps
 from cormorant.rules.search.outcomes import CredentialsRefused
 from cormorant.rules.search.requests import Caps
 from cormorant.rules.secrets import Secret
@@ -208,7 +208,7 @@ async def test_caps_are_what_the_site_said_or_what_any_site_can(tmp_path: Path) 
         async with place.served() as (service, client):
             usual = xml(await place.torznab(client, "red", t="caps"))
             red_id = service.sources.directory.by_name["red"].record.id
-            await service.transaction(sources.set_caps, red_id, plain_caps(stated), now=service.clock.now())
+            await service.transaction(sources.set_caps, red_id, dump_caps(stated), now=service.clock.now())
             own = xml(await place.torznab(client, "red", t="caps"))
             both = xml(await place.torznab(client, "combined", t="caps"))
 

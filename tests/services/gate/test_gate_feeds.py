@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.ports import ignore
-from cormorant.rules.search.caps import plain_caps
+from cormorant.rules.search.caps import dump_caps
 from cormorant.rules.search.requests import Caps, Category, Result, SearchPage, SearchRequest
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
@@ -155,7 +155,7 @@ async def test_nothing_is_made_up_where_something_could_be_found_or_nobody_knows
     with web_place(tmp_path, **found) as place:
         async with place.served() as (service, client):
             music = service.sources.directory.by_name["music"].record.id
-            await service.transaction(sources.set_caps, music, plain_caps(audio), now=service.clock.now())
+            await service.transaction(sources.set_caps, music, dump_caps(audio), now=service.clock.now())
             search = await place.torznab(client, "red", **SEARCH)
             partly = await place.torznab(client, "combined", **RSS)
             other = await place.torznab(client, "music", **RSS)

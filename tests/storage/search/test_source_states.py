@@ -131,7 +131,7 @@ def test_changes_by_hand_are_kept(connection: Connection) -> None:
     assert (names(stopped), names(paused)) == (["stopped"], ["paused"])
     got = ask(connection, source, now=at(1))
     assert isinstance(got, Reserved)
-    assert got.seq == 2, "what was spent stays spent"
+    assert got.permit.seq == 2, "what was spent stays spent"
 
 
 def test_requests_are_pruned_oldest_first_in_pages(connection: Connection) -> None:
@@ -204,7 +204,7 @@ def test_no_limit_is_ever_exceeded_whatever_the_clock_and_the_limits_do(
             if isinstance(got, SourceClosedNow):
                 continue
             assert got.at >= clock
-            assert got.seq == len(sent) + 1
+            assert got.permit.seq == len(sent) + 1
             if fate == "dies":
                 sent.append((got.at, got.expires_at))
             else:
