@@ -15,11 +15,9 @@ from cormorant.rules.errors import StorageMisconfigured, StorageUnavailable
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.engine.change_listener import listen
 from storage.engine.dialect import Dialect, dialect_for
-from storage.engine.gateway import STOPPED, Gateway, GatewayParts
-from storage.engine.inline import Inline
+from storage.engine.gateway import STOPPED, Gateway, GatewayParts, Inline, Threaded
 from storage.engine.options import Mode, StorageOptions
 from storage.engine.schema import SchemaState
-from storage.engine.threaded import Threaded
 from storage.engine.worker_locks import WorkerLocks
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
 from storage.migrations.runner import Migration
