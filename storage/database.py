@@ -17,10 +17,9 @@ from storage.engine.change_listener import listen
 from storage.engine.dialect import Dialect, dialect_for
 from storage.engine.gateway import STOPPED, Gateway, GatewayParts, Inline, Threaded
 from storage.engine.options import Mode, StorageOptions
-from storage.engine.schema import SchemaState
+from storage.engine.schema import Migration, SchemaState
 from storage.engine.worker_locks import WorkerLocks
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
-from storage.migrations.runner import Migration
 
 __all__ = ["SCHEMA_VERSION", "Database", "Mode", "SchemaState", "StorageOptions", "inspect"]
 

@@ -41,9 +41,8 @@ PROTOCOLS = {
     "cormorant.rules.search.source_queue QueueTicket": "rules do not know actors",
     "storage.engine.calls CallSession": "SQLite, and PostgreSQL",
     "storage.engine.change_listener ChangeListener": "SQLite, and PostgreSQL",
-    "storage.engine.dialect Dialect": "SQLite, and PostgreSQL",
+    "storage.engine.schema Migration": "a module for each step",
     "storage.engine.write_turns WriteTurn": "a file lock, or none",
-    "storage.migrations.runner Migration": "a module for each step",
     "supervisors.child Runnable": "actors, supervisors, and functions of programs",
 }
 """Outside of actors and `rules/ports.py`, each with its implementations or the layer that needs it."""

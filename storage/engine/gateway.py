@@ -20,7 +20,7 @@ from cormorant.rules.supervision import LOSSES_MAX, delay_before_probe, held_unt
 from storage.engine.calls import Admission, Call, CallQueue, ConnectionWorker, DatabaseAway
 from storage.engine.dialect import Dialect
 from storage.engine.options import StorageOptions
-from storage.migrations.runner import Migration
+from storage.engine.schema import Migration
 
 T = TypeVar("T")
 
