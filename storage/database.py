@@ -18,7 +18,7 @@ from storage.engine.dialect import Dialect, dialect_for
 from storage.engine.gateway import STOPPED, Gateway, GatewayParts, Inline, Threaded
 from storage.engine.options import Mode, StorageOptions
 from storage.engine.schema import Migration, SchemaState
-from storage.engine.worker_locks import WorkerLocks
+from storage.engine.file_locks import WorkerLocks
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
 
 __all__ = ["SCHEMA_VERSION", "Database", "Mode", "SchemaState", "StorageOptions", "inspect"]

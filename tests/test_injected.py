@@ -31,7 +31,7 @@ FUNCTIONS = {
 }
 NOT_COUNTED = {"emit", "offload", "listeners", "handlers", "run", "execute", "on_complete", "on_job_done"}
 """Ambient functions, handlers of jobs, and callbacks of callers."""
-PROTOCOLS_MAX = 12
+PROTOCOLS_MAX = 10
 PROTOCOLS = {
     "cormorant.cli.live_search SearchDisplay": "a live table, lines, or JSON",
     "cormorant.clients.http.transport Sink": "memory, or a file",
@@ -42,7 +42,6 @@ PROTOCOLS = {
     "storage.engine.calls CallSession": "SQLite, and PostgreSQL",
     "storage.engine.change_listener ChangeListener": "SQLite, and PostgreSQL",
     "storage.engine.schema Migration": "a module for each step",
-    "storage.engine.write_turns WriteTurn": "a file lock, or none",
     "supervisors.child Runnable": "actors, supervisors, and functions of programs",
 }
 """Outside of actors and `rules/ports.py`, each with its implementations or the layer that needs it."""

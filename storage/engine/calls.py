@@ -11,10 +11,11 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 import outcome
 from outcome import Outcome
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, StatementError
 from trio import current_time
 from trio.lowlevel import Abort, ParkingLot, current_task, reschedule, wait_task_rescheduled
 
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
 
 T = TypeVar("T")
 
@@ -26,6 +27,25 @@ class DatabaseAway(Exception):
         super().__init__(why)
         self.is_stale = is_stale
         """Perhaps only this connection is dead, and a new one would do."""
+
+
+ENDED = "a storage function ended its transaction or connection itself: leave that to the gateway, use begin_nested()"
+WRITES_IN_READ = "a function that writes was given to read(): give it to run()"
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The driver's own error, if there is one."""
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def told_of(error: BaseException, meaning: CormorantError | None) -> BaseException:
+    """What the caller is told, when its function raised `error` and its changes are undone. None: the error itself."""
+    if isinstance(error, StatementError) and isinstance(error.orig, CormorantError):
+        return error.orig
+    if meaning is None:
+        return error
+    meaning.__cause__ = error
+    return meaning
 
 
 class Call(Generic[T]):

@@ -14,10 +14,10 @@ from typing_extensions import override
 
 from cormorant.rules.errors import StorageMisconfigured
 from cormorant.rules.secrets import redact_passwords
-from storage.engine.calls import DatabaseAway
+from storage.engine.calls import DatabaseAway, cause_of
 from storage.engine.dialect import Dialect
 from storage.engine.options import StorageOptions
-from storage.engine.postgres_session import GuardedPostgresConnection, PostgresSession, cause_of, is_refusal
+from storage.engine.postgres_session import GuardedPostgresConnection, PostgresSession, is_refusal
 from storage.engine.schema import Migration, SchemaState, read_state, with_problem
 
 MIGRATION_LOCK = 0x636F726D  # "corm": all processes of ours, and nobody else's by chance

@@ -18,7 +18,7 @@ from psycopg import errors
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from sqlalchemy import Connection, RootTransaction
-from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.exc import DBAPIError
 from typing_extensions import override
 
 from cormorant.rules.errors import (
@@ -28,13 +28,12 @@ from cormorant.rules.errors import (
     StorageUnavailable,
     TransactionMisused,
 )
-from storage.engine.calls import Call, DatabaseAway
+from storage.engine.calls import ENDED, WRITES_IN_READ, Call, DatabaseAway, cause_of, told_of
 from storage.engine.options import StorageOptions
 
 RERUNS_MAX = 5
 """How often a call that lost a race against another is run again."""
 
-ENDED = "a storage function ended its transaction or connection itself: leave that to the gateway, use begin_nested()"
 SWALLOWED = "a storage function caught an error and went on, but its transaction is lost: use begin_nested() around it"
 
 
@@ -125,8 +124,8 @@ class PostgresSession:
         reruns = 0
         while isinstance(result := self._attempt(call), outcome.Error):
             if not isinstance(cause_of(result.error), LOST_RACE) or reruns == RERUNS_MAX:
-                told = translate(result.error, reads_only=call.reads_only, options=self._options)
-                return outcome.Error(told)
+                meaning = meaning_of(result.error, reads_only=call.reads_only, options=self._options)
+                return outcome.Error(told_of(result.error, meaning))
             reruns += 1
         return result
 
@@ -243,11 +242,6 @@ _PASSING = (
 )
 
 
-def cause_of(error: BaseException) -> BaseException:
-    """The driver's own error, if there is one."""
-    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-
-
 def is_outdated_plan(error: BaseException) -> bool:
     """Whether a prepared statement no longer fits its table, because a newer process changed that. A new connection does."""
     cause = cause_of(error)
@@ -262,23 +256,18 @@ def is_refusal(error: BaseException) -> bool:
     return is_missing or is_unreadable or any(refusal in text for refusal in _REFUSALS)
 
 
-def translate(error: BaseException, *, reads_only: bool, options: StorageOptions) -> BaseException:
-    """What the caller is told, when its function raised `error` and its changes are undone."""
-    if isinstance(error, StatementError) and isinstance(error.orig, CormorantError):
-        return error.orig
-    told: BaseException
+def meaning_of(error: BaseException, *, reads_only: bool, options: StorageOptions) -> CormorantError | None:
+    """What an error of the driver means. None: nothing that is known."""
     match cause_of(error):
         case errors.QueryCanceled() | errors.IdleInTransactionSessionTimeout():
-            told = StatementTooSlow(options.statement_timeout_s)
+            return StatementTooSlow(options.statement_timeout_s)
         case errors.ReadOnlySqlTransaction() if reads_only:
-            told = TransactionMisused("a function that writes was given to read(): give it to run()")
+            return TransactionMisused(WRITES_IN_READ)
         case errors.InFailedSqlTransaction():
-            told = TransactionMisused("a storage function went on after an error: run what may fail in begin_nested()")
+            return TransactionMisused("a storage function went on after an error: run what may fail in begin_nested()")
         case errors.SerializationFailure() | errors.DeadlockDetected() as lost:
-            told = StorageUnavailable(f"others changed the same rows at the same time, again and again: {lost}")
+            return StorageUnavailable(f"others changed the same rows at the same time, again and again: {lost}")
         case psycopg.Error() as passing if isinstance(passing, _PASSING):
-            told = StorageUnavailable(f"the database cannot do it now: {passing}")
+            return StorageUnavailable(f"the database cannot do it now: {passing}")
         case _:
-            return error
-    told.__cause__ = error
-    return told
+            return None

@@ -23,7 +23,7 @@ from storage.engine.options import StorageOptions
 from storage.engine.schema import Migrated, Migration, SchemaState, read_state, state_of, with_problem
 from storage.engine.sqlite_driver import BUSY, GuardedSqliteConnection, code_of, note_destroyers, remedy_for
 from storage.engine.sqlite_session import SqliteSession
-from storage.engine.write_turns import FileWriteTurn, NoWriteTurn, WriteTurn
+from storage.engine.file_locks import FileWriteTurn, WriteTurn
 
 TURN_PATIENCE_S = 1.0
 """How long to wait for a fair turn; then SQLite's own lock is tried without."""
@@ -153,13 +153,13 @@ class Sqlite(Dialect):
 
     def _turn(self) -> WriteTurn:
         if self._path is None:
-            return NoWriteTurn()
+            return WriteTurn()
         try:
             patience_s = min(TURN_PATIENCE_S, self._options.busy_timeout_s)
             return FileWriteTurn(self._path, patience_s=patience_s, file_mode=self._options.file_mode)
         except OSError:
             # A lock file that belongs to somebody else: unfair is better than not at all.
-            return NoWriteTurn()
+            return WriteTurn()
 
     def _check_path(self) -> None:
         if self._path is None:

@@ -7,12 +7,10 @@ from typing import NoReturn
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DBAPIError, StatementError
 from typing_extensions import override
 
 from cormorant.rules.errors import CormorantError, StatementTooSlow, StorageUnavailable, TransactionMisused
-
-ENDED = "a storage function ended its transaction or connection itself: leave that to the gateway, use begin_nested()"
+from storage.engine.calls import ENDED, WRITES_IN_READ, cause_of
 
 
 class GuardedSqliteConnection(sqlite3.Connection):
@@ -72,31 +70,24 @@ _REMEDIES = {
 
 def code_of(error: BaseException) -> int | None:
     """SQLite's kind of error. None: it is not SQLite's."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(cause, "sqlite_errorcode", None)
+    code = getattr(cause_of(error), "sqlite_errorcode", None)
     return code & _PRIMARY if isinstance(code, int) else None
 
 
 def remedy_for(error: BaseException) -> str:
     """What is wrong and what helps, in a sentence."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
     known = _REMEDIES.get(code_of(error) or 0)
-    return f"{known} ({cause})" if known else str(cause)
+    return f"{known} ({cause_of(error)})" if known else str(cause_of(error))
 
 
-def translate(error: BaseException, *, reads_only: bool, limit_s: float) -> BaseException:
-    """What the caller is told, when its function raised `error` and its changes are undone."""
-    if isinstance(error, StatementError) and isinstance(error.orig, CormorantError):
-        return error.orig
-    told: BaseException
+def meaning_of(error: BaseException, *, reads_only: bool, limit_s: float) -> CormorantError | None:
+    """What an error of the driver means. None: nothing that is known."""
     match code_of(error):
         case sqlite3.SQLITE_INTERRUPT:
-            told = StatementTooSlow(limit_s)
+            return StatementTooSlow(limit_s)
         case sqlite3.SQLITE_READONLY if reads_only:
-            told = TransactionMisused("a function that writes was given to read(): give it to run()")
+            return TransactionMisused(WRITES_IN_READ)
         case code if code in _REMEDIES:
-            told = StorageUnavailable(remedy_for(error))
+            return StorageUnavailable(remedy_for(error))
         case _:
-            return error
-    told.__cause__ = error
-    return told
+            return None

@@ -21,10 +21,10 @@ from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
-from storage.engine.calls import Call, DatabaseAway
+from storage.engine.calls import ENDED, Call, DatabaseAway, told_of
 from storage.engine.options import StorageOptions
-from storage.engine.sqlite_driver import BUSY, ENDED, GuardedSqliteConnection, code_of, remedy_for, translate
-from storage.engine.write_turns import WriteTurn
+from storage.engine.sqlite_driver import BUSY, GuardedSqliteConnection, code_of, meaning_of, remedy_for
+from storage.engine.file_locks import WriteTurn
 
 DESTROYED_MAX = 3
 """After so many destroyed transactions the rest of a group runs one by one: each could destroy another."""
@@ -184,7 +184,7 @@ class SqliteSession:
         return result if isinstance(result, outcome.Value) else outcome.Error(self._told(call, result.error))
 
     def _told(self, call: Call[Any], error: BaseException) -> BaseException:
-        return translate(error, reads_only=call.reads_only, limit_s=self._limit_s)
+        return told_of(error, meaning_of(error, reads_only=call.reads_only, limit_s=self._limit_s))
 
     def _is_intact(self, transaction: RootTransaction) -> bool:
         return (

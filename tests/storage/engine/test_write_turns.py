@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from storage.engine import sqlite
-from storage.engine.write_turns import FileWriteTurn
+from storage.engine.file_locks import FileWriteTurn
 from tests.bounds import WAIT_S
 from tests.storage.support import add_note, count_notes, gateway, serving
 
@@ -118,7 +118,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
         sleep(seconds)
 
-    monkeypatch.setattr("storage.engine.write_turns.time.sleep", nap)
+    monkeypatch.setattr("storage.engine.file_locks.time.sleep", nap)
     return taken
 
 
