@@ -15,10 +15,10 @@ from cormorant.rules.errors import StorageMisconfigured, StorageUnavailable
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.engine.change_listener import listen
 from storage.engine.dialect import Dialect, dialect_for
+from storage.engine.file_locks import WorkerLocks
 from storage.engine.gateway import STOPPED, Gateway, GatewayParts, Inline, Threaded
 from storage.engine.options import Mode, StorageOptions
 from storage.engine.schema import Migration, SchemaState
-from storage.engine.file_locks import WorkerLocks
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
 
 __all__ = ["SCHEMA_VERSION", "Database", "Mode", "SchemaState", "StorageOptions", "inspect"]
@@ -105,29 +105,10 @@ class Database:
         dialect = self._dialect = self._dialect or dialect_for(self._options)
         await listen(lambda: dialect.open_listener(channel), heard, chance=self._chance)
 
-    async def hold_worker(self, worker_id: str) -> None:
-        """Hold the lock of a worker of this process, so that others know at once when the process is dead."""
-        await self._with_locks(WorkerLocks.hold, worker_id)
-
-    async def release_worker(self, worker_id: str) -> None:
-        """Release the lock of a worker of this process that works no more."""
-        await self._with_locks(WorkerLocks.release, worker_id)
-
-    async def dead_workers(self, worker_ids: Sequence[str]) -> list[str]:
-        """Those that surely work no more. Of the others nothing is known."""
-        return await self._with_locks(WorkerLocks.dead_among, worker_ids)
-
-    async def forget_worker(self, worker_id: str) -> None:
-        """Remove what is left of the lock of a worker that works no more."""
-        await self._with_locks(WorkerLocks.forget, worker_id)
-
-    async def remove_old_locks(self, known: Sequence[str]) -> None:
-        """Remove what is left of the locks of workers that are not known."""
-        await self._with_locks(WorkerLocks.remove_old, known)
-
-    async def _with_locks(
-        self, function: Callable[Concatenate[WorkerLocks, P], T], *args: P.args, **how: P.kwargs
+    async def with_locks(
+        self, function: Callable[Concatenate[WorkerLocks, P], T], /, *args: P.args, **how: P.kwargs
     ) -> T:
+        """Call a method of the locks that show which processes are dead."""
         if self._locks is None:
             self._dialect = self._dialect or dialect_for(self._options)
             self._locks = WorkerLocks(self._dialect.locks_folder, self._options.file_mode)

@@ -15,6 +15,7 @@ from actors.jobs.working_set import LOST, UNCONFIRMED, JobWakeUp, OwnerLease, Wo
 from cormorant import __version__
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
+from storage.engine.file_locks import WorkerLocks
 from storage.jobs import workers
 
 RETRY_S = 1.0
@@ -84,9 +85,9 @@ class Heartbeat:
         """Take a new id, and hold its lock before the others can see it."""
         database = self.environment.database
         if self.lease.owner:
-            await database.release_worker(self.lease.owner)
+            await database.with_locks(WorkerLocks.release, self.lease.owner)
         self.lease.owner = f"{self._name}.{self.environment.chance.getrandbits(48):012x}"
-        await database.hold_worker(self.lease.owner)
+        await database.with_locks(WorkerLocks.hold, self.lease.owner)
 
     async def _beat_until_lost(self) -> None:
         while True:

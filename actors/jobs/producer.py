@@ -25,6 +25,7 @@ from cormorant.rules.jobs.events import (
 )
 from cormorant.rules.jobs.states import WAITING, JobState, Verb
 from cormorant.rules.jobs.verdicts import DONE
+from storage.engine.file_locks import WorkerLocks
 from storage.jobs.batch import Batch, BatchResult, Reconciled, all_endings, leave, reconcile, run_batch
 from storage.jobs.jobs import ClaimedJob, JobEnd, Settled
 
@@ -276,7 +277,7 @@ class Producer:
             except StorageUnavailable:
                 return
         self._emit_settled(finished, found)
-        await self.environment.database.forget_worker(self.lease.owner)
+        await self.environment.database.with_locks(WorkerLocks.forget, self.lease.owner)
 
 
 def _mark_doubtful(finished: Sequence[FinishedJob]) -> None:

@@ -28,6 +28,7 @@ from actors.periodic import WakeUp
 from cormorant.rules.errors import JobError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.events import EphemeralWorkDropped, JobFailed
+from storage.engine.file_locks import WorkerLocks
 from storage.jobs.sql import CHANNEL
 
 
@@ -122,7 +123,7 @@ class JobRunner(Actor[RunnerMessage]):
         self.wake_up.notify_without_fetch()
         await self._producer_left.wait()
         # The others see its death at once also where the database was away, and it could not leave.
-        await self.environment.database.release_worker(self.lease.owner)
+        await self.environment.database.with_locks(WorkerLocks.release, self.lease.owner)
 
     def _drop_waiting(self) -> None:
         """Begin nothing more. Claimed jobs are released; work that need not survive a restart is dropped."""

@@ -22,9 +22,9 @@ from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
 from storage.engine.calls import ENDED, Call, DatabaseAway, told_of
+from storage.engine.file_locks import WriteTurn
 from storage.engine.options import StorageOptions
 from storage.engine.sqlite_driver import BUSY, GuardedSqliteConnection, code_of, meaning_of, remedy_for
-from storage.engine.file_locks import WriteTurn
 
 DESTROYED_MAX = 3
 """After so many destroyed transactions the rest of a group runs one by one: each could destroy another."""

@@ -31,48 +31,43 @@ class FastStatement:
 
     def change(self, connection: Connection, values: Sequence[Any]) -> int:
         """Change rows and say how many."""
-        driver: object = connection.connection.dbapi_connection  # `driver_connection` is the same, the long way round
-        if isinstance(driver, sqlite3.Connection):
-            try:
-                return driver.execute(self._sql, values).rowcount
-            except sqlite3.Error as error:
-                raise self._told(connection, driver, error) from error
+        cursor = self._on_sqlite(connection, values)
+        if cursor is not None:
+            return cursor.rowcount
         changed: int = connection.execute(self._statement, self._named(values)).rowcount
         return changed
 
     def change_many(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Change rows, once for each of these."""
-        driver: object = connection.connection.dbapi_connection
-        if isinstance(driver, sqlite3.Connection):
-            try:
-                driver.executemany(self._sql, rows)
-            except sqlite3.Error as error:
-                raise self._told(connection, driver, error) from error
-        elif rows:
+        if rows and self._on_sqlite(connection, rows, many=True) is None:
             connection.execute(self._statement, [self._named(values) for values in rows])
 
     def first(self, connection: Connection, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """The first row, by position; None: there is none."""
-        if connection.dialect.name == "sqlite":
-            row: tuple[Any, ...] | None = self._on_sqlite(connection, values).fetchone()
+        cursor = self._on_sqlite(connection, values)
+        if cursor is not None:
+            row: tuple[Any, ...] | None = cursor.fetchone()
             return row
         found = connection.execute(self._statement, self._named(values)).first()
         return None if found is None else tuple(found)
 
     def rows(self, connection: Connection, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """All rows, by position."""
-        if connection.dialect.name == "sqlite":
-            return self._on_sqlite(connection, values).fetchall()
+        cursor = self._on_sqlite(connection, values)
+        if cursor is not None:
+            return cursor.fetchall()
         return [tuple(row) for row in connection.execute(self._statement, self._named(values))]
 
     def _named(self, values: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self._names, values, strict=True))
 
-    def _on_sqlite(self, connection: Connection, values: Sequence[Any]) -> sqlite3.Cursor:
-        driver: object = connection.connection.dbapi_connection
-        assert isinstance(driver, sqlite3.Connection)
+    def _on_sqlite(self, connection: Connection, values: Sequence[Any], *, many: bool = False) -> sqlite3.Cursor | None:
+        """Run it on SQLite's own driver. None: it is another database."""
+        driver: object = connection.connection.dbapi_connection  # `driver_connection` is the same, the long way round
+        if not isinstance(driver, sqlite3.Connection):
+            return None
         try:
-            return driver.execute(self._sql, values)
+            return driver.executemany(self._sql, values) if many else driver.execute(self._sql, values)
         except sqlite3.Error as error:
             raise self._told(connection, driver, error) from error
 
