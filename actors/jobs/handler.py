@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack
 
 from attrs import field, frozen
 from sqlalchemy import Connection
 
+from actors.jobs.new_jobs import JobTerms
 from cormorant.rules.errors import HandlerMisbehaved
 from storage.jobs import jobs
 
@@ -25,7 +26,7 @@ class JobServices(Protocol):
         """Run a plain function of a connection in one transaction."""
         ...
 
-    async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
+    async def enqueue(self, kind: str, payload: Any, **how: Unpack[JobTerms]) -> int:
         """Take in a durable job and return its id."""
         ...
 
@@ -58,9 +59,10 @@ class JobContext:
             return await self.reach.transaction(function, *args, **kwargs)
         return await self.reach.transaction(self._while_ours, lambda connection: function(connection, *args, **kwargs))
 
-    async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
+    async def enqueue(self, kind: str, payload: Any, **how: Unpack[JobTerms]) -> int:
         """Take in another durable job, as `service.enqueue` does, under the same correlation id unless one is given."""
-        return await self.reach.enqueue(kind, payload, **{"correlation_id": self.correlation_id} | how)
+        how.setdefault("correlation_id", self.correlation_id)
+        return await self.reach.enqueue(kind, payload, **how)
 
     def _while_ours(self, connection: Connection, function: Callable[[Connection], T]) -> T:
         assert self.job_id is not None

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from attrs import define, field
 from sqlalchemy import Connection
 
 from actors.actor import Address
 from actors.environment import Environment
-from actors.jobs.new_jobs import check_terms, new_job
+from actors.jobs.new_jobs import JobTerms, new_job
+from actors.jobs.queue import check_terms
 from actors.jobs.runner import CancelHandler, RunEphemeral, RunnerMessage, SetClaiming
 from actors.jobs.working_set import EphemeralJob, JobWakeUp
 from cormorant.rules.errors import CommitUnknown, MailboxFull, NotFound, WaitForbidden
@@ -46,31 +47,14 @@ class Jobs:
     max_attempts: Mapping[str, int]
     """For each kind that this process has a handler for."""
 
-    def make(  # noqa: PLR0913 - the ways to enqueue a job, all but two with a default
-        self,
-        kind: str,
-        payload: Any,
-        *,
-        priority: str = "normal",
-        delay_s: float = 0.0,
-        dedupe_key: str | None = None,
-        correlation_id: str | None = None,
-        max_attempts: int | None = None,
-    ) -> NewJob:
+    def make(self, kind: str, payload: Any, **how: Unpack[JobTerms]) -> NewJob:
         """A job to be enqueued, checked; for `storage.jobs.enqueue` inside a transaction of your own."""
-        return new_job(
-            self.environment,
-            kind,
-            payload,
-            priority=priority,
-            delay_s=delay_s,
-            dedupe_key=dedupe_key,
-            correlation_id=correlation_id,
-            max_attempts=self.max_attempts.get(kind) if max_attempts is None else max_attempts,
-        )
+        if how.get("max_attempts") is None:
+            how["max_attempts"] = self.max_attempts.get(kind)
+        return new_job(self.environment, kind, payload, **how)
 
-    async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
-        """Take in a durable job and return its id; `how` as `make` has it."""
+    async def enqueue(self, kind: str, payload: Any, **how: Unpack[JobTerms]) -> int:
+        """Take in a durable job and return its id."""
         return (await self.take_in(self.make(kind, payload, **how))).id
 
     async def transaction(
@@ -98,7 +82,7 @@ class Jobs:
 
         In a handler, which cannot wait for those that run it, a full queue is told by the event `job.failed`.
         """
-        check_terms(self.environment, priority, delay_s)
+        check_terms(self.environment.settings.queue.priorities, priority, delay_s)
         message = partial(RunEphemeral, job=EphemeralJob(kind=kind, payload=payload), label=priority, delay_s=delay_s)
         try:
             await self.runner.ask(message)
