@@ -18,6 +18,7 @@ from storage.engine.columns import from_micros, maybe_from_micros, to_micros
 from storage.engine.statements import FastStatement
 from storage.jobs import workers
 from storage.jobs.workers import WorkerRow
+from storage.tables import JOBS, RowCodec
 
 
 @frozen(kw_only=True)
@@ -124,18 +125,13 @@ def pauses(connection: Connection) -> Pauses:
 
 
 def _view(row: Sequence[Any]) -> JobView:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    errors, rerun_payload = values["last_errors"], values.pop("rerun_payload")
-    return JobView(
-        **values
-        | {name: maybe_from_micros(values[name]) for name in _TIMES}
-        | {
-            "state": JobState(values["state"]),
-            "held": bool(values["held"]),
-            "payload": json.loads(values["payload"]),
-            "runs_again": rerun_payload is not None,
-            "last_errors": tuple(json.loads(errors)) if errors else (),
-        }
+    *_, payload, rerun_payload, errors, heartbeat_at = row
+    return _JOB.from_row(
+        row,
+        payload=json.loads(payload),
+        runs_again=rerun_payload is not None,
+        last_errors=tuple(json.loads(errors)) if errors else (),
+        heartbeat_at=maybe_from_micros(heartbeat_at),
     )
 
 
@@ -269,15 +265,9 @@ def read_stuck(connection: Connection, *, now: datetime, silence_s: float, silen
     return StuckJobs(scene=read_surroundings(connection, now=now, silence_s=silence_s), jobs=silent)
 
 
-_COLUMNS = (
-    "id", "uid", "kind", "state", "priority", "held", "attempts", "max_attempts", "reclaims", "run_at", "enqueued_at",
-    "claimed_at", "finished_at", "owner", "heartbeat_at", "dedupe_key", "correlation_id", "payload", "rerun_payload",
-    "last_errors",
-)  # fmt: skip
-_TIMES = ("run_at", "enqueued_at", "claimed_at", "finished_at", "heartbeat_at")
-_COLUMN_OF = {"heartbeat_at": "w.beat_at", "owner": "j.claimed_by"}
-_SHOWN = ", ".join(_COLUMN_OF.get(name, f"j.{name}") for name in _COLUMNS)
-_SELECT = f"SELECT {_SHOWN} FROM jobs j LEFT JOIN workers w ON w.id = j.claimed_by"
+_JOB = RowCodec(JOBS, JobView, columns_of={"owner": "claimed_by"}, also=("payload", "rerun_payload", "last_errors"))
+_SHOWN = ", ".join(f"j.{name}" for name in _JOB.columns.split(", "))
+_SELECT = f"SELECT {_SHOWN}, w.beat_at FROM jobs j LEFT JOIN workers w ON w.id = j.claimed_by"
 _FILTERS = {"state": "j.state = :state", "kind": "j.kind = :kind", "before": "j.id < :before"}
 _SHOW = FastStatement(f"{_SELECT} WHERE j.id = :id")
 _STUCK = FastStatement(f"""

@@ -12,7 +12,8 @@ from attrs import field, frozen
 from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.search.requests import Result
-from storage.engine.columns import from_micros, to_micros
+from storage.engine.columns import to_micros
+from storage.tables import SEARCH_LEDGER, RowCodec, excluded
 
 
 def find_cached(
@@ -104,13 +105,7 @@ class SourceAnswer:
 def read_answers(connection: Connection, job_id: int) -> dict[str, SourceAnswer]:
     """What is known of a durable search, by source."""
     return {
-        row.source: SourceAnswer(
-            source=row.source,
-            status=row.status,
-            answered_at=from_micros(row.answered_at),
-            results=load_results(row.results),
-            error=row.error,
-        )
+        row.source: _ANSWER.from_row(row, results=load_results(row.results))
         for row in connection.execute(_READ_ANSWERS, {"job_id": job_id})
     }
 
@@ -118,17 +113,7 @@ def read_answers(connection: Connection, job_id: int) -> dict[str, SourceAnswer]
 def record_answers(connection: Connection, job_id: int, entries: Sequence[SourceAnswer]) -> None:
     """Take down answers."""
     for entry in entries:
-        connection.execute(
-            _RECORD_ANSWERS,
-            {
-                "job_id": job_id,
-                "source": entry.source,
-                "status": entry.status,
-                "answered_at": to_micros(entry.answered_at),
-                "results": dump_results(entry.results),
-                "error": entry.error,
-            },
-        )
+        connection.execute(_RECORD_ANSWERS, _ANSWER.to_row(entry, results=dump_results(entry.results), job_id=job_id))
 
 
 def drop_answers(connection: Connection, job_id: int) -> None:
@@ -159,14 +144,11 @@ _PRUNE_CACHED = text("""
 """)
 _NAMES = frozenset(each.name for each in attrs.fields(Result))
 _USUAL = {each.name: each.default for each in attrs.fields(Result) if each.default is not attrs.NOTHING}
-_READ_ANSWERS = text(
-    "SELECT source, status, answered_at, results, error FROM search_ledger WHERE job_id = :job_id ORDER BY source"
-)
-_RECORD_ANSWERS = text("""
-    INSERT INTO search_ledger (job_id, source, status, answered_at, results, error)
-    VALUES (:job_id, :source, :status, :answered_at, :results, :error)
-    ON CONFLICT (job_id, source) DO UPDATE SET status = excluded.status, answered_at = excluded.answered_at,
-        results = excluded.results, error = excluded.error
+_ANSWER = RowCodec(SEARCH_LEDGER, SourceAnswer, also=("results",))
+_READ_ANSWERS = text(f"SELECT {_ANSWER.columns} FROM search_ledger WHERE job_id = :job_id ORDER BY source")
+_RECORD_ANSWERS = text(f"""
+    {_ANSWER.insert("job_id")}
+    ON CONFLICT (job_id, source) DO UPDATE SET {excluded(("status", "answered_at", "results", "error"))}
 """)
 _DROP_ANSWERS = text("DELETE FROM search_ledger WHERE job_id = :job_id")
 _PRUNE_ANSWERS = text("""
