@@ -16,17 +16,12 @@ def is_all_paused(connection: Connection) -> bool:
     return is_set(connection, PAUSED_FLAG)
 
 
-def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> None:
-    """Let every process claim nothing of any kind, or go on."""
-    set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
-    announce(connection)
-
-
-def switch_all(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
-    """As `set_all`. False: it was so already."""
+def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
+    """Let every process claim nothing of any kind, or claim again. False: it was so already."""
     if is_all_paused(connection) is is_paused:
         return False
-    set_all(connection, is_paused=is_paused, now=now)
+    set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
+    announce(connection)
     return True
 
 
@@ -38,11 +33,6 @@ def pause(connection: Connection, kind: str, *, now: datetime) -> None:
 def resume(connection: Connection, kind: str) -> bool:
     """From now on, what is enqueued of this kind is free. What is held is freed by `free_some`. Was it paused?"""
     return connection.execute(_RESUME, {"kind": kind}).rowcount == 1
-
-
-def paused(connection: Connection) -> list[str]:
-    """The kinds that are paused."""
-    return list(connection.execute(_PAUSED).scalars())
 
 
 def hold_some(connection: Connection, *, limit: int, after: int = 0) -> list[int]:
@@ -86,7 +76,6 @@ def set_flag(connection: Connection, name: str, *, is_on: bool, now: datetime) -
 _KEEP_PAUSES = text("LOCK TABLE paused_kinds IN SHARE MODE")
 _PAUSE = text("INSERT INTO paused_kinds (kind, paused_at) VALUES (:kind, :now) ON CONFLICT (kind) DO NOTHING")
 _RESUME = text("DELETE FROM paused_kinds WHERE kind = :kind")
-_PAUSED = text("SELECT kind FROM paused_kinds ORDER BY kind")
 _CHANGE = """
     UPDATE jobs SET held = {held} WHERE id IN (
         SELECT id FROM jobs WHERE state IN ('pending', 'retryable', 'running') AND {which} AND id > :after

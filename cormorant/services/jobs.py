@@ -200,7 +200,7 @@ class Jobs:
         return await self._set_claiming(is_on=True)
 
     async def _set_claiming(self, *, is_on: bool) -> bool:
-        is_new = await self.environment.database.run(pauses.switch_all, is_paused=not is_on, now=self.environment.now())
+        is_new = await self.environment.database.run(pauses.set_all, is_paused=not is_on, now=self.environment.now())
         self._tell_runner(SetClaiming(is_on=is_on))
         return is_new
 
