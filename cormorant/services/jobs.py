@@ -24,7 +24,7 @@ from storage.engine.statements import in_pages
 from storage.jobs import batch, jobs, reports
 from storage.jobs.batch import JobChange
 from storage.jobs.jobs import Enqueued, NewJob
-from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView, StuckJobs
+from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Jobs:
         """How many jobs there are, and who works on them."""
         return await self._look(reports.read_stats)
 
-    async def stuck(self, *, silent_s: float) -> StuckJobs:
+    async def stuck(self, *, silent_s: float) -> JobPage:
         """Running jobs whose owner has not been heard of for so long."""
         return await self._look(reports.read_stuck, silent_s=silent_s)
 

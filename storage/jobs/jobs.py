@@ -13,8 +13,9 @@ from sqlalchemy.exc import IntegrityError
 
 from cormorant.rules.errors import IllegalChange, KeyTaken, LeaseLost
 from cormorant.rules.jobs.states import JobState
-from storage.engine.columns import check_text, from_micros, to_micros
+from storage.engine.columns import from_micros, maybe_from_micros, to_micros
 from storage.jobs import sql
+from storage.tables import JOBS, RowCodec
 
 Claim = tuple[int, int]
 """A job's id and the token under which it was claimed: the id alone does not say which of its runs is meant."""
@@ -98,6 +99,10 @@ class Reclaimed:
     correlation_id: str | None
 
 
+_NEW_JOB = RowCodec(JOBS, NewJob)
+_RECLAIMED = RowCodec(JOBS, Reclaimed)
+
+
 def enqueue(connection: Connection, job: NewJob, *, now: datetime) -> Enqueued:
     """Take a job in; one with a live key joins the one that has it.
 
@@ -105,17 +110,7 @@ def enqueue(connection: Connection, job: NewJob, *, now: datetime) -> Enqueued:
     """
     row = connection.execute(
         sql.ENQUEUE_KEYED if job.dedupe_key is not None else sql.ENQUEUE,
-        {
-            "uid": job.uid,
-            "kind": check_text(job.kind),
-            "priority": job.priority,
-            "run_at": to_micros(job.run_at),
-            "max_attempts": job.max_attempts,
-            "now": to_micros(now),
-            "dedupe_key": job.dedupe_key and check_text(job.dedupe_key),
-            "payload": job.payload,
-            "correlation_id": job.correlation_id and check_text(job.correlation_id),
-        },
+        _NEW_JOB.to_row(job, now=to_micros(now)),
     ).one()
     if job.run_at <= now:
         announce(connection)
@@ -251,16 +246,7 @@ def reclaim(connection: Connection, *, owner: str, limit: int, now: datetime) ->
     rows = connection.execute(sql.RECLAIM, {"owner": owner, "limit": limit, "now": to_micros(now)}).all()
     if rows:
         announce(connection)
-    return [
-        Reclaimed(
-            id=row.id,
-            kind=row.kind,
-            state=JobState(row.state),
-            attempts=row.attempts,
-            correlation_id=row.correlation_id,
-        )
-        for row in sorted(rows, key=lambda row: row.id)
-    ]
+    return [_RECLAIMED.from_row(row) for row in sorted(rows, key=lambda row: row.id)]
 
 
 def cancel(connection: Connection, job_id: int, *, now: datetime) -> int:
@@ -341,8 +327,7 @@ def check_ours(connection: Connection, job_id: int, *, owner: str, token: int) -
 def next_due(connection: Connection, *, priorities: Sequence[int], now: datetime) -> datetime | None:
     """When the next job will be due that is not due yet."""
     words = _numbered(priorities) | {"now": to_micros(now)}
-    time: int | None = connection.execute(sql.next_due(len(priorities)), words).scalar()
-    return None if time is None else from_micros(time)
+    return maybe_from_micros(connection.execute(sql.next_due(len(priorities)), words).scalar())
 
 
 def priorities_in_use(connection: Connection) -> list[int]:

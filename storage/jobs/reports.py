@@ -173,11 +173,11 @@ class JobSurroundings:
 
 @frozen(kw_only=True)
 class JobPage:
-    """Some jobs, the newest first. `kind_meant` when there was no job of the kind that was asked for."""
+    """Some jobs. `kind_meant` when there was no job of the kind that was asked for."""
 
     scene: JobSurroundings
     jobs: Sequence[JobView]
-    has_more: bool
+    has_more: bool = False
     kind_meant: str | None = None
 
 
@@ -191,14 +191,6 @@ class JobStats:
     running: dict[str, int]
     """By owner."""
     stuck: int
-
-
-@frozen(kw_only=True)
-class StuckJobs:
-    """Running jobs whose owner is silent."""
-
-    scene: JobSurroundings
-    jobs: Sequence[JobView]
 
 
 def read_surroundings(connection: Connection, *, now: datetime, silence_s: float) -> JobSurroundings:
@@ -259,10 +251,10 @@ def read_stats(connection: Connection, *, now: datetime, silence_s: float) -> Jo
     )
 
 
-def read_stuck(connection: Connection, *, now: datetime, silence_s: float, silent_s: float) -> StuckJobs:
+def read_stuck(connection: Connection, *, now: datetime, silence_s: float, silent_s: float) -> JobPage:
     """Running jobs whose owner has not been heard of for `silent_s`."""
     silent = owned_by_the_silent(connection, beat_before=now - timedelta(seconds=silent_s), limit=STUCK_MOST)
-    return StuckJobs(scene=read_surroundings(connection, now=now, silence_s=silence_s), jobs=silent)
+    return JobPage(scene=read_surroundings(connection, now=now, silence_s=silence_s), jobs=silent)
 
 
 _JOB = RowCodec(JOBS, JobView, columns_of={"owner": "claimed_by"}, also=("payload", "rerun_payload", "last_errors"))

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import attrs
 from attrs import field, frozen
 from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.search.requests import Result
-from storage.engine.columns import to_micros
+from storage.engine.columns import changed_fields, known_fields, to_micros
 from storage.tables import SEARCH_LEDGER, RowCodec, excluded
 
 
@@ -65,13 +64,7 @@ def load_results(written: str) -> list[Result]:
 
 
 def _plain(result: Result) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for each in attrs.fields(Result):
-        value = getattr(result, each.name)
-        if each.name in _USUAL and value == _USUAL[each.name]:
-            continue
-        plain[each.name] = _value(value)
-    return plain
+    return {name: _value(value) for name, value in changed_fields(result).items()}
 
 
 def _value(value: Any) -> Any:
@@ -83,7 +76,7 @@ def _value(value: Any) -> Any:
 
 
 def _result(plain: dict[str, Any]) -> Result:
-    values = {name: value for name, value in plain.items() if name in _NAMES}
+    values = known_fields(Result, plain)
     if values.get("published") is not None:
         values["published"] = datetime.fromisoformat(values["published"])
     values["categories"] = tuple(values.get("categories", ()))
@@ -142,8 +135,6 @@ _PRUNE_CACHED = text("""
     DELETE FROM search_cache WHERE (source_id, key) IN (
         SELECT source_id, key FROM search_cache WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit)
 """)
-_NAMES = frozenset(each.name for each in attrs.fields(Result))
-_USUAL = {each.name: each.default for each in attrs.fields(Result) if each.default is not attrs.NOTHING}
 _ANSWER = RowCodec(SEARCH_LEDGER, SourceAnswer, also=("results",))
 _READ_ANSWERS = text(f"SELECT {_ANSWER.columns} FROM search_ledger WHERE job_id = :job_id ORDER BY source")
 _RECORD_ANSWERS = text(f"""

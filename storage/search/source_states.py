@@ -19,17 +19,16 @@ from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reservations import RequestEnd, RequestPermit, Reserved, SourceClosedNow, after
 from cormorant.rules.search.reservations import reserve as decide
 from cormorant.rules.search.source_state import SourceState
-from storage.engine.columns import from_micros, to_micros
+from storage.engine.columns import from_micros, maybe_to_micros, to_micros
 from storage.engine.statements import FastStatement
 from storage.search.source_rows import (
     COLUMNS,
-    OF_A_LANE,
+    QUERY_COLUMNS,
     dump_learned,
     from_row,
     health_values,
     is_same_health,
     lane_values,
-    micros,
 )
 
 Following = SourceState | Reserved | SourceClosedNow
@@ -254,7 +253,10 @@ def _write(connection: Connection, source_id: int, before: KnownState, state: So
     old, row = before.state, (source_id, before.version)
     # Most requests change one lane and nothing else, and all columns take six times as long.
     if state.grab is old.grab and is_same_health(old, state):
-        return _WRITE_QUERY.change(connection, (*lane_values(state.query), micros(state.last_success_at), *row)) == 1
+        return (
+            _WRITE_QUERY.change(connection, (*lane_values(state.query), maybe_to_micros(state.last_success_at), *row))
+            == 1
+        )
     values = (*health_values(state), *lane_values(state.query), *lane_values(state.grab))
     return _WRITE.change(connection, (*values, *row)) == 1
 
@@ -281,7 +283,7 @@ def _update(columns: Iterable[str]) -> FastStatement:
 
 
 _WRITE = _update(COLUMNS)
-_WRITE_QUERY = _update((*(f"query_{name}" for name in OF_A_LANE), "last_success_at"))
+_WRITE_QUERY = _update((*QUERY_COLUMNS, "last_success_at"))
 _LEARN = FastStatement("UPDATE source_state SET learned = :learned WHERE source_id = :source_id")
 _REQUEST = FastStatement("""
     INSERT INTO source_requests (source_id, lane, seq, at, expires_at, consumer)

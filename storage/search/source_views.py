@@ -13,7 +13,7 @@ from cormorant.rules.search.limits import Lane, SourceLimits, Window, counts_sin
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, explain
 from cormorant.rules.search.source_state import SourceState
-from storage.engine.columns import from_micros, to_micros
+from storage.engine.columns import maybe_from_micros, to_micros
 from storage.search import source_states, sources
 from storage.search.source_states import KnownState
 from storage.search.sources import CONFIGURED, SourceOfOtherSettings, SourceRecord, UnknownSource
@@ -100,7 +100,7 @@ def spent_since(connection: Connection, source_id: int, lane: Lane, *, since: da
 def caps_at(connection: Connection, source_id: int) -> datetime | None:
     """When the source last said what it can do; None: never."""
     at = connection.execute(_CAPS_AT, {"id": source_id}).scalar_one_or_none()
-    return None if at is None else from_micros(at)
+    return maybe_from_micros(at)
 
 
 def nth_latest(
@@ -111,7 +111,7 @@ def nth_latest(
     found: dict[int, datetime | None] = {}
     for number in numbers:
         at = connection.execute(_NTH, words | {"before": number - 1}).scalar_one_or_none()
-        found[number] = None if at is None else from_micros(at)
+        found[number] = maybe_from_micros(at)
     return found
 
 
