@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import outcome
+from attrs import define, field
 from outcome import Outcome
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, StatementError
 from trio import current_time
-from trio.lowlevel import Abort, ParkingLot, current_task, reschedule, wait_task_rescheduled
+from trio.lowlevel import Abort, ParkingLot, Task, current_task, reschedule, wait_task_rescheduled
 
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
 
@@ -48,32 +49,20 @@ def told_of(error: BaseException, meaning: CormorantError | None) -> BaseExcepti
     return meaning
 
 
+@define(eq=False)
 class Call(Generic[T]):
     """One function that somebody waits for."""
 
-    __slots__ = (
-        "arrived_at",
-        "held_since",
-        "is_taken",
-        "losses",
-        "outcome",
-        "raise_cancel",
-        "reads_only",
-        "task",
-        "work",
-    )
-
-    def __init__(self, work: Callable[[Connection], T], *, reads_only: bool) -> None:
-        self.work = work
-        self.reads_only = reads_only
-        self.task = current_task()
-        self.arrived_at = current_time()
-        self.is_taken = False
-        self.outcome: Outcome[T] | None = None
-        self.held_since: float | None = None
-        self.losses = 0
-        # Set when the caller was cancelled while the call was taken: it goes as soon as the call is given back.
-        self.raise_cancel: Callable[[], NoReturn] | None = None
+    work: Callable[[Connection], T]
+    reads_only: bool = field(kw_only=True)
+    task: Task = field(init=False, factory=current_task)
+    arrived_at: float = field(init=False, factory=current_time)
+    is_taken: bool = field(init=False, default=False)
+    outcome: Outcome[T] | None = field(init=False, default=None)
+    held_since: float | None = field(init=False, default=None)
+    losses: int = field(init=False, default=0)
+    raise_cancel: Callable[[], NoReturn] | None = field(init=False, default=None)
+    """Set when the caller was cancelled while the call was taken: it goes as soon as the call is given back."""
 
 
 class CallSession(Protocol):
