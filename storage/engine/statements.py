@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Column, Connection, TextClause, delete, select, text, tuple_
 from sqlalchemy.exc import DBAPIError
 
 from storage.database import Database
@@ -92,6 +93,14 @@ async def in_pages(
         after = changed[-1]
         tell(len(changed))
     return total
+
+
+def prune(connection: Connection, time: Column[Any], *, before: datetime, limit: int) -> int:
+    """Delete the rows of a table that have an earlier time in a column, oldest first. Returns how many."""
+    key = time.table.primary_key.columns
+    oldest = select(*key).where(time < before).order_by(time).limit(limit)
+    pruned: int = connection.execute(delete(time.table).where(tuple_(*key).in_(oldest))).rowcount
+    return pruned
 
 
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"

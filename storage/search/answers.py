@@ -47,12 +47,6 @@ def drop_cached(connection: Connection, source_id: int, key: str) -> None:
     connection.execute(_DROP_CACHED, {"source_id": source_id, "key": key})
 
 
-def prune_cached(connection: Connection, *, now: datetime, limit: int) -> int:
-    """Forget answers that are no longer fresh."""
-    pruned: int = connection.execute(_PRUNE_CACHED, {"now": to_micros(now), "limit": limit}).rowcount
-    return pruned
-
-
 def dump_results(results: Sequence[Result]) -> str:
     """Finds as text."""
     return json.dumps([_plain(result) for result in results])
@@ -131,10 +125,6 @@ _PUT_CACHED = text("""
                                                results = excluded.results
 """)
 _DROP_CACHED = text("DELETE FROM search_cache WHERE source_id = :source_id AND key = :key")
-_PRUNE_CACHED = text("""
-    DELETE FROM search_cache WHERE (source_id, key) IN (
-        SELECT source_id, key FROM search_cache WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit)
-""")
 _ANSWER = RowCodec(SEARCH_LEDGER, SourceAnswer, also=("results",))
 _READ_ANSWERS = text(f"SELECT {_ANSWER.columns} FROM search_ledger WHERE job_id = :job_id ORDER BY source")
 _RECORD_ANSWERS = text(f"""
