@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from trio import current_time
 from trio.lowlevel import Abort, ParkingLot, Task, current_task, reschedule, wait_task_rescheduled
 
-from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
+from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable, TransactionMisused
 
 T = TypeVar("T")
 
@@ -47,6 +47,48 @@ def told_of(error: BaseException, meaning: CormorantError | None) -> BaseExcepti
         return error
     meaning.__cause__ = error
     return meaning
+
+
+class ConnectionGuard:
+    """Mixed into a driver's connection: a storage function cannot commit, roll back or close it."""
+
+    is_guarded = False
+    destroyer: BaseException | None = None
+    """What ended the transaction as a whole, even if the function caught it."""
+
+    def run_guarded(self, work: Callable[[Connection], T], connection: Connection) -> outcome.Value[T] | outcome.Error:
+        """Run a storage function. The one place for it: whatever it raises is the caller's, not the gateway's."""
+        self.destroyer = None
+        self.is_guarded = True
+        result = outcome.capture(work, connection)
+        self.is_guarded = False
+        return result
+
+    def commit(self) -> None:
+        """Commit, outside of storage functions."""
+        self._refuse_if_guarded()
+        super().commit()  # type: ignore[misc]  # the driver's own
+
+    def rollback(self) -> None:
+        """Roll back, outside of storage functions. After a refusal SQLAlchemy cleans up, which does nothing."""
+        if not self._is_refused:
+            self._refuse_if_guarded()
+            super().rollback()  # type: ignore[misc]  # the driver's own
+
+    def close(self) -> None:
+        """Close, outside of storage functions or after a refusal: SQLAlchemy comes again, to clean up."""
+        if not self._is_refused:
+            self._refuse_if_guarded()
+        super().close()  # type: ignore[misc]  # the driver's own
+
+    @property
+    def _is_refused(self) -> bool:
+        return self.is_guarded and self.destroyer is not None
+
+    def _refuse_if_guarded(self) -> None:
+        if self.is_guarded:
+            self.destroyer = TransactionMisused(ENDED)
+            raise self.destroyer
 
 
 @define(eq=False)

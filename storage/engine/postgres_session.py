@@ -28,7 +28,7 @@ from cormorant.rules.errors import (
     StorageUnavailable,
     TransactionMisused,
 )
-from storage.engine.calls import ENDED, WRITES_IN_READ, Call, DatabaseAway, cause_of, told_of
+from storage.engine.calls import ENDED, WRITES_IN_READ, Call, ConnectionGuard, DatabaseAway, cause_of, told_of
 from storage.engine.options import StorageOptions
 
 RERUNS_MAX = 5
@@ -37,47 +37,14 @@ RERUNS_MAX = 5
 SWALLOWED = "a storage function caught an error and went on, but its transaction is lost: use begin_nested() around it"
 
 
-class GuardedPostgresConnection(psycopg.Connection[Any]):
-    """A driver's connection that a storage function cannot commit, roll back or close."""
-
-    is_guarded = False
-    misuse: TransactionMisused | None = None
-    """What the function did wrong, even if it caught the refusal."""
+class GuardedPostgresConnection(ConnectionGuard, psycopg.Connection[Any]):
+    """A connection that storage functions are given."""
 
     @override
-    def commit(self) -> None:
-        self._refuse_if_guarded()
-        super().commit()
-
-    @override
-    def rollback(self) -> None:
-        if self.misuse is None:
-            self._refuse_if_guarded()
-            super().rollback()
-
-    @override
-    def close(self) -> None:
-        # The first time it is refused. SQLAlchemy comes again, to clean up after the refusal, and must find peace.
-        if self.misuse is None:
-            self._refuse_if_guarded()
-        super().close()
-
-    def guard(self) -> None:
-        """A function begins."""
-        self.misuse = None
-        self.is_guarded = True
-
-    def unguard(self) -> TransactionMisused | None:
-        """A function ended; what it did wrong."""
-        self.is_guarded = False
-        misuse, self.misuse = self.misuse, None
-        return misuse
-
     def _refuse_if_guarded(self) -> None:
         # A broken connection may be closed by whoever notices: SQLAlchemy does, inside the function.
-        if self.is_guarded and self.pgconn.status == ConnStatus.OK:
-            self.misuse = TransactionMisused(ENDED)
-            raise self.misuse
+        if self.pgconn.status == ConnStatus.OK:
+            super()._refuse_if_guarded()
 
 
 class PostgresSession:
@@ -131,11 +98,9 @@ class PostgresSession:
 
     def _attempt(self, call: Call[Any]) -> Outcome[Any]:
         transaction = self._begin(reads_only=call.reads_only)
-        self._driver.guard()
-        # The one place where a caller's function runs: whatever it raises is the caller's, not the gateway's.
-        result = outcome.capture(call.work, self._connection)
-        if (misuse := self._driver.unguard()) is not None:
-            return self._undo(outcome.Error(misuse))
+        result = self._driver.run_guarded(call.work, self._connection)
+        if self._driver.destroyer is not None:
+            return self._undo(outcome.Error(self._driver.destroyer))
         if not self._is_connected:
             return self._after_loss(result)
         if isinstance(result, outcome.Value) and self._is_intact(transaction):

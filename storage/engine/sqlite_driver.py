@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import NoReturn
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
-from typing_extensions import override
 
 from cormorant.rules.errors import CormorantError, StatementTooSlow, StorageUnavailable, TransactionMisused
-from storage.engine.calls import ENDED, WRITES_IN_READ, cause_of
+from storage.engine.calls import WRITES_IN_READ, ConnectionGuard, cause_of
 
 
-class GuardedSqliteConnection(sqlite3.Connection):
-    """A driver's connection that a storage function cannot commit, roll back or close."""
-
-    is_guarded = False
-    destroyer: BaseException | None = None
-    """What ended the transaction as a whole, even if the function caught it."""
-
-    @override
-    def commit(self) -> None:
-        if self.is_guarded:
-            self._refuse()
-        super().commit()
-
-    @override
-    def rollback(self) -> None:
-        if not self.is_guarded:
-            super().rollback()
-        elif self.destroyer is None:
-            self._refuse()
-
-    @override
-    def close(self) -> None:
-        # The first time it is refused. SQLAlchemy comes again, to clean up after the refusal, and must find peace.
-        if self.is_guarded and self.destroyer is None:
-            self._refuse()
-        super().close()
-
-    def _refuse(self) -> NoReturn:
-        self.destroyer = TransactionMisused(ENDED)
-        raise self.destroyer
+class GuardedSqliteConnection(ConnectionGuard, sqlite3.Connection):
+    """A connection that storage functions are given."""
 
 
 def note_destroyers(engine: Engine) -> None:

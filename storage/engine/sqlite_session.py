@@ -173,13 +173,8 @@ class SqliteSession:
         return result
 
     def _run(self, call: Call[Any]) -> Outcome[Any]:
-        driver = self._driver
         self._end_at = time.monotonic() + self._limit_s
-        driver.destroyer = None
-        driver.is_guarded = True
-        # The one place where a caller's function runs: whatever it raises is the caller's, not the gateway's.
-        result = outcome.capture(call.work, self._connection)
-        driver.is_guarded = False
+        result = self._driver.run_guarded(call.work, self._connection)
         self._end_at = math.inf
         return result if isinstance(result, outcome.Value) else outcome.Error(self._told(call, result.error))
 
