@@ -9,6 +9,7 @@ from functools import partial
 from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 import trio
+from attrs import define, field
 from sqlalchemy import Connection
 
 from cormorant.rules.errors import StorageMisconfigured, StorageUnavailable
@@ -39,29 +40,20 @@ class SystemClock:
         return time.perf_counter()
 
 
+@define(eq=False, slots=False)
 class Database:
     """The gateway: a supervised child. Call it to serve, `stop()` it to end; afterwards it can be started again."""
 
-    def __init__(
-        self,
-        options: StorageOptions,
-        *,
-        mode: Mode,
-        emit: Emit,
-        chance: Chance,
-        clock: Clock | None = None,
-        migrations: Sequence[Migration] = MIGRATIONS,
-    ) -> None:
-        self._options = options
-        self._mode = mode
-        self._emit = emit
-        self._chance = chance
-        self._clock = clock or SystemClock()
-        self._migrations = migrations
-        self._dialect: Dialect | None = None
-        self._gateway: Gateway | None = None
-        self._locks: WorkerLocks | None = None
-        self._is_away = False
+    _options: StorageOptions
+    _mode: Mode = field(kw_only=True)
+    _emit: Emit = field(kw_only=True)
+    _chance: Chance = field(kw_only=True)
+    _clock: Clock = field(kw_only=True, factory=SystemClock)
+    _migrations: Sequence[Migration] = field(kw_only=True, default=MIGRATIONS)
+    _dialect: Dialect | None = field(init=False, default=None)
+    _gateway: Gateway | None = field(init=False, default=None)
+    _locks: WorkerLocks | None = field(init=False, default=None)
+    _is_away: bool = field(init=False, default=False)
 
     async def __call__(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open, migrate, acknowledge, and serve until stopped.

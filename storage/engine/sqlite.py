@@ -22,8 +22,14 @@ from storage.engine.dialect import Dialect
 from storage.engine.file_locks import FileWriteTurn, WriteTurn
 from storage.engine.options import StorageOptions
 from storage.engine.schema import Migrated, Migration, SchemaState, read_state, state_of, with_problem
-from storage.engine.sqlite_driver import BUSY, GuardedSqliteConnection, code_of, note_destroyers, remedy_for
-from storage.engine.sqlite_session import SqliteSession
+from storage.engine.sqlite_session import (
+    BUSY,
+    GuardedSqliteConnection,
+    SqliteSession,
+    code_of,
+    note_destroyers,
+    remedy_for,
+)
 
 TURN_PATIENCE_S = 1.0
 """How long to wait for a fair turn; then SQLite's own lock is tried without."""

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Connection, TextClause, delete, select, text, tup
 from sqlalchemy.exc import DBAPIError
 
 from storage.database import Database
-from storage.engine.sqlite_driver import GuardedSqliteConnection
+from storage.engine.sqlite_session import GuardedSqliteConnection
 
 _NAME: Final = re.compile(r":(\w+)")
 
@@ -75,8 +75,8 @@ class FastStatement:
     def _told(self, connection: Connection, driver: sqlite3.Connection, error: sqlite3.Error) -> Exception:
         """As SQLAlchemy would tell it, and noted as `note_destroyers` would."""
         told = DBAPIError.instance(self._sql, None, error, sqlite3.Error, dialect=connection.dialect)
-        if isinstance(driver, GuardedSqliteConnection) and driver.is_guarded and not driver.in_transaction:
-            driver.destroyer = driver.destroyer or told
+        if isinstance(driver, GuardedSqliteConnection):
+            driver.note(told)
         return told
 
 
