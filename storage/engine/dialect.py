@@ -12,10 +12,11 @@ from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
 from cormorant.rules.errors import StorageMisconfigured
+from cormorant.rules.events import SchemaMigrated
 from storage.engine.calls import CallSession
 from storage.engine.change_listener import ChangeListener
 from storage.engine.options import StorageOptions
-from storage.engine.schema import Migrated, Migration, SchemaState, apply, read_usable
+from storage.engine.schema import Migration, SchemaState, apply, read_usable
 
 FORMS = "use sqlite:///folder/file.db or postgresql://user:password@host/name"
 
@@ -39,7 +40,7 @@ class Dialect(ABC):
         self._options = options
         self._was_ready = False
 
-    def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:
+    def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> SchemaMigrated | None:
         """Reach the database and bring it to our schema. Raises `DatabaseAway` or `StorageMisconfigured`."""
         with self._opened() as connection:
             state = read_usable(connection, migrations)
@@ -88,15 +89,15 @@ class Dialect(ABC):
     def _migrating(self, connection: Connection) -> AbstractContextManager[None]:
         """One write transaction, however long it takes, while no other process migrates."""
 
-    def _migrate(self, connection: Connection, migrations: Sequence[Migration], now: datetime) -> Migrated | None:
+    def _migrate(self, connection: Connection, migrations: Sequence[Migration], now: datetime) -> SchemaMigrated | None:
         with self._migrating(connection):
             # Once more, under the lock: another process may have been faster.
             state = read_usable(connection, migrations)
             return self._upgrade(connection, state, now) if state.steps else None
 
-    def _upgrade(self, connection: Connection, state: SchemaState, now: datetime) -> Migrated:
+    def _upgrade(self, connection: Connection, state: SchemaState, now: datetime) -> SchemaMigrated:
         apply(connection, state.steps, now=now)
-        return Migrated(from_version=state.schema_version, to_version=state.steps[-1].VERSION)
+        return SchemaMigrated(from_version=state.schema_version, to_version=state.steps[-1].VERSION, backup=None)
 
 
 def dialect_for(options: StorageOptions) -> Dialect:

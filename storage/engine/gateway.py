@@ -14,7 +14,7 @@ from trio.lowlevel import ParkingLot, TrioToken, checkpoint_if_cancelled, curren
 from typing_extensions import override
 
 from cormorant.rules.errors import DatabaseNeedsNewerCode, DatabasePreRelease, StorageMisconfigured, StorageUnavailable
-from cormorant.rules.events import SchemaMigrated, StorageBack, StorageLost
+from cormorant.rules.events import StorageBack, StorageLost
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.supervision import LOSSES_MAX, delay_before_probe, held_until
 from storage.engine.calls import Admission, Call, CallQueue, ConnectionWorker, DatabaseAway
@@ -122,11 +122,7 @@ class Gateway(ABC):
         """Reach the database and bring it to our schema."""
         migrated = await self._call(partial(self._dialect.prepare, self._parts.migrations, self._parts.clock.now))
         if migrated is not None:
-            self._parts.emit(
-                SchemaMigrated(
-                    from_version=migrated.from_version, to_version=migrated.to_version, backup=migrated.backup
-                )
-            )
+            self._parts.emit(migrated)
 
     async def _probe(self) -> None:
         """Raise `DatabaseAway` unless a call would be served now."""

@@ -56,15 +56,6 @@ class Migration(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class Migrated:
-    """What a run of the migrations did."""
-
-    from_version: int
-    to_version: int
-    backup: str | None = None
-
-
 UNFINISHED = 0
 """The version under which it is noted that a copy was begun; the copy takes it away in the transaction that finishes it."""
 

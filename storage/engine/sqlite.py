@@ -16,12 +16,13 @@ from sqlalchemy.exc import DBAPIError
 from typing_extensions import override
 
 from cormorant.rules.errors import MigrationFailed, StorageMisconfigured
+from cormorant.rules.events import SchemaMigrated
 from storage.engine.calls import DatabaseAway
 from storage.engine.data_files import FILE_MODE, create_file, folder_mode, make_folder
 from storage.engine.dialect import Dialect
 from storage.engine.file_locks import FileWriteTurn, WriteTurn
 from storage.engine.options import StorageOptions
-from storage.engine.schema import Migrated, Migration, SchemaState, read_state, state_of, with_problem
+from storage.engine.schema import Migration, SchemaState, read_state, state_of, with_problem
 from storage.engine.sqlite_session import (
     BUSY,
     GuardedSqliteConnection,
@@ -68,7 +69,7 @@ class Sqlite(Dialect):
         self.locks_folder = None if path is None else path.with_name(f"{path.name}-workers")
 
     @override
-    def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:
+    def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> SchemaMigrated | None:
         self._check_path()
         if self._path is not None and not self._was_ready:
             with suppress(OSError):  # SQLite fails for the same reason, and names it
@@ -221,7 +222,7 @@ class Sqlite(Dialect):
         return _locked(connection)
 
     @override
-    def _upgrade(self, connection: Connection, state: SchemaState, now: datetime) -> Migrated:
+    def _upgrade(self, connection: Connection, state: SchemaState, now: datetime) -> SchemaMigrated:
         backup = self._back_up(connection, state.schema_version)
         done = super()._upgrade(connection, state, now)
         _check_foreign_keys(connection, state.steps[-1])
