@@ -8,7 +8,8 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import PAUSED_FLAG
 from storage.engine.columns import check_text, to_micros
-from storage.jobs.jobs import announce
+from storage.engine.statements import announce
+from storage.jobs.sql import CHANNEL
 
 
 def is_all_paused(connection: Connection) -> bool:
@@ -21,7 +22,7 @@ def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
     if is_all_paused(connection) is is_paused:
         return False
     set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
-    announce(connection)
+    announce(connection, CHANNEL)
     return True
 
 
@@ -49,7 +50,7 @@ def free_some(connection: Connection, *, limit: int, after: int = 0) -> list[int
     _keep_pauses(connection)
     freed = sorted(connection.execute(_FREE, {"after": after, "limit": limit}).scalars())
     if freed:
-        announce(connection)
+        announce(connection, CHANNEL)
     return freed
 
 

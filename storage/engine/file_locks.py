@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Final
 
 from attrs import define, field
-from typing_extensions import override
 
 from storage.engine.data_files import FILE_MODE, create_file, folder_mode, make_folder
 
@@ -25,21 +24,6 @@ OLD_S: Final = 3_600.0
 
 
 class WriteTurn:
-    """Entered before a write transaction begins, left after it ended. This one is for a database that no other process shares."""
-
-    def __enter__(self) -> None:
-        """Nothing to wait for."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to give back."""
-
-    def close(self) -> None:
-        """No more turns will be taken."""
-
-
-class FileWriteTurn(WriteTurn):
     """Fair turns among the processes that write to `database`, by two lock files beside it.
 
     SQLite itself only lets a writer try again and again, and a busy neighbour always wins. Two locks make a fair line:
@@ -56,7 +40,6 @@ class FileWriteTurn(WriteTurn):
         self._patience_s = patience_s
         self._is_patient = True
 
-    @override
     def __enter__(self) -> None:
         # Alone, both locks are had at once; this is the path that must cost nothing.
         queued = _try_lock(self._queue)
@@ -66,13 +49,11 @@ class FileWriteTurn(WriteTurn):
             self._wait(queued=queued)
         fcntl.flock(self._queue, fcntl.LOCK_UN)
 
-    @override
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         fcntl.flock(self._write, fcntl.LOCK_UN)
 
-    @override
     def close(self) -> None:
         """Close the lock files. They stay: removing one while a neighbour opens it would make two of them."""
         os.close(self._queue)

@@ -20,7 +20,7 @@ from cormorant.rules.events import SchemaMigrated
 from storage.engine.calls import DatabaseAway
 from storage.engine.data_files import FILE_MODE, create_file, folder_mode, make_folder
 from storage.engine.dialect import Dialect
-from storage.engine.file_locks import FileWriteTurn, WriteTurn
+from storage.engine.file_locks import WriteTurn
 from storage.engine.options import StorageOptions
 from storage.engine.schema import Migration, SchemaState, read_state, state_of, with_problem
 from storage.engine.sqlite_session import (
@@ -158,15 +158,15 @@ class Sqlite(Dialect):
             undo.pop_all()
         return driver
 
-    def _turn(self) -> WriteTurn:
+    def _turn(self) -> WriteTurn | None:
         if self._path is None:
-            return WriteTurn()
+            return None
         try:
             patience_s = min(TURN_PATIENCE_S, self._options.busy_timeout_s)
-            return FileWriteTurn(self._path, patience_s=patience_s, file_mode=self._options.file_mode)
+            return WriteTurn(self._path, patience_s=patience_s, file_mode=self._options.file_mode)
         except OSError:
             # A lock file that belongs to somebody else: unfair is better than not at all.
-            return WriteTurn()
+            return None
 
     def _check_path(self) -> None:
         if self._path is None:

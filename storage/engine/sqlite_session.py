@@ -12,6 +12,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Any
 
@@ -65,13 +66,14 @@ def note_destroyers(engine: Engine) -> None:
 class SqliteSession:
     """One connection to SQLite."""
 
-    def __init__(self, connection: Connection, *, turn: WriteTurn, options: StorageOptions) -> None:
+    def __init__(self, connection: Connection, *, turn: WriteTurn | None, options: StorageOptions) -> None:
         driver = connection.connection.driver_connection
         assert isinstance(driver, GuardedSqliteConnection)
         self._connection = connection
         self._driver = driver
         self._cursor = driver.cursor()
-        self._turn = turn
+        self._file_turn = turn
+        self._turn: AbstractContextManager[None] = turn or nullcontext()
         self._limit_s = options.statement_timeout_s
         self._busy_s = options.busy_timeout_s
         self._end_at = math.inf
@@ -110,7 +112,8 @@ class SqliteSession:
             self._connection.rollback()
             self._driver.set_progress_handler(None, 0)
             self._connection.close()
-        self._turn.close()
+        if self._file_turn is not None:
+            self._file_turn.close()
 
     def _set_read_only(self, *, to: bool) -> None:
         if to != self._is_read_only:

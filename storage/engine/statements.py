@@ -103,6 +103,13 @@ def prune(connection: Connection, time: Column[Any], *, before: datetime, limit:
     return pruned
 
 
+def announce(connection: Connection, channel: str) -> None:
+    """Wake the other processes when this transaction commits. On SQLite they look at the file's version instead."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_NOTIFY, {"channel": channel})
+
+
+_NOTIFY: Final = text("SELECT pg_notify(:channel, '')")
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 
 

@@ -20,7 +20,7 @@ from cormorant.rules.search.reservations import RequestEnd, RequestPermit, Reser
 from cormorant.rules.search.reservations import reserve as decide
 from cormorant.rules.search.source_state import SourceState
 from storage.engine.columns import from_micros, maybe_to_micros, to_micros
-from storage.engine.statements import FastStatement
+from storage.engine.statements import FastStatement, announce
 from storage.search.source_rows import (
     COLUMNS,
     QUERY_COLUMNS,
@@ -167,14 +167,8 @@ def change(
 ) -> KnownState:
     """Change the state by hand: pause, resume, reset."""
     known, state = _change_by(None, connection, source_id, lambda known: rule(known.state), configured)
-    announce(connection)
+    announce(connection, CHANNEL)
     return _changed(connection, source_id, known, state, configured)
-
-
-def announce(connection: Connection) -> None:
-    """Tell the other processes when this transaction commits that something about sources was changed by hand."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(_NOTIFY)
 
 
 def prune_requests(connection: Connection, *, before: datetime, limit: int) -> int:
@@ -300,4 +294,3 @@ _PRUNE = text("""
               AND old.at < CASE old.lane WHEN 'query' THEN query_last_at ELSE grab_last_at END - :kept
         ORDER BY old.at LIMIT :limit)
 """)
-_NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
